@@ -1,0 +1,1 @@
+"""Tilewright: a compiler for processors whose fast memory is managed by software."""
