@@ -1,0 +1,1 @@
+"""Graph: the whole network as an xDSL dialect, its interpreter, and the passes over it."""

@@ -1,0 +1,361 @@
+"""The graph dialect: a network of operations on tensors.
+
+    graph.network "lenet" (%input: tensor<1x1x32x32xf32>) {
+      %0 = graph.weight {symbol = "conv1.weight"} : () -> tensor<6x1x5x5xf32>
+      %1 = graph.conv %input, %0 {node = "conv1", strides = [1, 1], ...} : (...) -> tensor<...>
+      graph.output %1
+    }
+
+Values are tensors in ONNX's logical axis order (NCHW for images); an encoding on the type, such as
+``tensor<1x64x56x56xf32, "NCHW16c">``, says how the tensor lies in memory and never changes what
+an operation means. Attributes hold plain values (ir.to_attribute). Every operation keeps the name
+of the model's node it came from in ``node``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.ir import (
+    Attribute,
+    Block,
+    IntAttr,
+    IRDLOperation,
+    IsolatedFromAbove,
+    IsTerminator,
+    NoneAttr,
+    NoTerminator,
+    Operation,
+    ParametrizedAttribute,
+    ParsePropInAttrDict,
+    PythonValue,
+    Region,
+    SSAValue,
+    StringAttr,
+    TensorType,
+    TypeAttribute,
+    VerifyException,
+    f32,
+    f64,
+    from_attribute,
+    i1,
+    i8,
+    i32,
+    i64,
+    irdl_attr_definition,
+    irdl_op_definition,
+    opt_prop_def,
+    param_def,
+    prop_def,
+    region_def,
+    result_def,
+    to_attribute,
+    traits_def,
+    var_operand_def,
+)
+from tilewright.planning.domain import ElementType, Stage
+
+Array = NDArray[Any]
+
+
+@irdl_attr_definition
+class FixedType(ParametrizedAttribute, TypeAttribute):
+    """A fixed-point number: ``bits`` bits in two's complement; value = integer / 2**fraction."""
+
+    name = "graph.fixed"
+    bits: IntAttr = param_def()
+    fraction: IntAttr = param_def()
+
+    @classmethod
+    def of(cls, bits: int, fraction: int) -> FixedType:
+        """The type of ``bits`` bits, ``fraction`` of them behind the binary point."""
+        return cls(IntAttr(bits), IntAttr(fraction))
+
+
+_NUMPY: list[tuple[Attribute, type[np.generic]]] = [
+    (f32, np.float32),
+    (f64, np.float64),
+    (i1, np.bool_),
+    (i8, np.int8),
+    (i32, np.int32),
+    (i64, np.int64),
+]
+
+
+def element_dtype(element: Attribute) -> np.dtype[Any]:
+    """The NumPy dtype that holds elements of a type; raises VerifyException if there is none."""
+    if isinstance(element, FixedType):
+        return np.dtype(f"int{element.bits.data}")
+    for attribute, dtype in _NUMPY:
+        if element == attribute:
+            return np.dtype(dtype)
+    raise VerifyException(f"no array type for elements of {element}")
+
+
+def element_of(dtype: np.dtype[Any]) -> Attribute:
+    """The element type of arrays of ``dtype``; raises VerifyException if there is none."""
+    for attribute, candidate in _NUMPY:
+        if dtype == candidate:
+            return attribute
+    raise VerifyException(f"arrays of {dtype} are not supported")
+
+
+def element_name(element: Attribute) -> ElementType:
+    """Planning's name for an element type (``fixed16``, ``float32``)."""
+    if isinstance(element, FixedType):
+        return cast(ElementType, f"fixed{element.bits.data}")
+    return cast(ElementType, str(element_dtype(element)))
+
+
+def tensor(shape: Sequence[int], element: Attribute = f32, layout: str = "") -> TensorType[Any]:
+    """A tensor type; ``layout`` "" means row-major in logical order."""
+    return TensorType(element, shape, StringAttr(layout) if layout else NoneAttr())
+
+
+def tensor_type(value: SSAValue | Attribute) -> TensorType[Any]:
+    """The tensor type of a value; raises VerifyException if it is no tensor."""
+    kind = value.type if isinstance(value, SSAValue) else value
+    if not isinstance(kind, TensorType):
+        raise VerifyException(f"expected a tensor, found {kind}")
+    return cast("TensorType[Any]", kind)
+
+
+def shape_of(value: SSAValue) -> tuple[int, ...]:
+    """The shape of a tensor value."""
+    return tensor_type(value).get_shape()
+
+
+def layout_of(value: SSAValue | Attribute) -> str:
+    """The layout of a tensor value; "" is row-major logical order."""
+    encoding = tensor_type(value).encoding
+    return encoding.data if isinstance(encoding, StringAttr) else ""
+
+
+def fraction_of(value: SSAValue | Attribute) -> int:
+    """The binary point of a fixed-point tensor; 0 for any other."""
+    element = tensor_type(value).element_type
+    return element.fraction.data if isinstance(element, FixedType) else 0
+
+
+class GraphOperation(IRDLOperation):
+    """Base of the operations that compute: any number of tensors in, one tensor out.
+
+    A subclass states four things side by side: its definition (``name`` and properties), its shape
+    rule (``infer``), its meaning (``evaluate``) and its domain (``stage``).
+    """
+
+    inputs = var_operand_def(TensorType)
+    result = result_def(TensorType)
+    node = opt_prop_def(StringAttr)
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format: ClassVar[str | None] = (
+        "($inputs^)? attr-dict `:` functional-type($inputs, $result)"
+    )
+
+    @classmethod
+    def build_from(
+        cls,
+        inputs: Sequence[SSAValue],
+        attributes: dict[str, PythonValue] | None = None,
+        *,
+        node: str = "",
+        result_type: Attribute | None = None,
+    ) -> GraphOperation:
+        """Make an operation; its result type is inferred unless ``result_type`` is given.
+
+        Raises VerifyException if the operands or attributes are not what the operation takes.
+        """
+        properties = {key: to_attribute(value) for key, value in (attributes or {}).items()}
+        if node:
+            properties["node"] = StringAttr(node)
+        placeholder = result_type or tensor(())
+        op = cls.build(operands=[list(inputs)], result_types=[placeholder], properties=properties)
+        if result_type is None:
+            inferred = op.infer([tensor_type(value) for value in inputs])
+            rebuilt = cls.build(
+                operands=[list(inputs)], result_types=[inferred], properties=properties
+            )
+            op.erase(safe_erase=False)
+            op = rebuilt
+        return op
+
+    def get(self, name: str, default: PythonValue = 0) -> Any:
+        """The plain value of a property, or ``default`` when it is absent."""
+        attribute = self.properties.get(name)
+        return default if attribute is None else from_attribute(attribute)
+
+    @property
+    def node_name(self) -> str:
+        """Name of the model's node this comes from, or ""."""
+        return self.node.data if self.node is not None else ""
+
+    @abstractmethod
+    def infer(self, types: Sequence[TensorType[Any]]) -> TensorType[Any]:
+        """Shape rule: the result's type from the operands'; raises VerifyException."""
+
+    @abstractmethod
+    def evaluate(self, *arrays: Array) -> Array:
+        """Meaning: the result for operand arrays of the operands' dtypes.
+
+        On fixed-point types arrays hold the integers, and the result is exact.
+        """
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Domain: this operation as a planning stage over the named operands.
+
+        None if it is not a loop nest of its own (a view, or a fold at compile time).
+        """
+        return None
+
+    def verify_(self) -> None:
+        """Check that the result has the inferred shape."""
+        inferred = self.infer([tensor_type(value) for value in self.inputs])
+        if inferred.get_shape() != tensor_type(self.result).get_shape():
+            raise VerifyException(
+                f"{self.name}: result has shape {tensor_type(self.result).get_shape()}, "
+                f"the shape rule gives {inferred.get_shape()}"
+            )
+
+
+@irdl_op_definition
+class WeightOp(IRDLOperation):
+    """A constant of the network; its data lies in the weight store under ``symbol``."""
+
+    name = "graph.weight"
+    symbol = prop_def(StringAttr)
+    result = result_def(TensorType)
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format: ClassVar[str | None] = "attr-dict `:` type($result)"
+
+    @classmethod
+    def of(cls, symbol: str, kind: TensorType[Any]) -> WeightOp:
+        """The weight ``symbol`` of type ``kind``."""
+        return cls.build(result_types=[kind], properties={"symbol": StringAttr(symbol)})
+
+
+@irdl_op_definition
+class OutputOp(IRDLOperation):
+    """Ends a network; its operands are the network's outputs."""
+
+    name = "graph.output"
+    values = var_operand_def(TensorType)
+    traits = traits_def(IsTerminator())
+    assembly_format: ClassVar[str | None] = "($values^ `:` type($values))? attr-dict"
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """Ends a kernel; its operand is the kernel's result."""
+
+    name = "graph.yield"
+    values = var_operand_def(TensorType)
+    traits = traits_def(IsTerminator())
+    assembly_format: ClassVar[str | None] = "$values attr-dict `:` type($values)"
+
+
+@irdl_op_definition
+class KernelOp(IRDLOperation):
+    """Operations that are planned and run as one.
+
+    The region's block takes one argument per operand and ends with ``graph.yield``. ``symbol`` is
+    a C identifier, unique in the network. ``engine`` is ``accelerator`` or ``host``; ``reason``
+    says why a kernel is on the host.
+    """
+
+    name = "graph.kernel"
+    symbol = prop_def(StringAttr)
+    engine = opt_prop_def(StringAttr)
+    reason = opt_prop_def(StringAttr)
+    inputs = var_operand_def(TensorType)
+    result = result_def(TensorType)
+    body = region_def("single_block")
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format: ClassVar[str | None] = (
+        "$symbol ` ` `(` ($inputs^)? `)` `:` functional-type($inputs, $result) "
+        "attr-dict-with-keyword $body"
+    )
+
+    @property
+    def operations(self) -> list[GraphOperation]:
+        """The fused operations, in order."""
+        return [op for op in self.body.block.ops if isinstance(op, GraphOperation)]
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the kernel runs on the host."""
+        return self.engine is not None and self.engine.data == "host"
+
+
+@irdl_op_definition
+class NetworkOp(IRDLOperation):
+    """A network: block arguments are its inputs; ``graph.output`` names its outputs."""
+
+    name = "graph.network"
+    symbol = prop_def(StringAttr)
+    input_names = prop_def()
+    output_names = prop_def()
+    body = region_def("single_block")
+    traits = traits_def(IsolatedFromAbove(), NoTerminator())
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format: ClassVar[str | None] = "$symbol attr-dict-with-keyword $body"
+
+    @classmethod
+    def of(
+        cls, name: str, inputs: Sequence[tuple[str, TensorType[Any]]], outputs: Sequence[str]
+    ) -> NetworkOp:
+        """An empty network; fill ``block`` and end it with ``graph.output``."""
+        block = Block(arg_types=[kind for _, kind in inputs])
+        return cls.build(
+            regions=[Region(block)],
+            properties={
+                "symbol": StringAttr(name),
+                "input_names": to_attribute([name for name, _ in inputs]),
+                "output_names": to_attribute(list(outputs)),
+            },
+        )
+
+    @property
+    def block(self) -> Block:
+        """The network's one block."""
+        return self.body.block
+
+    @property
+    def inputs(self) -> list[tuple[str, SSAValue]]:
+        """Names and values of the inputs, as in the model."""
+        names = cast("tuple[str, ...]", from_attribute(self.input_names))
+        return list(zip(names, self.block.args, strict=True))
+
+    @property
+    def output_op(self) -> OutputOp:
+        """The operation that ends the network."""
+        last = self.block.last_op
+        if not isinstance(last, OutputOp):
+            raise VerifyException("graph.network must end with graph.output")
+        return last
+
+    @property
+    def outputs(self) -> list[tuple[str, SSAValue]]:
+        """Names and values of the outputs, as in the model."""
+        names = cast("tuple[str, ...]", from_attribute(self.output_names))
+        return list(zip(names, self.output_op.values, strict=True))
+
+    def verify_(self) -> None:
+        """Check the names against the block."""
+        if len(cast("tuple[str, ...]", from_attribute(self.input_names))) != len(self.block.args):
+            raise VerifyException("graph.network: one name per input is needed")
+        names = cast("tuple[str, ...]", from_attribute(self.output_names))
+        if len(names) != len(self.output_op.values):
+            raise VerifyException("graph.network: one name per output is needed")
+
+
+def network_of(module: Operation) -> NetworkOp:
+    """The one network in a module; raises VerifyException if there is not exactly one."""
+    found = [op for op in module.walk() if isinstance(op, NetworkOp)]
+    if len(found) != 1:
+        raise VerifyException(f"expected one graph.network, found {len(found)}")
+    return found[0]

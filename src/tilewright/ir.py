@@ -1,0 +1,181 @@
+"""The one module through which Tilewright imports xDSL, whose names change between releases."""
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    Builtin,
+    DenseArrayBase,
+    DictionaryAttr,
+    Float32Type,
+    FloatAttr,
+    FloatData,
+    IntAttr,
+    IntegerAttr,
+    IntegerType,
+    ModuleOp,
+    NoneAttr,
+    StringAttr,
+    SymbolRefAttr,
+    TensorType,
+    UnitAttr,
+    f32,
+    f64,
+    i1,
+    i8,
+    i16,
+    i32,
+    i64,
+)
+from xdsl.dialects.builtin import BoolAttr as BoolAttr
+from xdsl.ir import (
+    Attribute,
+    Block,
+    BlockArgument,
+    Data,
+    Dialect,
+    Operation,
+    OpResult,
+    ParametrizedAttribute,
+    Region,
+    SSAValue,
+    TypeAttribute,
+)
+from xdsl.irdl import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    attr_def,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_attr_def,
+    opt_prop_def,
+    param_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import AttrParser, Parser
+from xdsl.passes import ModulePass, PassPipeline
+from xdsl.pattern_rewriter import (
+    GreedyRewritePatternApplier,
+    PatternRewriter,
+    PatternRewriteWalker,
+    RewritePattern,
+    op_type_rewrite_pattern,
+)
+from xdsl.printer import Printer
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure
+from xdsl.utils.exceptions import ParseError, VerifyException
+
+PythonValue = int | float | bool | str | tuple["PythonValue", ...] | list["PythonValue"]
+"""What an attribute holds, as plain Python."""
+
+__all__ = [
+    "ArrayAttr",
+    "AttrParser",
+    "Attribute",
+    "Block",
+    "BlockArgument",
+    "BoolAttr",
+    "Builtin",
+    "Context",
+    "Data",
+    "DenseArrayBase",
+    "Dialect",
+    "DictionaryAttr",
+    "Float32Type",
+    "FloatAttr",
+    "FloatData",
+    "GreedyRewritePatternApplier",
+    "IRDLOperation",
+    "InsertPoint",
+    "IntAttr",
+    "IntegerAttr",
+    "IntegerType",
+    "IsTerminator",
+    "IsolatedFromAbove",
+    "ModuleOp",
+    "ModulePass",
+    "NoTerminator",
+    "NoneAttr",
+    "OpResult",
+    "Operation",
+    "ParametrizedAttribute",
+    "ParseError",
+    "ParsePropInAttrDict",
+    "Parser",
+    "PassPipeline",
+    "PatternRewriteWalker",
+    "PatternRewriter",
+    "Printer",
+    "Pure",
+    "PythonValue",
+    "Region",
+    "RewritePattern",
+    "Rewriter",
+    "SSAValue",
+    "StringAttr",
+    "SymbolRefAttr",
+    "TensorType",
+    "TypeAttribute",
+    "UnitAttr",
+    "VerifyException",
+    "attr_def",
+    "f32",
+    "f64",
+    "from_attribute",
+    "i1",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "irdl_attr_definition",
+    "irdl_op_definition",
+    "op_type_rewrite_pattern",
+    "operand_def",
+    "opt_attr_def",
+    "opt_prop_def",
+    "param_def",
+    "prop_def",
+    "region_def",
+    "result_def",
+    "to_attribute",
+    "traits_def",
+    "var_operand_def",
+    "var_result_def",
+]
+
+
+def to_attribute(value: PythonValue) -> Attribute:
+    """The attribute that stands for a plain Python value (``from_attribute`` reads it back)."""
+    if isinstance(value, bool):
+        return IntegerAttr(int(value), i1)
+    if isinstance(value, int):
+        return IntegerAttr(value, i64)
+    if isinstance(value, float):
+        return FloatAttr(value, f64)
+    if isinstance(value, str):
+        return StringAttr(value)
+    return ArrayAttr([to_attribute(item) for item in value])
+
+
+def from_attribute(attribute: Attribute) -> PythonValue:
+    """The plain Python value of an attribute made by ``to_attribute``; raises TypeError."""
+    match attribute:
+        case IntegerAttr():
+            value = attribute.value.data
+            return bool(value) if attribute.type == i1 else value
+        case FloatAttr():
+            return float(attribute.value.data)
+        case StringAttr():
+            return attribute.data
+        case ArrayAttr():
+            return tuple(from_attribute(item) for item in attribute.data)
+        case UnitAttr():
+            return True
+        case _:
+            raise TypeError(f"no plain value for attribute {attribute}")

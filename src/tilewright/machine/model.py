@@ -1,0 +1,148 @@
+"""The description of a machine: memories, moves, engines, primitives.
+
+All of it is data. Variants are made with ``with_values``, never by copying a description.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+_Named = TypeVar("_Named", "Memory", "Engine", "Primitive")
+
+
+class _Part(BaseModel):
+    """Frozen, and closed: an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Memory(_Part):
+    """A memory. Main memory has no ``bytes`` limit; a cache is managed by hardware."""
+
+    name: str
+    bytes: int | None = Field(default=None, gt=0)
+    banks: int = Field(default=1, gt=0)
+    granule: int = Field(default=1, gt=0)
+    """Bytes to which addresses of buffers are aligned."""
+    managed: Literal["software", "hardware"] = "software"
+    bytes_per_cycle: float | None = Field(default=None, gt=0)
+    """Bandwidth that all moves touching this memory share; None is no limit of its own."""
+
+
+class Move(_Part):
+    """A path along which an engine copies blocks from one memory to another."""
+
+    name: str
+    source: str
+    target: str
+    engine: str
+    bytes_per_cycle: float = Field(gt=0)
+    latency: int = Field(default=0, ge=0)
+    """Cycles from the start of a transfer to its first byte."""
+    in_flight: int = Field(default=1, gt=0)
+    """Transfers whose latencies may overlap; 1 makes every transfer wait for the one before."""
+    transaction: int = Field(default=1, gt=0)
+    """Bytes to which both ends of every contiguous block are rounded."""
+    efficiency: tuple[tuple[int, float], ...] = ()
+    """(bytes of a contiguous block, fraction of the bandwidth), ascending; interpolated."""
+
+
+class Engine(_Part):
+    """An in-order queue of commands that runs beside the other engines."""
+
+    name: str
+    queue: int = Field(default=4, gt=0)
+    """Commands that wait or run in the engine at a time."""
+
+
+class Storage(_Part):
+    """Where a primitive's operand sits, and how the machine rounds it there."""
+
+    memory: str
+    multiples: dict[str, int] = {}
+    """Dim -> granule to which the operand's extent along it is rounded up in this memory."""
+    joined: str | None = None
+    """Name of another role in whose move this one travels (one latency for both)."""
+
+
+class Primitive(_Part):
+    """What the machine computes at once."""
+
+    name: str
+    operations: tuple[str, ...]
+    """Anchor operations of the graph that it computes (``conv``, ``max_pool``)."""
+    engine: str
+    operands: dict[str, Storage]
+    """Role (input, weight, bias, residual, output) -> storage. Main memory means: in place."""
+    epilogue: tuple[tuple[str, ...], ...] = ()
+    """Map operations that it applies as it writes results, in order; of each group at most one."""
+    epilogue_any: bool = False
+    """Any chain of map operations can follow, in any order (a generated C loop)."""
+    cycles: str
+    """Expression of the tile's dims: cycles to compute one tile, machine rounding included."""
+    peak: str
+    """Expression of the dims: cycles at peak, without rounding; the physical bound."""
+    limits: dict[str, int] = {}
+    """Dim -> largest tile."""
+    multiples: dict[str, int] = {}
+    """Dim -> granule that compute is rounded to; tile sizes worth trying are its multiples."""
+    whole: tuple[str, ...] = ()
+    """Dims that a tile always covers whole."""
+    sizes: Literal["run time", "fixed"] = "run time"
+    """Whether one instance takes tiles of any size, or the edge needs an instance of its own."""
+
+
+class Machine(_Part):
+    """A processor: everything that planning, tile passes and simulation need to know of it."""
+
+    name: str
+    description: str = ""
+    clock_hz: float = Field(gt=0)
+    memories: tuple[Memory, ...]
+    moves: tuple[Move, ...] = ()
+    engines: tuple[Engine, ...]
+    primitives: tuple[Primitive, ...]
+    main: str = "dram"
+    """Name of the main memory."""
+    element: Literal["float32", "fixed16"] = "float32"
+    accumulator: Literal["float32", "fixed32"] = "float32"
+    synchronisation: Literal["counters", "none"] = "counters"
+    cores: int = Field(default=1, gt=0)
+    issue_cycles: int = Field(default=1, ge=0)
+    """Cycles to issue one command."""
+    instruction_bytes: int = Field(default=64, ge=0)
+    layouts: dict[str, str] = {}
+    """Role -> layout that the machine's moves and primitives expect in main memory (NHWC)."""
+
+    def memory(self, name: str) -> Memory:
+        """The memory of that name; raises KeyError."""
+        return _named(self.memories, name)
+
+    def engine(self, name: str) -> Engine:
+        """The engine of that name; raises KeyError."""
+        return _named(self.engines, name)
+
+    def primitive(self, name: str) -> Primitive:
+        """The primitive of that name; raises KeyError."""
+        return _named(self.primitives, name)
+
+    def move(self, source: str, target: str) -> Move:
+        """The move between two memories; raises KeyError."""
+        for move in self.moves:
+            if (move.source, move.target) == (source, target):
+                return move
+        raise KeyError(f"{self.name} has no move from {source} to {target}")
+
+    def primitives_for(self, operation: str) -> tuple[Primitive, ...]:
+        """The primitives that compute an anchor operation."""
+        return tuple(p for p in self.primitives if operation in p.operations)
+
+
+def _named(parts: tuple[_Named, ...], name: str) -> _Named:
+    for part in parts:
+        if part.name == name:
+            return part
+    raise KeyError(name)

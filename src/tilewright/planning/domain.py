@@ -1,0 +1,215 @@
+"""Domains: the affine iteration spaces of a kernel's stages.
+
+A stage is one operation of the network seen as a loop nest: named dims, and for each operand one
+affine expression per axis that says which element an iteration touches. Everything that planning
+and the tile level know of an operation (footprints, halos, reuse, traffic) is read off here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+Interval = tuple[int, int]
+"""Start and size of a run of indices; the size is at least 0."""
+
+ElementType = Literal["float32", "fixed16", "fixed32", "int8", "int32", "float16", "bfloat16"]
+
+Role = Literal["input", "weight", "bias", "residual", "output"]
+"""What an operand is to its kernel; a residual is the second input of a later stage."""
+
+ELEMENT_BYTES: Mapping[str, int] = {
+    "float32": 4,
+    "fixed16": 2,
+    "fixed32": 4,
+    "int8": 1,
+    "int32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+}
+
+_TERM = re.compile(
+    r"\s*([+-]?)\s*(?:(\d+)\s*(?:\*\s*([A-Za-z_]\w*))?|([A-Za-z_]\w*)(?:\s*\*\s*(\d+))?)"
+)
+
+
+@dataclass(frozen=True)
+class Affine:
+    """An affine expression: the sum of ``coefficient * dim`` over ``terms``, plus ``offset``."""
+
+    terms: tuple[tuple[str, int], ...] = ()
+    offset: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Affine:
+        """Read what ``str`` prints, such as ``oh*2 + kh - 3``; raises ValueError."""
+        position, terms, offset = 0, list[tuple[str, int]](), 0
+        text = text.strip()
+        while position < len(text):
+            match = _TERM.match(text, position)
+            if match is None or (position and not match.group(1)):
+                raise ValueError(f"not an affine expression: {text!r}")
+            sign = -1 if match.group(1) == "-" else 1
+            number, name, lone, factor = match.group(2, 3, 4, 5)
+            if name or lone:
+                terms.append((name or lone, sign * int(number or factor or 1)))
+            else:
+                offset += sign * int(number)
+            position = match.end()
+        if not text:
+            raise ValueError("an affine expression is missing")
+        return cls(tuple(terms), offset)
+
+    def __str__(self) -> str:
+        parts = [name if c == 1 else f"{name}*{c}" for name, c in self.terms]
+        if self.offset or not parts:
+            parts.append(str(self.offset))
+        return " + ".join(parts).replace("+ -", "- ")
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the dims that the expression depends on."""
+        return tuple(name for name, _ in self.terms)
+
+    def interval(self, dims: Mapping[str, Interval]) -> Interval:
+        """Start and size of the values taken while each dim runs through its interval.
+
+        Dims that ``dims`` does not name count as 0. With a negative coefficient the dim's last
+        index gives the start.
+        """
+        start, last = self.offset, self.offset
+        for name, c in self.terms:
+            first, size = dims.get(name, (0, 1))
+            if size <= 0:
+                return (start, 0)
+            low, high = c * first, c * (first + size - 1)
+            start, last = start + min(low, high), last + max(low, high)
+        return (start, last - start + 1)
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One named dim of a stage: its extent, and whether iterations along it reduce."""
+
+    name: str
+    extent: int
+    kind: Literal["parallel", "reduction"] = "parallel"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor that a stage reads or writes.
+
+    ``access[a]`` says which index of axis ``a`` (of the logical ``shape``) an iteration touches;
+    indices outside ``[0, shape[a])`` are padding and hold no data. ``name`` is unique in the
+    kernel; an operand that an earlier stage of the kernel writes stays in on-chip buffers.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    access: tuple[Affine, ...]
+    element: ElementType = "float32"
+    role: Role = "input"
+    fraction: int = 0
+    """Binary point of a fixed-point element: value = integer / 2**fraction."""
+    layout: str = ""
+    """Layout of the tensor in main memory (layout.py); "" is row-major logical order."""
+
+    @property
+    def dims(self) -> frozenset[str]:
+        """The dims on which the operand's address depends."""
+        return frozenset(name for axis in self.access for name in axis.dims)
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return ELEMENT_BYTES[self.element]
+
+
+Value = int | float | str | tuple[int, ...] | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One operation of a kernel as an affine loop nest.
+
+    ``operation`` is the name of the graph operation without its dialect (``conv``, ``relu``);
+    ``attributes`` carry what its meaning needs beyond the access maps (slopes, epsilon, ...).
+    """
+
+    operation: str
+    dims: tuple[Dim, ...]
+    inputs: tuple[Operand, ...]
+    output: Operand
+    attributes: tuple[tuple[str, Value], ...] = ()
+    node: str = ""
+    """Name of the model's node that the stage comes from."""
+
+    def attribute(self, name: str, default: Value = 0) -> Value:
+        """The value of one attribute, or ``default``."""
+        return dict(self.attributes).get(name, default)
+
+    @cached_property
+    def extents(self) -> dict[str, int]:
+        """Extent of each dim by name."""
+        return {dim.name: dim.extent for dim in self.dims}
+
+    @property
+    def reduction(self) -> tuple[str, ...]:
+        """Names of the reduction dims."""
+        return tuple(dim.name for dim in self.dims if dim.kind == "reduction")
+
+    @property
+    def iterations(self) -> int:
+        """Number of iterations: the product of the extents."""
+        count = 1
+        for dim in self.dims:
+            count *= dim.extent
+        return count
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A chain of stages planned and run as one; they share the tile loops.
+
+    The first stage is the **anchor**: the tile loops run over its dims. Later stages are maps over
+    dims of the same names. ``symbol`` is a C identifier, unique in the network.
+    """
+
+    symbol: str
+    stages: tuple[Stage, ...]
+    nodes: tuple[str, ...] = field(default=())
+    """Names of the model's nodes, in order."""
+
+    @property
+    def anchor(self) -> Stage:
+        """The stage whose dims the tile loops run over."""
+        return self.stages[0]
+
+    @property
+    def output(self) -> Operand:
+        """The operand that the last stage writes to main memory."""
+        return self.stages[-1].output
+
+    @cached_property
+    def internal(self) -> frozenset[str]:
+        """Names of the operands that one stage writes and a later one reads."""
+        return frozenset(stage.output.name for stage in self.stages[:-1])
+
+    @cached_property
+    def inputs(self) -> tuple[Operand, ...]:
+        """Operands read from main memory, in order of first use, each once."""
+        found: dict[str, Operand] = {}
+        for stage in self.stages:
+            for operand in stage.inputs:
+                if operand.name not in self.internal:
+                    found.setdefault(operand.name, operand)
+        return tuple(found.values())
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """All operands in main memory: the inputs, then the output."""
+        return (*self.inputs, self.output)

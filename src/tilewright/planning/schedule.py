@@ -1,0 +1,82 @@
+"""Schedules: how one kernel is cut, ordered, buffered and computed on one machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Level:
+    """The tiling of one memory level.
+
+    ``tile`` gives the tile size of every dim (a dim that is left out is whole). ``order`` names,
+    outermost first, the dims that have a loop at this level.
+    """
+
+    memory: str
+    tile: tuple[tuple[str, int], ...]
+    order: tuple[str, ...]
+
+    def size(self, dim: str, extent: int) -> int:
+        """Tile size of ``dim``, at most ``extent``."""
+        return min(dict(self.tile).get(dim, extent), extent)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A value: hashable, serialisable, printable.
+
+    ``levels`` run from the outermost memory inwards; the innermost level's tile is what the
+    primitive computes at once. ``buffers`` is the number of buffer slots of each operand
+    (1 single, 2 double).
+    """
+
+    primitive: str
+    levels: tuple[Level, ...]
+    buffers: tuple[tuple[str, int], ...] = ()
+    options: tuple[tuple[str, int | str], ...] = ()
+    """Choices that belong to the primitive (such as its vectorised dim)."""
+
+    def slots(self, operand: str) -> int:
+        """Buffer slots of an operand; 1 unless the schedule says otherwise."""
+        return dict(self.buffers).get(operand, 1)
+
+    def __str__(self) -> str:
+        levels = "; ".join(
+            f"{level.memory}: "
+            + ", ".join(f"{dim}={size}" for dim, size in level.tile)
+            + (f" by {' > '.join(level.order)}" if level.order else "")
+            for level in self.levels
+        )
+        double = [name for name, slots in self.buffers if slots > 1]
+        options = "".join(f"; {key}={value}" for key, value in self.options)
+        return (
+            f"{self.primitive} [{levels}]"
+            + (f" double {', '.join(double)}" if double else "")
+            + options
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object that ``from_json`` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Schedule:
+        """Read what ``to_json`` wrote; raises KeyError or TypeError on anything else."""
+        value = json.loads(json.dumps(value))
+        levels = tuple(
+            Level(
+                level["memory"],
+                tuple((str(d), int(s)) for d, s in level["tile"]),
+                tuple(level["order"]),
+            )
+            for level in value["levels"]
+        )
+        return cls(
+            str(value["primitive"]),
+            levels,
+            tuple((str(name), int(slots)) for name, slots in value["buffers"]),
+            tuple((str(key), option) for key, option in value["options"]),
+        )
