@@ -18,39 +18,24 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
 from tilewright.ir import (
     Attribute,
     Block,
-    IntAttr,
     IRDLOperation,
     IsolatedFromAbove,
     IsTerminator,
-    NoneAttr,
     NoTerminator,
     Operation,
-    ParametrizedAttribute,
     ParsePropInAttrDict,
     PythonValue,
     Region,
     SSAValue,
     StringAttr,
     TensorType,
-    TypeAttribute,
     VerifyException,
-    f32,
-    f64,
     from_attribute,
-    i1,
-    i8,
-    i32,
-    i64,
-    irdl_attr_definition,
     irdl_op_definition,
     opt_prop_def,
-    param_def,
     prop_def,
     region_def,
     result_def,
@@ -58,88 +43,8 @@ from tilewright.ir import (
     traits_def,
     var_operand_def,
 )
-from tilewright.planning.domain import ElementType, Stage
-
-Array = NDArray[Any]
-
-
-@irdl_attr_definition
-class FixedType(ParametrizedAttribute, TypeAttribute):
-    """A fixed-point number: ``bits`` bits in two's complement; value = integer / 2**fraction."""
-
-    name = "graph.fixed"
-    bits: IntAttr = param_def()
-    fraction: IntAttr = param_def()
-
-    @classmethod
-    def of(cls, bits: int, fraction: int) -> FixedType:
-        """The type of ``bits`` bits, ``fraction`` of them behind the binary point."""
-        return cls(IntAttr(bits), IntAttr(fraction))
-
-
-_NUMPY: list[tuple[Attribute, type[np.generic]]] = [
-    (f32, np.float32),
-    (f64, np.float64),
-    (i1, np.bool_),
-    (i8, np.int8),
-    (i32, np.int32),
-    (i64, np.int64),
-]
-
-
-def element_dtype(element: Attribute) -> np.dtype[Any]:
-    """The NumPy dtype that holds elements of a type; raises VerifyException if there is none."""
-    if isinstance(element, FixedType):
-        return np.dtype(f"int{element.bits.data}")
-    for attribute, dtype in _NUMPY:
-        if element == attribute:
-            return np.dtype(dtype)
-    raise VerifyException(f"no array type for elements of {element}")
-
-
-def element_of(dtype: np.dtype[Any]) -> Attribute:
-    """The element type of arrays of ``dtype``; raises VerifyException if there is none."""
-    for attribute, candidate in _NUMPY:
-        if dtype == candidate:
-            return attribute
-    raise VerifyException(f"arrays of {dtype} are not supported")
-
-
-def element_name(element: Attribute) -> ElementType:
-    """Planning's name for an element type (``fixed16``, ``float32``)."""
-    if isinstance(element, FixedType):
-        return cast(ElementType, f"fixed{element.bits.data}")
-    return cast(ElementType, str(element_dtype(element)))
-
-
-def tensor(shape: Sequence[int], element: Attribute = f32, layout: str = "") -> TensorType[Any]:
-    """A tensor type; ``layout`` "" means row-major in logical order."""
-    return TensorType(element, shape, StringAttr(layout) if layout else NoneAttr())
-
-
-def tensor_type(value: SSAValue | Attribute) -> TensorType[Any]:
-    """The tensor type of a value; raises VerifyException if it is no tensor."""
-    kind = value.type if isinstance(value, SSAValue) else value
-    if not isinstance(kind, TensorType):
-        raise VerifyException(f"expected a tensor, found {kind}")
-    return cast("TensorType[Any]", kind)
-
-
-def shape_of(value: SSAValue) -> tuple[int, ...]:
-    """The shape of a tensor value."""
-    return tensor_type(value).get_shape()
-
-
-def layout_of(value: SSAValue | Attribute) -> str:
-    """The layout of a tensor value; "" is row-major logical order."""
-    encoding = tensor_type(value).encoding
-    return encoding.data if isinstance(encoding, StringAttr) else ""
-
-
-def fraction_of(value: SSAValue | Attribute) -> int:
-    """The binary point of a fixed-point tensor; 0 for any other."""
-    element = tensor_type(value).element_type
-    return element.fraction.data if isinstance(element, FixedType) else 0
+from tilewright.planning.domain import Stage
+from tilewright.types import Array, tensor, tensor_type
 
 
 class GraphOperation(IRDLOperation):

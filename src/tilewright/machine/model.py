@@ -9,7 +9,6 @@ from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-
 _Named = TypeVar("_Named", "Memory", "Engine", "Primitive")
 
 

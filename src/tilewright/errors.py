@@ -1,0 +1,38 @@
+"""What Tilewright says when it refuses something: a code, a place, a reason, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One reason for a refusal.
+
+    ``code`` is stable and listed in docs/errors.md (``onnx-unsupported``, ``machine-invalid``);
+    ``where`` names the model's node, the file and line, or the option.
+    """
+
+    code: str
+    reason: str
+    where: str = ""
+    help: str = ""
+
+    def __str__(self) -> str:
+        place = f" {self.where}:" if self.where else ""
+        hint = f" ({self.help})" if self.help else ""
+        return f"[{self.code}]{place} {self.reason}{hint}"
+
+
+class TilewrightError(Exception):
+    """Refusal of an input; carries every problem found, in order."""
+
+    def __init__(self, problems: Problem | Sequence[Problem]) -> None:
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def refuse(code: str, reason: str, where: str = "", help: str = "") -> TilewrightError:
+    """The error for one problem; ``raise refuse(...)``."""
+    return TilewrightError(Problem(code, reason, where, help))
