@@ -1,4 +1,4 @@
-"""What Tilewright says when it refuses something: a code, a place, a reason, and what would help."""
+"""What Tilewright says when it refuses: a code, a place, a reason, and what would help."""
 
 from __future__ import annotations
 
