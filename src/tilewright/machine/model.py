@@ -5,6 +5,7 @@ All of it is data. Variants are made with ``with_values``, never by copying a de
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -65,6 +66,16 @@ class Storage(_Part):
     """Dim -> granule to which the operand's extent along it is rounded up in this memory."""
     joined: str | None = None
     """Name of another role in whose move this one travels (one latency for both)."""
+    layout: str = ""
+    """Layout in main memory that the primitive takes of this operand (planning/layout.py).
+
+    A layout of the operand's rank (``NCHW16c``, ``OIHW16i16o``, ``NCHW`` for row-major images);
+    ``any`` for whatever the tensor has (all operands so marked then share one layout); "" for what
+    ``Machine.layout_of`` says of the role. A layout of another rank than the operand's means
+    row-major. Letters stand for logical axes: N C H W for images, O I H W for weights of rank 4,
+    O I for the weights of a matrix product (kept as [co, ci], ``transpose_b``), N C for its rows,
+    O for a bias (``O16o`` pads it to blocks of 16).
+    """
 
 
 class Primitive(_Part):
@@ -92,6 +103,20 @@ class Primitive(_Part):
     """Dims that a tile always covers whole."""
     sizes: Literal["run time", "fixed"] = "run time"
     """Whether one instance takes tiles of any size, or the edge needs an instance of its own."""
+    extents: dict[str, tuple[int, int]] = {}
+    """Dim -> least and greatest extent of the whole operation that the primitive serves.
+
+    So a machine can have one primitive for first layers (``{"ci": (1, 4)}``, input ``NCHW``) and
+    another for the rest. Of the primitives that serve an operation the first in the machine's
+    order decides the layouts (assign-layouts); planners take those whose layouts agree.
+    """
+
+    def serves(self, operation: str, extents: Mapping[str, int]) -> bool:
+        """Whether it computes the anchor operation when the dims have these extents."""
+        return operation in self.operations and all(
+            least <= extents.get(dim, 1) <= greatest
+            for dim, (least, greatest) in self.extents.items()
+        )
 
 
 class Machine(_Part):
@@ -114,7 +139,11 @@ class Machine(_Part):
     """Cycles to issue one command."""
     instruction_bytes: int = Field(default=64, ge=0)
     layouts: dict[str, str] = {}
-    """Role -> layout that the machine's moves and primitives expect in main memory (NHWC)."""
+    """Default layouts in main memory: ``activation`` (input, residual, output) and ``weight``.
+
+    They hold for operands of their own rank (``NHWC`` for images) where a primitive's storage
+    names no layout; other tensors are row-major.
+    """
 
     def memory(self, name: str) -> Memory:
         """The memory of that name; raises KeyError."""
@@ -134,6 +163,19 @@ class Machine(_Part):
             if (move.source, move.target) == (source, target):
                 return move
         raise KeyError(f"{self.name} has no move from {source} to {target}")
+
+    def layout_of(self, primitive: Primitive, role: str, rank: int) -> str:
+        """Layout of a primitive's operand in main memory: a layout, ``any``, or "" (row-major).
+
+        ``rank`` is that of the operand; letters of a layout count one axis each.
+        """
+        storage = primitive.operands.get(role)
+        layout = storage.layout if storage is not None else ""
+        if not layout and role != "bias":
+            layout = self.layouts.get("weight" if role == "weight" else "activation", "")
+        if layout != "any" and sum(letter.isupper() for letter in layout) != rank:
+            return ""
+        return layout
 
     def primitives_for(self, operation: str) -> tuple[Primitive, ...]:
         """The primitives that compute an anchor operation."""
