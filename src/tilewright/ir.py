@@ -69,7 +69,7 @@ from xdsl.pattern_rewriter import (
 from xdsl.printer import Printer
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure
-from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
 
 PythonValue = int | float | bool | str | tuple["PythonValue", ...] | list["PythonValue"]
 """What an attribute holds, as plain Python."""
@@ -85,6 +85,7 @@ __all__ = [
     "Context",
     "Data",
     "DenseArrayBase",
+    "DiagnosticException",
     "Dialect",
     "DictionaryAttr",
     "Float32Type",

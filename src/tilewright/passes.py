@@ -1,14 +1,17 @@
-"""What a pass sees beside the module: the machine it compiles for and the network's weights."""
+"""What passes share: the context they see, and the runner that watches over them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from tilewright.errors import refuse
-from tilewright.ir import Context
+from tilewright.errors import TilewrightError, refuse
+from tilewright.ir import Context, DiagnosticException, ModuleOp, ModulePass, VerifyException
 from tilewright.machine import Machine
 
 
@@ -52,3 +55,80 @@ class CompilerContext(Context):
         if self._weights is None:
             raise refuse("pass-weights", "this pass needs the network's weights")
         return self._weights
+
+
+@dataclass(frozen=True)
+class PassEntry:
+    """One step of a pipeline: a pass, and why it stands where it stands."""
+
+    step: ModulePass
+    reason: str
+
+
+@dataclass(frozen=True)
+class PassRecord:
+    """What running one pass did."""
+
+    name: str
+    seconds: float
+    changed: bool
+
+
+def spelling(step: ModulePass) -> str:
+    """A pass with its options as the command line spells it."""
+    return str(step.spec())
+
+
+@dataclass
+class PassRunner:
+    """Runs pipelines; verifies, times and dumps after each pass.
+
+    With ``dump``, each pass leaves ``NNN-pass-name.mlir`` there, numbered through all pipelines
+    that this runner runs; a pass that changed nothing leaves a file whose first line says so.
+    """
+
+    context: CompilerContext
+    dump: Path | None = None
+    verify: bool = True
+    records: list[PassRecord] = field(default_factory=list[PassRecord])
+    _number: int = 0
+
+    def write(self, module: ModuleOp, title: str, remark: str = "") -> Path | None:
+        """Dump the module as the next numbered file, if dumps are wanted."""
+        if self.dump is None:
+            return None
+        self.dump.mkdir(parents=True, exist_ok=True)
+        path = self.dump / f"{self._number:03d}-{title}.mlir"
+        self._number += 1
+        path.write_text((f"// {remark}\n" if remark else "") + f"{module}\n")
+        return path
+
+    def run(self, module: ModuleOp, pipeline: Iterable[PassEntry], title: str = "") -> None:
+        """Run the passes on the module in place.
+
+        ``title`` is put before the pass's name in file names. An error inside a pass is raised as
+        ``pass-failed`` with the command that repeats it; refusals pass through as they are.
+        """
+        before = str(module) if self.dump is not None else ""
+        previous = self.write(module, f"{title}input") if self._number == 0 else None
+        for entry in pipeline:
+            start = time.perf_counter()
+            try:
+                entry.step.apply(self.context, module)
+                if self.verify:
+                    module.verify()
+            except TilewrightError:
+                raise
+            except (VerifyException, DiagnosticException) as error:
+                again = f"tilewright opt {previous or 'FILE'} -p '{spelling(entry.step)}'"
+                raise refuse(
+                    "pass-failed", str(error), entry.step.name, f"repeat: {again}"
+                ) from error
+            seconds = time.perf_counter() - start
+            changed = True
+            if self.dump is not None:
+                after = str(module)
+                changed, before = after != before, after
+                remark = spelling(entry.step) + ("" if changed else " (unchanged)")
+                previous = self.write(module, f"{title}{entry.step.name}", remark)
+            self.records.append(PassRecord(entry.step.name, seconds, changed))

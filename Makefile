@@ -1,0 +1,53 @@
+# The commands of the project. `make demo` and `make test` are all that a newcomer needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(BIN)/python
+
+.PHONY: help demo test check format bench clean
+
+help:
+	@echo "make demo    set up, then compile LeNet-5 for two targets and classify the held-out digits"
+	@echo "make test    set up, then run all tests (under 15 minutes on two cores)"
+	@echo "make check   lint, types, import directions, fast tests (under two minutes)"
+	@echo "make bench   print the project's tables (takes a while)"
+
+$(RUN):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Tilewright needs Python 3.11 or newer; name one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Versions are held by constraints.txt, so that the same commands work next year.
+$(VENV)/.demo: $(RUN) pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.test: $(RUN) pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $@
+
+$(VENV)/.check: $(VENV)/.test
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,lint]'
+	@touch $@
+
+demo: $(VENV)/.demo
+	$(RUN) examples/lenet5/demo.py
+
+test: $(VENV)/.test
+	$(RUN) -m pytest -n 2 --dist worksteal
+
+check: $(VENV)/.check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(RUN) -m pytest -q -n 2 --dist worksteal -m "not slow"
+
+format: $(VENV)/.check
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.test
+	$(RUN) -m benchmarks
+
+clean:
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis

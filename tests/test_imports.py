@@ -1,0 +1,67 @@
+"""Imports run one way, floor by floor, and xDSL comes in through one module."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "tilewright"
+
+FLOORS: list[set[str]] = [
+    {"errors", "ir", "numerics", "machine"},
+    {"planning", "simulate", "passes"},
+    {"types"},
+    {"graph", "tile"},
+    {"frontends", "targets"},
+    {"runtime"},
+    {"driver", "report"},
+    {"api"},
+    {"cli"},
+]
+"""A room may import its own and those of earlier floors. Targets may use one another."""
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def floor_of(room: str) -> int:
+    for number, rooms in enumerate(FLOORS):
+        if room in rooms:
+            return number
+    raise AssertionError(f"{room} has no floor: give it one in FLOORS")
+
+
+def imported_modules(path: Path) -> list[str]:
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: write imports in full"
+            found.append(node.module or "")
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_run_one_way(path: Path) -> None:
+    room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if room == "__init__":
+        room = "api"
+    for module in imported_modules(path):
+        if module.split(".")[0] == "xdsl":
+            assert room == "ir", f"{path} imports xDSL past tilewright.ir"
+        if module.startswith("tilewright."):
+            other = module.split(".")[1]
+            if other == room:
+                continue
+            below = floor_of(other) < floor_of(room)
+            pair = floor_of(other) == 0 and floor_of(room) == 0
+            assert below or pair, f"{room} must not import {other} ({path})"
+
+
+def test_files_stay_short() -> None:
+    long = {
+        str(path.relative_to(SOURCE)): count
+        for path in FILES
+        if (count := len(path.read_text().splitlines())) > 500
+    }
+    assert not long, f"files over 500 lines hold more than one idea: {long}"
