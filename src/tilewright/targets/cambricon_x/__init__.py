@@ -1,0 +1,1 @@
+"""The dense Cambricon-X accelerator, simulated."""
