@@ -1,0 +1,208 @@
+"""What a target is: a machine, a way to emit packages for it, and a way to run them.
+
+Targets are found through the entry points ``tilewright.targets``; adding one edits no file outside
+its folder. Graph passes, planning and tile passes ask the machine, never the target.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import refuse
+from tilewright.ir import ModuleOp
+from tilewright.machine import Machine
+from tilewright.passes import WeightStore
+from tilewright.planning.domain import Kernel
+from tilewright.planning.schedule import Schedule
+from tilewright.types import Array
+
+Timer = Callable[[Kernel, Schedule], float]
+"""Simulated cycles of one kernel under one schedule."""
+
+Arenas = Mapping[str, NDArray[np.uint8]]
+"""Bytes of every allocation of a package: ``activations`` and ``weights``."""
+
+HostStep = Callable[[Arenas], None]
+"""Runs one kernel on the host: reads its operands from the arenas and writes its result there."""
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """One kernel of the network, in the order in which the network runs."""
+
+    kernel: Kernel
+    """The domain; ``kernel.symbol`` is the symbol of its ``graph.kernel``."""
+    schedule: Schedule | None = None
+    """None for a kernel on the host."""
+    program: ModuleOp | None = None
+    """The ``tile.program`` after the tile passes; None for a kernel on the host."""
+    predicted_cycles: float = 0.0
+    """What the planner expects of it."""
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the host runs it."""
+        return self.program is None
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """All that a target needs to emit a package."""
+
+    machine: Machine
+    network: ModuleOp
+    """The graph after all graph passes: kernels, and operations at the borders, with placements."""
+    weights: WeightStore
+    kernels: tuple[CompiledKernel, ...]
+    """One for each ``graph.kernel`` of the network, in its order."""
+    arenas: Mapping[str, int]
+    """Bytes of each arena."""
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output of the network, as the caller sees it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    """NumPy's name of the element type."""
+
+
+@dataclass(frozen=True)
+class KernelProfile:
+    """What one kernel took in one run; a host kernel of a simulated run has no cycles."""
+
+    symbol: str
+    nodes: tuple[str, ...]
+    cycles: float | None = None
+    """Cycles by which the kernel moved the end of the program; they sum to the whole."""
+    start: float | None = None
+    end: float | None = None
+    dram_bytes: int | None = None
+    seconds: float | None = None
+    on_host: bool = False
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Measurements of one run: ``cycles`` when simulated, ``seconds`` when native."""
+
+    kernels: tuple[KernelProfile, ...] = ()
+    cycles: int | None = None
+    clock_hz: float | None = None
+    seconds: float | None = None
+    dram_bytes: int | None = None
+    peak_memory_bytes: int = 0
+    """Bytes of main memory that the package needs for activations and weights."""
+    engines: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Fraction of the cycles in which each engine was busy."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The outputs of a run by name, and its profile."""
+
+    outputs: dict[str, Array]
+    profile: Profile
+
+
+class Runner(ABC):
+    """A package loaded and ready to run."""
+
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+
+    @abstractmethod
+    def run(
+        self,
+        inputs: Mapping[str, Array],
+        *,
+        trace: Path | None = None,
+        check_races: bool = False,
+    ) -> RunResult:
+        """Run once; ``inputs`` have the names, shapes and dtypes of ``self.inputs``.
+
+        ``trace`` is a file to write (Chrome / Perfetto JSON); targets without a timeline of
+        commands leave one event per kernel. ``check_races`` makes simulators refuse programs
+        that lack a wait. Raises TilewrightError.
+        """
+
+    def check_inputs(self, inputs: Mapping[str, Array]) -> None:
+        """Refuse inputs of the wrong name, shape or dtype."""
+        wanted = {info.name: info for info in self.inputs}
+        listed = ", ".join(f"{i.name}: {i.dtype}{list(i.shape)}" for i in self.inputs)
+        for name in inputs:
+            if name not in wanted:
+                raise refuse("input-name", f"the model has no input {name!r}", help=listed)
+        for name, info in wanted.items():
+            if name not in inputs:
+                raise refuse("input-missing", f"input {name!r} is missing", help=listed)
+            array = np.asarray(inputs[name])
+            if array.shape != info.shape:
+                found, want = list(array.shape), list(info.shape)
+                raise refuse("input-shape", f"has shape {found}, the model takes {want}", name)
+            if array.dtype != np.dtype(info.dtype):
+                found = array.dtype
+                raise refuse(
+                    "input-dtype", f"has dtype {found}, the model takes {info.dtype}", name
+                )
+
+
+class Target(ABC):
+    """A kind of machine that packages are emitted for."""
+
+    name: str
+    description: str
+
+    @abstractmethod
+    def machine(self) -> Machine:
+        """The machine that is compiled for unless the caller gives a variant."""
+
+    @abstractmethod
+    def emit(self, compilation: Compilation, directory: Path) -> None:
+        """Write the program's files into an existing directory; the same input, the same bytes."""
+
+    @abstractmethod
+    def load(self, directory: Path) -> Runner:
+        """Make a runner of what ``emit`` wrote; refuses damaged or hostile files."""
+
+    def timer(self, machine: Machine) -> Timer | None:
+        """A simulator for the planner's best candidates, or None if the target has none."""
+        return None
+
+    def options(self) -> dict[str, Any]:
+        """Facts for ``tilewright targets``, such as the compiler that was found."""
+        return {}
+
+
+def _points() -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group="tilewright.targets")}
+
+
+def target_names() -> list[str]:
+    """The names of the installed targets, sorted."""
+    return sorted(_points())
+
+
+def find_target(name: str) -> Target:
+    """The installed target of that name; refuses an unknown one with the list."""
+    points = _points()
+    if name not in points:
+        raise refuse("target-unknown", f"no target {name!r}", help=", ".join(sorted(points)))
+    try:
+        found: Any = points[name].load()
+    except (ImportError, AttributeError) as error:
+        raise refuse("target-broken", f"target {name!r} does not load: {error}") from error
+    target = found() if isinstance(found, type) else found
+    if not isinstance(target, Target):
+        raise refuse("target-broken", f"target {name!r} is no Target: {points[name].value}")
+    return target
