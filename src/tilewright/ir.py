@@ -1,5 +1,8 @@
 """The one module through which Tilewright imports xDSL, whose names change between releases."""
 
+import math
+from io import StringIO
+
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -57,7 +60,8 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import AttrParser, Parser
+from xdsl.parser import AttrParser
+from xdsl.parser import Parser as _Parser
 from xdsl.passes import ModulePass, PassPipeline
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
@@ -66,7 +70,7 @@ from xdsl.pattern_rewriter import (
     RewritePattern,
     op_type_rewrite_pattern,
 )
-from xdsl.printer import Printer
+from xdsl.printer import Printer as _Printer
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
@@ -145,6 +149,7 @@ __all__ = [
     "region_def",
     "result_def",
     "to_attribute",
+    "to_text",
     "traits_def",
     "var_operand_def",
     "var_result_def",
@@ -180,3 +185,39 @@ def from_attribute(attribute: Attribute) -> PythonValue:
             return True
         case _:
             raise TypeError(f"no plain value for attribute {attribute}")
+
+
+class Parser(_Parser):
+    """xDSL's parser, for which text beyond ASCII in string literals is still text."""
+
+    def parse_optional_str_literal(self) -> str | None:
+        """Read a string literal, of UTF-8 if it has escaped bytes; raises ParseError if not."""
+        literal = super().parse_optional_str_literal()
+        if literal is None and (raw := self.parse_optional_bytes_literal()) is not None:
+            try:
+                return raw.decode("utf-8")
+            except UnicodeDecodeError:
+                self.raise_error("a string literal is not UTF-8")
+        return literal
+
+
+class Printer(_Printer):
+    """xDSL's printer; prints 64-bit numbers without their types, which are the default."""
+
+    def print_attribute(self, attribute: Attribute) -> None:
+        """Print ``[1, 1]`` for ``[1 : i64, 1 : i64]`` and 0.1 for ``1.000000e-01 : f64``."""
+        match attribute:
+            case IntegerAttr() if attribute.type == i64:
+                self.print_string(str(attribute.value.data))
+            case FloatAttr() if attribute.type == f64 and math.isfinite(attribute.value.data):
+                mantissa, mark, exponent = repr(float(attribute.value.data)).partition("e")
+                self.print_string(mantissa + ("" if "." in mantissa else ".0") + mark + exponent)
+            case _:
+                super().print_attribute(attribute)
+
+
+def to_text(op: Operation) -> str:
+    """The text of an operation, which ``Parser`` reads back."""
+    stream = StringIO()
+    Printer(stream).print_op(op)
+    return stream.getvalue()
