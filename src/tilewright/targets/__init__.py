@@ -1,1 +1,1 @@
-"""Targets: one folder each, found through entry points."""
+"""Targets: one folder each; what turns planned kernels into a package that runs."""

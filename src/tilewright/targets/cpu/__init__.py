@@ -1,0 +1,1 @@
+"""The CPU target: readable C without dependencies, built by the system's compiler."""

@@ -1,0 +1,236 @@
+"""The CPU as a machine: vector lanes, registers, caches, and the primitives of the emitted C.
+
+Every operand stays in main memory; caches are memories that the hardware manages. A primitive is
+one register-tiled C function whose sizes are constants (``sizes="fixed"``). Layouts keep ``lanes``
+channels innermost: activations NCHW16c, weights OIHW16i16o (for 16 lanes).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tilewright.machine import Engine, Machine, Memory, Primitive, Storage
+
+UNARY = (
+    *("relu", "clip", "leaky_relu", "sigmoid", "tanh", "hard_swish", "hard_sigmoid", "silu"),
+    *("exp", "sqrt", "neg", "abs", "erf", "gelu", "log", "identity"),
+)
+"""Map operations of one operand."""
+
+BINARY = ("add", "sub", "mul", "div", "max", "min", "pow", "prelu")
+"""Map operations of two operands."""
+
+CONVERSIONS = ("quantise", "dequantise", "requantise", "convert_layout", "copy")
+"""Map operations that change numbers or places."""
+
+FEW_CHANNELS = 4
+"""Convolutions of at most so many input channels take a plain NCHW input."""
+
+
+@dataclass(frozen=True)
+class Processor:
+    """What the machine's description is made from."""
+
+    lanes: int = 16
+    """float32 lanes of one vector."""
+    registers: int = 32
+    """Vector registers."""
+    vectors_per_cycle: float = 1.0
+    """Multiply-adds on whole vectors in one cycle."""
+    level1_bytes: int = 32 << 10
+    level2_bytes: int = 1 << 20
+    level3_bytes: int = 16 << 20
+    clock_hz: float = 3.5e9
+    """Nominal: measured times do not use it."""
+
+
+def processor_of(cpuinfo: str) -> Processor:
+    """The processor that the text of /proc/cpuinfo describes (caches at their common sizes)."""
+    flags = re.search(r"^flags\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
+    names = set(flags.group(1).split()) if flags else set[str]()
+    if {"avx512f", "avx512vl", "avx512dq"} <= names:
+        family = re.search(r"^cpu family\s*:\s*(\d+)$", cpuinfo, re.MULTILINE)
+        # AMD's family 25 (Zen 4) executes a 64-byte vector as two halves.
+        halves = "AuthenticAMD" in cpuinfo and family is not None and int(family.group(1)) < 26
+        return Processor(16, 32, 1.0 if halves else 2.0)
+    if {"avx2", "fma"} <= names:
+        return Processor(8, 16, 2.0)
+    # Without AVX: 16-byte vectors. Arm's NEON has 32 registers, SSE 16.
+    neon = platform.machine() in ("aarch64", "arm64")
+    return Processor(4, 32 if neon else 16, 2.0)
+
+
+@cache
+def this_processor() -> Processor:
+    """The processor that this process runs on."""
+    path = Path("/proc/cpuinfo")
+    found = processor_of(path.read_text() if path.exists() else "")
+
+    def cache_bytes(name: str, default: int) -> int:
+        try:
+            return max(os.sysconf(name), 0) or default
+        except (ValueError, OSError):
+            return default
+
+    return Processor(
+        found.lanes,
+        found.registers,
+        found.vectors_per_cycle,
+        cache_bytes("SC_LEVEL1_DCACHE_SIZE", found.level1_bytes),
+        cache_bytes("SC_LEVEL2_CACHE_SIZE", found.level2_bytes),
+        cache_bytes("SC_LEVEL3_CACHE_SIZE", found.level3_bytes),
+    )
+
+
+def _storage(**layouts: str) -> dict[str, Storage]:
+    return {role: Storage(memory="dram", layout=layout) for role, layout in layouts.items()}
+
+
+def _products(lanes: int, vectors: float) -> tuple[Primitive, ...]:
+    image, blocked = f"NCHW{lanes}c", f"OIHW{lanes}i{lanes}o"
+    bias = f"O{lanes}o"
+    rate = lanes * vectors
+
+    def convolution(name: str, source: str, weight: str, **extents: tuple[int, int]) -> Primitive:
+        return Primitive(
+            name=name,
+            operations=("conv",),
+            engine="core",
+            operands=_storage(input=source, weight=weight, bias=bias, residual=image, output=image),
+            epilogue_any=True,
+            cycles=f"n*g*oh*ow*ceil(co/{lanes})*ci*kh*kw/{vectors:g}",
+            peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
+            multiples={"co": lanes, "ci": lanes},
+            whole=("kh", "kw"),
+            sizes="fixed",
+            extents=extents,
+        )
+
+    return (
+        convolution("conv_first", "NCHW", f"OIHW{lanes}o", ci=(1, FEW_CHANNELS), g=(1, 1)),
+        convolution("conv", image, blocked),
+        Primitive(
+            name="depthwise_conv",
+            operations=("depthwise_conv",),
+            engine="core",
+            operands=_storage(
+                input=image, weight=f"OIHW{lanes}o", bias=bias, residual=image, output=image
+            ),
+            epilogue_any=True,
+            # One load and one multiply-add for each tap.
+            cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw/{vectors:g}",
+            peak=f"n*c*oh*ow*kh*kw/{rate:g}",
+            multiples={"c": lanes},
+            whole=("kh", "kw"),
+            sizes="fixed",
+        ),
+        Primitive(
+            name="matmul",
+            operations=("matmul",),
+            engine="core",
+            operands=_storage(
+                input="NC", weight=f"OI{lanes}o", bias=bias, residual="NC", output="NC"
+            ),
+            epilogue_any=True,
+            cycles=f"b0*b1*m*n*ceil(co/{lanes})*ci/{vectors:g}",
+            peak=f"b0*b1*m*n*co*ci/{rate:g}",
+            multiples={"co": lanes},
+            sizes="fixed",
+        ),
+    )
+
+
+def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
+    image = f"NCHW{lanes}c"
+    images = _storage(input=image, residual=image, output=image)
+    points = "d0*d1*d2*d3*d4*d5"
+    anything = _storage(input="any", weight="any", bias="any", residual="any", output="any")
+    rate = lanes * vectors
+    return (
+        Primitive(
+            name="pool",
+            operations=("max_pool", "average_pool"),
+            engine="core",
+            operands=images,
+            epilogue_any=True,
+            cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw/{vectors:g}",
+            peak=f"n*c*oh*ow*kh*kw/{rate:g}",
+            multiples={"c": lanes},
+            whole=("kh", "kw"),
+            sizes="fixed",
+        ),
+        Primitive(
+            name="lrn",
+            operations=("lrn",),
+            engine="core",
+            operands=images,
+            epilogue_any=True,
+            # Squares, their windows' sums, and two square roots and a division for each vector.
+            cycles=f"n*ceil(c/{lanes})*h*w*(j+32)/{vectors:g}",
+            peak=f"n*c*h*w*(j+32)/{rate:g}",
+            whole=("c", "j"),
+            sizes="fixed",
+        ),
+        Primitive(
+            name="softmax",
+            operations=("softmax",),
+            engine="core",
+            operands=_storage(input="any", residual="any", output="any"),
+            epilogue_any=True,
+            cycles=f"{points}*axis*20",
+            peak=f"{points}*axis*20/{rate:g}",
+            whole=("axis",),
+            sizes="fixed",
+        ),
+        Primitive(
+            name="pointwise",
+            operations=(*UNARY, *BINARY, *CONVERSIONS),
+            engine="core",
+            operands=anything,
+            epilogue_any=True,
+            cycles=f"ceil({points}/{lanes})*2",
+            peak=f"{points}/{rate:g}",
+            sizes="fixed",
+        ),
+        # Slow and sure: any operation, layout, stride and shape, one element after another.
+        Primitive(
+            name="general",
+            operations=(
+                *("conv", "depthwise_conv", "matmul", "max_pool", "average_pool", "lrn"),
+                *("reduce_mean", "reduce_sum", "batch_norm"),
+            ),
+            engine="core",
+            operands=anything,
+            epilogue_any=True,
+            cycles=f"{points}*n*g*b0*b1*m*c*co*ci*oh*ow*kh*kw*h*w*j*4",
+            peak=f"{points}*n*g*b0*b1*m*c*co*ci*oh*ow*kh*kw*h*w*j/{rate:g}",
+            sizes="fixed",
+        ),
+    )
+
+
+def machine(processor: Processor | None = None) -> Machine:
+    """The machine of a processor; by default of the one at hand."""
+    cpu = processor or this_processor()
+    return Machine(
+        name="cpu",
+        description=f"C with vectors of {cpu.lanes} float32 lanes, {cpu.registers} registers",
+        clock_hz=cpu.clock_hz,
+        memories=(
+            Memory(name="dram", bytes_per_cycle=6.0),
+            Memory(name="l3", bytes=cpu.level3_bytes, managed="hardware", bytes_per_cycle=24.0),
+            Memory(name="l2", bytes=cpu.level2_bytes, managed="hardware", bytes_per_cycle=28.0),
+            Memory(name="l1", bytes=cpu.level1_bytes, managed="hardware", bytes_per_cycle=56.0),
+        ),
+        engines=(Engine(name="core"),),
+        primitives=(
+            *_products(cpu.lanes, cpu.vectors_per_cycle),
+            *_others(cpu.lanes, cpu.vectors_per_cycle),
+        ),
+        synchronisation="none",
+    )
