@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 from tilewright.ir import (
+    ArrayAttr,
     Attribute,
     Block,
     IRDLOperation,
@@ -57,6 +58,12 @@ class GraphOperation(IRDLOperation):
     inputs = var_operand_def(TensorType)
     result = result_def(TensorType)
     node = opt_prop_def(StringAttr)
+    engine = opt_prop_def(StringAttr)
+    """``accelerator`` or ``host``, as partition decided; a kernel's engine overrides it."""
+    reason = opt_prop_def(StringAttr)
+    """Why the operation is on the host."""
+    placement = opt_prop_def(ArrayAttr)
+    """Where the result lies, once plan-memory has run (graph/placement.py)."""
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format: ClassVar[str | None] = (
         "($inputs^)? attr-dict `:` functional-type($inputs, $result)"
@@ -133,6 +140,7 @@ class WeightOp(IRDLOperation):
 
     name = "graph.weight"
     symbol = prop_def(StringAttr)
+    placement = opt_prop_def(ArrayAttr)
     result = result_def(TensorType)
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format: ClassVar[str | None] = "attr-dict `:` type($result)"
@@ -176,6 +184,7 @@ class KernelOp(IRDLOperation):
     symbol = prop_def(StringAttr)
     engine = opt_prop_def(StringAttr)
     reason = opt_prop_def(StringAttr)
+    placement = opt_prop_def(ArrayAttr)
     inputs = var_operand_def(TensorType)
     result = result_def(TensorType)
     body = region_def("single_block")
@@ -204,6 +213,12 @@ class NetworkOp(IRDLOperation):
     symbol = prop_def(StringAttr)
     input_names = prop_def()
     output_names = prop_def()
+    placements = opt_prop_def(ArrayAttr)
+    """Placement of every input, once plan-memory has run."""
+    arenas = opt_prop_def(ArrayAttr)
+    """``[name, bytes]`` of every arena, once plan-memory has run."""
+    numbers = opt_prop_def(ArrayAttr)
+    """What fix-numbers chose: ``[value, fraction, minimum, maximum]`` of every value."""
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator())
     irdl_options = (ParsePropInAttrDict(),)

@@ -1,6 +1,7 @@
 """The allocator of offsets: no overlap, aligned, never under the bound, deterministic."""
 
 import random
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -55,7 +56,7 @@ def test_chain_reaches_the_bound() -> None:
     sizes = [640, 1280, 320, 960, 64, 2560, 128]
     chain = [Buffer(str(i), size, i, i + 1) for i, size in enumerate(sizes)]
     found = allocate(chain)
-    assert found.peak == found.bound == max(a + b for a, b in zip(sizes, sizes[1:], strict=False))
+    assert found.peak == found.bound == max(a + b for a, b in pairwise(sizes))
 
 
 def test_search_improves_on_the_heuristics() -> None:

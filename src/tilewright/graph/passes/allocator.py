@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, product
+from typing import NamedTuple
 
 Order = Callable[["Buffer"], tuple[int, ...]]
 
@@ -89,9 +90,17 @@ class _Problem:
         return offsets, peak
 
 
-def allocate(
-    buffers: Sequence[Buffer], *, alignment: int = 64, rounds: int = 200
-) -> Allocation:
+class _Attempt(NamedTuple):
+    """One placing of all buffers: the order and fit that gave it, offsets and peak."""
+
+    peak: int
+    offsets: list[int]
+    heuristic: str
+    order: list[int]
+    best_fit: bool
+
+
+def allocate(buffers: Sequence[Buffer], *, alignment: int = 64, rounds: int = 200) -> Allocation:
     """Place buffers so that no two that are live together overlap.
 
     Every offset is a multiple of ``alignment`` and the lengths are rounded up to it, so the bound
@@ -102,46 +111,39 @@ def allocate(
     if not buffers:
         return Allocation((), 0, 0, 0, "none")
     problem = _Problem(buffers, alignment)
-    best: tuple[int, list[int], str, list[int], bool] | None = None
-    for name, key in ORDERS:
+    best: _Attempt | None = None
+    for (name, key), best_fit in product(ORDERS, (False, True)):
         order = sorted(range(len(buffers)), key=lambda i, key=key: (key(buffers[i]), i))
-        for best_fit in (False, True):
-            offsets, peak = problem.place(order, best_fit)
-            if best is None or peak < best[0]:
-                fit = "best fit" if best_fit else "first fit"
-                best = (peak, offsets, f"by {name}, {fit}", order, best_fit)
-            if peak == bound:
-                break
-        if best is not None and best[0] == bound:
+        offsets, peak = problem.place(order, best_fit)
+        if best is None or peak < best.peak:
+            name = f"by {name}, {'best' if best_fit else 'first'} fit"
+            best = _Attempt(peak, offsets, name, order, best_fit)
+        if peak == bound:
             break
     assert best is not None
-    if best[0] > bound:
+    if best.peak > bound:
         best = _promote(problem, best, bound, rounds)
-    return Allocation(tuple(best[1]), best[0], bound, busiest, best[2])
+    return Allocation(tuple(best.offsets), best.peak, bound, busiest, best.heuristic)
 
 
-def _promote(
-    problem: _Problem,
-    best: tuple[int, list[int], str, list[int], bool],
-    bound: int,
-    rounds: int,
-) -> tuple[int, list[int], str, list[int], bool]:
+def _promote(problem: _Problem, best: _Attempt, bound: int, rounds: int) -> _Attempt:
     """Place the buffers at the peak earlier, again and again, until nothing new is found."""
-    _, offsets, name, order, best_fit = best
+    offsets, order = best.offsets, best.order
+    name = f"{best.heuristic}, improved"
     seen = {tuple(order)}
     for _ in range(rounds):
         peak = max(o + s for o, s in zip(offsets, problem.sizes, strict=True))
         at_peak = [i for i in order if offsets[i] + problem.sizes[i] == peak]
         rest = [i for i in order if i not in at_peak]
-        # Half-way to the front first: a jump to the very front forgets what was good.
+        # Half-way to the front: a jump to the very front would forget what was good.
         position = min(order.index(i) for i in at_peak) // 2
         order = [*rest[:position], *at_peak, *rest[position:]]
         if tuple(order) in seen:
             break
         seen.add(tuple(order))
-        offsets, peak = problem.place(order, best_fit)
-        if peak < best[0]:
-            best = (peak, offsets, f"{name.removesuffix(', improved')}, improved", order, best_fit)
+        offsets, peak = problem.place(order, best.best_fit)
+        if peak < best.peak:
+            best = _Attempt(peak, offsets, name, order, best.best_fit)
         if peak == bound:
             break
     return best

@@ -1,0 +1,80 @@
+"""Where a value lies in memory: what plan-memory writes and code generators read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, WeightOp
+from tilewright.ir import (
+    ArrayAttr,
+    Attribute,
+    BlockArgument,
+    PythonValue,
+    SSAValue,
+    VerifyException,
+    from_attribute,
+    to_attribute,
+)
+
+ACTIVATIONS = "activations"
+"""Arena of all values that a run computes, and of the network's inputs and outputs."""
+
+WEIGHTS = "weights"
+"""Arena of the network's constants, packed in the layouts of their types."""
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A strided box of an arena.
+
+    ``offset`` is in bytes. ``strides`` has one entry per axis of the value's *physical* shape
+    (planning/layout.py: five for ``NCHW16c``), outermost first, in elements.
+    """
+
+    arena: str
+    offset: int
+    strides: tuple[int, ...]
+
+    def to_attribute(self) -> ArrayAttr[Attribute]:
+        """The attribute ``[arena, offset, [strides]]``."""
+        return cast("ArrayAttr[Attribute]", to_attribute((self.arena, self.offset, self.strides)))
+
+    @classmethod
+    def of_attribute(cls, attribute: Attribute) -> Placement:
+        """Read what ``to_attribute`` wrote; raises VerifyException on anything else."""
+        match from_attribute(attribute):
+            case (str(arena), int(offset), tuple(strides)):
+                return cls(arena, offset, cast("tuple[int, ...]", strides))
+            case _:
+                raise VerifyException(f"not a placement: {attribute}")
+
+
+def placement_of(value: SSAValue) -> Placement:
+    """Placement of a network's value; raises VerifyException before plan-memory has run."""
+    owner: Any = value.owner
+    attribute: Attribute | None = None
+    if isinstance(owner, KernelOp | GraphOperation | WeightOp):
+        attribute = owner.placement
+    elif isinstance(value, BlockArgument):
+        network = owner.parent_op()
+        if isinstance(network, NetworkOp) and network.placements is not None:
+            attribute = network.placements.data[value.index]
+    if attribute is None:
+        raise VerifyException("the value has no placement yet: run plan-memory")
+    return Placement.of_attribute(attribute)
+
+
+def arenas_of(network: NetworkOp) -> dict[str, int]:
+    """Bytes of every arena by name; empty before plan-memory has run."""
+    if network.arenas is None:
+        return {}
+    pairs = cast("Sequence[tuple[str, int]]", from_attribute(network.arenas))
+    return {name: int(size) for name, size in pairs}
+
+
+def arenas_attribute(arenas: dict[str, int]) -> ArrayAttr[Attribute]:
+    """The attribute that ``arenas_of`` reads."""
+    pairs: list[PythonValue] = list(arenas.items())
+    return cast("ArrayAttr[Attribute]", to_attribute(pairs))
