@@ -1,0 +1,1 @@
+"""The planners: a kernel and a machine in, a schedule out."""
