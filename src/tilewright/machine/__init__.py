@@ -1,5 +1,6 @@
 """Machine: the description of a processor as frozen data, and its loading from TOML."""
 
+from tilewright.machine.expression import Expression, parse_expression
 from tilewright.machine.model import (
     Engine,
     Machine,
@@ -9,4 +10,13 @@ from tilewright.machine.model import (
     Storage,
 )
 
-__all__ = ["Engine", "Machine", "Memory", "Move", "Primitive", "Storage"]
+__all__ = [
+    "Engine",
+    "Expression",
+    "Machine",
+    "Memory",
+    "Move",
+    "Primitive",
+    "Storage",
+    "parse_expression",
+]
