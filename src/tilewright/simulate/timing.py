@@ -1,15 +1,30 @@
-"""Timing: when each command of a program starts and ends on a machine's engines."""
+"""Timing: when each command of a program starts and ends on a machine's engines.
+
+- One dispatcher issues the commands in program order, each after ``issue_cycles``; when the queue
+  of the command's engine is full (commands waiting or running) it waits for a place there.
+- An engine starts its commands in order, each when its waits are met. A compute runs alone. A
+  transfer may start while fewer than ``in_flight`` (of its move) of the engine's commands have
+  started and not ended: with 1 its latency follows the end of the transfer before it, with more
+  latencies overlap earlier transfers. Busy phases (data, compute) of an engine never overlap.
+- After its latency a command is busy until its bytes have flowed and its cycles have passed.
+- Bytes flow at the move's bandwidth or at the flow's share of the bandwidth of the memories at
+  both ends, whichever is less; memories are shared max-min fairly among the flows of the moment.
+
+Time is in cycles and may be fractional, since shares are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.errors import TilewrightError, refuse
 from tilewright.machine.model import Machine
-from tilewright.simulate.commands import TimedArray
+from tilewright.simulate.commands import MAX_ENGINES, TimedArray
 
 
 @dataclass(frozen=True)
@@ -45,5 +60,162 @@ class Timeline:
 def simulate(
     commands: TimedArray, machine: Machine, *, label: Callable[[int], str] | None = None
 ) -> Timeline:
-    """Run a program; ``label`` names a command in errors. See the module's text."""
-    raise NotImplementedError
+    """Run a program of TIMED records; see the module's text.
+
+    ``label`` names a command in errors. Raises TilewrightError for records that the machine cannot
+    have (``program-invalid``) and for a program that gets stuck (``program-deadlock``).
+    """
+    from tilewright.simulate.event_loop import engine_order, run  # compiles on first use
+
+    field = {name: _column(commands, name) for name in commands.dtype.names or ()}
+    _check(commands, machine)
+    first, order = engine_order(field["engine"], len(machine.engines))
+    _check_waits(field["waits"], np.diff(first), machine, label)
+    start, data, end, issued, begun = run(
+        field["engine"],
+        field["move"],
+        field["bytes"].astype(np.float64),
+        field["cycles"].astype(np.float64),
+        field["latency"].astype(np.float64),
+        field["waits"],
+        np.array([engine.queue for engine in machine.engines], np.int64),
+        *_moves(machine),
+        float(machine.issue_cycles),
+        first,
+        order,
+    )
+    if end.size and end.min() < 0:
+        raise _stuck(field["waits"], machine, label, first, order, issued, begun, end)
+    kernels = int(field["kernel"].max(initial=-1)) + 1
+    kernel_start = np.full(kernels, np.inf)
+    np.minimum.at(kernel_start, field["kernel"], start)
+    kernel_end = np.zeros(kernels)
+    np.maximum.at(kernel_end, field["kernel"], end)
+    size = np.where(_touches_main(machine)[field["move"]], field["bytes"], 0)
+    kernel_bytes = np.zeros(kernels, np.int64)
+    np.add.at(kernel_bytes, field["kernel"], size)
+    return Timeline(
+        start,
+        data,
+        end,
+        int(np.ceil(round(float(end.max(initial=0.0)), 6))),
+        np.array([_busy(start[mine], end[mine]) for mine in np.split(order, first[1:-1])]),
+        int(size.sum()),
+        np.where(np.isfinite(kernel_start), kernel_start, 0.0),
+        kernel_end,
+        kernel_bytes,
+    )
+
+
+def _column(commands: TimedArray, name: str) -> NDArray[Any]:
+    return np.ascontiguousarray(commands[name], np.int64)
+
+
+def _busy(start: NDArray[np.float64], end: NDArray[np.float64]) -> float:
+    """Length of the union of one engine's commands; they end in order."""
+    before = np.concatenate([np.zeros(1), end[:-1]])[: end.size]
+    return float(np.sum(end - np.maximum(start, before)))
+
+
+def _moves(machine: Machine) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Transfers in flight, bandwidth, and the memories at both ends, per move; limits per memory.
+
+    The last row is for commands without a move: alone, without a limit but main memory's.
+    """
+    index = {memory.name: i for i, memory in enumerate(machine.memories)}
+    return (
+        np.array([*(move.in_flight for move in machine.moves), 1], np.int64),
+        np.array([*(move.bytes_per_cycle for move in machine.moves), np.inf]),
+        np.array(
+            [
+                *((index[move.source], index[move.target]) for move in machine.moves),
+                (index[machine.main], -1),
+            ],
+            np.int64,
+        ),
+        np.array([memory.bytes_per_cycle or np.inf for memory in machine.memories]),
+    )
+
+
+def _touches_main(machine: Machine) -> NDArray[np.bool_]:
+    return np.array(
+        [*(machine.main in (move.source, move.target) for move in machine.moves), True], np.bool_
+    )
+
+
+def _check(commands: TimedArray, machine: Machine) -> None:
+    if len(machine.engines) > MAX_ENGINES:
+        raise refuse("program-invalid", f"a machine may have {MAX_ENGINES} engines at most")
+    bounds = {
+        "engine": (0, len(machine.engines)),
+        "move": (-1, len(machine.moves)),
+        "kernel": (0, 1 << 24),
+        "bytes": (0, 1 << 48),
+        "cycles": (0, 1 << 48),
+        "latency": (0, 1 << 48),
+        "waits": (0, 1 << 31),
+    }
+    for name, (low, high) in bounds.items():
+        column = commands[name]
+        bad = (column < low) | (column >= high)
+        if bad.any():
+            where = int(np.argmax(bad.reshape(len(column), -1).any(1)))
+            raise refuse(
+                "program-invalid", f"{name} is {column[where]}, out of range", f"command {where}"
+            )
+
+
+def _name(command: int, label: Callable[[int], str] | None) -> str:
+    return f"command {command} ({label(command)})" if label else f"command {command}"
+
+
+def _check_waits(
+    waits: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    machine: Machine,
+    label: Callable[[int], str] | None,
+) -> None:
+    """Refuse waits for more commands than an engine has."""
+    limits = np.zeros(MAX_ENGINES, np.int64)
+    limits[: counts.size] = counts
+    for engine in range(MAX_ENGINES):
+        bad = waits[:, engine] > limits[engine]
+        if bad.any():
+            command = int(np.argmax(bad))
+            name = machine.engines[engine].name if engine < counts.size else f"engine {engine}"
+            raise refuse(
+                "program-deadlock",
+                f"{_name(command, label)} waits for {waits[command, engine]} commands of {name}, "
+                f"which has {limits[engine]}",
+            )
+
+
+def _stuck(
+    waits: NDArray[np.int64],
+    machine: Machine,
+    label: Callable[[int], str] | None,
+    first: NDArray[np.int64],
+    order: NDArray[np.int64],
+    issued: NDArray[np.int64],
+    begun: NDArray[np.int64],
+    end: NDArray[np.float64],
+) -> TilewrightError:
+    """Name the earliest command that waits for ever, what it waits for, and why that never ends."""
+    engines = len(machine.engines)
+    heads = [int(order[first[e] + begun[e]]) for e in range(engines) if begun[e] < issued[e]]
+    command = min(heads)
+    reason = ""
+    for e in range(engines):
+        count = int(waits[command, e])
+        awaited = int(order[first[e] + count - 1]) if count else command
+        if count == 0 or end[awaited] >= 0:
+            continue
+        number = count - 1
+        if awaited == command:
+            why = "which is itself"
+        elif number < int(issued[e]):
+            why = f"which waits in {machine.engines[e].name}"
+        else:
+            why = "which is never issued, since a queue before it stays full"
+        reason = f"{_name(command, label)} waits for {_name(awaited, label)}, {why}"
+    return refuse("program-deadlock", reason, help="remove the wait, or reorder the commands")

@@ -1,0 +1,15 @@
+"""Functions compiled by numba. Only modules that are imported on first use import this one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile a pure function on arrays and numbers; the result is cached on disk."""
+    return cast(_Function, numba.njit(cache=True)(function))
