@@ -70,7 +70,7 @@ from xdsl.pattern_rewriter import (
     RewritePattern,
     op_type_rewrite_pattern,
 )
-from xdsl.printer import Printer as _Printer
+from xdsl.printer import Printer
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
@@ -126,6 +126,7 @@ __all__ = [
     "StringAttr",
     "SymbolRefAttr",
     "TensorType",
+    "TextPrinter",
     "TypeAttribute",
     "UnitAttr",
     "VerifyException",
@@ -201,7 +202,7 @@ class Parser(_Parser):
         return literal
 
 
-class Printer(_Printer):
+class TextPrinter(Printer):
     """xDSL's printer; prints 64-bit numbers without their types, which are the default."""
 
     def print_attribute(self, attribute: Attribute) -> None:
@@ -219,5 +220,5 @@ class Printer(_Printer):
 def to_text(op: Operation) -> str:
     """The text of an operation, which ``Parser`` reads back."""
     stream = StringIO()
-    Printer(stream).print_op(op)
+    TextPrinter(stream).print_op(op)
     return stream.getvalue()

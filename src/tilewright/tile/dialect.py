@@ -71,7 +71,7 @@ from tilewright.ir import (
     var_operand_def,
 )
 from tilewright.planning.domain import Affine, Interval
-from tilewright.types import FixedType
+from tilewright.types import TYPES
 
 
 @irdl_attr_definition
@@ -306,9 +306,6 @@ TILE = Dialect(
     [WindowAttr, BufferType],
 )
 """The dialect, for a context."""
-
-TYPES = Dialect("tilewright", [], [FixedType])
-"""The types that both dialects share, for a context."""
 
 
 def enclosing_loops(op: Operation | None) -> list[LoopOp]:
