@@ -61,7 +61,7 @@ from xdsl.irdl import (
     var_result_def,
 )
 from xdsl.parser import AttrParser
-from xdsl.parser import Parser as _Parser
+from xdsl.parser import Parser as PlainParser
 from xdsl.passes import ModulePass, PassPipeline
 from xdsl.pattern_rewriter import (
     GreedyRewritePatternApplier,
@@ -70,7 +70,7 @@ from xdsl.pattern_rewriter import (
     RewritePattern,
     op_type_rewrite_pattern,
 )
-from xdsl.printer import Printer
+from xdsl.printer import Printer as PlainPrinter
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
@@ -116,6 +116,8 @@ __all__ = [
     "PassPipeline",
     "PatternRewriteWalker",
     "PatternRewriter",
+    "PlainParser",
+    "PlainPrinter",
     "Printer",
     "Pure",
     "PythonValue",
@@ -126,7 +128,6 @@ __all__ = [
     "StringAttr",
     "SymbolRefAttr",
     "TensorType",
-    "TextPrinter",
     "TypeAttribute",
     "UnitAttr",
     "VerifyException",
@@ -188,7 +189,7 @@ def from_attribute(attribute: Attribute) -> PythonValue:
             raise TypeError(f"no plain value for attribute {attribute}")
 
 
-class Parser(_Parser):
+class Parser(PlainParser):
     """xDSL's parser, for which text beyond ASCII in string literals is still text."""
 
     def parse_optional_str_literal(self) -> str | None:
@@ -202,7 +203,7 @@ class Parser(_Parser):
         return literal
 
 
-class TextPrinter(Printer):
+class Printer(PlainPrinter):
     """xDSL's printer; prints 64-bit numbers without their types, which are the default."""
 
     def print_attribute(self, attribute: Attribute) -> None:
@@ -220,5 +221,5 @@ class TextPrinter(Printer):
 def to_text(op: Operation) -> str:
     """The text of an operation, which ``Parser`` reads back."""
     stream = StringIO()
-    TextPrinter(stream).print_op(op)
+    Printer(stream).print_op(op)
     return stream.getvalue()
