@@ -1,0 +1,121 @@
+"""Boxes: what a window spans, for one iteration or for every execution at once.
+
+A box is a start and a size along each axis of a tensor. It may reach beyond the tensor: what lies
+outside is padding, before the first index or after the last. The part inside is the clamped box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.planning.domain import Affine, Interval
+from tilewright.tile.iteration import Rows
+from tilewright.types import Array
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The boxes of a window over every execution: arrays of shape (axes, executions).
+
+    ``clamped_start`` and ``clamped_size`` give the part inside the tensor (a box that lies wholly
+    in the padding has clamped size 0); ``pad_before + clamped_size + pad_after == size``.
+    """
+
+    start: Array
+    size: Array
+    clamped_start: Array
+    clamped_size: Array
+    pad_before: Array
+    pad_after: Array
+
+
+def interval_columns(axis: Affine, rows: Rows) -> tuple[Array, Array]:
+    """Start and size of an affine expression in each row (columns of length ``rows.count``)."""
+    start: Array | int = axis.offset
+    size: Array | int = 1
+    for name, c in axis.terms:
+        extent = rows.size(name)
+        start = start + c * (rows.start(name) if c > 0 else rows.start(name) + extent - 1)
+        size = size + abs(c) * (extent - 1)
+    shape = (rows.count,)
+    return np.broadcast_to(start, shape), np.broadcast_to(size, shape)
+
+
+def box_columns(window: Sequence[Affine], shape: Sequence[int], rows: Rows) -> Boxes:
+    """The boxes of a window on a tensor of ``shape``, in each row."""
+    start = np.empty((len(shape), rows.count), np.int64)
+    size = np.empty_like(start)
+    for axis, expression in enumerate(window):
+        start[axis], size[axis] = interval_columns(expression, rows)
+    limit = np.asarray(shape, np.int64).reshape(-1, 1)
+    end = start + size
+    low = np.clip(start, 0, limit)
+    high = np.clip(end, low, limit)
+    before = np.minimum(low - start, size)
+    inside = high - low
+    return Boxes(start, size, low, inside, before, size - before - inside)
+
+
+@dataclass(frozen=True)
+class Box:
+    """One box: start and size along each axis, and the tensor's shape."""
+
+    start: tuple[int, ...]
+    size: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, window: Sequence[Affine], shape: Sequence[int], dims: Mapping[str, Interval]
+    ) -> Box:
+        """The box of a window for dims in their intervals."""
+        intervals = [axis.interval(dims) for axis in window]
+        return cls(
+            tuple(start for start, _ in intervals),
+            tuple(size for _, size in intervals),
+            tuple(shape),
+        )
+
+    @property
+    def clamped(self) -> tuple[Interval, ...]:
+        """Start and size along each axis of the part inside the tensor."""
+        result: list[Interval] = []
+        for start, size, limit in zip(self.start, self.size, self.shape, strict=True):
+            low = min(max(start, 0), limit)
+            result.append((low, max(min(start + size, limit) - low, 0)))
+        return tuple(result)
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """The part inside the tensor, as an index of an array of the tensor."""
+        return tuple(slice(start, start + size) for start, size in self.clamped)
+
+    @property
+    def padding(self) -> tuple[tuple[int, int], ...]:
+        """Padding before and after along each axis."""
+        result: list[tuple[int, int]] = []
+        for start, size, (low, inside) in zip(self.start, self.size, self.clamped, strict=True):
+            before = min(low - start, size)
+            result.append((before, size - before - inside))
+        return tuple(result)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing of the box lies inside the tensor."""
+        return any(size == 0 for _, size in self.clamped)
+
+    def contains(self, other: Box) -> bool:
+        """Whether what of ``other`` lies inside the tensor lies in this box too."""
+        return other.empty or all(
+            low <= start and start + size <= low + extent
+            for (low, extent), (start, size) in zip(self.clamped, other.clamped, strict=True)
+        )
+
+    def __str__(self) -> str:
+        axes = (
+            f"{start}:{start + size}" for start, size in zip(self.start, self.size, strict=True)
+        )
+        return "[" + ", ".join(axes) + "]"

@@ -1,0 +1,255 @@
+"""Every execution of an operation at once, as NumPy columns.
+
+A tile program keeps its loops, and a kernel may run an operation hundreds of thousands of times.
+Whoever needs all executions (instruction targets, the static checks, the reports) asks ``Order``
+for columns instead of walking the loops:
+
+    order = Order(program)
+    rows = order.rows(move)               # one row per execution, in program order
+    rows.start("oh"), rows.size("oh")     # the interval of a dim in each
+    rows.key                              # sorts executions of all operations into program order
+    order.visit(buffer, compute)          # which filling of the buffer each execution sees
+    order.reduction(compute)              # is it the first / the last part of its reduction
+
+``boxes.py`` turns a window and rows into boxes; ``queues.py`` turns waits into counts of commands.
+All columns are int64 and read-only by convention (rows of one block share them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.ir import Block, Operation
+from tilewright.planning.domain import Interval
+from tilewright.tile.dialect import (
+    BufferOp,
+    ComputeOp,
+    LoopOp,
+    MoveOp,
+    ProgramOp,
+    enclosing_loops,
+)
+from tilewright.types import Array
+
+MAXIMUM_EXECUTIONS = 1 << 26
+"""Executions of one operation beyond which columns are refused (half a gigabyte each)."""
+
+
+class Rows:
+    """One row per execution of the operations of one block, in program order.
+
+    ``key`` belongs to one operation: keys of different operations of a program compare by program
+    order. ``count`` is the number of rows.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        base: Array,
+        parent: Rows | None,
+        parent_row: Array | None,
+        dims: dict[str, tuple[Array, Array]],
+        trip: Array | None = None,
+    ) -> None:
+        self.count = count
+        self.base = base
+        """Key of the block's first operation in each row."""
+        self.key = base
+        self.parent = parent
+        """Rows of the block around the loop, None for the program's own."""
+        self.parent_row = parent_row
+        """Row of ``parent`` in which each row lies."""
+        self.trip = trip
+        """Number of the loop's iteration within its parent row, from 0."""
+        self._dims = dims
+
+    def of(self, offset: int) -> Rows:
+        """The same rows with the keys of the operation ``offset`` keys into the block."""
+        rows = Rows(self.count, self.base, self.parent, self.parent_row, self._dims, self.trip)
+        rows.key = self.base + offset if offset else self.base
+        return rows
+
+    def _interval(self, dim: str) -> tuple[Array, Array]:
+        found = self._dims.get(dim)
+        if found is None:
+            if self.parent is None or self.parent_row is None:
+                raise KeyError(dim)
+            start, size = self.parent._interval(dim)
+            found = (start[self.parent_row], size[self.parent_row])
+            self._dims[dim] = found
+        return found
+
+    def start(self, dim: str) -> Array:
+        """First index of a dim in each row; raises KeyError for a dim the program lacks."""
+        return self._interval(dim)[0]
+
+    def size(self, dim: str) -> Array:
+        """Number of indices of a dim in each row; raises KeyError as ``start`` does."""
+        return self._interval(dim)[1]
+
+    def at(self, row: int, dims: Iterator[str] | tuple[str, ...]) -> dict[str, Interval]:
+        """The intervals of some dims in one row."""
+        return {dim: (int(self.start(dim)[row]), int(self.size(dim)[row])) for dim in dims}
+
+
+class Order:
+    """The executions of one program, in program order; columns are computed once per block."""
+
+    def __init__(self, program: ProgramOp) -> None:
+        self.program = program
+        self._weights: dict[Block, int] = {}
+        self._offsets: dict[Operation, int] = {}
+        self._blocks: dict[Block, Rows] = {}
+        weight = self._weigh(program.body.block)
+        if weight >= 1 << 62:
+            raise refuse("tile-too-many", "the loops run too often", program.symbol.data)
+        one = np.zeros(1, np.int64)
+        extents = {
+            dim: (one, np.full(1, extent, np.int64)) for dim, extent in program.extents.items()
+        }
+        self._blocks[program.body.block] = Rows(1, one, None, None, extents)
+
+    def _weigh(self, block: Block) -> int:
+        """Give every operation its offset in keys; returns the keys that one run takes.
+
+        A loop takes as many keys as its longest run, so keys are comparable, not dense.
+        """
+        weight = 0
+        for op in block.ops:
+            self._offsets[op] = weight
+            if isinstance(op, LoopOp):
+                trips = max(0, -(-(op.upper_bound - op.lower_bound) // op.step_size))
+                weight += trips * self._weigh(op.body.block)
+            elif isinstance(op, (MoveOp, ComputeOp)):
+                weight += 1
+        self._weights[block] = weight
+        return weight
+
+    def block(self, block: Block) -> Rows:
+        """One row per run of a block (the program's body or a loop's)."""
+        rows = self._blocks.get(block)
+        if rows is None:
+            loop = block.parent_op()
+            outer = None if loop is None else loop.parent_block()
+            if not isinstance(loop, LoopOp) or outer is None:
+                raise KeyError("the block is not part of the program")
+            rows = self._expand(loop, self.block(outer))
+            self._blocks[block] = rows
+        return rows
+
+    def _expand(self, loop: LoopOp, outer: Rows) -> Rows:
+        dim, lower, step = loop.dim.data, loop.lower_bound, loop.step_size
+        start, size = outer.start(dim), outer.size(dim)
+        upper = np.minimum(loop.upper_bound, size)
+        trips = np.maximum(-((lower - upper) // step), 0)
+        ends = np.cumsum(trips)
+        count = int(ends[-1]) if outer.count else 0
+        if count > MAXIMUM_EXECUTIONS:
+            raise refuse(
+                "tile-too-many",
+                f"the body of the loop over {dim} runs {count} times; "
+                f"at most {MAXIMUM_EXECUTIONS} are handled",
+                self.program.symbol.data,
+                "choose larger tiles",
+            )
+        parent_row = np.repeat(np.arange(outer.count, dtype=np.int64), trips)
+        trip = np.arange(count, dtype=np.int64) - (ends - trips)[parent_row]
+        shift = lower + trip * step
+        base = outer.base[parent_row] + self._offsets[loop] + trip * self._weights[loop.body.block]
+        sizes = np.minimum(step, upper[parent_row] - shift)
+        interval = (start[parent_row] + shift, sizes)
+        return Rows(count, base, outer, parent_row, {dim: interval}, trip)
+
+    def rows(self, op: Operation) -> Rows:
+        """One row per execution of an operation; raises KeyError if it is not in the program."""
+        block = op.parent_block()
+        if block is None or op not in self._offsets:
+            raise KeyError("the operation is not part of the program")
+        return self.block(block).of(self._offsets[op])
+
+    def enclosing(self, block: Block, op: Operation) -> Array:
+        """For each execution of ``op``: the row of an enclosing ``block`` in which it lies.
+
+        Raises KeyError if the block does not enclose the operation.
+        """
+        inner = op.parent_block()
+        if inner is None:
+            raise KeyError("the operation is not part of the program")
+        rows = self.block(inner)
+        index: Array | None = None
+        while inner is not block:
+            loop = inner.parent_op()
+            inner = None if loop is None else loop.parent_block()
+            if inner is None or rows.parent is None or rows.parent_row is None:
+                raise KeyError("the block does not enclose the operation")
+            index = rows.parent_row if index is None else rows.parent_row[index]
+            rows = rows.parent
+        return np.arange(rows.count, dtype=np.int64) if index is None else index
+
+    def visit(self, buffer: BufferOp, op: Operation) -> Array:
+        """For each execution of ``op``: how often the buffer was filled before, from 0.
+
+        A buffer is visited once per run of the block in which it stands; the slot of a visit is
+        ``visit % slots``.
+        """
+        block = buffer.parent_block()
+        if block is None:
+            raise KeyError("the buffer is not part of the program")
+        return self.enclosing(block, op)
+
+    def slot(self, buffer: BufferOp, op: Operation) -> Array:
+        """For each execution of ``op``: the slot of the buffer that it uses."""
+        return self.visit(buffer, op) % buffer.slot_count
+
+    def last_before(self, other: Operation, op: Operation) -> Array:
+        """For each execution of ``op``: the last one of ``other`` before it; -1 if there is none.
+
+        The index counts the executions of ``other`` in program order.
+        """
+        return np.searchsorted(self.rows(other).key, self.rows(op).key) - 1
+
+    def reduction(self, compute: ComputeOp) -> tuple[Array, Array]:
+        """For each execution of a compute: is it the first, is it the last part of its reduction.
+
+        The reduction is that over the loops between the output's buffer (the program, for a
+        tensor in place) and the compute: the first part starts the accumulators, after the last
+        the later stages apply.
+        """
+        rows = self.rows(compute)
+        owner = compute.output.owner
+        block = owner.parent_block() if isinstance(owner, BufferOp) else None
+        block = block or self.program.body.block
+        first = np.ones(rows.count, np.bool_)
+        last = np.ones(rows.count, np.bool_)
+        split = reduction_loops(compute, block, self.program)
+        if split:
+            outer, index = self.block(block), self.enclosing(block, compute)
+            for dim in dict.fromkeys(loop.dim.data for loop in split):
+                start, size = outer.start(dim)[index], outer.size(dim)[index]
+                first &= rows.start(dim) == start
+                last &= rows.start(dim) + rows.size(dim) == start + size
+        return first, last
+
+
+def reduction_loops(op: Operation, block: Block, program: ProgramOp) -> list[LoopOp]:
+    """The loops over reduction dims inside ``block`` and around ``op``, outermost first."""
+    reduced = program.reduction_dims
+    found: list[LoopOp] = []
+    for loop in reversed(enclosing_loops(op)):
+        if loop.body.block is block:
+            break
+        if loop.dim.data in reduced:
+            found.append(loop)
+    return found[::-1]
+
+
+def each_run(loop: LoopOp, dims: Mapping[str, Interval]) -> Iterator[dict[str, Interval]]:
+    """The dims' intervals in each run of a loop's body, for those in which the loop stands."""
+    dim, step = loop.dim.data, loop.step_size
+    start, size = dims[dim]
+    upper = min(loop.upper_bound, size)
+    for shift in range(loop.lower_bound, upper, step):
+        yield {**dims, dim: (start + shift, min(step, upper - shift))}

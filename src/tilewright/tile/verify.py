@@ -1,0 +1,247 @@
+"""What the verifier checks of each tile operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import cast
+
+from tilewright.ir import Operation, SSAValue, TensorType, VerifyException
+from tilewright.tile.attributes import BufferType, WindowAttr
+from tilewright.tile.operations import (
+    BufferOp,
+    ComputeOp,
+    LoopOp,
+    MoveOp,
+    ProgramOp,
+    StageOp,
+    TensorOp,
+)
+
+LARGEST = 1 << 40
+"""Bound on extents, loop bounds and coefficients; their products stay exact in int64 columns."""
+
+
+def check_program(program: ProgramOp) -> None:
+    """Dims are named once and positive; reduction dims come last; names are unique."""
+    dims = cast("tuple[tuple[str, int], ...]", program.get("dims", ()))
+    names = [str(name) for name, _ in dims]
+    _unique(names, "the dim", "tile.program")
+    for name, extent in dims:
+        if not 0 < extent < LARGEST:
+            raise VerifyException(f"tile.program: dim {name} has extent {extent}")
+    reduction = program.reduction_dims
+    if reduction and tuple(names[-len(reduction) :]) != reduction:
+        raise VerifyException("tile.program: the reduction dims must be the last dims, in order")
+    symbols: dict[type[Operation], list[str]] = {TensorOp: [], BufferOp: []}
+    for op in program.walk():
+        if isinstance(op, (TensorOp, BufferOp)):
+            symbols[type(op)].append(op.symbol.data)
+    _unique(symbols[TensorOp], "the tensor", "tile.program")
+    _unique(symbols[BufferOp], "the buffer", "tile.program")
+
+
+def check_loop(loop: LoopOp) -> None:
+    """The dim is known, the bounds are sane and lie within the enclosing interval."""
+    dim = loop.dim.data
+    lower, upper, step = loop.lower_bound, loop.upper_bound, loop.step_size
+    limit = _program(loop).extents.get(dim)
+    if limit is None:
+        raise VerifyException(f"tile.loop: the program has no dim {dim}")
+    for outer in _loops(loop):
+        if outer.dim.data == dim:
+            limit = min(limit, outer.step_size)
+    if step < 1 or not 0 <= lower < upper:
+        raise VerifyException(f"tile.loop over {dim}: {lower} to {upper} step {step} is empty")
+    if upper > limit:
+        raise VerifyException(
+            f"tile.loop over {dim}: {lower} to {upper} leaves the interval of size {limit}"
+        )
+
+
+def check_buffer(buffer: BufferOp) -> None:
+    """The window spans a box of a tensor; there is at least one slot."""
+    where = f"tile.buffer {buffer.symbol.data}"
+    if not isinstance(buffer.tensor.owner, TensorOp):
+        raise VerifyException(f"{where}: must be of a tile.tensor")
+    if buffer.tensor.type != buffer.result.type.of:
+        raise VerifyException(f"{where}: its type must name the tensor's type")
+    _check_window(buffer.window, buffer.tensor_shape, _program(buffer), where)
+    if not 1 <= buffer.slot_count <= 64:
+        raise VerifyException(f"{where}: {buffer.slot_count} slots; 1 to 64 are possible")
+
+
+def check_move(move: MoveOp) -> None:
+    """One end is a buffer, the other its tensor; it stands beside its buffer."""
+    buffer = move.buffer
+    where = f"tile.move of {buffer.symbol.data}"
+    other = move.source if move.loads else move.target
+    if other != buffer.tensor:
+        raise VerifyException(f"{where}: the other end must be the buffer's tensor")
+    if move.parent_block() is not buffer.parent_block():
+        raise VerifyException(f"{where}: must stand in the block of its buffer")
+    _check_operands(move, (move.source, move.target), where)
+    _check_engine(move.engine.data, where)
+    _check_waits(move.wait_list, move, where)
+    if move.joined is not None:
+        leader = move.prev_op
+        while isinstance(leader, BufferOp):
+            leader = leader.prev_op
+        if not (isinstance(leader, MoveOp) and leader.engine == move.engine):
+            raise VerifyException(f"{where}: joins a move, but none of its engine is before it")
+
+
+def check_compute(compute: ComputeOp) -> None:
+    """The stages chain and end in the output's type."""
+    where = f"tile.compute {compute.primitive.data}"
+    _check_engine(compute.engine.data, where)
+    _check_waits(compute.wait_list, compute, where)
+    _check_operands(compute, (compute.output,), where)
+    stages = compute.stages
+    if not stages:
+        raise VerifyException(f"{where}: has no stage")
+    if len(stages) != len(list(compute.body.block.ops)):
+        raise VerifyException(f"{where}: holds stages only")
+    reduced = _program(compute).reduction_dims
+    for before, stage in pairwise(stages):
+        if before.result not in stage.inputs:
+            raise VerifyException(
+                f"{where}: stage {stage.operation.data} does not use the stage before it"
+            )
+        if any(dim in window.dims for window in stage.windows.data for dim in reduced):
+            raise VerifyException(
+                f"{where}: stage {stage.operation.data} stands after the reduction "
+                "and cannot depend on its dims"
+            )
+    output = compute.output
+    of = output.type.of if isinstance(output.type, BufferType) else output.type
+    if stages[-1].result.type != of:
+        raise VerifyException(
+            f"{where}: the last stage's type {stages[-1].result.type} is not "
+            f"that of the output, {of}"
+        )
+    window = stages[-1].windows.data[-1]
+    if isinstance(output.owner, BufferOp) and output.owner.window != window:
+        raise VerifyException(
+            f"{where}: the last stage's window {window} is not that of the "
+            f"output's buffer, {output.owner.window}"
+        )
+
+
+def check_stage(stage: StageOp) -> None:
+    """One window per operand and one for the result, each of the right rank, of known dims."""
+    where = f"tile.stage {stage.operation.data}"
+    compute = stage.parent_op()
+    if not isinstance(compute, ComputeOp):
+        raise VerifyException(f"{where}: stands in a tile.compute")
+    windows = stage.windows.data
+    if len(windows) != len(stage.inputs) + 1:
+        raise VerifyException(
+            f"{where}: has {len(windows)} windows for {len(stage.inputs)} inputs and the result"
+        )
+    program = _program(stage)
+    _check_operands(stage, stage.inputs, where)
+    for value, window in zip((*stage.inputs, stage.result), windows, strict=True):
+        _check_window(window, _shape(value, where), program, where)
+        producer = value.owner
+        if isinstance(producer, StageOp) and producer is not stage:
+            if producer.parent_op() is not compute:
+                raise VerifyException(f"{where}: uses a stage of another compute")
+            if producer.windows.data[-1] != window:
+                raise VerifyException(
+                    f"{where}: reads {window} of a stage that gives {producer.windows.data[-1]}"
+                )
+
+
+def _shape(value: SSAValue, where: str) -> Sequence[int]:
+    kind = value.type
+    if isinstance(kind, BufferType):
+        return kind.shape
+    if isinstance(kind, TensorType):
+        return cast("Sequence[int]", kind.get_shape())
+    raise VerifyException(f"{where}: {kind} is neither a tensor nor a buffer")
+
+
+def _check_window(window: WindowAttr, shape: Sequence[int], program: ProgramOp, where: str) -> None:
+    if len(window.data) != len(shape):
+        raise VerifyException(
+            f"{where}: window {window} has {len(window.data)} axes, the tensor {len(shape)}"
+        )
+    extents = program.extents
+    for axis in window.data:
+        names = [name for name, _ in axis.terms]
+        for name, c in axis.terms:
+            if name not in extents:
+                raise VerifyException(f"{where}: the program has no dim {name}")
+            if abs(c) * extents[name] >= LARGEST:
+                raise VerifyException(f"{where}: coefficient {c} is too large")
+        if abs(axis.offset) >= LARGEST:
+            raise VerifyException(f"{where}: offset {axis.offset} is too large")
+        _unique(names, "the dim", f"{where}, axis {axis}")
+
+
+def _check_operands(op: Operation, values: Iterable[SSAValue], where: str) -> None:
+    """Each operand is defined before ``op``, in its block or one around it."""
+    for value in values:
+        owner = value.owner
+        if not isinstance(owner, Operation):
+            raise VerifyException(f"{where}: operands must be tensors, buffers or stages")
+        if isinstance(owner, StageOp) and not isinstance(op, StageOp):
+            raise VerifyException(f"{where}: a stage's value is used outside its compute")
+        inner: Operation | None = op
+        while inner is not None and inner.parent_block() is not owner.parent_block():
+            inner = inner.parent_op()
+        if inner is None or inner is owner or not owner.is_before_in_block(inner):
+            raise VerifyException(f"{where}: an operand is used outside its scope")
+
+
+def _check_engine(engine: str, where: str) -> None:
+    if not engine:
+        raise VerifyException(f"{where}: no engine is named")
+
+
+def _check_waits(waits: Iterable[str], op: Operation, where: str) -> None:
+    program = _program(op)
+    names = [other.symbol.data for other in program.walk() if isinstance(other, BufferOp)]
+    for wait in waits:
+        verb, _, name = wait.partition(" ")
+        if verb not in ("ready", "free"):
+            raise VerifyException(f"{where}: a wait is 'ready NAME' or 'free NAME', not {wait!r}")
+        if name not in names:
+            raise VerifyException(f"{where}: waits for {name}, which is no buffer")
+
+
+def _program(op: Operation) -> ProgramOp:
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, ProgramOp):
+        parent = parent.parent_op()
+    if parent is None:
+        raise VerifyException(f"{op.name}: stands outside of a tile.program")
+    return parent
+
+
+def _loops(op: Operation) -> Iterable[LoopOp]:
+    parent = op.parent_op()
+    while parent is not None:
+        if isinstance(parent, LoopOp):
+            yield parent
+        parent = parent.parent_op()
+
+
+def _unique(names: Sequence[str], what: str, where: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise VerifyException(f"{where}: {what} {name} is named twice")
+        seen.add(name)
+
+
+__all__ = [
+    "LARGEST",
+    "check_buffer",
+    "check_compute",
+    "check_loop",
+    "check_move",
+    "check_program",
+    "check_stage",
+]
