@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tilewright.ir import (
     Attribute,
     AttrParser,
+    Dialect,
     IntAttr,
     NoneAttr,
     ParametrizedAttribute,
@@ -60,6 +61,9 @@ class FixedType(ParametrizedAttribute, TypeAttribute):
         """The type of ``bits`` bits, ``fraction`` of them behind the binary point."""
         return cls(IntAttr(bits), IntAttr(fraction))
 
+
+TYPES = Dialect("tilewright", [], [FixedType])
+"""The types that both dialects share, for a context."""
 
 _NUMPY: list[tuple[Attribute, type[np.generic]]] = [
     (f32, np.float32),

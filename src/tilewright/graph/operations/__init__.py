@@ -1,0 +1,185 @@
+"""The operations of the graph dialect, one file a family.
+
+Each states its definition, shape rule, meaning and domain side by side. To add one: write the
+class in its family's file and list it in ``OPERATIONS``.
+"""
+
+from __future__ import annotations
+
+from tilewright.graph.dialect import (
+    GraphOperation,
+    KernelOp,
+    NetworkOp,
+    OutputOp,
+    WeightOp,
+    YieldOp,
+)
+from tilewright.graph.operations.base import Operation
+from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.matrix import MatMulOp
+from tilewright.graph.operations.normalisation import BatchNormOp, LrnOp, ReduceMeanOp, SoftmaxOp
+from tilewright.graph.operations.numbers import (
+    ConvertLayoutOp,
+    DequantiseOp,
+    QuantiseOp,
+    RequantiseOp,
+)
+from tilewright.graph.operations.pointwise import (
+    AbsOp,
+    AddOp,
+    BinaryOperation,
+    ClipOp,
+    DivOp,
+    EluOp,
+    ErfOp,
+    ExpOp,
+    HardSigmoidOp,
+    HardSwishOp,
+    LeakyReluOp,
+    LogOp,
+    MaxOp,
+    MinOp,
+    MulOp,
+    NegOp,
+    PointwiseOperation,
+    PowOp,
+    PReluOp,
+    ReluOp,
+    SigmoidOp,
+    SiluOp,
+    SoftplusOp,
+    SqrtOp,
+    SubOp,
+    TableOperation,
+    TanhOp,
+)
+from tilewright.graph.operations.pooling import AveragePoolOp, MaxPoolOp
+from tilewright.graph.operations.views import ConcatOp, PadOp, ReshapeOp, SliceOp, TransposeOp
+from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
+from tilewright.types import TYPES
+
+OPERATIONS: tuple[type[Operation], ...] = (
+    ConvOp,
+    MaxPoolOp,
+    AveragePoolOp,
+    MatMulOp,
+    BatchNormOp,
+    LrnOp,
+    SoftmaxOp,
+    ReduceMeanOp,
+    ReluOp,
+    ClipOp,
+    LeakyReluOp,
+    PReluOp,
+    SigmoidOp,
+    TanhOp,
+    HardSigmoidOp,
+    HardSwishOp,
+    SiluOp,
+    ExpOp,
+    LogOp,
+    SqrtOp,
+    ErfOp,
+    EluOp,
+    SoftplusOp,
+    NegOp,
+    AbsOp,
+    AddOp,
+    SubOp,
+    MulOp,
+    DivOp,
+    PowOp,
+    MaxOp,
+    MinOp,
+    ConcatOp,
+    ReshapeOp,
+    TransposeOp,
+    SliceOp,
+    PadOp,
+    RequantiseOp,
+    QuantiseOp,
+    DequantiseOp,
+    ConvertLayoutOp,
+)
+"""Every operation that computes."""
+
+BY_NAME: dict[str, type[Operation]] = {op.name.removeprefix("graph."): op for op in OPERATIONS}
+"""The operations by their names without the dialect."""
+
+GRAPH = Dialect("graph", [*OPERATIONS, WeightOp, OutputOp, YieldOp, KernelOp, NetworkOp], [])
+"""The graph dialect, for a context."""
+
+
+def load_dialects(context: Context) -> Context:
+    """Load what the graph's text needs into a context; returns it."""
+    for dialect in (Builtin, TYPES, GRAPH):
+        context.load_dialect(dialect)
+    return context
+
+
+def context() -> Context:
+    """A context in which the graph's text parses."""
+    return load_dialects(Context())
+
+
+def parse(text: str) -> ModuleOp:
+    """Read a module of the graph dialect and verify it; raises ParseError or VerifyException."""
+    module = Parser(context(), text).parse_module()
+    module.verify()
+    return module
+
+
+__all__ = [
+    "BY_NAME",
+    "GRAPH",
+    "OPERATIONS",
+    "AbsOp",
+    "AddOp",
+    "AveragePoolOp",
+    "BatchNormOp",
+    "BinaryOperation",
+    "ClipOp",
+    "ConcatOp",
+    "ConvOp",
+    "ConvertLayoutOp",
+    "DequantiseOp",
+    "DivOp",
+    "EluOp",
+    "ErfOp",
+    "ExpOp",
+    "GraphOperation",
+    "HardSigmoidOp",
+    "HardSwishOp",
+    "LeakyReluOp",
+    "LogOp",
+    "LrnOp",
+    "MatMulOp",
+    "MaxOp",
+    "MaxPoolOp",
+    "MinOp",
+    "MulOp",
+    "NegOp",
+    "Operation",
+    "PReluOp",
+    "PadOp",
+    "PointwiseOperation",
+    "PowOp",
+    "QuantiseOp",
+    "ReduceMeanOp",
+    "ReluOp",
+    "RequantiseOp",
+    "ReshapeOp",
+    "SigmoidOp",
+    "SiluOp",
+    "SliceOp",
+    "SoftmaxOp",
+    "SoftplusOp",
+    "SqrtOp",
+    "SubOp",
+    "TableOperation",
+    "TanhOp",
+    "TransposeOp",
+    "context",
+    "load_dialects",
+    "parse",
+]

@@ -1,0 +1,266 @@
+"""What the operations share: attributes with defaults, checks, and the making of stages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, ClassVar, cast
+
+from tilewright.graph.dialect import GraphOperation
+from tilewright.ir import Attribute, PythonValue, SSAValue, TensorType, VerifyException, f32
+from tilewright.planning.domain import ELEMENT_BYTES, Affine, Dim, Operand, Role, Stage, Value
+from tilewright.types import (
+    FixedType,
+    element_name,
+    fraction_of,
+    layout_of,
+    tensor,
+    tensor_type,
+)
+
+MAXIMUM_ELEMENTS = 2**31 - 1
+"""Elements of the largest tensor."""
+
+MAXIMUM_RANK = 8
+
+MAXIMUM_STEP = 2**24
+"""Largest kernel size, stride, dilation or padding."""
+
+Type = TensorType[Any]
+
+
+class Operation(GraphOperation):
+    """A graph operation whose attributes have defaults.
+
+    ``DEFAULTS`` names every attribute and its value when absent; an attribute whose default is
+    None may be absent.
+    """
+
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {}
+    ARITY: ClassVar[tuple[int, int]] = (1, 1)
+    """Fewest and most operands."""
+    RESULT_CHOSEN: ClassVar[bool] = False
+    """Whether the builder chooses the result's binary point (checked by ``verify_element``)."""
+
+    @property
+    def operation(self) -> str:
+        """The name without the dialect: ``conv``."""
+        return self.name.removeprefix("graph.")
+
+    @property
+    def values(self) -> dict[str, PythonValue]:
+        """Every attribute as a plain value, defaults filled in, absent ones left out."""
+        found: dict[str, PythonValue] = {}
+        for key, default in self.DEFAULTS.items():
+            value = self.get(key, cast(PythonValue, default))
+            if value is not None:
+                found[key] = value
+        return found
+
+    @property
+    def fractions(self) -> tuple[int, ...]:
+        """Binary points of the operands; 0 for those that are not fixed point."""
+        return tuple(fraction_of(value) for value in self.inputs)
+
+    @property
+    def result_fraction(self) -> int:
+        """Binary point of the result; 0 if it is not fixed point."""
+        return fraction_of(self.result)
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the first operand holds fixed-point integers."""
+        return isinstance(tensor_type(self.inputs[0]).element_type, FixedType)
+
+    def need(self, condition: bool, message: str) -> None:
+        """Raise VerifyException with the operation's and the node's name unless ``condition``."""
+        if not condition:
+            place = f" (node {self.node_name!r})" if self.node_name else ""
+            raise VerifyException(f"{self.name}{place}: {message}")
+
+    def integers(
+        self, name: str, count: int | None = None, low: int = -MAXIMUM_STEP
+    ) -> tuple[int, ...]:
+        """The integers of a tuple attribute, checked for their number and range."""
+        value = self.get(name, cast(PythonValue, self.DEFAULTS.get(name)))
+        self.need(
+            isinstance(value, tuple)
+            and all(type(item) is int for item in cast("tuple[object, ...]", value)),
+            f"{name} must be a list of integers",
+        )
+        items = cast("tuple[int, ...]", value)
+        self.need(
+            count is None or len(items) == count, f"{name} needs {count} entries, has {len(items)}"
+        )
+        self.need(
+            all(low <= item <= MAXIMUM_STEP for item in items),
+            f"{name} {list(items)}: every entry must lie in [{low}, {MAXIMUM_STEP}]",
+        )
+        return items
+
+    def integer(self, name: str, low: int, high: int) -> int:
+        """An integer attribute, checked for its range."""
+        value = self.get(name, cast(PythonValue, self.DEFAULTS.get(name)))
+        self.need(
+            type(value) is int and low <= value <= high,
+            f"{name} must be an integer in [{low}, {high}], is {value}",
+        )
+        return cast(int, value)
+
+    def number(self, name: str) -> float:
+        """A finite number attribute."""
+        value = self.get(name, cast(PythonValue, self.DEFAULTS.get(name)))
+        self.need(
+            isinstance(value, (int, float)) and abs(value) < float("inf"),
+            f"{name} must be a finite number, is {value}",
+        )
+        return float(value)
+
+    def check_operands(self, types: Sequence[Type]) -> None:
+        """Check the number of operands and that their shapes are static and sane."""
+        low, high = self.ARITY
+        span = str(low) if low == high else f"{low} to {high}"
+        self.need(low <= len(types) <= high, f"takes {span} operands, has {len(types)}")
+        for index, kind in enumerate(types):
+            self.check_shape(kind.get_shape(), f"operand {index}")
+
+    def check_shape(self, shape: Sequence[int], what: str) -> None:
+        """Check that a shape is static, of bounded rank and of bounded size."""
+        self.need(len(shape) <= MAXIMUM_RANK, f"{what} has rank {len(shape)} > {MAXIMUM_RANK}")
+        self.need(
+            all(extent >= 0 for extent in shape) and prod(shape) <= MAXIMUM_ELEMENTS,
+            f"{what} has shape {list(shape)}: extents must be known and at most "
+            f"{MAXIMUM_ELEMENTS} elements in all",
+        )
+
+    def result_of(self, shape: Sequence[int], element: Attribute) -> Type:
+        """The inferred type, its size checked."""
+        self.check_shape(shape, "the result")
+        return tensor(shape, element)
+
+    def common_element(self, types: Sequence[Type]) -> Attribute:
+        """The element type that all operands share."""
+        element = types[0].element_type
+        self.need(
+            all(kind.element_type == element for kind in types),
+            "operands differ in element type: "
+            + ", ".join(str(kind.element_type) for kind in types),
+        )
+        return element
+
+    def fixed16(self, kind: Type) -> FixedType:
+        """The element of an operand that must be 16-bit fixed point."""
+        element = kind.element_type
+        self.need(
+            isinstance(element, FixedType) and element.bits.data == 16,
+            f"takes 16-bit fixed point, found {element}",
+        )
+        return cast(FixedType, element)
+
+    def verify_(self) -> None:
+        """Check the operands, the attributes, and the result's shape and element type."""
+        inferred = self.infer([tensor_type(value) for value in self.inputs])
+        given = tensor_type(self.result)
+        self.need(
+            inferred.get_shape() == given.get_shape(),
+            f"result has shape {list(given.get_shape())}, the shape rule gives "
+            f"{list(inferred.get_shape())}",
+        )
+        self.verify_element(inferred.element_type, given.element_type)
+
+    def verify_element(self, inferred: Attribute, given: Attribute) -> None:
+        """Check the result's element type against the inferred one."""
+        if self.RESULT_CHOSEN and isinstance(inferred, FixedType):
+            self.need(
+                isinstance(given, FixedType) and given.bits == inferred.bits,
+                f"result has elements {given}, needs {inferred.bits.data}-bit fixed point",
+            )
+            return
+        self.need(inferred == given, f"result has elements {given}, the rule gives {inferred}")
+
+    def make_stage(
+        self,
+        dims: Sequence[Dim],
+        operands: Sequence[str],
+        accesses: Sequence[tuple[Sequence[Affine], Role]],
+        result: str,
+        target: Sequence[Affine],
+        operation: str = "",
+    ) -> Stage | None:
+        """A stage over the named operands with one access and role each.
+
+        None if planning has no such element type. ``operation`` is this operation's name unless
+        given.
+        """
+        kinds = [tensor_type(value) for value in (*self.inputs, self.result)]
+        if any(element_name(kind.element_type) not in ELEMENT_BYTES for kind in kinds):
+            return None
+        inputs = tuple(
+            make_operand(name, value, access, role)
+            for name, value, (access, role) in zip(operands, self.inputs, accesses, strict=True)
+        )
+        return Stage(
+            operation or self.operation,
+            tuple(dims),
+            inputs,
+            make_operand(result, self.result, target, "output"),
+            tuple((key, cast(Value, value)) for key, value in self.values.items()),
+            self.node_name,
+        )
+
+
+def make_operand(name: str, value: SSAValue, access: Sequence[Affine], role: Role) -> Operand:
+    """Planning's operand for a tensor value."""
+    kind = tensor_type(value)
+    return Operand(
+        name,
+        kind.get_shape(),
+        tuple(access),
+        element_name(kind.element_type),
+        role,
+        fraction_of(value),
+        layout_of(value),
+    )
+
+
+def axis_dims(shape: Sequence[int]) -> tuple[Dim, ...]:
+    """Parallel dims d0, d1, ... of a result of that shape."""
+    return tuple(Dim(f"d{axis}", extent) for axis, extent in enumerate(shape))
+
+
+def one(dim: str, coefficient: int = 1, offset: int = 0) -> Affine:
+    """The affine expression ``coefficient * dim + offset``."""
+    return Affine(((dim, coefficient),), offset)
+
+
+def identity(rank: int) -> tuple[Affine, ...]:
+    """Access d0, d1, ... of an operand that lies as the result does."""
+    return tuple(one(f"d{axis}") for axis in range(rank))
+
+
+def broadcast_access(shape: Sequence[int], result: Sequence[int]) -> tuple[Affine, ...]:
+    """Access of an operand that broadcasts to the result: constant 0 along broadcast axes."""
+    skip = len(result) - len(shape)
+    return tuple(
+        Affine() if extent == 1 and result[skip + axis] != 1 else one(f"d{skip + axis}")
+        for axis, extent in enumerate(shape)
+    )
+
+
+def broadcast_shape(operation: Operation, shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The shape that operands broadcast to, by NumPy's rule; raises VerifyException."""
+    rank = max(len(shape) for shape in shapes)
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    result: list[int] = []
+    for extents in zip(*padded, strict=True):
+        wide = {extent for extent in extents if extent != 1}
+        operation.need(
+            len(wide) <= 1, f"shapes {[list(shape) for shape in shapes]} do not broadcast"
+        )
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+def is_float(element: Attribute) -> bool:
+    """Whether elements are float32."""
+    return element == f32

@@ -1,0 +1,136 @@
+"""Convolution, with groups, dilation and asymmetric padding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.ir import Attribute, PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.numerics import fixed, reference
+from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.types import Array, FixedType, shape_of
+
+
+@irdl_op_definition
+class ConvOp(Operation):
+    """Cross-correlation of images [n, c, h, w] with weights [co, c/group, kh, kw].
+
+    An optional third operand [co] is added. ``pads`` are top, left, bottom, right. In fixed point:
+    16-bit images and weights, a 32-bit bias at the sum of their binary points, 32-bit result there.
+    """
+
+    name = "graph.conv"
+    strides = opt_prop_def()
+    pads = opt_prop_def()
+    dilations = opt_prop_def()
+    group = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+        "strides": (1, 1),
+        "pads": (0, 0, 0, 0),
+        "dilations": (1, 1),
+        "group": 1,
+    }
+    ARITY: ClassVar[tuple[int, int]] = (2, 3)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """[n, co, oh, ow] with oh = (h + top + bottom - ((kh - 1)*dilation + 1)) // stride + 1."""
+        self.check_operands(types)
+        x, w = types[0].get_shape(), types[1].get_shape()
+        self.need(len(x) == 4, f"images must have rank 4, have shape {list(x)}")
+        self.need(len(w) == 4, f"weights must have rank 4, have shape {list(w)}")
+        self.need(min(*x, *w) >= 1, f"empty images {list(x)} or weights {list(w)}")
+        strides, pads = self.integers("strides", 2, 1), self.integers("pads", 4, 0)
+        dilations, group = self.integers("dilations", 2, 1), self.integer("group", 1, 2**24)
+        self.need(
+            x[1] == w[1] * group,
+            f"{x[1]} input channels, but weights for {w[1]} channels in {group} groups",
+        )
+        self.need(w[0] % group == 0, f"{w[0]} output channels do not divide into {group} groups")
+        if len(types) == 3:
+            self.need(
+                types[2].get_shape() == (w[0],),
+                f"bias must have shape [{w[0]}], has {list(types[2].get_shape())}",
+            )
+        oh, ow = (
+            (x[2 + i] + pads[i] + pads[2 + i] - (w[2 + i] - 1) * dilations[i] - 1) // strides[i] + 1
+            for i in range(2)
+        )
+        self.need(
+            oh >= 1 and ow >= 1,
+            f"kernel {list(w[2:])} with dilations {list(dilations)} exceeds the padded image "
+            f"{[x[2] + pads[0] + pads[2], x[3] + pads[1] + pads[3]]}",
+        )
+        return self.result_of((x[0], w[0], oh, ow), product_element(self, types))
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Float32 accumulates in float32; fixed point is exact modulo 2**32."""
+        attributes = (
+            self.integers("strides"),
+            self.integers("pads"),
+            self.integers("dilations"),
+            self.integer("group", 1, 2**24),
+        )
+        bias = arrays[2] if len(arrays) == 3 else None
+        if self.is_fixed:
+            return fixed.conv2d(arrays[0], arrays[1], bias, *attributes)
+        result = reference.conv2d(arrays[0], arrays[1], *attributes)
+        return result if bias is None else result + bias[:, None, None]
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims n, [g], co, oh, ow | ci, kh, kw; depthwise: n, c, oh, ow | kh, kw."""
+        group = self.integer("group", 1, 2**24)
+        n, channels, _, _ = shape_of(self.inputs[0])
+        co, ci, kh, kw = shape_of(self.inputs[1])
+        _, _, oh, ow = shape_of(self.result)
+        (sh, sw), (top, left, _, _) = self.integers("strides"), self.integers("pads")
+        dh, dw = self.integers("dilations")
+        rows = Affine((("oh", sh), ("kh", dh)), -top)
+        columns = Affine((("ow", sw), ("kw", dw)), -left)
+        window = [Dim("kh", kh, "reduction"), Dim("kw", kw, "reduction")]
+        pixels = [Dim("oh", oh), Dim("ow", ow)]
+        if group > 1 and group == channels == co:
+            operation = "depthwise_conv"
+            dims = [Dim("n", n), Dim("c", co), *pixels, *window]
+            source, target, inner = one("c"), one("c"), Affine()
+            weight = target
+        elif group > 1:
+            operation = "conv"
+            dims = [Dim("n", n), Dim("g", group), Dim("co", co // group), *pixels]
+            dims += [Dim("ci", ci, "reduction"), *window]
+            source = Affine((("g", ci), ("ci", 1)))
+            target = weight = Affine((("g", co // group), ("co", 1)))
+            inner = one("ci")
+        else:
+            operation = "conv"
+            dims = [Dim("n", n), Dim("co", co), *pixels, Dim("ci", ci, "reduction"), *window]
+            source, target, inner = one("ci"), one("co"), one("ci")
+            weight = target
+        accesses: list[tuple[Sequence[Affine], Role]] = [
+            ((one("n"), source, rows, columns), "input"),
+            ((weight, inner, one("kh"), one("kw")), "weight"),
+            ((target,), "bias"),
+        ]
+        return self.make_stage(
+            dims,
+            operands,
+            accesses[: len(self.inputs)],
+            result,
+            (one("n"), target, one("oh"), one("ow")),
+            operation,
+        )
+
+
+def product_element(operation: Operation, types: Sequence[Type]) -> Attribute:
+    """Element type of a sum of products with an optional bias; raises VerifyException."""
+    x = types[0].element_type
+    if not isinstance(x, FixedType):
+        return operation.common_element(types)
+    left, right = operation.fixed16(types[0]), operation.fixed16(types[1])
+    result = FixedType.of(32, left.fraction.data + right.fraction.data)
+    if len(types) == 3:
+        operation.need(
+            types[2].element_type == result,
+            f"bias has elements {types[2].element_type}, needs {result}",
+        )
+    return result

@@ -1,0 +1,99 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from tilewright.graph.operations.base import Operation, Type, broadcast_shape, one
+from tilewright.graph.operations.convolution import product_element
+from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.numerics import fixed, reference
+from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.types import Array, shape_of
+
+
+@irdl_op_definition
+class MatMulOp(Operation):
+    """a @ b over the last two axes, leading axes broadcast, plus an optional broadcast bias.
+
+    ``transpose_a`` and ``transpose_b`` swap the last two axes of an operand first.
+    """
+
+    name = "graph.matmul"
+    transpose_a = opt_prop_def()
+    transpose_b = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+        "transpose_a": False,
+        "transpose_b": False,
+    }
+    ARITY: ClassVar[tuple[int, int]] = (2, 3)
+
+    @property
+    def transposed(self) -> tuple[bool, bool]:
+        """Whether a and b are transposed."""
+        return bool(self.get("transpose_a", False)), bool(self.get("transpose_b", False))
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """[batch..., m, n] from [batch..., m, k] and [batch..., k, n]."""
+        self.check_operands(types)
+        a, b = types[0].get_shape(), types[1].get_shape()
+        self.need(
+            min(len(a), len(b)) >= 2, f"operands need rank 2 at least, have {list(a)}, {list(b)}"
+        )
+        for name in ("transpose_a", "transpose_b"):
+            self.need(self.get(name, False) in (0, 1), f"{name} must be true or false")
+        m, k = a[-2:][::-1] if self.transposed[0] else a[-2:]
+        rows, n = b[-2:][::-1] if self.transposed[1] else b[-2:]
+        self.need(k == rows, f"inner extents {k} and {rows} of {list(a)} and {list(b)} differ")
+        self.need(k >= 1, "the inner extent is 0")
+        shape = (*broadcast_shape(self, [a[:-2], b[:-2]]), m, n)
+        if len(types) == 3:
+            bias = types[2].get_shape()
+            self.need(
+                len(bias) <= len(shape) and broadcast_shape(self, [shape, bias]) == shape,
+                f"bias {list(bias)} does not broadcast to {list(shape)}",
+            )
+        return self.result_of(shape, product_element(self, types))
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Float32 accumulates in float32; fixed point is exact modulo 2**32."""
+        a, b = (
+            np.swapaxes(array, -1, -2) if swap else array
+            for array, swap in zip(arrays[:2], self.transposed, strict=True)
+        )
+        bias = arrays[2] if len(arrays) == 3 else None
+        if self.is_fixed:
+            return fixed.matmul(a, b, bias)
+        result = reference.matmul(a, b)
+        return result if bias is None else result + bias
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims n, co | ci when the operands have rank 2 (rows n), else b0.., m, co | ci."""
+        shape = shape_of(self.result)
+        a, b = shape_of(self.inputs[0]), shape_of(self.inputs[1])
+        rows = "n" if max(len(a), len(b)) == 2 else "m"
+        names = [f"b{axis}" for axis in range(len(shape) - 2)] + [rows, "co"]
+        depth = a[-2] if self.transposed[0] else a[-1]
+        dims = [Dim(name, extent) for name, extent in zip(names, shape, strict=True)]
+        dims.append(Dim("ci", depth, "reduction"))
+
+        def access(extents: Sequence[int], last: Sequence[str]) -> tuple[Affine, ...]:
+            labels = [*names[:-2], *last][len(shape) - len(extents) :]
+            wide = dict(zip(names, shape, strict=True)) | {"ci": depth}
+            return tuple(
+                Affine() if extent == 1 and wide[label] != 1 else one(label)
+                for label, extent in zip(labels, extents, strict=True)
+            )
+
+        swap_a, swap_b = self.transposed
+        accesses: list[tuple[Sequence[Affine], Role]] = [
+            (access(a, ["ci", rows] if swap_a else [rows, "ci"]), "input"),
+            (access(b, ["co", "ci"] if swap_b else ["ci", "co"]), "weight"),
+        ]
+        if len(self.inputs) == 3:
+            accesses.append((access(shape_of(self.inputs[2]), [rows, "co"]), "bias"))
+        target = [one(name) for name in names]
+        return self.make_stage(dims, operands, accesses, result, target)

@@ -1,0 +1,211 @@
+"""Batch normalisation, local response normalisation, softmax, and means over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from tilewright.graph.operations.base import Operation, Type, axis_dims, identity, one
+from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.numerics import fixed, reference
+from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.types import Array, FixedType, shape_of
+
+
+@irdl_op_definition
+class BatchNormOp(Operation):
+    """scale * (x - mean) / sqrt(variance + epsilon) + shift, per channel (axis 1).
+
+    Operands x, scale, shift, mean, variance; float only (it is folded before numbers are fixed).
+    """
+
+    name = "graph.batch_norm"
+    epsilon = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"epsilon": 1e-5}
+    ARITY: ClassVar[tuple[int, int]] = (5, 5)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The shape of x."""
+        self.check_operands(types)
+        shape = types[0].get_shape()
+        self.need(len(shape) >= 2, f"x needs rank 2 at least, has shape {list(shape)}")
+        for name, kind in zip(("scale", "shift", "mean", "variance"), types[1:], strict=True):
+            self.need(
+                kind.get_shape() == (shape[1],),
+                f"{name} must have shape [{shape[1]}], has {list(kind.get_shape())}",
+            )
+        self.need(self.number("epsilon") >= 0, "epsilon must not be negative")
+        element = self.common_element(types)
+        self.need(not isinstance(element, FixedType), "is not defined on fixed point")
+        return self.result_of(shape, element)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """In float32."""
+        x, scale, shift, mean, variance = arrays
+        return reference.batch_norm(x, scale, shift, mean, variance, self.number("epsilon"))
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0..dk of the result."""
+        shape = shape_of(self.result)
+        channels: tuple[Sequence[Affine], Role] = ((one("d1"),), "weight")
+        target = identity(len(shape))
+        accesses: list[tuple[Sequence[Affine], Role]] = [(target, "input"), *[channels] * 4]
+        return self.make_stage(axis_dims(shape), operands, accesses, result, target)
+
+
+@irdl_op_definition
+class LrnOp(Operation):
+    """Local response normalisation across channels of [n, c, h, w].
+
+    x / (bias + alpha/size * s)**beta with s the sum of squares over the ``size`` channels from
+    c - (size-1)//2. In fixed point the result is 16-bit; its binary point is chosen.
+    """
+
+    name = "graph.lrn"
+    size = prop_def()
+    alpha = opt_prop_def()
+    beta = opt_prop_def()
+    bias = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+        "size": None,
+        "alpha": 1e-4,
+        "beta": 0.75,
+        "bias": 1.0,
+    }
+    RESULT_CHOSEN: ClassVar[bool] = True
+
+    @property
+    def parameters(self) -> tuple[int, float, float, float]:
+        """Size, alpha, beta, bias, checked."""
+        alpha, beta, bias = self.number("alpha"), self.number("beta"), self.number("bias")
+        self.need(0 <= alpha <= 2**16, f"alpha must lie in [0, 65536], is {alpha}")
+        self.need(0 < bias <= 2**16, f"bias must lie in (0, 65536], is {bias}")
+        self.need(0 <= beta <= 16, f"beta must lie in [0, 16], is {beta}")
+        return self.integer("size", 1, 2**16), alpha, beta, bias
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The shape of x."""
+        self.check_operands(types)
+        shape = types[0].get_shape()
+        self.need(len(shape) == 4, f"images must have rank 4, have shape {list(shape)}")
+        _ = self.parameters
+        element = types[0].element_type
+        if isinstance(element, FixedType):
+            element = self.fixed16(types[0])
+        return self.result_of(shape, element)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Float32 sums in float32; fixed point as numerics.fixed.lrn states."""
+        if self.is_fixed:
+            return fixed.lrn(arrays[0], *self.parameters, self.fractions[0], self.result_fraction)
+        return reference.lrn(arrays[0], *self.parameters)
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims n, c, h, w | j."""
+        n, c, h, w = shape_of(self.result)
+        size = self.integer("size", 1, 2**16)
+        dims = (
+            Dim("n", n),
+            Dim("c", c),
+            Dim("h", h),
+            Dim("w", w),
+            Dim("j", size, "reduction"),
+        )
+        window = Affine((("c", 1), ("j", 1)), -((size - 1) // 2))
+        access = (one("n"), window, one("h"), one("w"))
+        target = (one("n"), one("c"), one("h"), one("w"))
+        return self.make_stage(dims, operands, [(access, "input")], result, target)
+
+
+@irdl_op_definition
+class SoftmaxOp(Operation):
+    """exp(x) over its sum along ``axis``; in fixed point the result's binary point is chosen."""
+
+    name = "graph.softmax"
+    axis = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": -1}
+    RESULT_CHOSEN: ClassVar[bool] = True
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The shape of x; fixed point gets 14 fraction bits unless chosen otherwise."""
+        self.check_operands(types)
+        shape = types[0].get_shape()
+        self.need(len(shape) >= 1, "takes rank 1 at least")
+        axis = self.integer("axis", -len(shape), len(shape) - 1)
+        self.need(shape[axis] >= 1, f"axis {axis} of {list(shape)} is empty")
+        element = types[0].element_type
+        if isinstance(element, FixedType):
+            _ = self.fixed16(types[0])
+            element = FixedType.of(16, 14)
+        return self.result_of(shape, element)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Float32 sums in float32; fixed point as numerics.fixed.softmax states."""
+        axis = self.integer("axis", -arrays[0].ndim, arrays[0].ndim - 1)
+        if self.is_fixed:
+            return fixed.softmax(arrays[0], axis, self.fractions[0], self.result_fraction)
+        return reference.softmax(arrays[0], axis)
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0.. of the other axes | axis, which a tile keeps whole."""
+        shape = shape_of(self.result)
+        axis = self.integer("axis", -len(shape), len(shape) - 1) % len(shape)
+        dims = [dim for dim in axis_dims(shape) if dim.name != f"d{axis}"]
+        dims.append(Dim("axis", shape[axis], "reduction"))
+        access = tuple(one("axis" if i == axis else f"d{i}") for i in range(len(shape)))
+        return self.make_stage(dims, operands, [(access, "input")], result, access)
+
+
+@irdl_op_definition
+class ReduceMeanOp(Operation):
+    """The mean over ``axes``, which stay as extent 1 if ``keep_dims``."""
+
+    name = "graph.reduce_mean"
+    axes = prop_def()
+    keep_dims = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axes": None, "keep_dims": True}
+
+    def reduced(self, rank: int) -> tuple[int, ...]:
+        """The axes, ascending and not negative; raises VerifyException."""
+        axes = self.integers("axes")
+        self.need(
+            all(-rank <= axis < rank for axis in axes)
+            and len({axis % rank for axis in axes}) == len(axes) >= 1,
+            f"axes {list(axes)} must name distinct axes of rank {rank}, one at least",
+        )
+        return tuple(sorted(axis % rank for axis in axes))
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The shape without the axes, or with extent 1 there."""
+        self.check_operands(types)
+        shape = types[0].get_shape()
+        axes = self.reduced(len(shape))
+        self.need(all(shape[axis] >= 1 for axis in axes), f"an axis of {list(shape)} is empty")
+        kept = [
+            1 if i in axes else extent
+            for i, extent in enumerate(shape)
+            if self.get("keep_dims", True) or i not in axes
+        ]
+        return self.result_of(kept, types[0].element_type)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Float32 sums in float32; fixed point divides the exact sum, rounding half up."""
+        axes, keep = self.reduced(arrays[0].ndim), bool(self.get("keep_dims", True))
+        if self.is_fixed:
+            return fixed.reduce_mean(arrays[0], axes, keep)
+        return arrays[0].mean(axis=axes, keepdims=keep, dtype=np.float32).astype(arrays[0].dtype)
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d{axis} of the kept axes | r{axis} of the reduced ones."""
+        shape = shape_of(self.inputs[0])
+        axes, keep = self.reduced(len(shape)), self.get("keep_dims", True)
+        kept = [i for i in range(len(shape)) if i not in axes]
+        dims = [Dim(f"d{i}", shape[i]) for i in kept]
+        dims += [Dim(f"r{i}", shape[i], "reduction") for i in axes]
+        access = tuple(one(f"r{i}" if i in axes else f"d{i}") for i in range(len(shape)))
+        target = [
+            Affine() if i in axes else one(f"d{i}") for i in range(len(shape)) if keep or i in kept
+        ]
+        return self.make_stage(dims, operands, [(access, "input")], result, target)

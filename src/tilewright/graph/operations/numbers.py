@@ -1,0 +1,105 @@
+"""Operations that change how elements are represented or laid out, not what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tilewright.graph.operations.base import (
+    Operation,
+    Type,
+    axis_dims,
+    identity,
+    is_float,
+)
+from tilewright.ir import Attribute, PythonValue, f32, irdl_op_definition
+from tilewright.numerics import fixed
+from tilewright.planning.domain import Stage
+from tilewright.types import Array, FixedType, shape_of
+
+
+class RepresentationOperation(Operation):
+    """Keeps the shape; the result's element type is given."""
+
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {}
+    RESULT_CHOSEN: ClassVar[bool] = True
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0..dk of the result."""
+        shape = shape_of(self.result)
+        target = identity(len(shape))
+        return self.make_stage(axis_dims(shape), operands, [(target, "input")], result, target)
+
+
+@irdl_op_definition
+class RequantiseOp(RepresentationOperation):
+    """Fixed point to 16-bit fixed point at the result's binary point: round half up, saturate."""
+
+    name = "graph.requantise"
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """16-bit elements at the operand's binary point unless chosen otherwise."""
+        self.check_operands(types)
+        element = types[0].element_type
+        self.need(isinstance(element, FixedType), f"takes fixed point, found {element}")
+        point = element.fraction.data if isinstance(element, FixedType) else 0
+        return self.result_of(types[0].get_shape(), FixedType.of(16, point))
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact; see numerics.fixed.requantise."""
+        return fixed.requantise(arrays[0], self.fractions[0], self.result_fraction)
+
+
+@irdl_op_definition
+class QuantiseOp(RepresentationOperation):
+    """Float to 16-bit fixed point: round half to even, saturate."""
+
+    name = "graph.quantise"
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """16-bit elements; the binary point is chosen."""
+        self.check_operands(types)
+        self.need(is_float(types[0].element_type), f"takes float32, found {types[0].element_type}")
+        return self.result_of(types[0].get_shape(), FixedType.of(16, 0))
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """See numerics.fixed.quantise."""
+        return fixed.quantise(arrays[0], self.result_fraction)
+
+
+@irdl_op_definition
+class DequantiseOp(RepresentationOperation):
+    """Fixed point to float32."""
+
+    name = "graph.dequantise"
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """float32 of the same shape."""
+        self.check_operands(types)
+        element = types[0].element_type
+        self.need(isinstance(element, FixedType), f"takes fixed point, found {element}")
+        return self.result_of(types[0].get_shape(), f32)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """The nearest float32; exact for 16-bit elements."""
+        return fixed.dequantise(arrays[0], self.fractions[0])
+
+
+@irdl_op_definition
+class ConvertLayoutOp(RepresentationOperation):
+    """The same tensor; its type, which is given, has another layout."""
+
+    name = "graph.convert_layout"
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The operand's type."""
+        self.check_operands(types)
+        return self.result_of(types[0].get_shape(), types[0].element_type)
+
+    def verify_element(self, inferred: Attribute, given: Attribute) -> None:
+        """The element type stays as it is."""
+        self.need(inferred == given, f"result has elements {given}, the operand has {inferred}")
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """The identity on logical values."""
+        return arrays[0]

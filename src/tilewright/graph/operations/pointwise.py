@@ -1,0 +1,332 @@
+"""Operations on one element at a time: of one operand, or of two that broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tilewright.graph.operations.base import (
+    Operation,
+    Type,
+    axis_dims,
+    broadcast_access,
+    broadcast_shape,
+    identity,
+)
+from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.numerics import pointwise
+from tilewright.planning.domain import Affine, Role, Stage
+from tilewright.types import Array, FixedType, shape_of
+
+
+class PointwiseOperation(Operation):
+    """A map; its meaning is ``numerics.pointwise`` under the operation's name."""
+
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "input")
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The broadcast shape; elements of the first operand's type."""
+        self.check_operands(types)
+        shape = broadcast_shape(self, [kind.get_shape() for kind in types])
+        return self.result_of(shape, self.common_element(types))
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """As numerics.pointwise states, for float32, other plain elements, and fixed point."""
+        return pointwise.evaluate(
+            self.operation,
+            arrays,
+            fractions=self.fractions,
+            result_fraction=self.result_fraction,
+            attributes=self.values,
+            fixed=self.is_fixed,
+        )
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0..dk of the result; an axis that broadcasts is read at 0."""
+        shape = shape_of(self.result)
+        accesses: list[tuple[Sequence[Affine], Role]] = [
+            (broadcast_access(shape_of(value), shape), role)
+            for value, role in zip(self.inputs, self.ROLES, strict=False)
+        ]
+        return self.make_stage(axis_dims(shape), operands, accesses, result, identity(len(shape)))
+
+
+class TableOperation(PointwiseOperation):
+    """A function of one operand; on 16-bit fixed point, a table with linear interpolation.
+
+    The fixed-point result is 16-bit too; its binary point is chosen.
+    """
+
+    RESULT_CHOSEN: ClassVar[bool] = True
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The operand's type."""
+        self.check_operands(types)
+        for name, default in self.DEFAULTS.items():
+            if isinstance(default, float):
+                _ = self.number(name)
+        if isinstance(types[0].element_type, FixedType):
+            _ = self.fixed16(types[0])
+        return self.result_of(types[0].get_shape(), types[0].element_type)
+
+
+@irdl_op_definition
+class ReluOp(PointwiseOperation):
+    """max(x, 0)."""
+
+    name = "graph.relu"
+
+
+@irdl_op_definition
+class NegOp(PointwiseOperation):
+    """-x; fixed point saturates."""
+
+    name = "graph.neg"
+
+
+@irdl_op_definition
+class AbsOp(PointwiseOperation):
+    """|x|; fixed point saturates."""
+
+    name = "graph.abs"
+
+
+@irdl_op_definition
+class ClipOp(PointwiseOperation):
+    """min(max(x, minimum), maximum); a bound that is absent does not bind.
+
+    In fixed point the bounds are rounded to the binary point.
+    """
+
+    name = "graph.clip"
+    minimum = opt_prop_def()
+    maximum = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"minimum": None, "maximum": None}
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The operand's type."""
+        for name in ("minimum", "maximum"):
+            if name in self.properties:
+                _ = self.number(name)
+        return super().infer(types)
+
+
+@irdl_op_definition
+class LeakyReluOp(PointwiseOperation):
+    """x, or alpha * x where x is negative; in fixed point alpha has 14 fraction bits."""
+
+    name = "graph.leaky_relu"
+    alpha = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"alpha": 0.01}
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The operand's type."""
+        alpha = self.number("alpha")
+        fixed = bool(types) and isinstance(types[0].element_type, FixedType)
+        self.need(not fixed or -2 <= alpha < 2, f"alpha must lie in [-2, 2), is {alpha}")
+        return super().infer(types)
+
+
+@irdl_op_definition
+class PReluOp(PointwiseOperation):
+    """x, or slope * x where x is negative; the slope broadcasts to x.
+
+    In fixed point the slope has 16 bits and any binary point from 1 on.
+    """
+
+    name = "graph.prelu"
+    ARITY: ClassVar[tuple[int, int]] = (2, 2)
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "weight")
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The type of x."""
+        self.check_operands(types)
+        shape = types[0].get_shape()
+        self.need(
+            broadcast_shape(self, [kind.get_shape() for kind in types]) == shape,
+            f"slope {list(types[1].get_shape())} does not broadcast to {list(shape)}",
+        )
+        element = types[0].element_type
+        if isinstance(element, FixedType):
+            slope = self.fixed16(types[1]).fraction.data
+            self.need(1 <= slope <= 30, f"the slope's binary point must lie in [1, 30], is {slope}")
+        else:
+            element = self.common_element(types)
+        return self.result_of(shape, element)
+
+
+@irdl_op_definition
+class SigmoidOp(TableOperation):
+    """1 / (1 + exp(-x))."""
+
+    name = "graph.sigmoid"
+
+
+@irdl_op_definition
+class TanhOp(TableOperation):
+    """The hyperbolic tangent."""
+
+    name = "graph.tanh"
+
+
+@irdl_op_definition
+class HardSigmoidOp(TableOperation):
+    """min(max(alpha * x + beta, 0), 1)."""
+
+    name = "graph.hard_sigmoid"
+    alpha = opt_prop_def()
+    beta = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"alpha": 0.2, "beta": 0.5}
+
+
+@irdl_op_definition
+class HardSwishOp(TableOperation):
+    """x * min(max(x/6 + 1/2, 0), 1)."""
+
+    name = "graph.hard_swish"
+
+
+@irdl_op_definition
+class SiluOp(TableOperation):
+    """x * sigmoid(x)."""
+
+    name = "graph.silu"
+
+
+@irdl_op_definition
+class ExpOp(TableOperation):
+    """exp(x)."""
+
+    name = "graph.exp"
+
+
+@irdl_op_definition
+class LogOp(TableOperation):
+    """The natural logarithm."""
+
+    name = "graph.log"
+
+
+@irdl_op_definition
+class SqrtOp(TableOperation):
+    """The square root."""
+
+    name = "graph.sqrt"
+
+
+@irdl_op_definition
+class ErfOp(TableOperation):
+    """The error function."""
+
+    name = "graph.erf"
+
+
+@irdl_op_definition
+class EluOp(TableOperation):
+    """x, or alpha * (exp(x) - 1) where x is negative."""
+
+    name = "graph.elu"
+    alpha = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"alpha": 1.0}
+
+
+@irdl_op_definition
+class SoftplusOp(TableOperation):
+    """log(1 + exp(x))."""
+
+    name = "graph.softplus"
+
+
+class BinaryOperation(PointwiseOperation):
+    """A map of two operands that broadcast."""
+
+    ARITY: ClassVar[tuple[int, int]] = (2, 2)
+
+
+class SumOperation(BinaryOperation):
+    """In fixed point: 32-bit at the larger binary point, modulo 2**32."""
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The broadcast shape."""
+        self.check_operands(types)
+        elements = [kind.element_type for kind in types]
+        if not isinstance(elements[0], FixedType):
+            return super().infer(types)
+        fractions = [item.fraction.data for item in elements if isinstance(item, FixedType)]
+        self.need(len(fractions) == 2, f"operands mix {elements[0]} and {elements[1]}")
+        shape = broadcast_shape(self, [kind.get_shape() for kind in types])
+        return self.result_of(shape, FixedType.of(32, self.result_point(fractions)))
+
+    def result_point(self, fractions: Sequence[int]) -> int:
+        """The result's binary point."""
+        self.need(
+            abs(fractions[0] - fractions[1]) <= 31,
+            f"binary points {fractions[0]} and {fractions[1]} lie too far apart",
+        )
+        return max(fractions)
+
+
+@irdl_op_definition
+class AddOp(SumOperation):
+    """x + y."""
+
+    name = "graph.add"
+
+
+@irdl_op_definition
+class SubOp(SumOperation):
+    """x - y."""
+
+    name = "graph.sub"
+
+
+@irdl_op_definition
+class MulOp(SumOperation):
+    """x * y; in fixed point 32-bit at the sum of the binary points, modulo 2**32."""
+
+    name = "graph.mul"
+
+    def result_point(self, fractions: Sequence[int]) -> int:
+        """The sum of the operands' binary points."""
+        return sum(fractions)
+
+
+@irdl_op_definition
+class MaxOp(BinaryOperation):
+    """The larger of x and y, which have one type."""
+
+    name = "graph.max"
+
+
+@irdl_op_definition
+class MinOp(BinaryOperation):
+    """The smaller of x and y, which have one type."""
+
+    name = "graph.min"
+
+
+class FloatBinaryOperation(BinaryOperation):
+    """A map that fixed point does not have."""
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The broadcast shape."""
+        self.check_operands(types)
+        self.need(
+            not any(isinstance(kind.element_type, FixedType) for kind in types),
+            "is not defined on fixed point",
+        )
+        return super().infer(types)
+
+
+@irdl_op_definition
+class DivOp(FloatBinaryOperation):
+    """x / y; integers round towards zero, as ONNX has it."""
+
+    name = "graph.div"
+
+
+@irdl_op_definition
+class PowOp(FloatBinaryOperation):
+    """x ** y."""
+
+    name = "graph.pow"

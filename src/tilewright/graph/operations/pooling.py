@@ -1,0 +1,127 @@
+"""Pooling over windows of images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.numerics import fixed, reference
+from tilewright.planning.domain import Affine, Dim, Stage
+from tilewright.types import Array, shape_of
+
+
+class PoolOperation(Operation):
+    """A reduction over windows of [n, c, h, w]; ``pads`` are top, left, bottom, right."""
+
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+        "kernel": None,
+        "strides": (1, 1),
+        "pads": (0, 0, 0, 0),
+        "dilations": (1, 1),
+    }
+
+    @property
+    def dilations_or_one(self) -> tuple[int, ...]:
+        """Dilations; (1, 1) for pools that have none."""
+        return self.integers("dilations", 2, 1) if "dilations" in self.DEFAULTS else (1, 1)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """[n, c, oh, ow]; every window must touch the image (or padding that counts)."""
+        self.check_operands(types)
+        x = types[0].get_shape()
+        self.need(len(x) == 4, f"images must have rank 4, have shape {list(x)}")
+        self.need(min(x) >= 1, f"empty images {list(x)}")
+        kernel, strides = self.integers("kernel", 2, 1), self.integers("strides", 2, 1)
+        pads, dilations = self.integers("pads", 4, 0), self.dilations_or_one
+        extents: list[int] = []
+        for i in range(2):
+            span = (kernel[i] - 1) * dilations[i] + 1
+            padded = x[2 + i] + pads[i] + pads[2 + i]
+            self.need(span <= padded, f"kernel {list(kernel)} exceeds the padded image")
+            extents.append((padded - span) // strides[i] + 1)
+        self.check_shape((x[0], x[1], *extents), "the result")
+        counted = self.integers("counted", 4, 0) if "counted" in self.DEFAULTS else (0, 0, 0, 0)
+        counts = reference.pool_counts(x[2:], kernel, strides, pads, dilations, counted)
+        self.need(
+            counts.shape == tuple(extents) and int(counts.min()) >= 1,
+            f"pads {list(pads)} leave a window wholly in the padding",
+        )
+        return self.result_of((x[0], x[1], *extents), types[0].element_type)
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims n, c, oh, ow | kh, kw."""
+        n, c, oh, ow = shape_of(self.result)
+        (kh, kw), (sh, sw) = self.integers("kernel"), self.integers("strides")
+        (top, left, _, _), (dh, dw) = self.integers("pads"), self.dilations_or_one
+        dims = (
+            Dim("n", n),
+            Dim("c", c),
+            Dim("oh", oh),
+            Dim("ow", ow),
+            Dim("kh", kh, "reduction"),
+            Dim("kw", kw, "reduction"),
+        )
+        access = (
+            one("n"),
+            one("c"),
+            Affine((("oh", sh), ("kh", dh)), -top),
+            Affine((("ow", sw), ("kw", dw)), -left),
+        )
+        target = (one("n"), one("c"), one("oh"), one("ow"))
+        return self.make_stage(dims, operands, [(access, "input")], result, target)
+
+
+@irdl_op_definition
+class MaxPoolOp(PoolOperation):
+    """The largest element of each window; padding takes no part."""
+
+    name = "graph.max_pool"
+    kernel = prop_def()
+    strides = opt_prop_def()
+    pads = opt_prop_def()
+    dilations = opt_prop_def()
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact for every element type."""
+        return reference.max_pool2d(
+            arrays[0],
+            self.integers("kernel"),
+            self.integers("strides"),
+            self.integers("pads"),
+            self.integers("dilations"),
+        )
+
+
+@irdl_op_definition
+class AveragePoolOp(PoolOperation):
+    """The mean of each window.
+
+    The divisor counts the window's elements in the image and in ``counted``, the part of the
+    padding (top, left, bottom, right) that counts.
+    """
+
+    name = "graph.average_pool"
+    kernel = prop_def()
+    strides = opt_prop_def()
+    pads = opt_prop_def()
+    counted = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+        "kernel": None,
+        "strides": (1, 1),
+        "pads": (0, 0, 0, 0),
+        "counted": (0, 0, 0, 0),
+    }
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Float32 sums in float32; fixed point divides the exact sum, rounding half up."""
+        attributes = (
+            self.integers("kernel"),
+            self.integers("strides"),
+            self.integers("pads"),
+            self.integers("counted"),
+        )
+        if self.is_fixed:
+            return fixed.average_pool2d(arrays[0], *attributes)
+        return reference.average_pool2d(arrays[0], *attributes)

@@ -1,0 +1,270 @@
+"""Operations that rearrange elements: concat, reshape, transpose, slice, pad."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import ClassVar, cast
+
+import numpy as np
+
+from tilewright.graph.operations.base import (
+    MAXIMUM_ELEMENTS,
+    MAXIMUM_RANK,
+    Operation,
+    Type,
+    axis_dims,
+    one,
+)
+from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.planning.domain import Stage
+from tilewright.types import Array, shape_of
+
+
+@irdl_op_definition
+class ConcatOp(Operation):
+    """The operands joined along ``axis``; all have one element type."""
+
+    name = "graph.concat"
+    axis = prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None}
+    ARITY: ClassVar[tuple[int, int]] = (1, 2**16)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The operands' shape, with their extents along the axis added up."""
+        self.check_operands(types)
+        shapes = [kind.get_shape() for kind in types]
+        rank = len(shapes[0])
+        self.need(rank >= 1, "takes rank 1 at least")
+        axis = self.integer("axis", -rank, rank - 1) % rank
+        for index, shape in enumerate(shapes):
+            self.need(
+                len(shape) == rank
+                and all(i == axis or shape[i] == shapes[0][i] for i in range(rank)),
+                f"operand {index} of shape {list(shape)} does not fit {list(shapes[0])} "
+                f"along axis {axis}",
+            )
+        total = sum(shape[axis] for shape in shapes)
+        result = (*shapes[0][:axis], total, *shapes[0][axis + 1 :])
+        return self.result_of(result, self.common_element(types))
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact."""
+        return np.concatenate(arrays, axis=self.integer("axis", -MAXIMUM_RANK, MAXIMUM_RANK))
+
+
+@irdl_op_definition
+class ReshapeOp(Operation):
+    """The same elements in row-major order, in another shape."""
+
+    name = "graph.reshape"
+    shape = prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"shape": None}
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The ``shape`` attribute, every extent given."""
+        self.check_operands(types)
+        value = self.get("shape")
+        self.need(
+            isinstance(value, tuple)
+            and all(
+                type(extent) is int and 0 <= extent <= MAXIMUM_ELEMENTS
+                for extent in cast("tuple[object, ...]", value)
+            ),
+            f"shape {value} must be a list of extents",
+        )
+        shape = cast("tuple[int, ...]", value)
+        source = types[0].get_shape()
+        self.need(
+            prod(shape) == prod(source),
+            f"{list(source)} has {prod(source)} elements, {list(shape)} has {prod(shape)}",
+        )
+        return self.result_of(shape, types[0].element_type)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact."""
+        return arrays[0].reshape(shape_of(self.result))
+
+
+@irdl_op_definition
+class TransposeOp(Operation):
+    """Axis i of the result is axis ``permutation[i]`` of the operand."""
+
+    name = "graph.transpose"
+    permutation = prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"permutation": None}
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The permuted shape."""
+        self.check_operands(types)
+        shape = types[0].get_shape()
+        order = self.integers("permutation", len(shape), 0)
+        self.need(
+            sorted(order) == list(range(len(shape))),
+            f"{list(order)} is no permutation of the axes of {list(shape)}",
+        )
+        return self.result_of([shape[axis] for axis in order], types[0].element_type)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact."""
+        return np.ascontiguousarray(arrays[0].transpose(self.integers("permutation")))
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0..dk of the result."""
+        order = self.integers("permutation")
+        dims = axis_dims(shape_of(self.result))
+        access = [one(f"d{order.index(axis)}") for axis in range(len(order))]
+        target = [one(dim.name) for dim in dims]
+        return self.make_stage(dims, operands, [(access, "input")], result, target)
+
+
+@irdl_op_definition
+class SliceOp(Operation):
+    """Elements starts[i], starts[i] + steps[i], ... before ends[i] along axes[i].
+
+    Negative starts and ends count from the end of the axis; both are then cut to the axis, as
+    ONNX has it. ``axes`` defaults to the first ones, ``steps`` to 1.
+    """
+
+    name = "graph.slice"
+    starts = prop_def()
+    ends = prop_def()
+    steps = opt_prop_def()
+    axes = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+        "starts": None,
+        "ends": None,
+        "steps": None,
+        "axes": None,
+    }
+
+    def ranges(self, shape: Sequence[int]) -> list[range]:
+        """The indices taken along every axis; raises VerifyException."""
+        limit, rank = 2**63, len(shape)
+        starts, ends = self.get("starts"), self.get("ends")
+        count = len(starts) if isinstance(starts, tuple) else 0
+        axes = self.get("axes", tuple(range(count)))
+        steps = self.get("steps", (1,) * count)
+        for name, items in (("starts", starts), ("ends", ends), ("axes", axes), ("steps", steps)):
+            self.need(
+                isinstance(items, tuple)
+                and len(cast("tuple[object, ...]", items)) == count
+                and all(
+                    type(item) is int and -limit <= item < limit
+                    for item in cast("tuple[object, ...]", items)
+                ),
+                f"{name} must be a list of {count} integers, is {items}",
+            )
+        self.need(
+            all(-rank <= axis < rank for axis in axes)
+            and len({axis % rank for axis in axes}) == count,
+            f"axes {list(axes)} must name distinct axes of rank {rank}",
+        )
+        self.need(0 not in steps, "a step is 0")
+        found = [range(extent) for extent in shape]
+        for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+            found[axis % rank] = range(*slice_bounds(start, end, step, shape[axis]))
+        return found
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The number of indices taken along every axis."""
+        self.check_operands(types)
+        shape = [len(indices) for indices in self.ranges(types[0].get_shape())]
+        return self.result_of(shape, types[0].element_type)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact."""
+        index = [
+            slice(r.start, r.stop if r.stop >= 0 else None, r.step) if len(r) else slice(0, 0)
+            for r in self.ranges(arrays[0].shape)
+        ]
+        return arrays[0][tuple(index)]
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0..dk of the result."""
+        ranges = self.ranges(shape_of(self.inputs[0]))
+        dims = axis_dims(shape_of(self.result))
+        access = [
+            one(dim.name, taken.step, taken.start) for dim, taken in zip(dims, ranges, strict=True)
+        ]
+        target = [one(dim.name) for dim in dims]
+        return self.make_stage(dims, operands, [(access, "input")], result, target)
+
+
+def slice_bounds(start: int, end: int, step: int, extent: int) -> tuple[int, int, int]:
+    """ONNX's reading of a slice of an axis, as the arguments of ``range``."""
+    start, end = (bound + extent if bound < 0 else bound for bound in (start, end))
+    low, high = (0, extent) if step > 0 else (-1, extent - 1)
+    start = min(max(start, 0), high)
+    return start, min(max(end, low), high if step < 0 else extent), step
+
+
+PAD_MODES: Mapping[str, str] = {"constant": "constant", "reflect": "reflect", "edge": "edge"}
+
+
+@irdl_op_definition
+class PadOp(Operation):
+    """The operand surrounded by ``pads`` elements: before each axis, then after each axis.
+
+    ``mode`` is constant (of ``value``; in fixed point rounded to the binary point), reflect
+    (without repeating the edge) or edge.
+    """
+
+    name = "graph.pad"
+    pads = prop_def()
+    mode = opt_prop_def()
+    value = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+        "pads": None,
+        "mode": "constant",
+        "value": 0.0,
+    }
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """Every extent plus its pads."""
+        self.check_operands(types)
+        shape = types[0].get_shape()
+        rank = len(shape)
+        pads = self.integers("pads", 2 * rank, 0)
+        mode = self.get("mode", "constant")
+        self.need(
+            isinstance(mode, str) and mode in PAD_MODES,
+            f"mode must be one of {', '.join(PAD_MODES)}, is {mode}",
+        )
+        for axis, extent in enumerate(shape):
+            widest = max(pads[axis], pads[rank + axis])
+            self.need(
+                mode == "constant"
+                or widest == 0
+                or (extent >= 1 if mode == "edge" else widest < extent),
+                f"mode {mode} cannot pad an axis of {extent} by {widest}",
+            )
+        _ = self.number("value")
+        result = [extent + pads[axis] + pads[rank + axis] for axis, extent in enumerate(shape)]
+        return self.result_of(result, types[0].element_type)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact."""
+        pads, x = self.integers("pads"), arrays[0]
+        widths = list(zip(pads[: x.ndim], pads[x.ndim :], strict=True))
+        mode = self.get("mode", "constant")
+        if mode == "reflect":
+            return np.pad(x, widths, mode="reflect")
+        if mode == "edge":
+            return np.pad(x, widths, mode="edge")
+        value: float = self.number("value")
+        if self.is_fixed:
+            limits = np.iinfo(x.dtype)
+            scaled = round(value * 2.0 ** self.fractions[0])
+            value = min(max(scaled, limits.min), limits.max)
+        return np.pad(x, widths, mode="constant", constant_values=x.dtype.type(value))
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0..dk of the result (mode constant only); outside the operand lies ``value``."""
+        if self.get("mode", "constant") != "constant":
+            return None
+        dims = axis_dims(shape_of(self.result))
+        pads = self.integers("pads")
+        access = [one(dim.name, 1, -pads[axis]) for axis, dim in enumerate(dims)]
+        target = [one(dim.name) for dim in dims]
+        return self.make_stage(dims, operands, [(access, "input")], result, target)

@@ -1,0 +1,172 @@
+"""Maps by name: on float32 and other plain elements, and on fixed point.
+
+``evaluate`` is what an operation of that name means to every interpreter and simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.numerics import fixed as fixed_point
+from tilewright.numerics import tables
+
+Array = NDArray[Any]
+Attributes = Mapping[str, Any]
+
+
+def evaluate(
+    operation: str,
+    arrays: Sequence[Array],
+    *,
+    fixed: bool = False,
+    fractions: Sequence[int] = (),
+    result_fraction: int = 0,
+    attributes: Attributes | None = None,
+) -> Array:
+    """The map ``operation`` of one or two arrays that broadcast.
+
+    If ``fixed``, arrays hold fixed-point integers with binary points ``fractions``, and a table
+    function's or requantise's result has ``result_fraction``. Raises KeyError for an unknown
+    operation.
+    """
+    values = attributes or {}
+    if fixed:
+        if operation in tables.FUNCTIONS:
+            parameters = tuple(float(values[k]) for k in tables.FUNCTIONS[operation][1])
+            entries = tables.table(operation, fractions[0], result_fraction, parameters)
+            return tables.interpolate(entries, arrays[0])
+        if operation == "requantise":
+            return fixed_point.requantise(arrays[0], fractions[0], result_fraction)
+        return FIXED[operation](arrays, fractions, values)
+    if operation in tables.FUNCTIONS:
+        function, names = tables.FUNCTIONS[operation]
+        return function(arrays[0], *(float(values[name]) for name in names))
+    return PLAIN[operation](arrays, values)
+
+
+def _clip(arrays: Sequence[Array], values: Attributes) -> Array:
+    result = arrays[0]
+    if "minimum" in values:
+        result = np.maximum(result, result.dtype.type(values["minimum"]))
+    if "maximum" in values:
+        result = np.minimum(result, result.dtype.type(values["maximum"]))
+    return result
+
+
+def _leaky_relu(arrays: Sequence[Array], values: Attributes) -> Array:
+    x = arrays[0]
+    return np.where(x < 0, x * x.dtype.type(values["alpha"]), x)
+
+
+def _prelu(arrays: Sequence[Array], _: Attributes) -> Array:
+    x, slope = arrays
+    return np.where(x < 0, x * slope, x)
+
+
+def _divide(arrays: Sequence[Array], _: Attributes) -> Array:
+    x, y = arrays
+    if x.dtype.kind == "f":
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return x / y
+    return np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y))
+
+
+def _power(arrays: Sequence[Array], _: Attributes) -> Array:
+    with np.errstate(all="ignore"):
+        return np.power(arrays[0], arrays[1])
+
+
+PLAIN: Mapping[str, Callable[[Sequence[Array], Attributes], Array]] = {
+    "relu": lambda arrays, _: np.maximum(arrays[0], 0),
+    "clip": _clip,
+    "leaky_relu": _leaky_relu,
+    "prelu": _prelu,
+    "neg": lambda arrays, _: np.negative(arrays[0]),
+    "abs": lambda arrays, _: np.abs(arrays[0]),
+    "add": lambda arrays, _: arrays[0] + arrays[1],
+    "sub": lambda arrays, _: arrays[0] - arrays[1],
+    "mul": lambda arrays, _: arrays[0] * arrays[1],
+    "div": _divide,
+    "pow": _power,
+    "max": lambda arrays, _: np.maximum(arrays[0], arrays[1]),
+    "min": lambda arrays, _: np.minimum(arrays[0], arrays[1]),
+}
+"""Meanings on plain elements, table functions apart."""
+
+
+def bound(value: float, fraction: int, dtype: np.dtype[Any]) -> int:
+    """A float as an integer of a dtype at a binary point: half to even, saturated."""
+    limits = np.iinfo(dtype)
+    return int(min(max(round(value * 2.0**fraction), limits.min), limits.max))
+
+
+def _clip_fixed(arrays: Sequence[Array], fractions: Sequence[int], values: Attributes) -> Array:
+    result = arrays[0]
+    if "minimum" in values:
+        result = np.maximum(result, bound(values["minimum"], fractions[0], result.dtype))
+    if "maximum" in values:
+        result = np.minimum(result, bound(values["maximum"], fractions[0], result.dtype))
+    return result
+
+
+def _sloped(x: Array, slope: Array | int, fraction: int) -> Array:
+    """x, or (x*slope + half) >> fraction where x is negative; saturated to x's dtype."""
+    wide = x.astype(np.int64)
+    scaled = (wide * slope + (1 << (fraction - 1))) >> fraction
+    return fixed_point.saturate(np.where(wide < 0, scaled, wide), x.dtype)
+
+
+def _leaky_relu_fixed(arrays: Sequence[Array], _: Sequence[int], values: Attributes) -> Array:
+    fraction = fixed_point.SLOPE_FRACTION
+    slope = bound(values["alpha"], fraction, np.dtype(np.int16))
+    return _sloped(arrays[0], slope, fraction)
+
+
+def _prelu_fixed(arrays: Sequence[Array], fractions: Sequence[int], _: Attributes) -> Array:
+    return _sloped(arrays[0], arrays[1].astype(np.int64), fractions[1])
+
+
+def _aligned(arrays: Sequence[Array], fractions: Sequence[int]) -> tuple[Array, Array]:
+    """Two operands as int64 at the larger of their binary points."""
+    point = max(fractions)
+    x, y = (
+        array.astype(np.int64) << (point - fraction)
+        for array, fraction in zip(arrays, fractions, strict=True)
+    )
+    return x, y
+
+
+def _add_fixed(arrays: Sequence[Array], fractions: Sequence[int], _: Attributes) -> Array:
+    x, y = _aligned(arrays, fractions)
+    return fixed_point.wrap32(x + y)
+
+
+def _sub_fixed(arrays: Sequence[Array], fractions: Sequence[int], _: Attributes) -> Array:
+    x, y = _aligned(arrays, fractions)
+    return fixed_point.wrap32(x - y)
+
+
+def _mul_fixed(arrays: Sequence[Array], _: Sequence[int], __: Attributes) -> Array:
+    return fixed_point.wrap32(arrays[0].astype(np.int64) * arrays[1].astype(np.int64))
+
+
+FIXED: Mapping[str, Callable[[Sequence[Array], Sequence[int], Attributes], Array]] = {
+    "relu": lambda arrays, _, __: np.maximum(arrays[0], 0),
+    "clip": _clip_fixed,
+    "leaky_relu": _leaky_relu_fixed,
+    "prelu": _prelu_fixed,
+    "neg": lambda arrays, _, __: fixed_point.saturate(-arrays[0].astype(np.int64), arrays[0].dtype),
+    "abs": lambda arrays, _, __: fixed_point.saturate(
+        np.abs(arrays[0].astype(np.int64)), arrays[0].dtype
+    ),
+    "add": _add_fixed,
+    "sub": _sub_fixed,
+    "mul": _mul_fixed,
+    "max": lambda arrays, _, __: np.maximum(arrays[0], arrays[1]),
+    "min": lambda arrays, _, __: np.minimum(arrays[0], arrays[1]),
+}
+"""Meanings on fixed point, table functions and requantise apart."""
