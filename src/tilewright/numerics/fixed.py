@@ -165,7 +165,18 @@ def lrn(
         bias,
         in_fraction,
     )
-    mantissas, factors, shifts = lrn_tables(beta)
+    return lrn_scale(x, total, lrn_tables(beta), in_fraction, out_fraction)
+
+
+def lrn_scale(
+    x: Array,
+    total: Array,
+    tables: tuple[Array, Array, Array],
+    in_fraction: int,
+    out_fraction: int,
+) -> NDArray[np.int16]:
+    """Steps 3 to 5 of ``lrn``: x times ``total`` to the power that the tables hold."""
+    mantissas, factors, shifts = tables
     exponent = _floor_log2(total)
     down = np.maximum(exponent - 16, 0)
     place = ((total >> down) << np.maximum(16 - exponent, 0)) & 0xFFFF
