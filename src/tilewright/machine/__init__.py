@@ -1,7 +1,6 @@
 """Machine: the description of a processor as frozen data, and its loading from TOML."""
 
 from tilewright.machine.expression import Expression, parse_expression
-from tilewright.machine.load import load_machine, to_toml
 from tilewright.machine.model import (
     Engine,
     Machine,
@@ -19,7 +18,5 @@ __all__ = [
     "Move",
     "Primitive",
     "Storage",
-    "load_machine",
     "parse_expression",
-    "to_toml",
 ]

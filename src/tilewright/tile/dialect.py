@@ -57,7 +57,7 @@ from tilewright.tile.operations import (
     TensorOp,
     TileOperation,
 )
-from tilewright.types import TYPES
+from tilewright.types import FixedType
 
 TILE = Dialect(
     "tile",
@@ -65,6 +65,9 @@ TILE = Dialect(
     [WindowAttr, BufferType],
 )
 """The dialect, for a context."""
+
+TYPES = Dialect("tilewright", [], [FixedType])
+"""The types that both dialects share, for a context."""
 
 
 def context() -> Context:

@@ -21,7 +21,10 @@ TABLE_BYTES = 16384
 ACTIVATIONS = ("relu", "clip", "leaky_relu")
 """Map operations that the pipeline applies to accumulators."""
 
-TABLES = ("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp", "sqrt", "erf", "gelu")
+TABLES = (
+    *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp"),
+    *("log", "sqrt", "erf", "elu", "softplus"),
+)
 """Map operations by interpolation in a table, on 16-bit values."""
 
 EPILOGUE = (("add",), ACTIVATIONS, ("requantise",), TABLES)
@@ -161,7 +164,7 @@ def machine() -> Machine:
         primitives=(*_products(), *_others()),
         element="fixed16",
         accumulator="fixed32",
-        instruction_bytes=96,
+        instruction_bytes=128,
         layouts={"activation": "NHWC", "weight": "OHWI"},
     )
 

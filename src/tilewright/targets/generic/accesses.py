@@ -1,0 +1,121 @@
+"""Which bytes instructions touch: strided boxes as columns, and as records for the race check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.simulate.commands import ACCESS, AccessArray
+from tilewright.targets.generic.fields import Column
+
+AXES = 3
+"""Strided axes of one access record."""
+
+
+@dataclass(frozen=True)
+class Touch:
+    """Boxes that a column of instructions touches in one memory, one box per instruction.
+
+    Touched are, for each instruction, ``element`` bytes at ``address`` plus every combination of
+    ``strides[a] * [0, sizes[a])``. An instruction with a size of 0 touches nothing.
+    """
+
+    memory: str
+    write: bool
+    address: Column
+    sizes: tuple[Column, ...]
+    strides: tuple[Column, ...]
+    element: Column
+
+    @property
+    def used(self) -> NDArray[np.bool_]:
+        """Which instructions touch anything."""
+        used = np.ones(self.address.shape, np.bool_)
+        for size in self.sizes:
+            used &= size > 0
+        return used
+
+    @property
+    def end(self) -> Column:
+        """First byte behind the box (meaningless where nothing is touched)."""
+        end = self.address + self.element
+        for size, stride in zip(self.sizes, self.strides, strict=True):
+            end = end + np.maximum(size - 1, 0) * stride
+        return end
+
+
+def coalesce(touch: Touch) -> tuple[Column, NDArray[np.int64], NDArray[np.int64]]:
+    """The same boxes as runs of contiguous bytes under as few axes as possible.
+
+    Returns the run in bytes, and the counts and strides of the axes, of shape (instructions,
+    axes), ascending by stride; axes that are not needed have count 1 and come last.
+    """
+    count = touch.address.size
+    axes = max(1, len(touch.sizes))
+    sizes = np.ones((count, axes), np.int64)
+    strides = np.full((count, axes), np.iinfo(np.int64).max, np.int64)
+    for axis, (size, stride) in enumerate(zip(touch.sizes, touch.strides, strict=True)):
+        sizes[:, axis] = size
+        strides[:, axis] = np.where(size > 1, stride, np.iinfo(np.int64).max)
+    order = np.argsort(strides, axis=1, kind="stable")
+    sizes = np.take_along_axis(sizes, order, 1)
+    strides = np.take_along_axis(strides, order, 1)
+    run = touch.element.astype(np.int64).copy()
+    counts = np.ones((count, axes), np.int64)
+    steps = np.zeros((count, axes), np.int64)
+    top = np.full(count, -1)
+    rows = np.arange(count)
+    for axis in range(axes):
+        size, stride = sizes[:, axis], strides[:, axis]
+        real = size > 1
+        # A stride below the run repeats bytes (a broadcast): the longest reach covers it.
+        into_run = real & (top < 0) & (stride <= run)
+        run = np.where(into_run, np.maximum(run, (size - 1) * stride + run), run)
+        current = np.maximum(top, 0)
+        reach = counts[rows, current] * steps[rows, current]
+        into_top = real & ~into_run & (top >= 0) & (stride == reach)
+        counts[rows[into_top], current[into_top]] *= size[into_top]
+        fresh = real & ~into_run & ~into_top
+        top = top + fresh
+        counts[rows[fresh], top[fresh]] = size[fresh]
+        steps[rows[fresh], top[fresh]] = stride[fresh]
+    return run, counts, steps
+
+
+def records(touches: Sequence[Touch], commands: Column, memories: Sequence[str]) -> AccessArray:
+    """Access records of boxes; ``commands`` has the command's index of each instruction."""
+    parts: list[AccessArray] = []
+    for touch in touches:
+        used = np.flatnonzero(touch.used)
+        if not used.size:
+            continue
+        run, counts, strides = coalesce(touch)
+        run, counts, strides = run[used], counts[used], strides[used]
+        address, command = touch.address[used], commands[used]
+        # What has more axes than a record is spelled out along the outer ones.
+        for axis in range(counts.shape[1] - 1, AXES - 1, -1):
+            times = counts[:, axis]
+            if not np.any(times > 1):
+                continue
+            source = np.repeat(np.arange(times.size), times)
+            starts = np.cumsum(times) - times
+            step = np.arange(source.size) - starts[source]
+            address = address[source] + step * strides[source, axis]
+            run, counts, strides = run[source], counts[source].copy(), strides[source]
+            command = command[source]
+            counts[:, axis] = 1
+        found = np.zeros(run.size, ACCESS)
+        found["command"] = command
+        found["memory"] = memories.index(touch.memory)
+        found["write"] = touch.write
+        found["address"] = address
+        found["run"] = run
+        found["count"] = 1
+        kept = min(AXES, counts.shape[1])
+        found["count"][:, :kept] = counts[:, :kept]
+        found["stride"][:, :kept] = strides[:, :kept]
+        parts.append(found)
+    return np.concatenate(parts) if parts else np.zeros(0, ACCESS)

@@ -1,0 +1,79 @@
+"""Accumulation over several instructions: partial results in the output's buffer.
+
+``first`` starts new accumulators; without ``last`` they are written back with full width; with
+``last`` the epilogue follows and the result is written. Result and accumulators have the same
+addresses and strides: a result narrower than its accumulator takes the low half of its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.machine import Machine, Primitive
+from tilewright.targets.generic.accesses import Touch
+from tilewright.targets.generic.family import Unit
+from tilewright.targets.generic.fields import Column, Columns, Field
+from tilewright.targets.generic.operands import (
+    Values,
+    element_bytes,
+    element_dtype,
+    memory_of,
+    touch,
+)
+
+TEXT = """\
+With `first` the sum starts anew, else it continues from the accumulators at the output's place.
+Without `last` the sum is written there as accumulators (4 bytes each); with `last` the steps
+`then1`, `then2`, ... follow, and the result is written at the same addresses.
+"""
+
+FIELDS = (
+    Field("first", 1, "starts a new sum", default=1),
+    Field("last", 1, "ends the sum: the steps follow", default=1),
+)
+
+
+def previous(
+    unit: Unit, part: Primitive, values: Values, shape: Sequence[int], axes: Sequence[str]
+) -> NDArray[Any]:
+    """The accumulators so far."""
+    dtype = np.int32 if unit.fixed else np.float32
+    strides = [values[f"output.{axis}"] for axis in axes]
+    return unit.memories.view(
+        memory_of(part, "output"), values["output.address"], dtype, shape, strides
+    )
+
+
+def write(
+    unit: Unit, part: Primitive, values: Values, result: NDArray[Any], axes: Sequence[str]
+) -> None:
+    """Write the result, or the accumulators if this is not the last instruction of the sum."""
+    dtype: Any = element_dtype(unit.machine, values, "output")
+    if unit.fixed and not values.get("last", 1):
+        dtype = np.int32
+    strides = [values[f"output.{axis}"] for axis in axes]
+    view = unit.memories.view(
+        memory_of(part, "output"), values["output.address"], dtype, result.shape, strides
+    )
+    view[...] = result
+
+
+def output_touches(
+    machine: Machine, part: Primitive, columns: Columns, axes: Sequence[tuple[str, Column]]
+) -> list[Touch]:
+    """What is written, and the accumulators that are read."""
+    memory = memory_of(part, "output")
+    element = np.asarray(element_bytes(machine, columns, "output"), np.int64)
+    if "last" in columns:
+        element = np.where(columns["last"] > 0, element, 4)
+    found = [touch(machine, columns, "output", memory, axes, write=True, element=element)]
+    if "first" in columns:
+        # Instructions that start a sum read nothing: an axis of size 0 says so.
+        reads = [(axes[0][0], np.where(columns["first"] > 0, 0, axes[0][1])), *axes[1:]]
+        four = np.full_like(element, 4)
+        found.append(touch(machine, columns, "output", memory, reads, element=four))
+    return found

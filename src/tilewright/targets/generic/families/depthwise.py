@@ -1,0 +1,109 @@
+"""Depthwise convolutions: every channel has a kernel of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine, Primitive
+from tilewright.targets.generic import accumulate, epilogue
+from tilewright.targets.generic.accesses import Touch
+from tilewright.targets.generic.families.window import (
+    MEETING,
+    input_touch,
+    window_fields,
+    windows,
+)
+from tilewright.targets.generic.family import Family, Unit
+from tilewright.targets.generic.fields import Columns, Field
+from tilewright.targets.generic.operands import (
+    Values,
+    element_dtype,
+    memory_of,
+    operand_fields,
+    size_fields,
+    touch,
+)
+
+OUT = ("n", "h", "w", "c")
+_WEIGHT = ("c", "kh", "kw")
+
+
+class Depthwise(Family):
+    """One kernel per channel, no sum over channels."""
+
+    name = "depthwise"
+    summary = "Multiplies windows of every channel by the channel's own kernel and accumulates."
+    operations = ("depthwise_conv",)
+    text = f"""\
+For every n, oh, ow, c: the sum over kh, kw of input[n, row, column, c] times weight[c, kh, kw],
+with `bias` added when `bias` is 1 and `first` is 1.
+{MEETING}Padding counts as zero. Fixed-point sums are modulo 2**32.
+{accumulate.TEXT}"""
+
+    def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
+        """Sizes, window, operands, accumulation, steps."""
+        if not {"input", "weight", "output"} <= part.operands.keys():
+            raise refuse("isa-roles", f"{part.name} needs input, weight and output")
+        bias = (
+            (
+                Field("bias", 1, "adds the bias"),
+                *operand_fields(machine, "bias", memory_of(part, "bias"), ("c",)),
+            )
+            if "bias" in part.operands
+            else ()
+        )
+        return (
+            *size_fields(machine, part, ("n", "c", "oh", "ow", "kh", "kw")),
+            *window_fields(machine, part),
+            *operand_fields(machine, "input", memory_of(part, "input"), OUT),
+            *operand_fields(machine, "weight", memory_of(part, "weight"), _WEIGHT),
+            *bias,
+            *operand_fields(machine, "output", memory_of(part, "output"), OUT, wide=True),
+            *accumulate.FIELDS,
+            *epilogue.fields(machine, part, OUT),
+        )
+
+    def execute(self, unit: Unit, part: Primitive, values: Values) -> None:
+        """One instruction; the sums are exact in float64."""
+        number = np.float64 if unit.fixed else np.float32
+        seen = windows(unit, part, values, ("n",), number, 0)
+        weight = unit.memories.view(
+            memory_of(part, "weight"),
+            values["weight.address"],
+            element_dtype(unit.machine, values, "weight"),
+            tuple(values[axis] for axis in _WEIGHT),
+            [values[f"weight.{axis}"] for axis in _WEIGHT],
+        ).astype(number)
+        result = np.einsum("nhwijc,cij->nhwc", seen, weight)
+        total = result.astype(np.int64) if unit.fixed else result
+        if not values["first"]:
+            total = total + accumulate.previous(unit, part, values, total.shape, OUT)
+        elif values.get("bias"):
+            dtype = np.int32 if unit.fixed else np.float32
+            total = total + unit.memories.view(
+                memory_of(part, "bias"),
+                values["bias.address"],
+                dtype,
+                (values["c"],),
+                [values["bias.c"]],
+            )
+        if values["last"]:
+            total = epilogue.apply(unit, part, values, total, OUT)
+        accumulate.write(unit, part, values, total, OUT)
+
+    def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
+        """Windows, weights, bias, residual, accumulators and result."""
+        axes = list(zip(OUT, (columns[d] for d in ("n", "oh", "ow", "c")), strict=True))
+        weight = [(axis, columns[axis]) for axis in _WEIGHT]
+        found = [
+            input_touch(machine, part, columns, ("n",)),
+            touch(machine, columns, "weight", memory_of(part, "weight"), weight),
+        ]
+        if "bias" in columns:
+            used = np.where((columns["bias"] > 0) & (columns["first"] > 0), columns["c"], 0)
+            four = np.full_like(used, 4)
+            memory = memory_of(part, "bias")
+            found.append(touch(machine, columns, "bias", memory, [("c", used)], element=four))
+        found += epilogue.touches(machine, part, columns, axes)
+        return found + accumulate.output_touches(machine, part, columns, axes)

@@ -1,0 +1,122 @@
+"""Products: convolutions and matrix products."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine, Primitive
+from tilewright.targets.generic import accumulate, epilogue
+from tilewright.targets.generic.accesses import Touch
+from tilewright.targets.generic.families.window import (
+    MAX_POINTS,
+    MEETING,
+    input_touch,
+    window_fields,
+    windows,
+)
+from tilewright.targets.generic.family import Family, Unit
+from tilewright.targets.generic.fields import Columns, Field
+from tilewright.targets.generic.operands import (
+    Values,
+    element_dtype,
+    memory_of,
+    operand_fields,
+    size_fields,
+    touch,
+)
+
+OUT = ("n", "g", "h", "w", "c")
+"""Axes of the result."""
+
+_WEIGHT = ("g", "co", "kh", "kw", "ci")
+
+
+class Product(Family):
+    """Convolution; a matrix product is one of 1 x 1 pixels, its rows along n (or n, oh, ow)."""
+
+    name = "product"
+    summary = "Multiplies windows of the input by weights and accumulates."
+    operations = ("conv", "matmul")
+    text = f"""\
+For every n, g, oh, ow, co: the sum over ci, kh, kw of input[n, g, row, column, ci] times
+weight[g, co, kh, kw, ci], with `bias` added when `bias` is 1 and `first` is 1.
+{MEETING}Padding counts as zero. Fixed-point sums are modulo 2**32.
+{accumulate.TEXT}"""
+
+    def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
+        """Sizes, window, operands, accumulation, steps."""
+        roles = part.operands
+        if not {"input", "weight", "output"} <= roles.keys():
+            raise refuse("isa-roles", f"{part.name} needs input, weight and output")
+        bias = (
+            (
+                Field("bias", 1, "adds the bias"),
+                *operand_fields(machine, "bias", memory_of(part, "bias"), OUT),
+            )
+            if "bias" in roles
+            else ()
+        )
+        return (
+            *size_fields(machine, part, ("n", "g", "co", "oh", "ow", "ci", "kh", "kw")),
+            *window_fields(machine, part),
+            *operand_fields(machine, "input", memory_of(part, "input"), OUT),
+            *operand_fields(machine, "weight", memory_of(part, "weight"), _WEIGHT),
+            *bias,
+            *operand_fields(machine, "output", memory_of(part, "output"), OUT, wide=True),
+            *accumulate.FIELDS,
+            *epilogue.fields(machine, part, OUT),
+        )
+
+    def execute(self, unit: Unit, part: Primitive, values: Values) -> None:
+        """One instruction; exact for integers: the products' sums stay below 2**53."""
+        machine, memories = unit.machine, unit.memories
+        number = np.float64 if unit.fixed else np.float32
+        n, g, oh, ow, co = (values[name] for name in ("n", "g", "oh", "ow", "co"))
+        kernel = tuple(values[name] for name in ("kh", "kw", "ci"))
+        depth = prod(kernel)
+        if max(n * g * oh * ow * co, g * co * depth) > MAX_POINTS:
+            raise refuse("simulate-size", f"a product of {co} x {depth} x {n * g * oh * ow}")
+        seen = windows(unit, part, values, ("n", "g"), number, 0)
+        weight = memories.view(
+            memory_of(part, "weight"),
+            values["weight.address"],
+            element_dtype(machine, values, "weight"),
+            (g, co, *kernel),
+            [values[f"weight.{axis}"] for axis in _WEIGHT],
+        )
+        left = seen.reshape(n, g, oh * ow, depth)
+        right = weight.astype(number).reshape(g, co, depth).transpose(0, 2, 1)
+        result = (left @ right).reshape(n, g, oh, ow, co)
+        total = result.astype(np.int64) if unit.fixed else result
+        if not values["first"]:
+            total = total + accumulate.previous(unit, part, values, total.shape, OUT)
+        elif values.get("bias"):
+            dtype = np.int32 if unit.fixed else np.float32
+            strides = [values[f"bias.{axis}"] for axis in OUT]
+            address = values["bias.address"]
+            total = total + memories.view(
+                memory_of(part, "bias"), address, dtype, total.shape, strides
+            )
+        if values["last"]:
+            total = epilogue.apply(unit, part, values, total, OUT)
+        accumulate.write(unit, part, values, total, OUT)
+
+    def touches(self, machine: Machine, part: Primitive, columns: Columns) -> list[Touch]:
+        """Windows, weights, bias, residual, accumulators and result."""
+        axes = list(zip(OUT, (columns[d] for d in ("n", "g", "oh", "ow", "co")), strict=True))
+        weight = [(axis, columns[axis]) for axis in _WEIGHT]
+        found = [
+            input_touch(machine, part, columns, ("n", "g")),
+            touch(machine, columns, "weight", memory_of(part, "weight"), weight),
+        ]
+        if "bias" in columns:
+            used = np.where((columns["bias"] > 0) & (columns["first"] > 0), columns["n"], 0)
+            four = np.full_like(used, 4)
+            bias = [("n", used), *axes[1:]]
+            memory = memory_of(part, "bias")
+            found.append(touch(machine, columns, "bias", memory, bias, element=four))
+        found += epilogue.touches(machine, part, columns, axes)
+        return found + accumulate.output_touches(machine, part, columns, axes)

@@ -1,0 +1,98 @@
+"""Transfers: strided boxes between two memories."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.machine import Machine, Move
+from tilewright.targets.generic.accesses import Touch
+from tilewright.targets.generic.family import Family, Unit
+from tilewright.targets.generic.fields import Columns, Field, bits_for
+from tilewright.targets.generic.operands import Values, address_bits, stride_bits
+
+AXES = 4
+"""Axes of the box."""
+
+
+def _size_bits(machine: Machine, part: Move) -> int:
+    sizes = [machine.memory(name).bytes or 0 for name in (part.source, part.target)]
+    return bits_for(min((size for size in sizes if size), default=(1 << 20) - 1))
+
+
+class Transfer(Family):
+    """Loads and stores."""
+
+    name = "transfer"
+    summary = "Copies a box of up to four axes between two memories."
+    text = """\
+Copies `size0 * size1 * size2 * size3` elements of `element` bytes: the element (i0, i1, i2, i3) at
+`source.address + i0*source.stride0 + ... + i3*source.stride3` goes to the address that the target's
+fields give in the same way. A second, contiguous run of `extra.bytes` bytes, such as the bias that
+goes with a tile of weights, travels in the same transfer: one latency for both.
+"""
+
+    def fields(self, machine: Machine, part: Move) -> tuple[Field, ...]:
+        """Sizes, then both ends, then the second run."""
+        bits = _size_bits(machine, part)
+        ends: list[Field] = []
+        for end, memory in (("source", part.source), ("target", part.target)):
+            ends.append(
+                Field(f"{end}.address", address_bits(machine, memory), f"first byte in {memory}")
+            )
+            ends += [
+                Field(
+                    f"{end}.stride{axis}", stride_bits(machine, memory), f"bytes along axis {axis}"
+                )
+                for axis in range(AXES)
+            ]
+        return (
+            Field("element", 4, "bytes of an element", default=2),
+            *(
+                Field(f"size{axis}", bits, f"extent of axis {axis}", default=1)
+                for axis in range(AXES)
+            ),
+            *ends,
+            Field("extra.bytes", bits, "bytes of the second run"),
+            *(
+                Field(f"extra.{end}", address_bits(machine, memory), f"its first byte in {memory}")
+                for end, memory in (("source", part.source), ("target", part.target))
+            ),
+        )
+
+    def execute(self, unit: Unit, part: Move, values: Values) -> None:
+        """Copy the box, then the second run."""
+        shape = [values[f"size{axis}"] for axis in range(AXES)]
+        views: list[np.ndarray] = []
+        for end, memory in (("source", part.source), ("target", part.target)):
+            strides = [values[f"{end}.stride{axis}"] for axis in range(AXES)]
+            element = values["element"]
+            # Whole elements where there is such a type, else bytes under one more axis.
+            dtype = {2: np.dtype(np.int16), 4: np.dtype(np.int32)}.get(element)
+            if dtype is None:
+                dtype, shape_, strides_ = np.dtype(np.uint8), [*shape, element], [*strides, 1]
+            else:
+                shape_, strides_ = shape, strides
+            address = values[f"{end}.address"]
+            views.append(unit.memories.view(memory, address, dtype, shape_, strides_))
+        views[1][...] = views[0]
+        if values["extra.bytes"]:
+            size = (values["extra.bytes"],)
+            source = unit.memories.view(part.source, values["extra.source"], np.uint8, size, (1,))
+            target = unit.memories.view(part.target, values["extra.target"], np.uint8, size, (1,))
+            target[...] = source
+
+    def touches(self, machine: Machine, part: Move, columns: Columns) -> list[Touch]:
+        """Both boxes and both runs."""
+        found: list[Touch] = []
+        sizes = tuple(columns[f"size{axis}"] for axis in range(AXES))
+        one = np.ones_like(columns["element"])
+        for end, memory, write in (("source", part.source, False), ("target", part.target, True)):
+            strides = tuple(columns[f"{end}.stride{axis}"] for axis in range(AXES))
+            address = columns[f"{end}.address"]
+            found.append(Touch(memory, write, address, sizes, strides, columns["element"]))
+            found.append(
+                Touch(
+                    memory, write, columns[f"extra.{end}"], (columns["extra.bytes"],), (one,), one
+                )
+            )
+        return found

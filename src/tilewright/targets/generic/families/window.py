@@ -1,0 +1,134 @@
+"""Sliding windows over an input with padding: what convolutions and pooling share.
+
+The input's buffer holds rows 0 to ``rows`` - 1 and columns 0 to ``columns`` - 1 of the part that
+exists. Position (oh, ow) of the result and (kh, kw) of the kernel meet at row
+``row + oh*stride.h + kh*dilation.h`` and column ``column + ow*stride.w + kw*dilation.w``; what lies
+outside is padding.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine, Primitive
+from tilewright.targets.generic.accesses import Touch
+from tilewright.targets.generic.family import Unit
+from tilewright.targets.generic.fields import Column, Columns, Field
+from tilewright.targets.generic.operands import (
+    Values,
+    element_bytes,
+    element_dtype,
+    memory_of,
+    size_bits,
+)
+
+MAX_POINTS = 1 << 28
+"""Elements that one instruction's windows see."""
+
+STEP_BITS = 8
+"""Bits of a stride or dilation of the window."""
+
+MEETING = """\
+The input's buffer holds rows 0 to `rows`-1 and columns 0 to `columns`-1. Position (oh, ow) of the
+result and (kh, kw) of the kernel meet at row `row + oh*stride.h + kh*dilation.h` and column
+`column + ow*stride.w + kw*dilation.w`; what lies outside the buffer is padding.
+"""
+
+
+def window_fields(machine: Machine, part: Primitive) -> tuple[Field, ...]:
+    """Steps of the window, and which rows and columns the buffer holds."""
+    bits = size_bits(machine, part)
+    return (
+        *(
+            Field(f"{what}.{axis}", STEP_BITS, f"{what} along {axis}", default=1)
+            for what in ("stride", "dilation")
+            for axis in "hw"
+        ),
+        Field("row", bits + 1, "row at which oh = 0 and kh = 0 meet", signed=True),
+        Field("rows", bits, "rows that the buffer holds", default=1),
+        Field("column", bits + 1, "column at which ow = 0 and kw = 0 meet", signed=True),
+        Field("columns", bits, "columns that the buffer holds", default=1),
+    )
+
+
+def _span(values: Any, axis: str, out: str, kernel: str) -> Any:
+    return (
+        (values[out] - 1) * values[f"stride.{axis}"]
+        + (values[kernel] - 1) * values[f"dilation.{axis}"]
+        + 1
+    )
+
+
+def windows(
+    unit: Unit, part: Primitive, values: Values, outer: tuple[str, ...], dtype: Any, fill: float
+) -> NDArray[Any]:
+    """The input seen through the window: axes ``outer``, oh, ow, kh, kw, last the channel.
+
+    ``outer`` names the axes before the pixels (``n``, ``g``); the channel's dim is ``c`` or ``ci``.
+    """
+    channel = "ci" if "ci" in values else "c"
+    height, width = _span(values, "h", "oh", "kh"), _span(values, "w", "ow", "kw")
+    row, column = values["row"], values["column"]
+    top, bottom = max(row, 0), min(row + height, values["rows"])
+    left, right = max(column, 0), min(column + width, values["columns"])
+    sizes = [values[axis] for axis in outer]
+    inside = bottom > top and right > left
+    whole = (*sizes, height, width, values[channel])
+    full = inside and (bottom - top, right - left) == (height, width)
+    points = prod(values[name] for name in (*outer, "oh", "ow", "kh", "kw", channel))
+    if max(prod(whole), points) > MAX_POINTS:
+        raise refuse("simulate-size", f"a window of {points} elements in one instruction")
+    # A plain C-contiguous array of its own: the view below relies on its strides.
+    array = np.empty(whole, dtype) if full else np.full(whole, fill, dtype)
+    if inside:
+        strides = [values[f"input.{axis}"] for axis in (*outer, "h", "w", "c")]
+        address = values["input.address"] + top * strides[-3] + left * strides[-2]
+        shape = (*sizes, bottom - top, right - left, values[channel])
+        element = element_dtype(unit.machine, values, "input")
+        source = unit.memories.view(memory_of(part, "input"), address, element, shape, strides)
+        array[..., top - row : bottom - row, left - column : right - column, :] = source
+    *lead, by_row, by_column, by_channel = array.strides
+    return as_strided(
+        array,
+        (*sizes, *(values[name] for name in ("oh", "ow", "kh", "kw")), values[channel]),
+        (
+            *lead,
+            by_row * values["stride.h"],
+            by_column * values["stride.w"],
+            by_row * values["dilation.h"],
+            by_column * values["dilation.w"],
+            by_channel,
+        ),
+    )
+
+
+def input_touch(
+    machine: Machine, part: Primitive, columns: Columns, outer: tuple[str, ...]
+) -> Touch:
+    """The part of the input's buffer that the windows reach."""
+    channel = "ci" if "ci" in columns else "c"
+    start: list[Column] = []
+    size: list[Column] = []
+    for axis, out, kernel, low, held in (
+        ("h", "oh", "kh", "row", "rows"),
+        ("w", "ow", "kw", "column", "columns"),
+    ):
+        first = np.maximum(columns[low], 0)
+        end = np.minimum(columns[low] + _span(columns, axis, out, kernel), columns[held])
+        start.append(first)
+        size.append(np.maximum(end - first, 0))
+    strides = tuple(columns[f"input.{axis}"] for axis in (*outer, "h", "w", "c"))
+    return Touch(
+        memory_of(part, "input"),
+        False,
+        columns["input.address"] + start[0] * strides[-3] + start[1] * strides[-2],
+        (*(columns[axis] for axis in outer), *size, columns[channel]),
+        strides,
+        element_bytes(machine, columns, "input"),
+    )

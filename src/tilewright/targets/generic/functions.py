@@ -1,0 +1,148 @@
+"""Functions of one element or two that instructions apply; their meanings are numerics' own.
+
+Parameters travel in 32-bit fields ``x`` and ``y``: integers for fixed point, the bits of a float32
+for float32. Table functions on fixed point read 257 16-bit entries in the memory ``tables``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import refuse
+from tilewright.numerics import fixed as fixed_point
+from tilewright.numerics import pointwise, tables
+from tilewright.targets.generic.accesses import Touch
+from tilewright.targets.generic.family import Unit
+from tilewright.targets.generic.fields import Column
+from tilewright.targets.generic.operands import Values
+
+TABLES = "tables"
+"""Name of the memory of function tables."""
+
+TABLE_ENTRIES = 257
+TABLE_BYTES = 2 * TABLE_ENTRIES
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function: its operands and what its parameters mean."""
+
+    name: str
+    binary: bool = False
+    fixed_parameters: tuple[str, ...] = ()
+    float_parameters: tuple[str, ...] = ()
+    table: bool = False
+    """On fixed point, interpolated in a table."""
+    on_fixed: bool = True
+
+    def parameters(self, fixed: bool) -> tuple[str, ...]:
+        """What ``x`` and ``y`` mean, as far as they are used."""
+        return self.fixed_parameters if fixed else self.float_parameters
+
+
+_POINTS = ("binary point of the first operand", "binary point of the second")
+
+FUNCTIONS: Mapping[str, Function] = {
+    function.name: function
+    for function in (
+        Function("add", True, _POINTS),
+        Function("sub", True, _POINTS),
+        Function("mul", True),
+        Function("max", True),
+        Function("min", True),
+        Function("div", True, on_fixed=False),
+        Function("pow", True, on_fixed=False),
+        Function("prelu", True, ("unused", "binary point of the slope")),
+        Function("relu"),
+        Function("neg"),
+        Function("abs"),
+        Function("clip", False, ("least value", "greatest value"), ("minimum", "maximum")),
+        Function("leaky_relu", False, ("slope with 14 fraction bits",), ("alpha",)),
+        Function("requantise", False, ("binary point before", "binary point after")),
+        *(
+            Function(name, float_parameters=names, table=True)
+            for name, (_, names) in tables.FUNCTIONS.items()
+        ),
+    )
+}
+"""Every function by the name of its graph operation."""
+
+
+def wrap32(values: NDArray[Any]) -> NDArray[Any]:
+    """Sums modulo 2**32; 16-bit values stay as they are."""
+    return values if values.dtype.itemsize <= 4 else fixed_point.wrap32(values)
+
+
+def float_of(bits: int) -> float:
+    """The float32 of a 32-bit field."""
+    return float(np.array([bits], np.int64).astype(np.int32).view(np.float32)[0])
+
+
+def bits_of(value: float) -> int:
+    """A float32 as a 32-bit signed field."""
+    return int(np.array(value, np.float32).view(np.int32))
+
+
+def evaluate(
+    unit: Unit,
+    function: Function,
+    values: Mapping[str, int],
+    prefix: str,
+    operand: NDArray[Any],
+    other: NDArray[Any] | None,
+) -> NDArray[Any]:
+    """A function of arrays, its parameters in ``prefix.x``, ``prefix.y``, ``prefix.table``."""
+    arrays = [operand] if other is None else [operand, other]
+    x, y = values.get(f"{prefix}.x", 0), values.get(f"{prefix}.y", 0)
+    if not unit.fixed:
+        names = function.float_parameters
+        attributes = dict(zip(names, (float_of(x), float_of(y)), strict=False))
+        return pointwise.evaluate(function.name, arrays, attributes=attributes)
+    if function.table:
+        if operand.dtype != np.int16:
+            raise refuse("simulate-width", f"{function.name} takes 16-bit elements")
+        address = values[f"{prefix}.table"]
+        entries = unit.memories.view(TABLES, address, np.int16, (TABLE_ENTRIES,), (2,))
+        return tables.interpolate(entries, operand)
+    match function.name:
+        case "clip":
+            limits = np.iinfo(operand.dtype)
+            low, high = (min(max(bound, limits.min), limits.max) for bound in (x, y))
+            return np.minimum(
+                np.maximum(operand, operand.dtype.type(low)), operand.dtype.type(high)
+            )
+        case "leaky_relu":
+            slope = np.array(x, np.int64)
+            return pointwise.FIXED["prelu"]([operand, slope], (0, fixed_point.SLOPE_FRACTION), {})
+        case "requantise":
+            return fixed_point.requantise(operand, x, y)
+        case "prelu":
+            return pointwise.FIXED["prelu"](arrays, (0, min(max(y, 1), 62)), {})
+        case name:
+            return pointwise.FIXED[name](arrays, (x, y), {})
+
+
+def table_touch(address: Column, used: NDArray[np.bool_]) -> Touch:
+    """What instructions read of the tables."""
+    size = np.where(used, TABLE_ENTRIES, 0)
+    two = np.full_like(address, 2)
+    return Touch(TABLES, False, address, (size,), (two,), two)
+
+
+__all__ = [
+    "FUNCTIONS",
+    "TABLES",
+    "TABLE_BYTES",
+    "Function",
+    "Values",
+    "bits_of",
+    "evaluate",
+    "float_of",
+    "table_touch",
+    "wrap32",
+]

@@ -1,0 +1,148 @@
+"""Instruction sets: derived from a machine's description, one instruction per move and primitive.
+
+Each instruction states in one place its name, opcode, fields, engine and family; the family
+(families/) states what instructions of its kind mean and what they touch. Words, assembler,
+disassembler, simulators and the manual are all made from these definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine, Move, Primitive
+from tilewright.targets.generic.families import FAMILIES, family_of
+from tilewright.targets.generic.family import Family
+from tilewright.targets.generic.fields import LANE_BITS, Field, Format
+
+OPCODE_BITS = 8
+WAIT_BITS = 28
+WORD_STEP = 32
+"""Words are a multiple of this many bytes."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction: what it is called, who runs it, and how it is encoded."""
+
+    mnemonic: str
+    opcode: int
+    family: Family
+    engine: int
+    """Index into ``machine.engines``."""
+    format: Format
+    move: Move | None = None
+    primitive: Primitive | None = None
+    operations: tuple[str, ...] = ()
+    """Anchor operations that it computes."""
+
+    @property
+    def summary(self) -> str:
+        """One sentence for the manual."""
+        if self.move is not None:
+            return f"Copies boxes from {self.move.source} to {self.move.target}."
+        return self.family.summary
+
+
+@dataclass(frozen=True)
+class InstructionSet:
+    """All instructions of one machine, and the size of their words."""
+
+    machine: Machine
+    instructions: tuple[Instruction, ...]
+    word_bytes: int
+
+    @property
+    def lanes(self) -> int:
+        """64-bit lanes of a word."""
+        return self.word_bytes * 8 // LANE_BITS
+
+    @cached_property
+    def by_mnemonic(self) -> dict[str, Instruction]:
+        """The instructions by name."""
+        return {one.mnemonic: one for one in self.instructions}
+
+    @cached_property
+    def by_opcode(self) -> dict[int, Instruction]:
+        """The instructions by opcode."""
+        return {one.opcode: one for one in self.instructions}
+
+    def for_move(self, move: Move) -> Instruction:
+        """The instruction that performs a move of the machine."""
+        return next(one for one in self.instructions if one.move == move)
+
+    def for_compute(self, primitive: str, operation: str) -> Instruction:
+        """The instruction that computes an anchor operation with a primitive.
+
+        Raises TilewrightError (``isa-operation``) if the set has none.
+        """
+        for one in self.instructions:
+            part = one.primitive
+            if part is not None and part.name == primitive and operation in one.operations:
+                return one
+        raise refuse(
+            "isa-operation", f"{self.machine.name}: {primitive} has no instruction for {operation}"
+        )
+
+
+def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> InstructionSet:
+    """The instruction set of a machine.
+
+    Every move and, for each primitive, every family of its operations becomes an instruction.
+    Field widths follow from the sizes of the memories. ``opcodes`` fixes the opcodes of the named
+    instructions; the others are numbered in the order of the description. Words have
+    ``machine.instruction_bytes``, or more if the fields need it. Raises TilewrightError.
+    """
+    fixed = dict(opcodes or {})
+    found: list[Instruction] = []
+    engines = [engine.name for engine in machine.engines]
+    next_opcode = 1
+
+    def add(mnemonic: str, engine: str, family: Family, fields: tuple[Field, ...], **what: object):
+        nonlocal next_opcode
+        if mnemonic not in fixed:
+            while next_opcode in fixed.values():
+                next_opcode += 1
+            fixed[mnemonic] = next_opcode
+        if any(one.mnemonic == mnemonic for one in found):
+            raise refuse("isa-name", f"two parts of the machine are called {mnemonic}")
+        if fixed[mnemonic] >= 1 << OPCODE_BITS:
+            raise refuse("isa-opcodes", f"{machine.name} has more than 255 instructions")
+        waits = tuple(
+            Field(f"wait.{other}", WAIT_BITS, f"commands of {other} that must have completed")
+            for other in engines
+            if other != engine
+        )
+        opcode = Field("opcode", OPCODE_BITS, "which instruction", default=fixed[mnemonic])
+        form = Format((opcode, *waits, *fields))
+        found.append(
+            Instruction(mnemonic, fixed[mnemonic], family, engines.index(engine), form, **what)  # type: ignore[arg-type]
+        )
+
+    transfer = FAMILIES["transfer"]
+    for move in machine.moves:
+        add(move.name, move.engine, transfer, transfer.fields(machine, move), move=move)
+    for primitive in machine.primitives:
+        families: dict[str, list[str]] = {}
+        for operation in primitive.operations:
+            family = family_of(operation)
+            if family is not None:
+                families.setdefault(family.name, []).append(operation)
+        for name, operations in families.items():
+            family = FAMILIES[name]
+            mnemonic = primitive.name if len(families) == 1 else f"{primitive.name}_{name}"
+            fields = family.fields(machine, primitive)
+            add(
+                mnemonic,
+                primitive.engine,
+                family,
+                fields,
+                primitive=primitive,
+                operations=tuple(operations),
+            )
+    lanes = max((one.format.lanes for one in found), default=1)
+    least = -(-lanes * LANE_BITS // 8 // WORD_STEP) * WORD_STEP
+    size = max(least, machine.instruction_bytes)
+    return InstructionSet(machine, tuple(found), -(-size // 8) * 8)

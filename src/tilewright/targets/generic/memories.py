@@ -1,0 +1,67 @@
+"""The memories of a simulated machine: byte arrays, and views of strided boxes in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine
+
+MAX_ELEMENTS = 1 << 26
+"""Elements of one view; more is no sensible instruction."""
+
+Segment = tuple[int, NDArray[np.uint8]]
+"""Start address and bytes of one part of main memory."""
+
+
+class Memories:
+    """All memories of one machine; main memory is a list of segments in ascending order."""
+
+    def __init__(self, machine: Machine, main: Sequence[Segment]) -> None:
+        self.main = machine.main
+        self.segments = sorted(main, key=lambda segment: segment[0])
+        self.local: dict[str, NDArray[np.uint8]] = {
+            memory.name: np.zeros(memory.bytes, np.uint8)
+            for memory in machine.memories
+            if memory.name != machine.main and memory.bytes is not None
+        }
+
+    def sizes(self) -> Mapping[str, int]:
+        """Bytes of each memory; of main memory, the end of the last segment."""
+        end = max((start + data.size for start, data in self.segments), default=0)
+        return {**{name: data.size for name, data in self.local.items()}, self.main: end}
+
+    def view(
+        self,
+        memory: str,
+        address: int,
+        dtype: Any,
+        shape: Sequence[int],
+        strides: Sequence[int],
+    ) -> NDArray[Any]:
+        """The strided box at a byte address, as an array that shares memory; strides in bytes.
+
+        Raises TilewrightError (``simulate-bounds``) if the box is not inside the memory.
+        """
+        if prod(shape) > MAX_ELEMENTS:
+            raise refuse("simulate-size", f"an instruction reaches {tuple(shape)} elements")
+        data, offset = self.local.get(memory), address
+        if data is None:
+            start, data = self.segments[0]
+            for start_, data_ in self.segments:
+                if start_ <= address:
+                    start, data = start_, data_
+            offset = address - start
+        try:
+            return np.ndarray(shape, dtype, data.data, offset, strides)
+        except (ValueError, TypeError) as error:
+            raise refuse(
+                "simulate-bounds",
+                f"{tuple(shape)} elements with strides {tuple(strides)} at {memory}:{address:#x} "
+                f"do not lie inside {memory}",
+            ) from error

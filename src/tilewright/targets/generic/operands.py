@@ -1,0 +1,109 @@
+"""Fields that describe an operand in a memory: an address and a stride per axis, in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine, Primitive
+from tilewright.targets.generic.accesses import Touch
+from tilewright.targets.generic.fields import Column, Columns, Field, bits_for
+
+MAIN_ADDRESS_BITS = 40
+"""Addresses and strides in main memory: a tebibyte."""
+
+Values = Mapping[str, int]
+"""The fields of one instruction by name."""
+
+
+def address_bits(machine: Machine, memory: str) -> int:
+    """Bits of an address in a memory."""
+    size = None if memory == machine.main else machine.memory(memory).bytes
+    return MAIN_ADDRESS_BITS if size is None else bits_for(size - 1)
+
+
+def stride_bits(machine: Machine, memory: str) -> int:
+    """Bits of a stride in a memory."""
+    size = None if memory == machine.main else machine.memory(memory).bytes
+    return MAIN_ADDRESS_BITS if size is None else bits_for(size)
+
+
+def operand_fields(
+    machine: Machine, name: str, memory: str, axes: Sequence[str], *, wide: bool = False
+) -> tuple[Field, ...]:
+    """Address and strides of operand ``name``; with ``wide``, a flag for 32-bit elements too."""
+    address = Field(
+        f"{name}.address", address_bits(machine, memory), f"first byte of {name} in {memory}"
+    )
+    bits = stride_bits(machine, memory)
+    strides = [Field(f"{name}.{axis}", bits, f"bytes from one {axis} to the next") for axis in axes]
+    flags = [Field(f"{name}.wide", 1, "elements have 32 bits, not 16")]
+    return (address, *strides, *(flags if wide and machine.element == "fixed16" else ()))
+
+
+def size_fields(machine: Machine, part: Primitive, dims: Sequence[str]) -> tuple[Field, ...]:
+    """Extents of a tile's dims: as many as the largest memory of the operands has bytes."""
+    bits = size_bits(machine, part)
+    return tuple(Field(dim, bits, f"extent of {dim}", default=1) for dim in dims)
+
+
+def size_bits(machine: Machine, part: Primitive) -> int:
+    """Bits of an extent."""
+    return bits_for(max(memory_bytes(machine, part, role) for role in part.operands))
+
+
+def memory_bytes(machine: Machine, part: Primitive, role: str) -> int:
+    """Bytes of the on-chip memory of an operand; refuses operands in main memory."""
+    memory = machine.memory(part.operands[role].memory)
+    if memory.bytes is None or memory.name == machine.main:
+        raise refuse(
+            "isa-in-place",
+            f"{machine.name}: {part.name} keeps its {role} in {memory.name}",
+            help="the generic instruction set computes on software-managed memories",
+        )
+    return memory.bytes
+
+
+def memory_of(part: Primitive, role: str) -> str:
+    """The memory of an operand, or "" if the primitive has no such role."""
+    storage = part.operands.get(role)
+    return storage.memory if storage is not None else ""
+
+
+def element_bytes(machine: Machine, columns: Columns | Values, name: str) -> Any:
+    """Bytes of an operand's elements, as a column or a number."""
+    if machine.element == "float32":
+        return columns[f"{name}.address"] * 0 + 4
+    return 2 + 2 * columns.get(f"{name}.wide", columns[f"{name}.address"] * 0)
+
+
+def element_dtype(machine: Machine, values: Values, name: str) -> type[np.generic]:
+    """The NumPy type of an operand's elements."""
+    if machine.element == "float32":
+        return np.float32
+    return np.int32 if values.get(f"{name}.wide", 0) else np.int16
+
+
+def touch(
+    machine: Machine,
+    columns: Columns,
+    name: str,
+    memory: str,
+    axes: Sequence[tuple[str, Column]],
+    *,
+    write: bool = False,
+    address: Column | None = None,
+    element: Column | None = None,
+) -> Touch:
+    """The box of an operand: ``axes`` has the axes' names, as in the fields, and sizes."""
+    return Touch(
+        memory,
+        write,
+        columns[f"{name}.address"] if address is None else address,
+        tuple(size for _, size in axes),
+        tuple(columns[f"{name}.{axis}"] for axis, _ in axes),
+        element_bytes(machine, columns, name) if element is None else element,
+    )
