@@ -70,7 +70,7 @@ from xdsl.pattern_rewriter import (
     RewritePattern,
     op_type_rewrite_pattern,
 )
-from xdsl.printer import Printer as PlainPrinter
+from xdsl.printer import Printer
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import IsolatedFromAbove, IsTerminator, NoTerminator, Pure
 from xdsl.utils.exceptions import DiagnosticException, ParseError, VerifyException
@@ -117,7 +117,6 @@ __all__ = [
     "PatternRewriteWalker",
     "PatternRewriter",
     "PlainParser",
-    "PlainPrinter",
     "Printer",
     "Pure",
     "PythonValue",
@@ -128,6 +127,7 @@ __all__ = [
     "StringAttr",
     "SymbolRefAttr",
     "TensorType",
+    "TextPrinter",
     "TypeAttribute",
     "UnitAttr",
     "VerifyException",
@@ -203,7 +203,7 @@ class Parser(PlainParser):
         return literal
 
 
-class Printer(PlainPrinter):
+class TextPrinter(Printer):
     """xDSL's printer; prints 64-bit numbers without their types, which are the default."""
 
     def print_attribute(self, attribute: Attribute) -> None:
@@ -221,5 +221,5 @@ class Printer(PlainPrinter):
 def to_text(op: Operation) -> str:
     """The text of an operation, which ``Parser`` reads back."""
     stream = StringIO()
-    Printer(stream).print_op(op)
+    TextPrinter(stream).print_op(op)
     return stream.getvalue()

@@ -1,9 +1,10 @@
 """The graph dialect: a network of operations on tensors.
 
-    graph.network "lenet" (%input: tensor<1x1x32x32xf32>) {
-      %0 = graph.weight {symbol = "conv1.weight"} : () -> tensor<6x1x5x5xf32>
-      %1 = graph.conv %input, %0 {node = "conv1", strides = [1, 1], ...} : (...) -> tensor<...>
-      graph.output %1
+    graph.network "lenet" attributes {input_names = ["input"], output_names = ["scores"]} {
+    ^bb0(%input: tensor<1x1x32x32xf32>):
+      %conv1_weight_1f3a90c2 = graph.weight {symbol = "conv1_weight_1f3a90c2"} : tensor<6x1x5x5xf32>
+      %conv1 = graph.conv %input, %conv1_weight_1f3a90c2 {node = "conv1"} : (...) -> tensor<...>
+      graph.output %conv1 : tensor<...>
     }
 
 Values are tensors in ONNX's logical axis order (NCHW for images); an encoding on the type, such as
@@ -18,6 +19,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
+from tilewright.graph.names import value_hint
 from tilewright.ir import (
     ArrayAttr,
     Attribute,
@@ -94,6 +96,8 @@ class GraphOperation(IRDLOperation):
             )
             op.erase(safe_erase=False)
             op = rebuilt
+        if node:
+            op.result.name_hint = value_hint(node)
         return op
 
     def get(self, name: str, default: PythonValue = 0) -> Any:
@@ -148,7 +152,9 @@ class WeightOp(IRDLOperation):
     @classmethod
     def of(cls, symbol: str, kind: TensorType[Any]) -> WeightOp:
         """The weight ``symbol`` of type ``kind``."""
-        return cls.build(result_types=[kind], properties={"symbol": StringAttr(symbol)})
+        op = cls.build(result_types=[kind], properties={"symbol": StringAttr(symbol)})
+        op.result.name_hint = value_hint(symbol)
+        return op
 
 
 @irdl_op_definition
@@ -230,6 +236,8 @@ class NetworkOp(IRDLOperation):
     ) -> NetworkOp:
         """An empty network; fill ``block`` and end it with ``graph.output``."""
         block = Block(arg_types=[kind for _, kind in inputs])
+        for argument, (input_name, _) in zip(block.args, inputs, strict=True):
+            argument.name_hint = value_hint(input_name)
         return cls.build(
             regions=[Region(block)],
             properties={

@@ -1,6 +1,7 @@
 """Machine: the description of a processor as frozen data, and its loading from TOML."""
 
 from tilewright.machine.expression import Expression, parse_expression
+from tilewright.machine.load import load_machine, to_toml
 from tilewright.machine.model import (
     Engine,
     Machine,
@@ -18,5 +19,7 @@ __all__ = [
     "Move",
     "Primitive",
     "Storage",
+    "load_machine",
     "parse_expression",
+    "to_toml",
 ]

@@ -6,9 +6,14 @@ All of it is data. Variants are made with ``with_values``, never by copying a de
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tilewright.machine.checks import MAX_ENGINES, check
+
+MAX_VALUE = 1 << 48
+"""What no size or rate may exceed."""
 
 _Named = TypeVar("_Named", "Memory", "Engine", "Primitive")
 
@@ -16,19 +21,19 @@ _Named = TypeVar("_Named", "Memory", "Engine", "Primitive")
 class _Part(BaseModel):
     """Frozen, and closed: an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Memory(_Part):
     """A memory. Main memory has no ``bytes`` limit; a cache is managed by hardware."""
 
     name: str
-    bytes: int | None = Field(default=None, gt=0)
-    banks: int = Field(default=1, gt=0)
-    granule: int = Field(default=1, gt=0)
+    bytes: int | None = Field(default=None, gt=0, le=MAX_VALUE)
+    banks: int = Field(default=1, gt=0, le=MAX_VALUE)
+    granule: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Bytes to which addresses of buffers are aligned."""
     managed: Literal["software", "hardware"] = "software"
-    bytes_per_cycle: float | None = Field(default=None, gt=0)
+    bytes_per_cycle: float | None = Field(default=None, gt=0, le=MAX_VALUE)
     """Bandwidth that all moves touching this memory share; None is no limit of its own."""
 
 
@@ -39,12 +44,12 @@ class Move(_Part):
     source: str
     target: str
     engine: str
-    bytes_per_cycle: float = Field(gt=0)
-    latency: int = Field(default=0, ge=0)
+    bytes_per_cycle: float = Field(gt=0, le=MAX_VALUE)
+    latency: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Cycles from the start of a transfer to its first byte."""
-    in_flight: int = Field(default=1, gt=0)
+    in_flight: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Transfers whose latencies may overlap; 1 makes every transfer wait for the one before."""
-    transaction: int = Field(default=1, gt=0)
+    transaction: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Bytes to which both ends of every contiguous block are rounded."""
     efficiency: tuple[tuple[int, float], ...] = ()
     """(bytes of a contiguous block, fraction of the bandwidth), ascending; interpolated."""
@@ -54,7 +59,7 @@ class Engine(_Part):
     """An in-order queue of commands that runs beside the other engines."""
 
     name: str
-    queue: int = Field(default=4, gt=0)
+    queue: int = Field(default=4, gt=0, le=MAX_VALUE)
     """Commands that wait or run in the engine at a time."""
 
 
@@ -124,7 +129,7 @@ class Machine(_Part):
 
     name: str
     description: str = ""
-    clock_hz: float = Field(gt=0)
+    clock_hz: float = Field(gt=0, le=MAX_VALUE)
     memories: tuple[Memory, ...]
     moves: tuple[Move, ...] = ()
     engines: tuple[Engine, ...]
@@ -134,16 +139,44 @@ class Machine(_Part):
     element: Literal["float32", "fixed16"] = "float32"
     accumulator: Literal["float32", "fixed32"] = "float32"
     synchronisation: Literal["counters", "none"] = "counters"
-    cores: int = Field(default=1, gt=0)
-    issue_cycles: int = Field(default=1, ge=0)
+    cores: int = Field(default=1, gt=0, le=MAX_VALUE)
+    issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)
     """Cycles to issue one command."""
-    instruction_bytes: int = Field(default=64, ge=0)
+    instruction_bytes: int = Field(default=64, ge=0, le=MAX_VALUE)
     layouts: dict[str, str] = {}
     """Default layouts in main memory: ``activation`` (input, residual, output) and ``weight``.
 
     They hold for operands of their own rank (``NHWC`` for images) where a primitive's storage
     names no layout; other tensors are row-major.
     """
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        check(self)
+        return self
+
+    def with_values(self, values: Mapping[str, Any]) -> Machine:
+        """A variant: ``{"memory.sb.bytes": 65536, "move.load.in_flight": 8, "clock_hz": 1e9}``.
+
+        Keys are a field of the machine, or ``memory.NAME.FIELD``, ``move.NAME.FIELD``,
+        ``engine.NAME.FIELD``, ``primitive.NAME.FIELD`` (or ``.limits.DIM``, ``.multiples.DIM``).
+        Text that reads as a number counts as one. Raises TilewrightError for an unknown key
+        (``machine-key``, with the keys nearest to it) or an impossible value.
+        """
+        from tilewright.machine.values import with_values
+
+        return with_values(self, values)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object that ``from_json`` reads."""
+        return self.model_dump(mode="json")
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> Machine:
+        """Read what ``to_json`` wrote; raises TilewrightError on anything else."""
+        from tilewright.machine.forms import machine_of
+
+        return machine_of(value)
 
     def memory(self, name: str) -> Memory:
         """The memory of that name; raises KeyError."""
@@ -187,3 +220,6 @@ def _named(parts: tuple[_Named, ...], name: str) -> _Named:
         if part.name == name:
             return part
     raise KeyError(name)
+
+
+__all__ = ["MAX_ENGINES", "Engine", "Machine", "Memory", "Move", "Primitive", "Storage"]

@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.machine.model import Move
-
-MAX_ENGINES = 8
-"""Engines that a machine may have."""
+from tilewright.machine.model import MAX_ENGINES, Move
 
 TIMED = np.dtype(
     [

@@ -10,7 +10,7 @@ from tilewright.ir import (
     AttrParser,
     Data,
     ParametrizedAttribute,
-    PlainPrinter,
+    Printer,
     StringAttr,
     TensorType,
     TypeAttribute,
@@ -41,7 +41,7 @@ class WindowAttr(Data[tuple[Affine, ...]]):
             )
         )
 
-    def print_parameter(self, printer: PlainPrinter) -> None:
+    def print_parameter(self, printer: Printer) -> None:
         """Print what ``parse_parameter`` reads."""
         with printer.in_angle_brackets():
             printer.print_string(str(self))

@@ -57,7 +57,7 @@ from tilewright.tile.operations import (
     TensorOp,
     TileOperation,
 )
-from tilewright.types import FixedType
+from tilewright.types import TYPES
 
 TILE = Dialect(
     "tile",
@@ -65,9 +65,6 @@ TILE = Dialect(
     [WindowAttr, BufferType],
 )
 """The dialect, for a context."""
-
-TYPES = Dialect("tilewright", [], [FixedType])
-"""The types that both dialects share, for a context."""
 
 
 def context() -> Context:

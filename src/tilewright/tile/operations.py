@@ -14,7 +14,7 @@ from tilewright.ir import (
     NoTerminator,
     ParsePropInAttrDict,
     PlainParser,
-    PlainPrinter,
+    Printer,
     PythonValue,
     Region,
     SSAValue,
@@ -86,7 +86,7 @@ class ProgramOp(TileOperation):
         """The tensors by name."""
         return {op.symbol.data: op for op in self.body.block.ops if isinstance(op, TensorOp)}
 
-    def print(self, printer: PlainPrinter) -> None:
+    def print(self, printer: Printer) -> None:
         """Print the operation."""
         syntax.print_program(printer, self)
 
@@ -189,7 +189,7 @@ class BufferOp(TileOperation):
         """Shape of the whole tensor."""
         return self.result.type.of.get_shape()
 
-    def print(self, printer: PlainPrinter) -> None:
+    def print(self, printer: Printer) -> None:
         """Print the operation."""
         syntax.print_buffer(printer, self)
 
@@ -259,7 +259,7 @@ class MoveOp(TileOperation):
         """The waits, as text."""
         return cast("tuple[str, ...]", self.get("waits", ()))
 
-    def print(self, printer: PlainPrinter) -> None:
+    def print(self, printer: Printer) -> None:
         """Print the operation."""
         printer.print_string(" ")
         printer.print_operand(self.source)
@@ -320,7 +320,7 @@ class ComputeOp(TileOperation):
         """The waits, as text."""
         return cast("tuple[str, ...]", self.get("waits", ()))
 
-    def print(self, printer: PlainPrinter) -> None:
+    def print(self, printer: Printer) -> None:
         """Print the operation."""
         printer.print_string(f" {syntax.quoted(self.primitive.data)}")
         printer.print_string(f" on {syntax.quoted(self.engine.data)} to ")
@@ -375,7 +375,7 @@ class StageOp(TileOperation):
         """What the operation's meaning needs beyond the windows, by name."""
         return dict(self.get("parameters", ()))
 
-    def print(self, printer: PlainPrinter) -> None:
+    def print(self, printer: Printer) -> None:
         """Print the operation."""
         syntax.print_stage(printer, self)
 
@@ -452,7 +452,7 @@ class LoopOp(TileOperation):
         """Size of the interval that an iteration gives to the dim."""
         return self.step.value.data
 
-    def print(self, printer: PlainPrinter) -> None:
+    def print(self, printer: Printer) -> None:
         """Print the operation."""
         printer.print_string(
             f" {syntax.quoted(self.dim.data)} {self.lower_bound} to {self.upper_bound} "

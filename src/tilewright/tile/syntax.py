@@ -11,7 +11,7 @@ from tilewright.ir import (
     Block,
     IRDLOperation,
     PlainParser,
-    PlainPrinter,
+    Printer,
     PythonValue,
     Region,
     SSAValue,
@@ -97,7 +97,7 @@ def parse_integer(parser: PlainParser) -> int:
     return parser.parse_integer(allow_boolean=False)
 
 
-def print_rest(printer: PlainPrinter, op: IRDLOperation, printed: Iterable[str] = ()) -> None:
+def print_rest(printer: Printer, op: IRDLOperation, printed: Iterable[str] = ()) -> None:
     """Print the properties and attributes that are not among ``printed``, as a dictionary.
 
     Before a body the keyword ``attributes`` tells the dictionary from the body.
@@ -154,7 +154,7 @@ def optional_plain(parser: PlainParser, keyword: str) -> Attribute | None:
     return to_attribute(parse_plain(parser))
 
 
-def print_optional(printer: PlainPrinter, op: IRDLOperation, *names: str) -> None:
+def print_optional(printer: Printer, op: IRDLOperation, *names: str) -> None:
     """Print ``name value`` for those of the properties that are there."""
     for name in names:
         attribute = op.properties.get(name)
@@ -162,7 +162,7 @@ def print_optional(printer: PlainPrinter, op: IRDLOperation, *names: str) -> Non
             printer.print_string(f" {name} {plain_text(from_attribute(attribute))}")
 
 
-def print_body(printer: PlainPrinter, region: Region) -> None:
+def print_body(printer: Printer, region: Region) -> None:
     """Print a region of one block."""
     printer.print_string(" ")
     printer.print_region(region, print_entry_block_args=False, print_empty_block=False)
@@ -194,7 +194,7 @@ def finish(
     )
 
 
-def print_program(printer: PlainPrinter, op: ProgramOp) -> None:
+def print_program(printer: Printer, op: ProgramOp) -> None:
     """Print what stands behind ``tile.program``."""
     reduction = op.reduction_dims
     parallel = [f"{dim} {n}" for dim, n in op.extents.items() if dim not in reduction]
@@ -230,7 +230,7 @@ def parse_dims(parser: PlainParser) -> tuple[Attribute, Attribute]:
     return to_attribute(dims), to_attribute(reduction)
 
 
-def print_buffer(printer: PlainPrinter, op: BufferOp) -> None:
+def print_buffer(printer: Printer, op: BufferOp) -> None:
     """Print what stands behind ``tile.buffer``."""
     printer.print_string(f" {quoted(op.symbol.data)} of ")
     printer.print_operand(op.tensor)
@@ -242,7 +242,7 @@ def print_buffer(printer: PlainPrinter, op: BufferOp) -> None:
     print_rest(printer, op, ("symbol", "window", "slots", "accumulates", *extra))
 
 
-def print_stage(printer: PlainPrinter, op: StageOp) -> None:
+def print_stage(printer: Printer, op: StageOp) -> None:
     """Print what stands behind ``tile.stage``."""
     windows = op.windows.data
     printer.print_string(f" {quoted(op.operation.data)}(")

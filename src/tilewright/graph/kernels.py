@@ -1,0 +1,131 @@
+"""From a kernel of the graph to planning's kernel: a chain of stages over the anchor's dims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tilewright.graph.dialect import GraphOperation, KernelOp
+from tilewright.ir import SSAValue, VerifyException
+from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
+
+
+def kernel_of(op: KernelOp, names: Mapping[SSAValue, str]) -> Kernel:
+    """The stages of a kernel; operands are named by ``names`` (graph/values.py).
+
+    The first operation is the anchor; later ones are maps, restated over the anchor's parallel
+    dims. A value that the kernel reads in two ways (once as the anchor's input, once as a
+    residual) appears as two operands: see ``operand_values``. Raises VerifyException if an
+    operation has no domain, or a later one is no map of the anchor's shape.
+    """
+    return _Builder(op, names).kernel()
+
+
+def operand_values(op: KernelOp, names: Mapping[SSAValue, str]) -> dict[str, SSAValue]:
+    """The network's value behind every operand of ``kernel_of(op, names)``, by operand name."""
+    builder = _Builder(op, names)
+    operands = {operand.name for operand in builder.kernel().operands}
+    return {name: value for name, value in builder.values.items() if name in operands}
+
+
+class _Builder:
+    def __init__(self, op: KernelOp, names: Mapping[SSAValue, str]) -> None:
+        self.op = op
+        self.outer = dict(zip(op.body.block.args, op.inputs, strict=True))
+        self.names: dict[SSAValue, str] = {}
+        for argument, value in self.outer.items():
+            self.names[argument] = names[value]
+        self.values = {names[value]: value for value in (*op.inputs, op.result)}
+        operations = op.operations
+        for number, inner in enumerate(operations):
+            last = number == len(operations) - 1
+            fallback = f"{op.symbol.data}_{number}"
+            self.names[inner.result] = (
+                names[op.result] if last else names.get(inner.result, fallback)
+            )
+        self.read: dict[str, Operand] = {}
+
+    def kernel(self) -> Kernel:
+        """The kernel; raises VerifyException."""
+        operations = self.op.operations
+        if not operations:
+            raise VerifyException(f"kernel {self.op.symbol.data} is empty")
+        anchor = self.stage(operations[0])
+        stages = [anchor]
+        for inner in operations[1:]:
+            stages.append(self.map_stage(inner, anchor))
+        written = [stage.output.name for stage in stages]
+        if len(set(written)) != len(written):
+            raise VerifyException(f"kernel {self.op.symbol.data} names two results alike")
+        stages = [self.distinct(stage, written) for stage in stages]
+        nodes = tuple(dict.fromkeys(inner.node_name for inner in operations if inner.node_name))
+        return Kernel(self.op.symbol.data, tuple(stages), nodes)
+
+    def stage(self, inner: GraphOperation) -> Stage:
+        """An operation's own stage."""
+        operands = [self.names[value] for value in inner.inputs]
+        stage = inner.stage(operands, self.names[inner.result])
+        if stage is None:
+            raise VerifyException(
+                f"kernel {self.op.symbol.data}: {inner.name} (node {inner.node_name!r}) has no "
+                "loop nest of its own"
+            )
+        return stage
+
+    def map_stage(self, inner: GraphOperation, anchor: Stage) -> Stage:
+        """A map over d0..dk, restated over the dims of the anchor's output."""
+        stage = self.stage(inner)
+        target = anchor.output
+        if stage.reduction or stage.output.shape != target.shape:
+            raise VerifyException(
+                f"kernel {self.op.symbol.data}: {inner.name} (node {inner.node_name!r}) is no map "
+                f"of the anchor's result {list(target.shape)}"
+            )
+        meaning = {f"d{axis}": access for axis, access in enumerate(target.access)}
+        inputs = tuple(
+            replace(
+                operand,
+                access=tuple(substitute(axis, meaning) for axis in operand.access),
+                role="input" if operand.name in self.results else "residual",
+            )
+            for operand in stage.inputs
+        )
+        output = replace(stage.output, access=target.access)
+        return replace(stage, dims=_written_dims(anchor), inputs=inputs, output=output)
+
+    @property
+    def results(self) -> set[str]:
+        """Names of what the kernel's operations compute."""
+        return {self.names[inner.result] for inner in self.op.operations}
+
+    def distinct(self, stage: Stage, written: Sequence[str]) -> Stage:
+        """Give an operand another name where the kernel reads its value in another way."""
+        inputs: list[Operand] = []
+        for operand in stage.inputs:
+            name, number = operand.name, 2
+            while name not in written and self.read.setdefault(
+                name, replace(operand, name=name)
+            ) != replace(operand, name=name):
+                name = f"{operand.name}_again{'' if number == 2 else number}"
+                number += 1
+            if name != operand.name:
+                self.values[name] = self.values[operand.name]
+            inputs.append(replace(operand, name=name))
+        return replace(stage, inputs=tuple(inputs))
+
+
+def substitute(expression: Affine, meaning: Mapping[str, Affine]) -> Affine:
+    """The expression with dims replaced by expressions; dims without a meaning stay."""
+    terms: dict[str, int] = {}
+    offset = expression.offset
+    for name, coefficient in expression.terms:
+        inner = meaning.get(name, Affine(((name, 1),)))
+        offset += coefficient * inner.offset
+        for dim, factor in inner.terms:
+            terms[dim] = terms.get(dim, 0) + coefficient * factor
+    return Affine(tuple((dim, factor) for dim, factor in terms.items() if factor), offset)
+
+
+def _written_dims(anchor: Stage) -> tuple[Dim, ...]:
+    """The anchor's dims on which its output depends; all are parallel to a map."""
+    return tuple(Dim(dim.name, dim.extent) for dim in anchor.dims if dim.name in anchor.output.dims)

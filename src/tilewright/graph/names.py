@@ -1,0 +1,70 @@
+"""Identifiers: the one place where names from models become names that code may use."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+
+LONGEST = 64
+"""Characters of the longest identifier."""
+
+_WORDS = """
+    alignas alignof asm auto bool break case catch char class const constexpr continue default
+    delete do double else enum explicit export extern false float for friend goto if inline int
+    long mutable namespace new nullptr operator private protected public register restrict return
+    short signed sizeof static static_assert struct switch template this thread_local throw true
+    try typedef typeid typename typeof union unsigned using virtual void volatile while
+    and and_eq bitand bitor compl not not_eq or or_eq xor xor_eq
+    abs assert complex erf errno exit exp fabs fmax fmin free imaginary log main malloc memcpy
+    memset noreturn offsetof pow printf signal stderr stdin stdout sqrt tanh time linux unix
+    BUFSIZ EOF FILE I INFINITY NAN NULL
+"""
+
+RESERVED = frozenset(_WORDS.split())
+"""Words that mean something in C or C++, or in their most used headers."""
+
+
+def identifier(name: str, fallback: str = "value") -> str:
+    """A C identifier that is as close to ``name`` as may be; the same for the same name.
+
+    What is not a letter, digit or underscore of ASCII becomes one underscore; names that are cut
+    to ``LONGEST`` end with a hash, so that they stay distinct. Never starts with an underscore,
+    never is a word of C or C++.
+    """
+    text = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or fallback
+    if text[0].isdigit():
+        text = f"{fallback}_{text}"
+    if text in RESERVED or re.fullmatch(r"u?int(_(fast|least))?\d+_t|s?size_t", text):
+        text += "_"
+    if len(text) > LONGEST:
+        digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        text = f"{text[: LONGEST - 9]}_{digest}"
+    return text
+
+
+def value_hint(name: str) -> str:
+    """A name for an SSA value in text; numbers at the end stay (xDSL counts with ``_1``)."""
+    return re.sub(r"_(\d+)$", r".\1", identifier(name))
+
+
+class Namer:
+    """Hands out identifiers that are unique among those that it handed out."""
+
+    def __init__(self) -> None:
+        self.originals: dict[str, str] = {}
+        """Identifier -> the name that it stands for."""
+        self.known: set[str] = set()
+        """The names that identifiers stand for."""
+        self._next: dict[str, int] = {}
+
+    def unique(self, name: str, fallback: str = "value") -> str:
+        """An identifier for ``name``: itself made safe, else with _2, _3, ... behind."""
+        base = identifier(name, fallback)
+        found = base
+        while found in self.originals:
+            number = self._next.get(base, 2)
+            self._next[base] = number + 1
+            found = f"{base}_{number}"
+        self.originals[found] = name
+        self.known.add(name)
+        return found

@@ -1,0 +1,76 @@
+"""Names of a network's values: stable, unique, readable, and C identifiers.
+
+A value is named after the model's input or node that it comes from, so a pass that leaves a node
+alone leaves its value's name alone. The model's own spelling is kept for messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.graph.dialect import (
+    GraphOperation,
+    KernelOp,
+    NetworkOp,
+    WeightOp,
+    YieldOp,
+    network_of,
+)
+from tilewright.graph.names import Namer
+from tilewright.ir import Block, Operation, SSAValue
+
+
+@dataclass(frozen=True)
+class ValueNames:
+    """Names of all values of a network."""
+
+    names: dict[SSAValue, str]
+    """Value -> identifier. A kernel's block arguments have the names of its operands, and what it
+    yields has the name of its result."""
+    originals: dict[str, str]
+    """Identifier -> the model's name for it."""
+
+
+def name_values(module: Operation) -> ValueNames:
+    """Name every value of the network in ``module`` (or of the network itself)."""
+    network = module if isinstance(module, NetworkOp) else network_of(module)
+    namer, names = Namer(), dict[SSAValue, str]()
+    for name, value in network.inputs:
+        names[value] = namer.unique(name, "input")
+    _name_block(network.block, namer, names)
+    return ValueNames(names, namer.originals)
+
+
+def value_names(module: Operation) -> dict[SSAValue, str]:
+    """The identifiers alone: see ``name_values``."""
+    return name_values(module).names
+
+
+def _name_block(block: Block, namer: Namer, names: dict[SSAValue, str]) -> None:
+    for op in block.ops:
+        if isinstance(op, WeightOp):
+            names[op.result] = namer.unique(op.symbol.data, "weight")
+        elif isinstance(op, KernelOp):
+            for argument, operand in zip(op.body.block.args, op.inputs, strict=True):
+                names[argument] = names[operand]
+            _name_block(op.body.block, namer, names)
+            last = op.body.block.last_op
+            yielded = last.values[0] if isinstance(last, YieldOp) else None
+            inside = yielded is not None and isinstance(yielded.owner, GraphOperation)
+            if yielded is not None and inside:
+                names[op.result] = names[yielded]
+            else:
+                names[op.result] = namer.unique(op.symbol.data)
+        elif isinstance(op, GraphOperation):
+            names[op.result] = _name_of(op, namer)
+
+
+def _name_of(op: GraphOperation, namer: Namer) -> str:
+    """The node's name; for a further operation of the same node, the operation's name behind."""
+    operation = op.name.removeprefix("graph.")
+    node = op.node_name
+    if not node:
+        return namer.unique(operation)
+    if node in namer.known:
+        return namer.unique(f"{node}_{operation}")
+    return namer.unique(node)

@@ -1,0 +1,205 @@
+"""The weight store: a network's constants by content, beside the graph.
+
+Equal arrays are kept once. A store is saved as a safetensors file and mapped into memory when it
+is loaded, so that a large network's weights are read when they are used.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from math import prod
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import refuse
+from tilewright.graph.names import identifier
+
+Array = NDArray[Any]
+
+LARGEST_HEADER = 100_000_000
+"""Bytes of the longest header that is read, as the format has it."""
+
+_NAMES: dict[str, str] = {
+    "F64": "<f8",
+    "I64": "<i8",
+    "F32": "<f4",
+    "I32": "<i4",
+    "U32": "<u4",
+    "F16": "<f2",
+    "I16": "<i2",
+    "U16": "<u2",
+    "BOOL": "|b1",
+    "I8": "|i1",
+    "U8": "|u1",
+}
+"""Element types of the format, the widest first."""
+
+_CODES = {np.dtype(text): code for code, text in _NAMES.items()}
+
+
+class Weights:
+    """Arrays by symbol; a symbol is a C identifier that ends with a hash of the content."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+        self._symbols: dict[str, str] = {}
+
+    def add(self, array: Array, hint: str = "") -> str:
+        """Keep an array; returns its symbol, the same whenever the content is the same.
+
+        ``hint`` makes the symbol of new content readable. Raises TilewrightError
+        (``weights-type``) for elements that the store does not hold.
+        """
+        kept = np.asarray(array, order="C")
+        if kept.dtype.newbyteorder("<") not in _CODES:
+            raise refuse("weights-type", f"weights of {kept.dtype} are not supported", hint)
+        kept = kept.astype(kept.dtype.newbyteorder("<"), copy=kept.flags.writeable)
+        digest = digest_of(kept)
+        if digest in self._symbols:
+            return self._symbols[digest]
+        kept.setflags(write=False)
+        readable, length = identifier(hint, "weight")[:40].rstrip("_"), 8
+        symbol = f"{readable}_{digest[:length]}"
+        while symbol in self._arrays:
+            length += 4
+            symbol = f"{readable}_{digest[:length]}"
+        self._arrays[symbol] = kept
+        self._symbols[digest] = symbol
+        return symbol
+
+    def get(self, symbol: str) -> Array:
+        """The array of a symbol, read-only; raises KeyError."""
+        return self._arrays[symbol]
+
+    def __contains__(self, symbol: object) -> bool:
+        return symbol in self._arrays
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._arrays))
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(array.nbytes for array in self._arrays.values())
+
+    def subset(self, symbols: Iterable[str]) -> Weights:
+        """A store of some symbols' arrays, under the same symbols; raises KeyError."""
+        kept = Weights()
+        for symbol in sorted(set(symbols)):
+            kept._arrays[symbol] = self._arrays[symbol]
+        kept._symbols = {d: symbol for d, symbol in self._symbols.items() if symbol in kept}
+        return kept
+
+    def save(self, path: Path | str) -> None:
+        """Write a safetensors file; equal stores give equal bytes, whatever the order of adding."""
+        order = sorted(
+            self._arrays, key=lambda symbol: (-self._arrays[symbol].dtype.itemsize, symbol)
+        )
+        header: dict[str, Any] = {}
+        offset = 0
+        for symbol in order:
+            array = self._arrays[symbol]
+            header[symbol] = {
+                "dtype": _CODES[array.dtype],
+                "shape": list(array.shape),
+                "data_offsets": [offset, offset + array.nbytes],
+            }
+            offset += array.nbytes
+        text = json.dumps(header, separators=(",", ":")).encode()
+        text += b" " * (-(len(text) + 8) % 64)
+        with Path(path).open("wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for symbol in order:
+                file.write(self._arrays[symbol].data if self._arrays[symbol].size else b"")
+
+    @classmethod
+    def load(cls, path: Path | str) -> Weights:
+        """Map a file that ``save`` wrote (or any safetensors file).
+
+        Raises TilewrightError (``weights-file``) if it is missing, cut short or not well-formed.
+        """
+        path = Path(path)
+        try:
+            data, entries = _read_header(path)
+        except OSError as error:
+            raise refuse("weights-file", f"cannot be read: {error.strerror}", str(path)) from error
+        except (ValueError, RecursionError) as error:
+            raise refuse("weights-file", f"is no weight store: {error}", str(path)) from error
+        store = cls()
+        for symbol, (dtype, shape, start, end) in entries.items():
+            store._arrays[symbol] = data[start:end].view(dtype).reshape(shape)
+        return store
+
+
+def digest_of(array: Array) -> str:
+    """SHA-256, in hexadecimal, of a C-contiguous array's dtype, shape and bytes."""
+    state = sha256(f"{array.dtype.str} {array.shape}\n".encode())
+    state.update(array.data if array.size else b"")
+    return state.hexdigest()
+
+
+_Entry = tuple[np.dtype[Any], tuple[int, ...], int, int]
+
+
+def _read_header(path: Path) -> tuple[Array, dict[str, _Entry]]:
+    """The file's data as mapped bytes, and what lies where; raises ValueError or OSError."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > min(size - 8, LARGEST_HEADER):
+            raise ValueError("the header is cut short")
+        header = json.loads(file.read(length).decode("utf-8"))
+    start, count = 8 + length, size - 8 - length
+    entries = {
+        str(name): _check_entry(str(name), entry, count)
+        for name, entry in _object(header, "the header").items()
+        if name != "__metadata__"
+    }
+    used = 0
+    for name, (_, _, first, last) in sorted(entries.items(), key=lambda item: item[1][2:]):
+        if first != used:
+            raise ValueError(f"{name!r} overlaps another array or leaves a hole")
+        used = last
+    if used != count:
+        raise ValueError(f"{count} bytes of data where {used} are described")
+    if count == 0:
+        return np.zeros(0, np.uint8), entries
+    return np.memmap(path, np.uint8, "r", start, (count,)), entries
+
+
+def _object(value: object, what: str) -> dict[Any, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is no object")
+    return cast("dict[Any, Any]", value)
+
+
+def _check_entry(name: str, value: object, count: int) -> _Entry:
+    entry = _object(value, f"the entry of {name!r}")
+    dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
+    if not isinstance(dtype, str) or dtype not in _NAMES:
+        raise ValueError(f"{name!r} has elements of {dtype!r}")
+    extents, bounds = _naturals(shape, name), _naturals(offsets, name)
+    if len(bounds) != 2 or len(extents) > 32:
+        raise ValueError(f"{name!r} is not well-formed")
+    kind = np.dtype(_NAMES[dtype])
+    if (
+        not bounds[0] <= bounds[1] <= count
+        or bounds[1] - bounds[0] != prod(extents) * kind.itemsize
+    ):
+        raise ValueError(f"{name!r} does not lie within the file")
+    return kind, extents, bounds[0], bounds[1]
+
+
+def _naturals(value: object, name: str) -> tuple[int, ...]:
+    items = cast("list[object]", value) if isinstance(value, list) else [None]
+    if not all(type(item) is int and item >= 0 for item in items):
+        raise ValueError(f"{name!r} has a shape or offsets that are not natural numbers")
+    return tuple(cast("list[int]", items))

@@ -1,0 +1,193 @@
+"""What must hold between the parts of a machine, beyond the type of each field."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from tilewright.errors import Problem, TilewrightError
+from tilewright.machine.expression import parse_expression
+
+if TYPE_CHECKING:
+    from tilewright.machine.model import Machine, Primitive
+
+MAX_ENGINES = 8
+"""Engines that a machine may have."""
+
+MAX_PARTS = 64
+"""Memories, moves or primitives that a machine may have."""
+
+ROLES = ("input", "weight", "bias", "residual", "output")
+"""What an operand can be to a primitive."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+_DIM = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
+
+
+def shown(name: object) -> str:
+    """A name as it can stand in a message: printable, and not long."""
+    return "".join(c if c.isprintable() else "?" for c in str(name)[:200])
+
+
+class MachineError(ValueError):
+    """Everything that is wrong with a machine, each with its key (``move.load-weights.target``)."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(f"{problem.where}: {problem.reason}" for problem in problems))
+
+
+def check(machine: Machine) -> None:
+    """Raise MachineError with every problem found."""
+    found = _Findings()
+    _check_names(machine, found)
+    if not found.problems:
+        _check_memories(machine, found)
+        _check_moves(machine, found)
+        for primitive in machine.primitives:
+            _check_primitive(machine, primitive, found)
+    if found.problems:
+        raise MachineError(found.problems)
+
+
+class _Findings:
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def add(self, where: str, reason: str) -> None:
+        self.problems.append(Problem("machine-invalid", reason, where))
+
+
+def _check_names(machine: Machine, found: _Findings) -> None:
+    if not _NAME.fullmatch(machine.name):
+        found.add("name", f"{shown(machine.name)!r} is not a name (letters, digits, - and _)")
+    groups = {
+        "memory": [part.name for part in machine.memories],
+        "move": [part.name for part in machine.moves],
+        "engine": [part.name for part in machine.engines],
+        "primitive": [part.name for part in machine.primitives],
+    }
+    for kind, names in groups.items():
+        for name, count in Counter(names).items():
+            if not _NAME.fullmatch(name):
+                found.add(f"{kind}.{shown(name)}", "is not a name (letters, digits, - and _)")
+            if count > 1:
+                found.add(f"{kind}.{shown(name)}", f"is given {count} times")
+        most = MAX_ENGINES if kind == "engine" else MAX_PARTS
+        if len(names) > most:
+            found.add(kind, f"{len(names)} are given; at most {most} are possible")
+    if not machine.engines:
+        found.add("engine", "at least one engine is needed")
+    if machine.main not in groups["memory"]:
+        found.add("main", f"there is no memory {machine.main!r}")
+
+
+def _check_memories(machine: Machine, found: _Findings) -> None:
+    for memory in machine.memories:
+        where = f"memory.{memory.name}"
+        if memory.name == machine.main:
+            if memory.managed == "hardware":
+                found.add(f"{where}.managed", "main memory cannot be a cache")
+        elif memory.bytes is None:
+            found.add(f"{where}.bytes", "is needed for every memory but the main memory")
+        if memory.bytes is not None and memory.granule > memory.bytes:
+            found.add(f"{where}.granule", "is more than the memory's bytes")
+
+
+def _check_moves(machine: Machine, found: _Findings) -> None:
+    memories = {memory.name for memory in machine.memories}
+    engines = {engine.name for engine in machine.engines}
+    ends: dict[tuple[str, str], str] = {}
+    for move in machine.moves:
+        where = f"move.{move.name}"
+        for key, name, names in (
+            ("source", move.source, memories),
+            ("target", move.target, memories),
+            ("engine", move.engine, engines),
+        ):
+            if name not in names:
+                kind = "engine" if key == "engine" else "memory"
+                found.add(f"{where}.{key}", f"there is no {kind} {name!r}")
+        if move.source == move.target:
+            found.add(f"{where}.target", "is the same memory as the source")
+        first = ends.setdefault((move.source, move.target), move.name)
+        if first != move.name:
+            found.add(where, f"move {first} has the same source and target")
+        lengths = [length for length, _ in move.efficiency]
+        if lengths != sorted(set(lengths)) or (lengths and lengths[0] < 1):
+            found.add(f"{where}.efficiency", "block lengths must be positive and ascending")
+        if any(not 0 < fraction <= 1 for _, fraction in move.efficiency):
+            found.add(f"{where}.efficiency", "fractions must be above 0 and at most 1")
+
+
+def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -> None:
+    where = f"primitive.{primitive.name}"
+    if primitive.engine not in {engine.name for engine in machine.engines}:
+        found.add(f"{where}.engine", f"there is no engine {primitive.engine!r}")
+    if not primitive.operations:
+        found.add(f"{where}.operations", "at least one operation is needed")
+    for key in ("cycles", "peak"):
+        try:
+            value = parse_expression(getattr(primitive, key)).evaluate({})
+            if value < 0:
+                found.add(f"{where}.{key}", "is negative for a tile of one element")
+        except TilewrightError as error:
+            found.add(f"{where}.{key}", error.problems[0].reason)
+    _check_operands(machine, primitive, where, found)
+    for key, table in (("limits", primitive.limits), ("multiples", primitive.multiples)):
+        _check_dims(f"{where}.{key}", table, found)
+    for dim, limit in primitive.limits.items():
+        if 0 < limit < primitive.multiples.get(dim, 1):
+            found.add(
+                f"{where}.limits.{shown(dim)}", f"is below its granule {primitive.multiples[dim]}"
+            )
+    for dim, (least, most) in primitive.extents.items():
+        if not 0 < least <= most:
+            found.add(f"{where}.extents.{shown(dim)}", "must be a positive range")
+    for dim in (*primitive.whole, *primitive.extents):
+        if not _DIM.fullmatch(dim):
+            found.add(where, f"{shown(dim)!r} is not the name of a dim")
+
+
+def _check_operands(machine: Machine, primitive: Primitive, where: str, found: _Findings) -> None:
+    memories = {memory.name for memory in machine.memories}
+    if "output" not in primitive.operands:
+        found.add(f"{where}.operands", "there is no output")
+    for role, storage in primitive.operands.items():
+        key = f"{where}.operands.{shown(role)}"
+        if role not in ROLES:
+            found.add(key, f"is not a role (roles are {', '.join(ROLES)})")
+        if storage.memory not in memories:
+            found.add(f"{key}.memory", f"there is no memory {storage.memory!r}")
+            continue
+        _check_dims(f"{key}.multiples", storage.multiples, found)
+        ends = (machine.main, storage.memory)
+        source, target = ends[::-1] if role == "output" else ends
+        if not _reaches(machine, source, target):
+            found.add(f"{key}.memory", f"no move leads from {source} to {target}")
+        other = primitive.operands.get(storage.joined) if storage.joined is not None else storage
+        if other is None:
+            found.add(f"{key}.joined", f"the primitive has no operand {storage.joined!r}")
+        elif storage.joined is not None and (
+            other.joined is not None or other.memory != storage.memory
+        ):
+            found.add(f"{key}.joined", "must name an operand in the same memory, itself not joined")
+
+
+def _check_dims(where: str, table: dict[str, int], found: _Findings) -> None:
+    for dim, value in table.items():
+        if not _DIM.fullmatch(dim):
+            found.add(where, f"{shown(dim)!r} is not the name of a dim")
+        elif value < 1:
+            found.add(f"{where}.{shown(dim)}", f"is {value}, but must be positive")
+
+
+def _reaches(machine: Machine, source: str, target: str) -> bool:
+    """Whether moves lead from one memory to another, in any number of steps."""
+    reached = [source]
+    for place in reached:
+        for move in machine.moves:
+            if move.source == place and move.target not in reached:
+                reached.append(move.target)
+    return target in reached

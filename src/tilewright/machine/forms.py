@@ -1,0 +1,91 @@
+"""A machine from and to plain data, with every problem named by its key."""
+
+from __future__ import annotations
+
+import json
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from tilewright.errors import Problem, TilewrightError
+from tilewright.machine.checks import MachineError, shown
+from tilewright.machine.model import Engine, Machine, Memory, Move, Primitive, Storage
+
+GROUPS = {"memory": "memories", "move": "moves", "engine": "engines", "primitive": "primitives"}
+"""Kind of part (as keys and machine files say it) -> field of the machine."""
+
+_MODELS: dict[str, type[BaseModel]] = {
+    "memory": Memory,
+    "move": Move,
+    "engine": Engine,
+    "primitive": Primitive,
+}
+
+
+def machine_of(data: dict[str, Any], source: str = "") -> Machine:
+    """The machine of the data that ``Machine.to_json`` gives.
+
+    Types are strict (a string is no number). Raises TilewrightError with every problem found;
+    ``source`` (a file) is put before the keys.
+    """
+    try:
+        return Machine.model_validate_json(json.dumps(data, default=_no_value), strict=True)
+    except ValidationError as error:
+        problems = [
+            problem for details in error.errors() for problem in _problems(details, data, source)
+        ]
+        raise TilewrightError(problems) from None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise TilewrightError(
+            Problem("machine-invalid", f"not a machine: {shown(error)}", source)
+        ) from None
+
+
+def _no_value(value: Any) -> Any:
+    raise TypeError(f"{shown(value)!r} is neither text, number, table nor list")
+
+
+def _problems(details: ErrorDetails, data: dict[str, Any], source: str) -> list[Problem]:
+    cause = details.get("ctx", {}).get("error")
+    before = f"{source}: " if source else ""
+    if isinstance(cause, MachineError):
+        return [
+            Problem(problem.code, problem.reason, before + problem.where)
+            for problem in cause.problems
+        ]
+    path = [str(part) for part in details["loc"]]
+    kind = next((kind for kind, field in GROUPS.items() if path[:1] == [field]), "")
+    key = _key(details, data, kind)
+    reason = details["msg"]
+    hint = ""
+    if details["type"] == "extra_forbidden":
+        reason = "unknown key"
+        near = get_close_matches(path[-1], _siblings(path, kind), 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else ""
+    elif details["type"] == "missing":
+        reason = "is missing"
+    else:
+        shown = json.dumps(details["input"], default=str)
+        reason = f"{reason[:1].lower()}{reason[1:]}, but it is {shown[:80]}"
+    return [Problem("machine-invalid", reason, before + key, hint)]
+
+
+def _key(details: ErrorDetails, data: dict[str, Any], kind: str) -> str:
+    """The dotted key of an error's location, parts by name instead of by number."""
+    location = list(details["loc"])
+    if kind and len(location) > 1 and isinstance(location[1], int):
+        parts = data.get(GROUPS[kind])
+        part = parts[location[1]] if isinstance(parts, list) else None
+        name = part.get("name") if isinstance(part, dict) else None
+        location[:2] = [kind, shown(name) if name is not None else location[1]]
+    return ".".join(shown(part) for part in location)
+
+
+def _siblings(path: list[str], kind: str) -> list[str]:
+    """The keys that are possible where an unknown one was found."""
+    if not kind:
+        return sorted({*Machine.model_fields, *GROUPS} - set(GROUPS.values()))
+    model = Storage if len(path) > 3 else _MODELS[kind]
+    return sorted(model.model_fields)

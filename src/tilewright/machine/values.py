@@ -1,0 +1,96 @@
+"""Variants of a machine: values by key, such as ``memory.sb.bytes``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from tilewright.errors import Problem, TilewrightError
+from tilewright.machine.checks import shown
+from tilewright.machine.forms import GROUPS, machine_of
+
+if TYPE_CHECKING:
+    from tilewright.machine.model import Machine
+
+_TOP = (
+    *("clock_hz", "issue_cycles", "cores", "instruction_bytes"),
+    *("element", "accumulator", "synchronisation"),
+)
+_FIELDS = {
+    "memory": ("bytes", "banks", "granule", "managed", "bytes_per_cycle"),
+    "move": ("bytes_per_cycle", "latency", "in_flight", "transaction"),
+    "engine": ("queue",),
+    "primitive": ("cycles", "peak"),
+}
+_TABLES = ("limits", "multiples")
+_TEXT = ("element", "accumulator", "synchronisation", "managed", "cycles", "peak")
+
+
+def value_keys(machine: Machine) -> tuple[str, ...]:
+    """Every key that ``with_values`` knows, but for dims that have no limit or granule yet."""
+    keys = list(_TOP)
+    for kind, field in GROUPS.items():
+        for part in getattr(machine, field):
+            keys += [f"{kind}.{part.name}.{name}" for name in _FIELDS[kind]]
+            if kind == "primitive":
+                keys += [
+                    f"primitive.{part.name}.{table}.{dim}"
+                    for table in _TABLES
+                    for dim in getattr(part, table)
+                ]
+    return tuple(keys)
+
+
+def with_values(machine: Machine, values: Mapping[str, Any]) -> Machine:
+    """The machine with other values; see ``Machine.with_values``."""
+    data = machine.to_json()
+    known = value_keys(machine)
+    problems: list[Problem] = []
+    for key, value in values.items():
+        place = _place(data, key, known)
+        if place is None:
+            near = get_close_matches(key, known, 3, 0.5)
+            problems.append(
+                Problem(
+                    "machine-key",
+                    f"{machine.name} has no such value",
+                    shown(key),
+                    f"did you mean {' or '.join(near)}?" if near else "",
+                )
+            )
+        else:
+            field = key.rpartition(".")[2]
+            place[field] = value if field in _TEXT else _plain(value)
+    if problems:
+        raise TilewrightError(problems)
+    return machine_of(data)
+
+
+def _place(data: dict[str, Any], key: str, known: tuple[str, ...]) -> dict[str, Any] | None:
+    """The table in which the last part of a key stands, or None for an unknown key."""
+    parts = key.split(".")
+    dim_of_primitive = len(parts) == 4 and parts[0] == "primitive" and parts[2] in _TABLES
+    if key not in known and not dim_of_primitive:
+        return None
+    if len(parts) == 1:
+        return data
+    for part in data[GROUPS[parts[0]]]:
+        if part["name"] == parts[1]:
+            return part if len(parts) == 3 else part[parts[2]]
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """A value from the command line as a number, or ``none``, where it reads as one."""
+    if not isinstance(value, str):
+        return value.item() if hasattr(value, "item") else value
+    text = value.strip()
+    if text.lower() == "none":
+        return None
+    if re.fullmatch(r"[+-]?[0-9_]{1,30}", text):
+        return int(text.replace("_", "") or "0") if any(c.isdigit() for c in text) else text
+    if re.fullmatch(r"[+-]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,3})?", text):
+        return float(text)
+    return value
