@@ -1,1 +1,68 @@
-"""Planning: domains, layouts, schedules, the cost model, the planners: a schedule per kernel."""
+"""Planning: domains, layouts, schedules, the cost model, the planners: a schedule per kernel.
+
+found = plan(kernel, machine, timer=timer)
+found.schedule, found.predicted_cycles, found.granule_bound, found.efficiency
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from tilewright.machine import Machine
+from tilewright.planning.canonical import canonical, renamed
+from tilewright.planning.domain import Kernel
+from tilewright.planning.layout import Layout
+from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.planners.exact import plan_exact, primitives_for
+
+PlanCache = MutableMapping[Kernel, Plan]
+"""Plans by kernel without names; one cache serves one machine, timer and budget."""
+
+
+def plan(
+    kernel: Kernel,
+    machine: Machine,
+    *,
+    timer: Timer | None = None,
+    budget: Budget | None = None,
+    cache: PlanCache | None = None,
+) -> Plan:
+    """The best schedule of a kernel on a machine.
+
+    ``timer`` gives the simulated cycles of a schedule; with it the best candidates are run and the
+    fastest is taken. ``cache`` spares planning a kernel again that differs in names only; give one
+    mapping per machine, timer and budget. The same arguments give the same schedule.
+
+    Raises TilewrightError: ``plan-primitive`` when no primitive computes the kernel,
+    ``plan-operand`` when the primitive has no place for an operand, ``plan-capacity`` when not
+    even the smallest tile fits.
+    """
+    key, names = canonical(kernel)
+    if cache is not None and key in cache:
+        found = cache[key]
+        back = {new: old for old, new in names.items()}
+        return replace(found, schedule=renamed(found.schedule, back), seconds=0.0)
+    if _in_place(kernel, machine):
+        planner: Any = import_module("tilewright.planning.cached").plan_cached
+    else:
+        planner = plan_exact
+    result: Plan = planner(kernel, machine, timer=timer, budget=budget)
+    if cache is not None:
+        cache[key] = replace(result, schedule=renamed(result.schedule, names))
+    return result
+
+
+def _in_place(kernel: Kernel, machine: Machine) -> bool:
+    """Whether the primitives keep all operands in main memory, behind caches."""
+    primitive = primitives_for(kernel, machine)[0]
+    return all(
+        primitive.operands[operand.role].memory == machine.main
+        for operand in kernel.operands
+        if operand.role in primitive.operands
+    )
+
+
+__all__ = ["Budget", "Layout", "Plan", "PlanCache", "Timer", "plan"]

@@ -1,0 +1,100 @@
+"""Two lower bounds of a kernel's cycles, whatever the schedule.
+
+The **physical bound** is the largest of: compute at peak; compulsory bytes (every touched element
+of every operand once) at full bandwidth; and the traffic that a finite on-chip memory makes
+inevitable. The **granule bound** is the same with the machine's own whole-layer rounding, such as
+ceil(co / 16): what a perfect schedule reaches on this machine.
+
+Finite memory: a product of M multiply-adds through S elements of fast memory moves at least
+2 M / sqrt(S) - 2 S elements (Hong and Kung, "I/O complexity: the red-blue pebble game", STOC 1981;
+constant of Smith et al., "Pushing the bounds for matrix-matrix multiplication", 2019). A
+convolution reuses each input element in up to R = Kh Kw / (stride_h stride_w) sliding windows and
+moves at least 2 M / sqrt(R S) - 2 S (Chen et al., "Communication lower bound in convolution
+accelerators", HPCA 2020). Without R the figure is no bound for kernels larger than 1 x 1.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.planning.domain import Kernel
+from tilewright.planning.footprint import uses_of, whole_elements
+
+PRODUCTS = ("conv", "matmul", "depthwise_conv")
+"""Anchor operations that are sums of products, for which finite memory forces traffic."""
+
+
+def main_bandwidth(machine: Machine) -> float:
+    """Bytes that main memory moves in a cycle; infinite when the machine sets no limit."""
+    own = machine.memory(machine.main).bytes_per_cycle
+    if own is not None:
+        return own
+    moves = [m.bytes_per_cycle for m in machine.moves if machine.main in (m.source, m.target)]
+    return sum(moves) or float("inf")
+
+
+def compulsory_bytes(kernel: Kernel) -> int:
+    """Bytes of every operand's touched elements, once."""
+    extents = kernel.anchor.extents
+    return sum(whole_elements(o, extents) * o.element_bytes for o in kernel.operands)
+
+
+def finite_memory_bytes(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
+    """Bytes that the size of the on-chip memories makes inevitable; 0 where nothing is known."""
+    if kernel.anchor.operation not in PRODUCTS:
+        return 0.0
+    memories = {use.memory.name: use.memory for use in uses_of(kernel, machine, primitive)}
+    memories.pop(machine.main, None)
+    limits = [memory.bytes for memory in memories.values()]
+    if not limits or None in limits:
+        return 0.0
+    element = min(o.element_bytes for o in kernel.operands if o.role != "bias")
+    fast = sum(limit for limit in limits if limit is not None) / element
+    sliding = max(_sliding_reuse(kernel), 1.0)
+    elements = 2 * kernel.anchor.iterations / sqrt(sliding * fast) - 2 * fast
+    return max(elements, 0.0) * element
+
+
+def physical_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
+    """Cycles that no schedule on this machine's memories can go below, at peak compute."""
+    return max(_evaluate(primitive.peak, kernel), _traffic_cycles(kernel, machine, primitive))
+
+
+def granule_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
+    """The physical bound with the machine's rounding of the whole layer."""
+    return max(_evaluate(primitive.cycles, kernel), _traffic_cycles(kernel, machine, primitive))
+
+
+def primitives_for(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
+    """The primitives that compute a kernel's anchor; refuses when there is none."""
+    anchor = kernel.anchor
+    found = tuple(p for p in machine.primitives if p.serves(anchor.operation, anchor.extents))
+    if not found:
+        raise refuse("plan-primitive", f"{machine.name} has no {anchor.operation}", kernel.symbol)
+    return found
+
+
+def _traffic_cycles(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
+    finite = finite_memory_bytes(kernel, machine, primitive)
+    return max(compulsory_bytes(kernel), finite) / main_bandwidth(machine)
+
+
+def _evaluate(expression: str, kernel: Kernel) -> float:
+    value: Any = parse_expression(expression).evaluate(kernel.anchor.extents)
+    return float(value)
+
+
+def _sliding_reuse(kernel: Kernel) -> float:
+    """R: how many windows an input element takes part in, from the input's access maps."""
+    extents, reuse = kernel.anchor.extents, 1.0
+    reduction = set(kernel.anchor.reduction)
+    source = next((o for o in kernel.inputs if o.role == "input"), None)
+    for axis in source.access if source else ():
+        inner = [extents[name] for name, _ in axis.terms if name in reduction]
+        steps = [abs(c) for name, c in axis.terms if name not in reduction]
+        if inner and steps:
+            reuse *= max(inner[0] / max(steps[0], 1), 1.0)
+    return reuse

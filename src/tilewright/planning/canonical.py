@@ -1,0 +1,33 @@
+"""Kernels without names: what two kernels must share to be planned alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.planning.domain import Kernel, Operand, Stage
+from tilewright.planning.schedule import Schedule
+
+
+def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
+    """The kernel without what planning does not look at, and its operand names to the new ones.
+
+    Dropped are symbols, node names, stage attributes and binary points; operands are numbered in
+    order of appearance.
+    """
+    names: dict[str, str] = {}
+
+    def operand(old: Operand) -> Operand:
+        name = names.setdefault(old.name, f"operand{len(names)}")
+        return replace(old, name=name, fraction=0)
+
+    stages: list[Stage] = []
+    for stage in kernel.stages:
+        inputs = tuple(operand(one) for one in stage.inputs)
+        stages.append(Stage(stage.operation, stage.dims, inputs, operand(stage.output)))
+    return Kernel("", tuple(stages)), names
+
+
+def renamed(schedule: Schedule, names: dict[str, str]) -> Schedule:
+    """The schedule with its operands' names replaced."""
+    buffers = tuple((names[name], slots) for name, slots in schedule.buffers)
+    return replace(schedule, buffers=buffers)

@@ -1,0 +1,187 @@
+"""What a tile touches: the machine's view of a kernel's operands, and exact box sizes per tile.
+
+An operand's box is the product of one interval per axis, cut at the tensor's ends because padding
+holds no data. An axis depends on one or two dims, so largest boxes and sums over all tiles are
+products of small tables, one per axis: moved bytes are exact, edge tiles and halos included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine, Memory, Move, Primitive
+from tilewright.planning.domain import ELEMENT_BYTES, Affine, Kernel, Operand
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a kernel's operand is kept and moved by a primitive of a machine."""
+
+    operand: Operand
+    memory: Memory
+    move: Move | None
+    """Between main memory and ``memory``; None for an operand in place."""
+    multiples: tuple[int, ...]
+    """Per axis, the granule of its extent in ``memory``."""
+    host: str = ""
+    """Name of the operand in whose move this one travels; "" for a move of its own."""
+    output: bool = False
+
+    @property
+    def name(self) -> str:
+        """The operand's name."""
+        return self.operand.name
+
+
+def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use, ...]:
+    """The operands in the order of their moves: inputs, then the output.
+
+    A joined operand comes right after its host. Raises TilewrightError when the primitive has no
+    place for an operand.
+    """
+    hosts: dict[str, str] = {}
+    for operand in kernel.inputs:
+        hosts.setdefault(operand.role, operand.name)
+    found: list[Use] = []
+    for operand in kernel.operands:
+        storage = primitive.operands.get(operand.role)
+        if storage is None:
+            reason = f"{primitive.name} of {machine.name} takes no {operand.role}"
+            raise refuse("plan-operand", f"{reason} ({operand.name})", kernel.symbol)
+        memory = machine.memory(storage.memory)
+        output = operand is kernel.output
+        ends = (memory.name, machine.main) if output else (machine.main, memory.name)
+        move = None if memory.name == machine.main else machine.move(*ends)
+        granules = tuple(
+            max((storage.multiples.get(dim, 1) for dim in axis.dims), default=1)
+            for axis in operand.access
+        )
+        host = hosts.get(storage.joined, "") if storage.joined else ""
+        found.append(Use(operand, memory, move, granules, host, output))
+    own = [use for use in found if not use.host]
+    return tuple(use for one in own for use in (one, *(u for u in found if u.host == one.name)))
+
+
+def accumulator_bytes(kernel: Kernel, machine: Machine) -> int:
+    """Bytes of an output element while its reduction is split over several computes."""
+    return max(ELEMENT_BYTES[machine.accumulator], kernel.output.element_bytes)
+
+
+def axis_lengths(
+    axis: Affine, extent: int, positions: Mapping[str, tuple[Ints, Ints]]
+) -> NDArray[np.int64]:
+    """Lengths of an axis' interval within ``[0, extent)``, one array axis per dim of ``positions``.
+
+    ``positions`` gives start and size of every tile along the dims that the axis depends on.
+    """
+    low: Ints = np.asarray(axis.offset, np.int64)
+    high: Ints = np.asarray(axis.offset + 1, np.int64)
+    coefficients: dict[str, int] = {}
+    for name, c in axis.terms:
+        coefficients[name] = coefficients.get(name, 0) + c
+    names = list(positions)
+    for name, (start, size) in positions.items():
+        c = coefficients.get(name, 0)
+        shape = [1] * len(names)
+        shape[names.index(name)] = len(start)
+        first, last = (c * start).reshape(shape), (c * (start + size - 1)).reshape(shape)
+        low, high = low + np.minimum(first, last), high + np.maximum(first, last)
+    return np.maximum(np.minimum(high, extent) - np.maximum(low, 0), 0)
+
+
+def tile_positions(extent: int, size: int) -> tuple[Ints, Ints]:
+    """Start and size of every tile along a dim."""
+    start = np.arange(0, extent, size, dtype=np.int64)
+    return start, np.minimum(size, extent - start)
+
+
+@dataclass(frozen=True)
+class AxisTable:
+    """Box lengths along one axis for every combination of candidate sizes of its dims."""
+
+    dims: tuple[str, ...]
+    largest: Ints
+    """Largest length over all tiles, rounded to the storage's multiple; one axis per dim."""
+    total: Ints
+    """Sum of the lengths over all tiles."""
+    mean: dict[tuple[bool, ...], Floats]
+    """Mean length of the tiles that are (True) or are not (False) cut short along each dim."""
+
+
+def axis_table(
+    axis: Affine, extent: int, multiple: int, extents: Mapping[str, int], sizes: Mapping[str, Ints]
+) -> AxisTable:
+    """The table of one axis; ``sizes`` holds the candidate tile sizes of every dim."""
+    dims = tuple(dict.fromkeys(name for name in axis.dims if name in extents))
+    shape = tuple(len(sizes[name]) for name in dims)
+    largest, total = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+    kinds = list(product((False, True), repeat=len(dims)))
+    mean = {kind: np.zeros(shape) for kind in kinds}
+    tiles = {name: [tile_positions(extents[name], int(s)) for s in sizes[name]] for name in dims}
+    for index in product(*map(range, shape)):
+        chosen = {name: tiles[name][i] for name, i in zip(dims, index, strict=True)}
+        lengths = axis_lengths(axis, extent, chosen)
+        most = int(lengths.max())
+        largest[index] = -(-most // multiple) * multiple
+        total[index] = lengths.sum()
+        short = [chosen[name][1] < chosen[name][1][0] for name in dims]
+        for kind in kinds:
+            part = lengths
+            for place, (mask, edge) in enumerate(zip(short, kind, strict=True)):
+                part = part.compress(mask if edge else ~mask, axis=place)
+            mean[kind][index] = part.mean() if part.size else 0.0
+    return AxisTable(dims, largest, total, mean)
+
+
+def whole_elements(operand: Operand, extents: Mapping[str, int]) -> int:
+    """Elements of an operand that the whole kernel touches, each counted once."""
+    count = 1
+    for axis, extent in zip(operand.access, operand.shape, strict=True):
+        count *= min(_distinct(axis, extent, extents), extent)
+    return count
+
+
+def _distinct(axis: Affine, extent: int, extents: Mapping[str, int]) -> int:
+    """At most how many of the axis' indices are touched; exact where strides leave gaps."""
+    terms = sorted((abs(c), extents.get(name, 1)) for name, c in axis.terms if c)
+    count, span = 1, 1
+    for c, size in terms:
+        # Runs that are further apart than they are long leave gaps between them.
+        count = size * count if c > span else max(count, min(span + c * (size - 1), size * count))
+        span += c * (size - 1)
+    inside = axis.interval({name: (0, size) for name, size in extents.items()})
+    cut = max(min(inside[0] + inside[1], extent) - max(inside[0], 0), 0)
+    return min(count, cut)
+
+
+def largest_box(use: Use, extents: Mapping[str, int], tile: Mapping[str, int]) -> tuple[int, ...]:
+    """The largest box of one operand over all tiles, rounded as its memory asks."""
+    lengths: list[int] = []
+    for axis, extent, multiple in zip(
+        use.operand.access, use.operand.shape, use.multiples, strict=True
+    ):
+        sizes: dict[str, Ints] = {
+            name: np.array([min(tile.get(name, extents[name]), extents[name])])
+            for name in axis.dims
+            if name in extents
+        }
+        lengths.append(int(axis_table(axis, extent, multiple, extents, sizes).largest.max()))
+    return tuple(lengths)
+
+
+def buffer_bytes(use: Use, box: Sequence[int], element_bytes: int) -> int:
+    """Bytes of one buffer slot for a box, aligned as the memory asks."""
+    count = element_bytes
+    for length in box:
+        count *= length
+    granule = use.memory.granule
+    return -(-count // granule) * granule

@@ -1,0 +1,261 @@
+"""The loop nests worth trying over the tiles of a kernel, and how many buffer slots fit them.
+
+Dims on which the same operands depend have the same reuse, so they form one **group**: for a
+convolution {n, oh, ow} (input and output), {co} (weights and output), {ci, kh, kw} (input and
+weights). Only the order of groups matters to what is moved; within a group the dims keep the
+domain's order. Groups on which everything depends go outermost.
+
+Reduction loops lie inside all loops that change the output's box, so partial sums stay on chip.
+A nest may have two levels: the output's memory then covers several tiles along one parallel group,
+whose **inner** loop runs inside the reduction. So a long output vector accumulates in the output
+buffer while weights come tile by tile, and each tile of the input is loaded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, permutations, product
+
+import numpy as np
+
+from tilewright.planning.footprint import Floats, Ints, Use, accumulator_bytes
+from tilewright.planning.space import Space
+
+MAX_GROUPS = 4
+"""Parallel groups whose orders are permuted; further ones stay outermost."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Dims on which the same operands depend."""
+
+    dims: tuple[str, ...]
+    users: frozenset[str]
+    """Names of the operands that depend on them."""
+    reduction: bool = False
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The loops of one group at one level of a nest."""
+
+    group: Group
+    inner: bool = False
+    """Within the output's residency, though the group is parallel."""
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops, outermost first; ``grown`` is the group that also has an inner loop, if any."""
+
+    loops: tuple[Loop, ...]
+    grown: Group | None = None
+    fixed: int = 0
+    """Outermost loops whose order is not permuted."""
+
+
+def groups_of(space: Space) -> list[Group]:
+    """The groups of a kernel, in the order of their first dims."""
+    reduction = space.kernel.anchor.reduction
+    found: dict[tuple[frozenset[str], bool], list[str]] = {}
+    for dim in space.extents:
+        users = frozenset(
+            use.name for use in space.uses if dim in use.operand.dims and use.move is not None
+        )
+        found.setdefault((users, dim in reduction), []).append(dim)
+    return [Group(tuple(dims), users, inner) for (users, inner), dims in found.items()]
+
+
+def nests_of(space: Space) -> list[Nest]:
+    """Every nest worth trying."""
+    groups = groups_of(space)
+    parallel = [g for g in groups if not g.reduction and (space.trips_of(g.dims) > 1).any()]
+    reduction = [g for g in groups if g.reduction and (space.trips_of(g.dims) > 1).any()]
+    names = {use.name for use in space.uses if use.move is not None}
+    fixed = [g for g in parallel if g.users >= names]
+    free = [g for g in parallel if g not in fixed]
+    fixed, free = fixed + free[MAX_GROUPS:], free[:MAX_GROUPS]
+    inner_orders = list(permutations(reduction))
+    nests: list[Nest] = []
+    for outer, inner in product(permutations(free), inner_orders):
+        loops = [Loop(group) for group in (*fixed, *outer, *inner)]
+        nests.append(Nest(tuple(loops), None, len(fixed)))
+        if not reduction or not _can_grow(space):
+            continue
+        for group in free:
+            nests.append(Nest((*loops, Loop(group, inner=True)), group, len(fixed)))
+    return nests
+
+
+def _can_grow(space: Space) -> bool:
+    """Whether a level of the output's memory holds nothing but results."""
+    memory = next(use.memory.name for use in space.uses if use.output)
+    return all(
+        use.memory.name != memory or use.output or use.operand.role == "residual"
+        for use in space.uses
+    )
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """A nest with columns for every row of a space: what is valid, resident and buffered."""
+
+    nest: Nest
+    valid: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    trips: tuple[Floats, ...]
+    """Trips of every loop of the nest (fractions where an inner loop's last round is short)."""
+    grown: dict[str, Ints]
+    """Tiles that the output's residency spans along each dim of the grown group."""
+    slots: dict[str, Ints]
+    """Buffer slots of every operand that is moved."""
+
+
+def arrangements(space: Space, nest: Nest) -> list[Arrangement]:
+    """The nest with every way to fill the memories with slots that is not dominated."""
+    moved = [use for use in space.uses if use.move is not None]
+    plans: list[Arrangement] = []
+    wanted = (1, 2) if nest.grown else (1,)
+    for output_slots in wanted:
+        grown = _growth(space, nest.grown, moved, output_slots) if nest.grown else {}
+        trips = _trips(space, nest, grown)
+        valid = _canonical(nest, trips)
+        if nest.grown:
+            spans = np.prod([grown[d] for d in nest.grown.dims], axis=0)
+            valid &= spans > 1
+        for slots, fits in _fillings(space, nest, moved, grown, trips):
+            plans.append(Arrangement(nest, valid & fits, trips, grown, slots))
+    return plans
+
+
+def depends(use: Use, loop: Loop) -> bool:
+    """Whether an iteration of the loop changes the box of the operand."""
+    if loop.inner and _at_output(use):
+        return False
+    return use.name in loop.group.users
+
+
+def _at_output(use: Use) -> bool:
+    return use.output or use.operand.role == "residual"
+
+
+def _growth(space: Space, group: Group, moved: Sequence[Use], slots: int) -> dict[str, Ints]:
+    """The most tiles along a group that the output's memory holds, evened out."""
+    limit = next(use.memory.bytes for use in moved if use.output) or 0
+    per_tile = np.zeros(space.rows)
+    for use in moved:
+        if _at_output(use):
+            per_tile = per_tile + space.slot_bytes(use) * (slots if use.output else 1)
+    left = np.maximum(limit // np.maximum(per_tile, 1), 1)
+    grown: dict[str, Ints] = {}
+    for dim in reversed(group.dims):
+        trips = space.trips(dim)
+        most = np.minimum(trips, left).astype(np.int64)
+        rounds = -(-trips // most)
+        grown[dim] = -(-trips // rounds)
+        left = np.where(grown[dim] == trips, np.maximum(left // trips, 1), 1)
+    return grown
+
+
+def _trips(space: Space, nest: Nest, grown: dict[str, Ints]) -> tuple[Floats, ...]:
+    found: list[Floats] = []
+    for loop in nest.loops:
+        count = np.ones(space.rows)
+        for dim in loop.group.dims:
+            trips = space.trips(dim)
+            if loop.group is nest.grown:
+                outer = -(-trips // grown[dim])
+                count = count * (trips / outer if loop.inner else outer)
+            else:
+                count = count * trips
+        found.append(count)
+    return tuple(found)
+
+
+def _canonical(nest: Nest, trips: tuple[Floats, ...]) -> np.ndarray:
+    """Of the nests that differ only in loops of one trip, the one that has them in order."""
+    valid = np.ones(len(trips[0]) if trips else 1, np.bool_)
+    outer = [i for i, loop in enumerate(nest.loops) if not loop.inner and i >= nest.fixed]
+    for kind in (False, True):
+        same = [i for i in outer if nest.loops[i].group.reduction == kind]
+        for a, b in pairwise(same):
+            first, second = trips[a] > 1, trips[b] > 1
+            swapped = nest.loops[a].group.dims > nest.loops[b].group.dims
+            valid &= ~(first & ~second)
+            if swapped:
+                valid &= first | second
+    if nest.grown:
+        split = np.zeros(len(valid), np.bool_)
+        for loop, count in zip(nest.loops, trips, strict=True):
+            split |= (count > 1) & loop.group.reduction
+        valid &= split
+    return valid
+
+
+def _fillings(
+    space: Space,
+    nest: Nest,
+    moved: Sequence[Use],
+    grown: dict[str, Ints],
+    trips: tuple[Floats, ...],
+) -> list[tuple[dict[str, Ints], np.ndarray]]:
+    """Slots of every operand, for every order in which operands may claim memory that is left."""
+    hosts = [use for use in moved if not use.host]
+    per_memory: dict[str, list[Use]] = {}
+    for use in hosts:
+        per_memory.setdefault(use.memory.name, []).append(use)
+    choices = [list(permutations(uses))[:24] for uses in per_memory.values()]
+    need: dict[str, Ints] = {}
+    for use in moved:
+        size = _resident_bytes(space, use, nest, grown)
+        need[use.host or use.name] = need.get(use.host or use.name, 0) + size
+    reload = {u.name: _moves(u, nest, trips) > 1 for u in hosts}
+    found: list[tuple[dict[str, Ints], np.ndarray]] = []
+    for orders in product(*choices):
+        slots: dict[str, Ints] = {}
+        fits = np.ones(space.rows, np.bool_)
+        for order in orders:
+            memory = order[0].memory
+            used = sum((need[use.name] for use in order), start=np.zeros(space.rows, np.int64))
+            limit = memory.bytes or (1 << 62)
+            fits &= used <= limit
+            for use in order:
+                slots[use.name] = np.ones(space.rows, np.int64)
+            most = max(2 if u.move is None or u.move.in_flight == 1 else 4 for u in order)
+            for level in range(2, most + 1):
+                for use in order:
+                    more = (used + need[use.name] <= limit) & reload[use.name]
+                    more &= slots[use.name] == level - 1
+                    slots[use.name] = slots[use.name] + more
+                    used = used + more * need[use.name]
+        found.append((slots, fits))
+    return found
+
+
+def _resident_bytes(space: Space, use: Use, nest: Nest, grown: dict[str, Ints]) -> Ints:
+    size = space.slot_bytes(use)
+    if not nest.grown or not _at_output(use):
+        return size
+    count = np.full(space.rows, float(use.operand.element_bytes))
+    if use.output:
+        count[space.split()] = accumulator_bytes(space.kernel, space.machine)
+    for table in space.tables[use.name]:
+        at = tuple(space.index[dim] for dim in table.dims)
+        length = table.largest[at].astype(np.float64)
+        for dim in table.dims:
+            if dim in grown:
+                whole = float(space.extents[dim])
+                length = np.minimum(length * grown[dim], np.maximum(whole, length))
+        count = count * length
+    granule = use.memory.granule
+    return (np.ceil(count / granule) * granule).astype(np.int64)
+
+
+def _moves(use: Use, nest: Nest, trips: tuple[Floats, ...]) -> Floats:
+    """How many times an operand is moved: trips of all loops down to the last it depends on."""
+    total, seen = np.ones(1), np.ones(1)
+    for loop, count in zip(nest.loops, trips, strict=True):
+        seen = seen * count
+        if depends(use, loop):
+            total = np.where(count > 1, seen, total)
+    return total

@@ -1,0 +1,93 @@
+"""Plan: what a planner says of one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.planning.domain import Kernel
+from tilewright.planning.schedule import Schedule
+
+Timer = Callable[[Kernel, Schedule], float]
+"""Simulated cycles of a kernel under a schedule."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a search may use. All but ``seconds`` give the same plan on every computer.
+
+    When a bound cuts the space, the plan says which (``Plan.cuts``).
+    """
+
+    rows: int = 1_000_000
+    """Tilings in one cross product ("rows")."""
+    priced: int = 100_000
+    """Tilings that are priced, best lower bound first ("priced")."""
+    timed: int = 32
+    """Candidates that are timed, best cost first."""
+    seconds: float = 30.0
+    """Wall time for one kernel, a last resort ("seconds")."""
+    settled: float = 0.005
+    """Timing stops at a schedule that is this close to the granule bound."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A schedule with what was found out on the way to it."""
+
+    schedule: Schedule
+    predicted_cycles: float
+    """By the cost model."""
+    moved_bytes: int
+    """Through main memory, both ways."""
+    physical_bound: float
+    """Cycles; see bounds.py."""
+    granule_bound: float
+    candidates: int
+    """Size of the space: tilings looked at."""
+    priced: int
+    """Schedules whose cost was computed; the others' lower bounds exceed the best."""
+    seconds: float
+    """Time that the search took."""
+    complete: bool = True
+    """Whether no bound cut the space."""
+    cuts: tuple[str, ...] = ()
+    """The bounds that cut it: fields of ``Budget``."""
+    timed_cycles: float | None = None
+    """What the timer says of the schedule, when one was given."""
+    timed: int = 0
+    """Candidates that were timed."""
+
+    @property
+    def cycles(self) -> float:
+        """Timed cycles, or else predicted."""
+        return self.predicted_cycles if self.timed_cycles is None else self.timed_cycles
+
+    @property
+    def efficiency(self) -> float:
+        """Granule bound over cycles."""
+        return self.granule_bound / self.cycles if self.cycles else 1.0
+
+    @property
+    def physical_efficiency(self) -> float:
+        """Physical bound over cycles."""
+        return self.physical_bound / self.cycles if self.cycles else 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object for ``tilewright plan --json``."""
+        return {
+            "schedule": self.schedule.to_json(),
+            "predicted_cycles": self.predicted_cycles,
+            "timed_cycles": self.timed_cycles,
+            "moved_bytes": self.moved_bytes,
+            "bound_cycles": self.physical_bound,
+            "granule_bound_cycles": self.granule_bound,
+            "efficiency": self.efficiency,
+            "candidates": self.candidates,
+            "priced": self.priced,
+            "timed": self.timed,
+            "seconds": self.seconds,
+            "complete": self.complete,
+            "cuts": list(self.cuts),
+        }

@@ -1,0 +1,180 @@
+"""The ``exact`` planner: the optimum of the cost model over the whole pruned space.
+
+Tilings come sorted by an exact lower bound and are priced in blocks, until the next bound exceeds
+the last of the best candidates so far: what is left out cannot be among them. With a timer the
+candidates are run, best cost first, and the fastest is taken; timing stops early at one that is
+as good as at the granule bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from tilewright.errors import TilewrightError
+from tilewright.machine import Machine, Primitive
+from tilewright.planning.bounds import granule_bound, physical_bound, primitives_for
+from tilewright.planning.cost import Priced, lower_bounds, price
+from tilewright.planning.domain import Kernel
+from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.space import Space, build_space
+
+BLOCK = 1024
+"""Tilings priced at once."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One schedule with its cost."""
+
+    cost: float
+    moved_bytes: float
+    schedule: Schedule
+
+
+@dataclass
+class Search:
+    """The outcome of a search: candidates by cost, best first."""
+
+    candidates: list[Candidate]
+    considered: int
+    priced: int
+    cuts: list[str]
+
+
+def search(
+    kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget, keep: int
+) -> Search:
+    """The ``keep`` best schedules of a kernel on one primitive."""
+    begin = perf_counter()
+    space = build_space(kernel, machine, primitive, budget.rows)
+    cuts = list(space.cuts)
+    bounds = lower_bounds(space)
+    order = np.argsort(bounds, kind="stable")
+    best: list[Candidate] = []
+    priced = 0
+    for start in range(0, len(order), BLOCK):
+        block = order[start : start + BLOCK]
+        if len(best) == keep:
+            block = block[bounds[block] <= best[-1].cost]
+        if not block.size:
+            break
+        if start >= budget.priced or perf_counter() - begin > budget.seconds:
+            cuts.append("priced" if start >= budget.priced else "seconds")
+            break
+        part = space.take(block)
+        for one in price(part):
+            priced += int(np.isfinite(one.cycles).sum())
+            best += _best_of(part, one, keep, best[-1].cost if len(best) == keep else np.inf)
+        best.sort(key=lambda c: (c.cost, c.moved_bytes, str(c.schedule)))
+        best = best[:keep]
+    return Search(best, space.considered, priced, cuts)
+
+
+def _best_of(space: Space, one: Priced, keep: int, limit: float) -> list[Candidate]:
+    rows = np.flatnonzero(one.cycles < limit)
+    if len(rows) > keep:
+        rows = rows[np.argsort(one.cycles[rows], kind="stable")[:keep]]
+    return [
+        Candidate(float(one.cycles[row]), float(one.bytes[row]), _schedule(space, one, int(row)))
+        for row in rows
+    ]
+
+
+def _schedule(space: Space, one: Priced, row: int) -> Schedule:
+    arrangement, extents = one.arrangement, space.extents
+    tile = {dim: int(space.size(dim)[row]) for dim in extents}
+    trips = {dim: -(-extents[dim] // tile[dim]) for dim in extents}
+    output = next(use for use in space.uses if use.output)
+    others = [use.memory.name for use in space.uses if not use.output]
+    grown = {dim: int(count[row]) for dim, count in arrangement.grown.items()}
+    outer: list[str] = []
+    inner: list[str] = []
+    for loop in arrangement.nest.loops:
+        for dim in loop.group.dims:
+            rounds = -(-trips[dim] // grown.get(dim, 1))
+            if loop.inner:
+                if grown[dim] > 1:
+                    inner.append(dim)
+            elif rounds > 1:
+                (inner if loop.group.reduction else outer).append(dim)
+    buffers = tuple(
+        (use.name, int(arrangement.slots[use.host or use.name][row]))
+        for use in space.uses
+        if use.move is not None
+    )
+    fine = tuple((dim, tile[dim]) for dim in extents)
+    innermost = others[0] if others else output.memory.name
+    if not arrangement.nest.grown:
+        levels = (Level(innermost, fine, (*outer, *inner)),)
+    else:
+        reduction = space.kernel.anchor.reduction
+        coarse = tuple(
+            (
+                dim,
+                extents[dim]
+                if dim in reduction
+                else min(tile[dim] * grown.get(dim, 1), extents[dim]),
+            )
+            for dim in extents
+        )
+        levels = (
+            Level(output.memory.name, coarse, tuple(outer)),
+            Level(innermost, fine, tuple(inner)),
+        )
+    return Schedule(space.primitive.name, levels, buffers)
+
+
+def plan_exact(
+    kernel: Kernel, machine: Machine, *, timer: Timer | None = None, budget: Budget | None = None
+) -> Plan:
+    """The best schedule of a kernel whose primitives keep operands in software-managed memory.
+
+    Raises TilewrightError when no primitive computes the kernel or no tile fits.
+    """
+    begin = perf_counter()
+    budget = budget or Budget()
+    keep = max(budget.timed, 1) if timer is not None else 1
+    found: list[tuple[Primitive, Search]] = []
+    failures: list[TilewrightError] = []
+    for primitive in primitives_for(kernel, machine):
+        try:
+            found.append((primitive, search(kernel, machine, primitive, budget, keep)))
+        except TilewrightError as error:
+            failures.append(error)
+    if not found:
+        raise failures[0]
+    physical = min(physical_bound(kernel, machine, p) for p, _ in found)
+    granule = min(granule_bound(kernel, machine, p) for p, _ in found)
+    candidates = sorted(
+        (c for _, s in found for c in s.candidates), key=lambda c: (c.cost, str(c.schedule))
+    )[:keep]
+    best, cycles, timed = candidates[0], None, 0
+    for candidate in candidates if timer is not None else ():
+        assert timer is not None
+        if perf_counter() - begin > budget.seconds and timed:
+            break
+        took = timer(kernel, candidate.schedule)
+        timed += 1
+        if cycles is None or took < cycles:
+            best, cycles = candidate, took
+        if cycles <= granule * (1 + budget.settled):
+            break
+    cuts = tuple(dict.fromkeys(cut for _, s in found for cut in s.cuts))
+    return Plan(
+        schedule=best.schedule,
+        predicted_cycles=best.cost,
+        moved_bytes=int(best.moved_bytes),
+        physical_bound=physical,
+        granule_bound=granule,
+        candidates=sum(s.considered for _, s in found),
+        priced=sum(s.priced for _, s in found),
+        seconds=perf_counter() - begin,
+        complete=not cuts,
+        cuts=cuts,
+        timed_cycles=cycles,
+        timed=timed,
+    )
