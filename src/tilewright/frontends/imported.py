@@ -1,0 +1,26 @@
+"""What every front-end hands on: a network, its weights, and where they came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.graph.weights import Weights
+from tilewright.ir import ModuleOp
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model read into the graph dialect."""
+
+    module: ModuleOp
+    """Holds one ``graph.network``; values keep the model's own axis order and names."""
+    weights: Weights
+    """The constants that the network uses; constants that nothing uses are left out."""
+    name: str
+    """The model's name as an identifier, fit for files and C."""
+    opset: int
+    """Version of the operator set that the model was written in."""
+    digest: str
+    """SHA-256 of the model file, in hexadecimal; external data are not part of it."""
+    notes: tuple[str, ...] = ()
+    """What was assumed or left out, a sentence each."""

@@ -1,0 +1,201 @@
+"""Evaluate nodes whose inputs are all known, as shape arithmetic is, with ONNX's own reference.
+
+Only operators whose cost is about linear in their operands and result, and that give the same
+every time, are evaluated; the size of the result is worked out before anything is computed.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from onnx import TensorProto, TypeProto, numpy_helper
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.onnx.limits import (
+    MAX_CONSTANT_ELEMENTS,
+    MAX_DIMENSIONS,
+    MAX_FOLDED_BYTES,
+)
+from tilewright.frontends.onnx.nodes import Node
+from tilewright.frontends.onnx.tensors import DTYPES, Constant, array_of, type_name
+from tilewright.types import Array
+
+_FOLDED = frozenset(
+    """
+    Abs Add And ArgMax ArgMin Cast CastLike Ceil Clip Compress Concat ConstantOfShape CumSum
+    DequantizeLinear Div Equal Exp Expand Flatten Floor Gather Greater GreaterOrEqual Identity
+    IsInf IsNaN Less LessOrEqual Log Max Mean Min Mod Mul Neg NonZero Not Or Pad Pow
+    QuantizeLinear Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd
+    ReduceSum ReduceSumSquare Relu Reshape Round Shape Sigmoid Sign Size Slice Split Sqrt Squeeze
+    Sub Sum Tanh Tile Transpose Trilu Unsqueeze Where Xor
+    """.split()
+)
+
+_BOUNDED_BY_INPUT = frozenset(("Compress", "NonZero"))
+"""Operators whose result's shape depends on values, yet takes at most rank times the input."""
+
+
+class Folder:
+    """Evaluates constant nodes within a budget for the whole model."""
+
+    def __init__(self, opset: int) -> None:
+        self.opset = opset
+        self._left = MAX_FOLDED_BYTES
+
+    def folds(self, node: Node) -> bool:
+        """Whether nodes of this operator are evaluated when their inputs are known."""
+        return node.domain == "" and node.operator in _FOLDED
+
+    def fold(self, node: Node, operands: Sequence[Constant | None]) -> list[Constant]:
+        """The results of a node; raises TilewrightError if they are too large or not defined."""
+        if node.operator == "ConstantOfShape":
+            results = [self._constant_of_shape(node, operands)]
+        else:
+            self._spend(node, self._bytes_of(node, operands))
+            results = self._evaluate(node, operands)
+        return [Constant(a, name) for a, name in zip(results, node.outputs, strict=True)]
+
+    def _spend(self, node: Node, size: int) -> None:
+        """Take bytes off the budget; raises TilewrightError when it is used up."""
+        self._left -= size
+        if self._left < 0:
+            raise _too_large(node)
+
+    def _constant_of_shape(self, node: Node, operands: Sequence[Constant | None]) -> Array:
+        """One value seen at every index: takes no memory until it is used."""
+        shape = operands[0].array if operands and operands[0] is not None else None
+        if shape is None or shape.ndim != 1 or shape.dtype != np.int64 or (shape < 0).any():
+            raise refuse("onnx-shape", "its input is not a shape", where=node.where)
+        sizes = tuple(int(size) for size in shape)
+        if math.prod(sizes) > MAX_CONSTANT_ELEMENTS or len(sizes) > MAX_DIMENSIONS:
+            raise _too_large(node)
+        value = np.zeros(1, np.float32)
+        for attribute in node.proto.attribute:
+            value = array_of(attribute.t)
+        if value.size != 1:
+            raise refuse("onnx-attribute", "its value is not one number", where=node.where)
+        array = np.broadcast_to(value.reshape(()), sizes)
+        self._spend(node, array.nbytes)
+        return array
+
+    def _bytes_of(self, node: Node, operands: Sequence[Constant | None]) -> int:
+        """Bytes that the results take, by ONNX's shape inference on the known inputs."""
+        arrays = {
+            name: value.array
+            for name, value in zip(node.inputs, operands, strict=True)
+            if value is not None
+        }
+        if node.operator in _BOUNDED_BY_INPUT:
+            return sum(array.size * max(array.ndim, 1) * 8 for array in arrays.values())
+        types = infer_types(node, self.opset, {n: type_of(a) for n, a in arrays.items()}, arrays)
+        total = 0
+        for name in filter(None, node.outputs):
+            shape = shape_of_type(types[name]) if name in types else None
+            if shape is None:
+                raise refuse(
+                    "onnx-shape",
+                    "it is constant, and the size of its result is not known beforehand",
+                    where=node.where,
+                    help="simplify the model, which folds constants",
+                )
+            kind = types[name].tensor_type.elem_type
+            if kind not in DTYPES:
+                raise refuse(
+                    "onnx-dtype", f"elements of {type_name(kind)} are not computed", node.where
+                )
+            if math.prod(shape) > MAX_CONSTANT_ELEMENTS:
+                raise _too_large(node)
+            total += math.prod(shape) * DTYPES[kind].itemsize
+        return total
+
+    def _evaluate(self, node: Node, operands: Sequence[Constant | None]) -> list[Array]:
+        """The reference evaluator's results."""
+        from onnx.reference import ReferenceEvaluator
+
+        names = [f"i{index}" if value is not None else "" for index, value in enumerate(operands)]
+        proto = onnx.NodeProto()
+        proto.CopyFrom(node.proto)
+        del proto.input[:], proto.output[:]
+        proto.input.extend(names)
+        proto.output.extend(f"o{index}" if n else "" for index, n in enumerate(node.outputs))
+        feeds = {
+            name: value.array
+            for name, value in zip(names, operands, strict=True)
+            if value is not None
+        }
+        graph = onnx.helper.make_graph(
+            [proto],
+            "constant",
+            [onnx.ValueInfoProto(name=name) for name in feeds],
+            [onnx.ValueInfoProto(name=name) for name in proto.output if name],
+        )
+        model = onnx.ModelProto(ir_version=8, graph=graph)
+        model.opset_import.add(domain="", version=self.opset)
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                found = ReferenceEvaluator(model).run(None, feeds)
+        except Exception as error:  # The reference raises whatever its NumPy code meets.
+            reason = " ".join(str(error).split())[:200]
+            raise refuse(
+                "onnx-attribute", f"it is constant and cannot be evaluated: {reason}", node.where
+            ) from error
+        results = iter(found)
+        return [np.asarray(next(results)) if name else np.zeros(0) for name in proto.output]
+
+
+def infer_types(
+    node: Node,
+    opset: int,
+    types: Mapping[str, TypeProto],
+    arrays: Mapping[str, Array] | None = None,
+) -> dict[str, TypeProto]:
+    """Types of a node's results as far as ONNX's shape inference knows them."""
+    try:
+        schema = onnx.defs.get_schema(node.operator, opset, node.domain)
+        data: dict[str, TensorProto] = {
+            name: numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape))
+            for name, array in (arrays or {}).items()
+            if array.size <= 1024
+        }
+        return dict(
+            onnx.shape_inference.infer_node_outputs(
+                schema,
+                node.proto,
+                dict(types),
+                data,
+                opset_imports=[onnx.helper.make_opsetid("", opset)],
+            )
+        )
+    except Exception:  # It has several error types; not knowing is the answer to all.
+        return {}
+
+
+def shape_of_type(kind: TypeProto) -> tuple[int, ...] | None:
+    """The shape of a tensor type if all of it is known."""
+    if not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+        return None
+    dims = kind.tensor_type.shape.dim
+    if not all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in dims):
+        return None
+    return tuple(dim.dim_value for dim in dims)
+
+
+def type_of(array: Array) -> TypeProto:
+    """The type of an array."""
+    kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return onnx.helper.make_tensor_type_proto(kind, array.shape)
+
+
+def _too_large(node: Node) -> TilewrightError:
+    return refuse(
+        "onnx-too-large",
+        f"it is constant, and evaluating it passes the limit of {MAX_CONSTANT_ELEMENTS} elements "
+        f"or {MAX_FOLDED_BYTES} bytes",
+        where=node.where,
+    )
+

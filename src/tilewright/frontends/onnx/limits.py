@@ -1,0 +1,27 @@
+"""Bounds on what a model may ask for, so that a hostile file costs neither time nor memory."""
+
+MAX_FILE_BYTES = 2**31 - 1
+"""What protobuf can read; larger models keep their weights in external data."""
+
+MAX_NODES = 50_000
+"""xDSL handles this many operations at ease."""
+
+MAX_DIMENSIONS = 16
+"""Axes of one tensor."""
+
+MAX_ELEMENTS = 2**30
+"""Elements of one tensor, weight or activation."""
+
+MAX_CONSTANT_ELEMENTS = 2**28
+"""Elements of one constant that nodes make."""
+
+MAX_FOLDED_BYTES = 2**32
+"""What evaluating constant nodes at import may produce in all."""
+
+MAX_NAME = 120
+"""Characters of a model's name that are shown in a message."""
+
+
+def shown(name: str) -> str:
+    """A name from the model as a message shows it: quoted, one line, not too long."""
+    return repr(name if len(name) <= MAX_NAME else name[:MAX_NAME] + "...")

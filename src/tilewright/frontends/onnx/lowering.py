@@ -1,0 +1,221 @@
+"""What the importer of one operator sees: the node, its operands, and ways to emit and refuse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.onnx.limits import MAX_ELEMENTS, shown
+from tilewright.frontends.onnx.nodes import AttributeValue, Node
+from tilewright.frontends.onnx.tensors import Constant
+from tilewright.graph.dialect import WeightOp
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.weights import Weights
+from tilewright.ir import Block, PythonValue, SSAValue
+from tilewright.types import Array, element_of, shape_of, tensor
+
+Value = SSAValue | Constant
+"""What an ONNX name stands for: a tensor of the network, or an array known at import."""
+
+MAX_LIST = 4096
+"""Entries of a constant that lists axes, sizes or indices."""
+
+
+class NetworkBuilder:
+    """Appends operations to a network's block and constants to its weights."""
+
+    def __init__(self, block: Block, weights: Weights) -> None:
+        self.block = block
+        self.weights = weights
+        self._weights: dict[tuple[str, tuple[int, ...]], SSAValue] = {}
+
+    def emit(
+        self,
+        operation: str,
+        inputs: Sequence[SSAValue],
+        attributes: Mapping[str, PythonValue],
+        node: str,
+    ) -> SSAValue:
+        """Append an operation of the graph dialect; raises VerifyException."""
+        op = BY_NAME[operation].build_from(inputs, dict(attributes), node=node)
+        self.block.add_op(op)
+        return op.result
+
+    def weight(self, array: Array, hint: str) -> SSAValue:
+        """The value of a constant; equal constants share one."""
+        symbol = self.weights.add(array, hint)
+        key = (symbol, array.shape)
+        if key not in self._weights:
+            op = WeightOp.of(symbol, tensor(array.shape, element_of(array.dtype)))
+            self.block.add_op(op)
+            self._weights[key] = op.result
+        return self._weights[key]
+
+    def placeholder(self, shape: Sequence[int]) -> SSAValue:
+        """A tensor that stands in for the result of a refused node."""
+        op = WeightOp.of("refused", tensor(shape))
+        self.block.add_op(op)
+        return op.result
+
+
+class Lowering:
+    """One node on its way into the graph dialect."""
+
+    def __init__(
+        self,
+        node: Node,
+        version: int,
+        attributes: Mapping[str, AttributeValue],
+        operands: Sequence[Value | None],
+        network: NetworkBuilder,
+    ) -> None:
+        self.node = node
+        self.version = version
+        """The version of the whole operator set, not of the operator."""
+        self.attributes = attributes
+        self.operands = operands
+        self._network = network
+
+    # Refusing
+
+    def refuse(self, reason: str, help: str = "", code: str = "onnx-attribute") -> TilewrightError:
+        """The refusal of this node; ``raise at.refuse(...)``."""
+        return refuse(code, reason, where=self.node.where, help=help)
+
+    # Attributes
+
+    def integer(self, name: str, default: int = 0) -> int:
+        """An integer attribute."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, int):
+            raise self.refuse(f"the attribute {name!r} is not an integer")
+        return value
+
+    def integers(self, name: str) -> tuple[int, ...] | None:
+        """An attribute that lists integers; None if it is absent."""
+        value = self.attributes.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, tuple):
+            raise self.refuse(f"the attribute {name!r} is not a list")
+        return tuple(int(item) for item in value)
+
+    def number(self, name: str, default: float = 0.0) -> float:
+        """A float attribute, finite."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise self.refuse(f"the attribute {name!r} is not a finite number")
+        return float(value)
+
+    def text(self, name: str, default: str = "") -> str:
+        """A string attribute."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, str):
+            raise self.refuse(f"the attribute {name!r} is not a string")
+        return value
+
+    # Operands
+
+    def has(self, index: int) -> bool:
+        """Whether an operand is given."""
+        return index < len(self.operands) and self.operands[index] is not None
+
+    def operand(self, index: int) -> Value:
+        """An operand that the operator cannot do without."""
+        value = self.operands[index] if index < len(self.operands) else None
+        if value is None:
+            raise self.refuse(f"its input {index} is missing")
+        return value
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """Shape of an operand."""
+        value = self.operand(index)
+        return value.array.shape if isinstance(value, Constant) else shape_of(value)
+
+    def tensor(self, index: int) -> SSAValue:
+        """An operand as a value of the network; constants become weights, which are float32."""
+        value = self.operand(index)
+        return self.weight(value.array, value.name) if isinstance(value, Constant) else value
+
+    def weight(self, array: Array, name: str) -> SSAValue:
+        """A constant as a value of the network; refuses all element types but float32."""
+        if array.dtype != np.float32:
+            raise self.refuse(
+                f"the constant {shown(name)} holds {array.dtype}, where float32 is computed",
+                help="convert the model to float32",
+                code="onnx-dtype",
+            )
+        if array.size == 0:
+            raise self.refuse(f"the constant {shown(name)} is empty", code="onnx-shape")
+        return self._network.weight(array, name)
+
+    def constant(self, index: int) -> Array | None:
+        """An operand's array if it is known at import, else None."""
+        value = self.operands[index] if index < len(self.operands) else None
+        return value.array if isinstance(value, Constant) else None
+
+    def integers_at(self, index: int, what: str) -> tuple[int, ...] | None:
+        """An operand that lists integers (axes, a shape); None if it is absent."""
+        if not self.has(index):
+            return None
+        array = self.constant(index)
+        if array is None:
+            raise self.refuse(
+                f"its {what} are computed at run time",
+                help="simplify the model so that they become constants",
+                code="onnx-shape",
+            )
+        if array.dtype.kind not in "iu" or array.ndim > 1 or array.size > MAX_LIST:
+            raise self.refuse(f"its {what} are not a list of integers")
+        return tuple(int(item) for item in array.reshape(-1))
+
+    def scalar_at(self, index: int, what: str) -> float | None:
+        """An operand that holds one number; None if it is absent."""
+        if not self.has(index):
+            return None
+        array = self.constant(index)
+        if array is None or array.size != 1:
+            raise self.refuse(f"its {what} is not a constant number")
+        return float(array.reshape(-1)[0])
+
+    def axis(self, axis: int, rank: int, what: str = "axis") -> int:
+        """An axis counted from the front; refuses one outside ``[-rank, rank)``."""
+        if not -rank <= axis < rank:
+            raise self.refuse(f"{what} {axis} is outside a tensor of rank {rank}")
+        return axis % rank
+
+    # Emitting
+
+    def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
+        """Append an operation for this node; refuses results that are empty or too large."""
+        value = self._network.emit(operation, inputs, attributes, self.node.name)
+        shape = shape_of(value)
+        size = math.prod(shape)
+        if size == 0 or any(extent < 0 for extent in shape):
+            raise self.refuse(f"its result of shape {list(shape)} is empty", code="onnx-shape")
+        if size > MAX_ELEMENTS:
+            raise self.refuse(
+                f"its result of shape {list(shape)} takes {size} elements; "
+                f"the limit is {MAX_ELEMENTS}",
+                code="onnx-too-large",
+            )
+        return value
+
+    def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """``value`` in another shape; itself if the shape is the same."""
+        if shape_of(value) == tuple(shape):
+            return value
+        if math.prod(shape) != math.prod(shape_of(value)):
+            raise self.refuse(
+                f"{list(shape_of(value))} cannot be reshaped to {list(shape)}", code="onnx-shape"
+            )
+        return self.emit("reshape", value, shape=list(shape))
+
+
+Rule = Callable[[Lowering], Value | Sequence[Value]]
+"""Imports one node: emits what it means and returns its result, or all its results.
+
+Raises TilewrightError (a refusal) or VerifyException (operands the graph dialect does not take).
+"""

@@ -1,0 +1,196 @@
+"""Nodes of a model: names, order, and attributes checked against ONNX's own schema."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import onnx
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
+
+from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.frontends.onnx.limits import shown
+
+AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...] | TensorProto
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node; ``name`` is made up from operator and position if the model gives none."""
+
+    name: str
+    operator: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    proto: NodeProto
+
+    @property
+    def where(self) -> str:
+        """How messages call the node."""
+        domain = f"{self.domain}." if self.domain else ""
+        return f"node {shown(self.name)} ({domain}{self.operator})"
+
+
+def nodes_of(graph: GraphProto) -> list[Node]:
+    """The nodes in the model's order."""
+    found: list[Node] = []
+    for index, proto in enumerate(graph.node):
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        name = proto.name or f"{proto.op_type}_{index}"
+        inputs, outputs = tuple(proto.input), tuple(proto.output)
+        found.append(Node(name, proto.op_type, domain, inputs, outputs, proto))
+    return found
+
+
+def sort_nodes(nodes: Sequence[Node], given: Iterable[str]) -> list[Node]:
+    """The nodes so that each comes after those it reads; the model's order where that is one.
+
+    ``given`` names the values that no node makes. Raises TilewrightError with every value that is
+    made twice or never, or with the nodes of a cycle.
+    """
+    problems: list[Problem] = []
+    known, maker = set(given), dict[str, int]()
+    for index, node in enumerate(nodes):
+        for name in node.outputs:
+            if name and (name in known or name in maker):
+                problems.append(
+                    Problem(
+                        "onnx-duplicate-name",
+                        f"it makes the value {shown(name)}, which is made elsewhere too",
+                        node.where,
+                    )
+                )
+            elif name:
+                maker[name] = index
+    for node in nodes:
+        for name in dict.fromkeys(node.inputs):
+            if name and name not in known and name not in maker:
+                problems.append(
+                    Problem(
+                        "onnx-missing-input",
+                        f"it reads the value {shown(name)}, which nothing makes",
+                        node.where,
+                    )
+                )
+    if problems:
+        raise TilewrightError(problems)
+    readers: list[list[int]] = [[] for _ in nodes]
+    waiting = [0] * len(nodes)
+    for index, node in enumerate(nodes):
+        for before in sorted({maker[name] for name in node.inputs if name in maker}):
+            readers[before].append(index)
+            waiting[index] += 1
+    ready = [index for index, count in enumerate(waiting) if count == 0]
+    ordered: list[Node] = []
+    while ready:
+        index = heapq.heappop(ready)
+        ordered.append(nodes[index])
+        for reader in readers[index]:
+            waiting[reader] -= 1
+            if waiting[reader] == 0:
+                heapq.heappush(ready, reader)
+    if len(ordered) < len(nodes):
+        raise _cycle(nodes, maker, waiting)
+    return ordered
+
+
+def _cycle(nodes: Sequence[Node], maker: dict[str, int], waiting: Sequence[int]) -> TilewrightError:
+    """The refusal of a cycle; walks back from any node that still waits until one repeats."""
+    index = next(i for i, count in enumerate(waiting) if count)
+    steps: dict[int, int] = {}
+    while index not in steps:
+        steps[index] = len(steps)
+        index = next(
+            maker[name] for name in nodes[index].inputs if name in maker and waiting[maker[name]]
+        )
+    cycle = list(steps)[steps[index] :]
+    names = [shown(nodes[i].name) for i in reversed(cycle)]
+    trail = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    return refuse("onnx-cycle", f"nodes read each other's results: {trail}", nodes[index].where)
+
+
+def live_nodes(ordered: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
+    """The nodes that the outputs depend on."""
+    needed, kept = set(outputs), list[Node]()
+    for node in reversed(ordered):
+        if needed.intersection(name for name in node.outputs if name):
+            kept.append(node)
+            needed.update(node.inputs)
+    return kept[::-1]
+
+
+def schema_of(node: Node, opset: int) -> onnx.defs.OpSchema | None:
+    """ONNX's definition of the node's operator in an operator set; None if there is none."""
+    try:
+        return onnx.defs.get_schema(node.operator, opset, node.domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, AttributeValue]:
+    """The node's attributes, those left out at their defaults; raises TilewrightError."""
+    values: dict[str, AttributeValue] = {}
+    for attribute in node.proto.attribute:
+        name = attribute.name
+        if name not in schema.attributes:
+            raise _bad(node, f"it has no attribute {shown(name)} in this operator set")
+        if name in values:
+            raise _bad(node, f"the attribute {shown(name)} is given twice")
+        if attribute.ref_attr_name:
+            raise _bad(node, f"the attribute {shown(name)} refers to a function's parameter")
+        wanted = _type_of(schema.attributes[name])
+        # Files of the first IR version do not state the type.
+        if attribute.type not in (AttributeProto.UNDEFINED, wanted):
+            raise _bad(node, f"the attribute {shown(name)} is of the wrong type")
+        values[name] = _decode(node, attribute, wanted)
+    for name, definition in schema.attributes.items():
+        if name in values:
+            continue
+        if definition.required:
+            raise _bad(node, f"the attribute {shown(name)} is missing")
+        if definition.default_value.name:
+            default = definition.default_value
+            values[name] = _decode(node, default, default.type)
+    count = len(node.inputs)
+    if not schema.min_input <= count <= schema.max_input:
+        raise _bad(
+            node, f"it has {count} inputs, not {schema.min_input} to {schema.max_input}"
+        )
+    if not schema.min_output <= len(node.outputs) <= schema.max_output:
+        raise _bad(node, f"it cannot have {len(node.outputs)} outputs")
+    for index, formal in enumerate(schema.inputs[:count]):
+        optional = formal.option == onnx.defs.OpSchema.FormalParameterOption.Optional
+        if not node.inputs[index] and not optional:
+            raise _bad(node, f"its input {formal.name!r} is missing")
+    return values
+
+
+def _type_of(definition: onnx.defs.OpSchema.Attribute) -> int:
+    """The AttributeProto type that a schema asks for."""
+    return AttributeProto.AttributeType.Value(definition.type.name)
+
+
+def _decode(node: Node, attribute: AttributeProto, kind: int) -> AttributeValue:
+    """The plain value of an attribute; raises TilewrightError for graphs and sparse tensors."""
+    match kind:
+        case AttributeProto.INT:
+            return attribute.i
+        case AttributeProto.FLOAT:
+            return attribute.f
+        case AttributeProto.STRING:
+            return attribute.s.decode("utf-8", errors="replace")
+        case AttributeProto.INTS:
+            return tuple(attribute.ints)
+        case AttributeProto.FLOATS:
+            return tuple(attribute.floats)
+        case AttributeProto.TENSOR:
+            return attribute.t
+        case _:
+            name = AttributeProto.AttributeType.Name(kind)
+            raise _bad(node, f"the attribute {shown(attribute.name)} of kind {name} is not read")
+
+
+def _bad(node: Node, reason: str) -> TilewrightError:
+    return refuse("onnx-attribute", reason, where=node.where)

@@ -1,0 +1,71 @@
+"""The operators that are imported, and the rule of each; one file a family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.frontends.onnx.lowering import Rule
+from tilewright.frontends.onnx.operators import (
+    convolution,
+    elementwise,
+    matrix,
+    movement,
+    normalisation,
+    pooling,
+)
+
+RULES: Mapping[str, Rule] = {
+    "Abs": elementwise.unary("abs"),
+    "Add": elementwise.binary("add"),
+    "AveragePool": pooling.average_pool,
+    "BatchNormalization": normalisation.batch_normalization,
+    "Cast": elementwise.cast,
+    "Clip": elementwise.clip,
+    "Concat": movement.concat,
+    "Conv": convolution.conv,
+    "Div": elementwise.binary("div"),
+    "Dropout": elementwise.dropout,
+    "Elu": elementwise.elu,
+    "Erf": elementwise.unary("erf"),
+    "Exp": elementwise.unary("exp"),
+    "Expand": movement.expand,
+    "Flatten": movement.flatten,
+    "Gather": movement.gather,
+    "Gemm": matrix.gemm,
+    "GlobalAveragePool": pooling.global_average_pool,
+    "GlobalMaxPool": pooling.global_max_pool,
+    "HardSigmoid": elementwise.hard_sigmoid,
+    "HardSwish": elementwise.unary("hard_swish"),
+    "Identity": elementwise.identity,
+    "LRN": normalisation.lrn,
+    "LeakyRelu": elementwise.leaky_relu,
+    "Log": elementwise.unary("log"),
+    "MatMul": matrix.matmul,
+    "Max": elementwise.extremum("max"),
+    "MaxPool": pooling.max_pool,
+    "Mean": elementwise.mean,
+    "Min": elementwise.extremum("min"),
+    "Mul": elementwise.binary("mul"),
+    "Neg": elementwise.unary("neg"),
+    "PRelu": elementwise.prelu,
+    "Pad": movement.pad,
+    "Pow": elementwise.binary("pow"),
+    "ReduceMean": normalisation.reduce_mean,
+    "Relu": elementwise.unary("relu"),
+    "Reshape": movement.reshape,
+    "Shape": movement.shape,
+    "Sigmoid": elementwise.unary("sigmoid"),
+    "Size": movement.size,
+    "Slice": movement.slice_,
+    "Softmax": normalisation.softmax,
+    "Softplus": elementwise.unary("softplus"),
+    "Split": movement.split,
+    "Sqrt": elementwise.unary("sqrt"),
+    "Squeeze": movement.squeeze,
+    "Sub": elementwise.binary("sub"),
+    "Sum": elementwise.variadic("add"),
+    "Tanh": elementwise.unary("tanh"),
+    "Transpose": movement.transpose,
+    "Unsqueeze": movement.unsqueeze,
+}
+"""By ONNX's operator name. Operators that only fold (ConstantOfShape, Range, ...) have no rule."""

@@ -1,0 +1,80 @@
+"""Gemm and MatMul."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.tensors import Constant
+from tilewright.ir import SSAValue
+from tilewright.types import shape_of
+
+
+def gemm(at: Lowering) -> Value:
+    """alpha * a @ b + beta * c; constant factors are folded into constant operands."""
+    for index in (0, 1):
+        if len(at.shape(index)) != 2:
+            raise at.refuse(
+                f"its input {index} has shape {list(at.shape(index))}, not rank 2",
+                code="onnx-shape",
+            )
+    b = scaled(at, 1, at.number("alpha", 1.0))
+    flags = {"transpose_a": bool(at.integer("transA")), "transpose_b": bool(at.integer("transB"))}
+    a = at.tensor(0)
+    rows = at.shape(0)[1 if flags["transpose_a"] else 0]
+    columns = at.shape(1)[0 if flags["transpose_b"] else 1]
+    beta = at.number("beta", 1.0)
+    if not at.has(2) or beta == 0:
+        return at.emit("matmul", a, b, **flags)
+    shape = at.shape(2)
+    if len(shape) > 2 or any(
+        have not in (1, want) for have, want in zip(shape[::-1], (columns, rows), strict=False)
+    ):
+        raise at.refuse(
+            f"c of shape {list(shape)} does not broadcast to {[rows, columns]}", code="onnx-shape"
+        )
+    c = at.operand(2)
+    if isinstance(c, Constant) and math.prod(shape[:-1]) == 1 and c.array.dtype == np.float32:
+        # One row for all: a bias.
+        row = np.broadcast_to(c.array.reshape(-1), (columns,)) * np.float32(beta)
+        return at.emit("matmul", a, b, at.weight(row, c.name), **flags)
+    return at.emit("add", at.emit("matmul", a, b, **flags), scaled(at, 2, beta))
+
+
+def scaled(at: Lowering, index: int, factor: float) -> SSAValue:
+    """An operand times a number; the product of constants is taken at once."""
+    value = at.operand(index)
+    if factor == 1:
+        return at.tensor(index)
+    if isinstance(value, Constant) and value.array.dtype == np.float32:
+        with np.errstate(all="ignore"):
+            return at.weight(value.array * np.float32(factor), value.name)
+    number = at.weight(np.array(factor, np.float32), f"{at.node.name}.factor")
+    return at.emit("mul", at.tensor(index), number)
+
+
+def matmul(at: Lowering) -> Value:
+    """NumPy's matmul: leading axes broadcast; a vector counts as one row or one column."""
+    left, right = at.shape(0), at.shape(1)
+    if not left or not right:
+        raise at.refuse("it takes no scalars", code="onnx-shape")
+    a = at.tensor(0) if len(left) > 1 else _shaped(at, 0, (1, *left))
+    b = at.tensor(1) if len(right) > 1 else _shaped(at, 1, (*right, 1))
+    result = at.emit("matmul", a, b)
+    shape = list(shape_of(result))
+    if len(left) == 1:
+        del shape[-2]
+    if len(right) == 1:
+        del shape[-1]
+    return at.reshape(result, shape)
+
+
+def _shaped(at: Lowering, index: int, shape: Sequence[int]) -> SSAValue:
+    """An operand in another shape; constants are reshaped as they are kept."""
+    value = at.operand(index)
+    if isinstance(value, Constant):
+        return at.weight(value.array.reshape(shape), value.name)
+    return at.reshape(value, shape)

@@ -1,0 +1,242 @@
+"""Operators that move elements: shapes, order, parts, and padding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.tensors import Constant
+from tilewright.ir import SSAValue
+from tilewright.types import shape_of
+
+
+def shape(at: Lowering) -> Value:
+    """The shape, which is known at import; operator set 15 added a range of axes."""
+    sizes = at.shape(0)
+    start, end = at.integer("start"), at.integer("end", len(sizes))
+    return Constant(np.array(sizes[slice(start, end)], np.int64), at.node.outputs[0])
+
+
+def size(at: Lowering) -> Value:
+    """The number of elements, which is known at import."""
+    return Constant(np.array(math.prod(at.shape(0)), np.int64), at.node.outputs[0])
+
+
+def reshape(at: Lowering) -> Value:
+    """Another shape of the same elements: 0 keeps an axis (unless allowzero), -1 is worked out."""
+    sizes = at.integers_at(1, "sizes")
+    if sizes is None:
+        raise at.refuse("its shape is missing")
+    old, new = at.shape(0), list(sizes)
+    for index, extent in enumerate(new):
+        if extent == 0 and not at.integer("allowzero"):
+            if index >= len(old):
+                raise at.refuse(f"size 0 at {index} keeps an axis that {list(old)} lacks")
+            new[index] = old[index]
+    if new.count(-1) > 1 or any(extent < -1 for extent in new):
+        raise at.refuse(f"{list(sizes)} is not a shape")
+    if -1 in new:
+        rest = math.prod(extent for extent in new if extent != -1)
+        if rest == 0 or math.prod(old) % rest:
+            raise at.refuse(f"{list(old)} cannot be reshaped to {list(sizes)}", code="onnx-shape")
+        new[new.index(-1)] = math.prod(old) // rest
+    return at.reshape(at.tensor(0), new)
+
+
+def flatten(at: Lowering) -> Value:
+    """Two axes: those before ``axis`` as one, and the others."""
+    sizes = at.shape(0)
+    axis = at.integer("axis", 1)
+    if not -len(sizes) <= axis <= len(sizes):
+        raise at.refuse(f"axis {axis} is outside a tensor of rank {len(sizes)}")
+    axis = axis + len(sizes) if axis < 0 else axis
+    return at.reshape(at.tensor(0), (math.prod(sizes[:axis]), math.prod(sizes[axis:])))
+
+
+def _axes(at: Lowering) -> tuple[int, ...] | None:
+    """Axes: an attribute before operator set 13, an operand since."""
+    return at.integers_at(1, "axes") if at.version >= 13 else at.integers("axes")
+
+
+def squeeze(at: Lowering) -> Value:
+    """Without the axes, which have extent 1; without all such axes if none are named."""
+    sizes, axes = at.shape(0), _axes(at)
+    if axes is None:
+        return at.reshape(at.tensor(0), [extent for extent in sizes if extent != 1])
+    gone = {at.axis(axis, len(sizes)) for axis in axes}
+    if any(sizes[axis] != 1 for axis in gone):
+        raise at.refuse(f"axes {sorted(gone)} of {list(sizes)} are not all 1", code="onnx-shape")
+    return at.reshape(at.tensor(0), [e for axis, e in enumerate(sizes) if axis not in gone])
+
+
+def unsqueeze(at: Lowering) -> Value:
+    """With new axes of extent 1 at the places named, counted in the result."""
+    sizes, axes = list(at.shape(0)), _axes(at)
+    if axes is None:
+        raise at.refuse("its axes are missing")
+    rank = len(sizes) + len(axes)
+    places = sorted({at.axis(axis, rank) for axis in axes})
+    if len(places) != len(axes):
+        raise at.refuse(f"axes {list(axes)} name an axis twice")
+    for place in places:
+        sizes.insert(place, 1)
+    return at.reshape(at.tensor(0), sizes)
+
+
+def transpose(at: Lowering) -> Value:
+    """The axes in another order, reversed if none is given."""
+    rank = len(at.shape(0))
+    order = at.integers("perm") or tuple(reversed(range(rank)))
+    if sorted(order) != list(range(rank)):
+        raise at.refuse(f"perm {list(order)} is not an order of {rank} axes")
+    if list(order) == list(range(rank)):
+        return at.tensor(0)
+    return at.emit("transpose", at.tensor(0), permutation=list(order))
+
+
+def concat(at: Lowering) -> Value:
+    """Operands one after another along an axis; empty ones drop out."""
+    rank = len(at.shape(0))
+    axis = at.axis(at.integer("axis"), rank)
+    kept = [index for index in range(len(at.operands)) if math.prod(at.shape(index))]
+    if not kept:
+        raise at.refuse("all its inputs are empty", code="onnx-shape")
+    parts = [at.tensor(index) for index in kept]
+    return parts[0] if len(parts) == 1 else at.emit("concat", *parts, axis=axis)
+
+
+def cut(
+    at: Lowering, value: SSAValue, ranges: dict[int, tuple[int, int, int]]
+) -> SSAValue:
+    """The part of a value that lies in [start, end) by step of some axes."""
+    sizes = shape_of(value)
+    ranges = {axis: r for axis, r in ranges.items() if r != (0, sizes[axis], 1)}
+    if not ranges:
+        return value
+    axes = sorted(ranges)
+    return at.emit(
+        "slice",
+        value,
+        starts=[ranges[axis][0] for axis in axes],
+        ends=[ranges[axis][1] for axis in axes],
+        steps=[ranges[axis][2] for axis in axes],
+        axes=axes,
+    )
+
+
+def slice_(at: Lowering) -> Value:
+    """A strided part: bounds are attributes before operator set 10, operands since."""
+    sizes = at.shape(0)
+    if at.version < 10:
+        starts, ends, axes = (at.integers(name) for name in ("starts", "ends", "axes"))
+        steps = None
+    else:
+        starts, ends = at.integers_at(1, "starts"), at.integers_at(2, "ends")
+        axes, steps = at.integers_at(3, "axes"), at.integers_at(4, "steps")
+    starts, ends = starts or (), ends or ()
+    axes = tuple(range(len(starts))) if axes is None else axes
+    steps = (1,) * len(starts) if steps is None else steps
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise at.refuse("starts, ends, axes and steps differ in number")
+    ranges: dict[int, tuple[int, int, int]] = {}
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        axis = at.axis(axis, len(sizes))
+        if step == 0:
+            raise at.refuse("a step is 0")
+        if axis in ranges:
+            raise at.refuse(f"axis {axis} is named twice")
+        first, stop, step = slice(start, end, step).indices(sizes[axis])
+        # Before the first element is -1 to Python; to the graph that is the last element.
+        ranges[axis] = (first, stop if stop >= 0 else -sizes[axis] - 1, step)
+    return cut(at, at.tensor(0), ranges)
+
+
+def split(at: Lowering) -> Sequence[Value]:
+    """Parts along an axis, as slices: sizes are given, or the parts are equal but the last."""
+    sizes, parts = at.shape(0), len(at.node.outputs)
+    axis = at.axis(at.integer("axis"), len(sizes))
+    given = at.integers_at(1, "sizes") if at.version >= 13 else at.integers("split")
+    if given is None:
+        if at.version >= 18 and at.integer("num_outputs", parts) != parts:
+            raise at.refuse(f"num_outputs is not {parts}, the number of its outputs")
+        width = -(-sizes[axis] // parts)
+        if at.version < 18 and width * parts != sizes[axis]:
+            raise at.refuse(f"{sizes[axis]} does not split into {parts} equal parts")
+        given = tuple(max(0, min(width, sizes[axis] - i * width)) for i in range(parts))
+    if len(given) != parts or sum(given) != sizes[axis] or min(given) < 1:
+        raise at.refuse(f"sizes {list(given)} do not split {sizes[axis]} into {parts} parts")
+    x, start, results = at.tensor(0), 0, list[Value]()
+    for width in given:
+        results.append(cut(at, x, {axis: (start, start + width, 1)}))
+        start += width
+    return results
+
+
+def gather(at: Lowering) -> Value:
+    """One index of an axis, as a slice without the axis; other indices are not computed."""
+    sizes = at.shape(0)
+    axis = at.axis(at.integer("axis"), len(sizes))
+    index = at.constant(1)
+    if index is None or index.size != 1 or index.dtype.kind not in "iu" or index.ndim > 1:
+        raise at.refuse(
+            "only one constant index is taken of a tensor that is computed at run time",
+            code="onnx-unsupported-operator",
+        )
+    place = at.axis(int(index.reshape(-1)[0]), sizes[axis], "index")
+    part = cut(at, at.tensor(0), {axis: (place, place + 1, 1)})
+    return at.reshape(part, (*sizes[:axis], *index.shape, *sizes[axis + 1 :]))
+
+
+def expand(at: Lowering) -> Value:
+    """Broadcasting to a shape: a product with ones."""
+    target = at.integers_at(1, "sizes")
+    if target is None:
+        raise at.refuse("its shape is missing")
+    sizes = at.shape(0)
+    shift = len(sizes) - len(target)
+    # Ones only along the axes that grow: the product broadcasts the rest.
+    ones = [
+        1 if i + shift >= 0 and sizes[i + shift] == extent else extent
+        for i, extent in enumerate(target)
+    ]
+    if math.prod(ones) == 1 and len(target) <= len(sizes):
+        return at.tensor(0)
+    if math.prod(ones) > 2**24 or any(extent < 1 for extent in ones):
+        raise at.refuse(f"{list(sizes)} is not expanded to {list(target)}", code="onnx-too-large")
+    array = np.ones(ones, np.float32)
+    return at.emit("mul", at.tensor(0), at.weight(array, f"{at.node.name}.ones"))
+
+
+def pad(at: Lowering) -> Value:
+    """Elements around a tensor; negative pads cut. Attributes before operator set 11."""
+    sizes = at.shape(0)
+    rank = len(sizes)
+    if at.version < 11:
+        pads, value, axes = at.integers("pads"), at.number("value"), None
+    else:
+        pads, value = at.integers_at(1, "pads"), at.scalar_at(2, "constant value") or 0.0
+        axes = at.integers_at(3, "axes")
+    places = range(rank) if axes is None else [at.axis(axis, rank) for axis in axes]
+    count = len(places)
+    if pads is None or len(pads) != 2 * count or len(set(places)) != count:
+        raise at.refuse(f"its pads are not {2 * count} sizes")
+    before, after = [0] * rank, [0] * rank
+    for place, first, last in zip(places, pads[:count], pads[count:], strict=True):
+        before[place], after[place] = first, last
+    keep = {
+        axis: (max(0, -before[axis]), sizes[axis] - max(0, -after[axis]), 1)
+        for axis in range(rank)
+    }
+    if any(start >= end for start, end, _ in keep.values()):
+        raise at.refuse("its pads cut away everything", code="onnx-shape")
+    x = cut(at, at.tensor(0), keep)
+    grown = [*(max(0, p) for p in before), *(max(0, p) for p in after)]
+    if not any(grown):
+        return x
+    mode = at.text("mode", "constant")
+    if mode not in ("constant", "edge", "reflect"):
+        raise at.refuse(f"mode {mode!r} is not computed")
+    return at.emit("pad", x, pads=grown, mode=mode, value=float(value))

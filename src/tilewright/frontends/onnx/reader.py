@@ -1,0 +1,114 @@
+"""Read an ONNX file into a ModelProto, and find its version of the operator set."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError, EncodeError
+from onnx import ModelProto
+
+from tilewright.errors import refuse
+from tilewright.frontends.onnx.limits import MAX_FILE_BYTES, MAX_NODES, shown
+
+OLDEST_OPSET = 9
+
+ModelSource = str | Path | bytes | ModelProto
+
+
+@dataclass(frozen=True)
+class Source:
+    """A parsed model and where it came from."""
+
+    model: ModelProto
+    digest: str
+    folder: Path | None
+    """Where external data may lie; None if the model did not come from a file."""
+    title: str
+    """How messages call the model."""
+
+
+def read_model(source: ModelSource) -> Source:
+    """Parse a file, its bytes, or take a ModelProto; raises TilewrightError."""
+    if isinstance(source, ModelProto):
+        try:
+            data = source.SerializeToString(deterministic=True)
+        except (EncodeError, ValueError) as error:
+            raise refuse("onnx-too-large", f"the model cannot be serialised: {error}") from error
+        return Source(source, hashlib.sha256(data).hexdigest(), None, "model")
+    if isinstance(source, bytes):
+        return Source(_parse(source, "model"), hashlib.sha256(source).hexdigest(), None, "model")
+    path = Path(source)
+    title = shown(str(path))
+    data = _bytes_of(path, title)
+    return Source(_parse(data, title), hashlib.sha256(data).hexdigest(), path.parent, title)
+
+
+def _bytes_of(path: Path, title: str) -> bytes:
+    """The file's bytes, after a look at its size."""
+    try:
+        if not path.is_file():
+            reason = "it is not a file" if path.exists() else "there is no such file"
+            raise refuse("onnx-missing-file", reason, where=title)
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise refuse(
+                "onnx-too-large",
+                f"the file has more than {MAX_FILE_BYTES} bytes, which protobuf cannot read",
+                where=title,
+                help="store the weights as external data",
+            )
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise refuse("onnx-missing-file", f"it cannot be read: {error}", where=title) from error
+
+
+def _parse(data: bytes, title: str) -> ModelProto:
+    """Bytes as a ModelProto with a graph."""
+    try:
+        model = ModelProto.FromString(data)
+    except DecodeError as error:
+        raise refuse(
+            "onnx-truncated",
+            "the bytes are not a whole ONNX model",
+            where=title,
+            help="the file may be cut short, or be in another format",
+        ) from error
+    return model
+
+
+def check_model(source: Source) -> int:
+    """The model's version of the ONNX operator set, once the model as a whole is in bounds.
+
+    Raises TilewrightError for a model without a graph or with an operator set out of range.
+    """
+    model, title = source.model, source.title
+    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
+        raise refuse("onnx-truncated", "there is no graph in it", where=title)
+    if len(model.graph.node) > MAX_NODES:
+        raise refuse(
+            "onnx-too-large",
+            f"it has {len(model.graph.node)} nodes; the limit is {MAX_NODES}",
+            where=title,
+        )
+    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    newest = onnx.defs.onnx_opset_version()
+    if not versions:
+        raise refuse(
+            "onnx-opset", "it does not say which version of the ONNX operators it uses", where=title
+        )
+    if len(set(versions)) > 1:
+        raise refuse(
+            "onnx-opset", f"it asks for several versions of the operators: {versions}", where=title
+        )
+    if not OLDEST_OPSET <= versions[0] <= newest:
+        raise refuse(
+            "onnx-opset",
+            f"operator set {versions[0]} is outside {OLDEST_OPSET} to {newest}",
+            where=title,
+            help=f"convert it with onnx.version_converter.convert_version(model, {newest})"
+            if versions[0] < OLDEST_OPSET
+            else "install a newer onnx",
+        )
+    return versions[0]

@@ -1,0 +1,148 @@
+"""Constants of a model: a TensorProto becomes an array, checked against what its header says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from onnx import TensorProto
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.onnx.external import external_bytes
+from tilewright.frontends.onnx.limits import MAX_DIMENSIONS, MAX_ELEMENTS, shown
+from tilewright.frontends.onnx.nodes import AttributeValue, Node
+from tilewright.types import Array
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A value known at import, and the model's name for it."""
+
+    array: Array
+    name: str
+
+
+DTYPES: dict[int, np.dtype[Any]] = {
+    TensorProto.FLOAT: np.dtype("<f4"),
+    TensorProto.DOUBLE: np.dtype("<f8"),
+    TensorProto.FLOAT16: np.dtype("<f2"),
+    TensorProto.BFLOAT16: np.dtype(ml_dtypes.bfloat16),
+    TensorProto.BOOL: np.dtype(np.bool_),
+    TensorProto.INT8: np.dtype("i1"),
+    TensorProto.INT16: np.dtype("<i2"),
+    TensorProto.INT32: np.dtype("<i4"),
+    TensorProto.INT64: np.dtype("<i8"),
+    TensorProto.UINT8: np.dtype("u1"),
+    TensorProto.UINT16: np.dtype("<u2"),
+    TensorProto.UINT32: np.dtype("<u4"),
+    TensorProto.UINT64: np.dtype("<u8"),
+}
+"""Element types that are read, as little-endian arrays."""
+
+
+def type_name(data_type: int) -> str:
+    """ONNX's name of an element type, or the number if it has none."""
+    names = {number: name for name, number in TensorProto.DataType.items()}
+    return names.get(data_type, str(data_type)).lower()
+
+
+def array_of(tensor: TensorProto, folder: Path | None = None) -> Array:
+    """The data of a tensor; raises TilewrightError when they do not fit its type and shape."""
+    where = f"tensor {shown(tensor.name)}"
+    dtype = DTYPES.get(tensor.data_type)
+    if dtype is None:
+        raise refuse(
+            "onnx-dtype", f"elements of {type_name(tensor.data_type)} are not read", where=where
+        )
+    if tensor.HasField("segment"):
+        raise refuse("onnx-dtype", "tensors in segments are not read", where=where)
+    shape = tuple(tensor.dims)
+    count = checked_size(shape, where)
+    if tensor.data_location == TensorProto.EXTERNAL:
+        data = external_bytes(tensor, folder, count * dtype.itemsize)
+        return _from_bytes(data, dtype, shape)
+    if tensor.HasField("raw_data"):
+        data = tensor.raw_data
+        if len(data) != count * dtype.itemsize:
+            raise _wrong_length(where, len(data), count * dtype.itemsize, "bytes")
+        return _from_bytes(data, dtype, shape)
+    values = _typed(tensor)
+    if len(values) != count:
+        raise _wrong_length(where, len(values), count, "values")
+    if tensor.data_type in (TensorProto.FLOAT16, TensorProto.BFLOAT16):
+        # ONNX keeps the bits of short floats in int32_data.
+        return np.array(values, np.int64).astype(np.uint16).view(dtype).reshape(shape)
+    if tensor.data_type in (TensorProto.UINT32, TensorProto.UINT64):
+        return np.array(values, np.uint64).astype(dtype).reshape(shape)
+    if dtype.kind == "f":
+        return np.array(values, dtype).reshape(shape)
+    return np.array(values, np.int64).astype(dtype).reshape(shape)
+
+
+def constant_of(
+    node: Node, attributes: Mapping[str, AttributeValue], folder: Path | None = None
+) -> Constant:
+    """The value of a Constant node, in any of its spellings; raises TilewrightError."""
+    if len(attributes) != 1:
+        raise refuse("onnx-attribute", "it needs exactly one value", where=node.where)
+    name, value = next(iter(attributes.items()))
+    if isinstance(value, TensorProto):
+        array = array_of(value, folder)
+    elif name in ("value_int", "value_ints"):
+        array = np.array(value, np.int64)
+    elif name in ("value_float", "value_floats"):
+        array = np.array(value, np.float32)
+    else:
+        raise refuse("onnx-dtype", f"values of {name!r} are not read", where=node.where)
+    return Constant(array, node.outputs[0])
+
+
+def checked_size(shape: Sequence[int], where: str) -> int:
+    """Number of elements of a shape; raises TilewrightError when it is out of bounds."""
+    if len(shape) > MAX_DIMENSIONS:
+        raise refuse("onnx-too-large", f"a tensor of {len(shape)} dimensions", where=where)
+    if any(size < 0 for size in shape):
+        raise refuse("onnx-shape", f"the shape {list(shape)} has a negative size", where=where)
+    count = math.prod(shape)
+    if count > MAX_ELEMENTS:
+        raise refuse(
+            "onnx-too-large",
+            f"the shape {list(shape)} takes {count} elements; the limit is {MAX_ELEMENTS}",
+            where=where,
+        )
+    return count
+
+
+def _from_bytes(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """Little-endian bytes as an array of the machine's own byte order."""
+    if dtype.kind == "b":
+        return (np.frombuffer(data, np.uint8) != 0).reshape(shape)
+    array: Array = np.frombuffer(data, dtype).reshape(shape)
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+def _typed(tensor: TensorProto) -> Sequence[Any]:
+    """The repeated field that holds values of the tensor's type."""
+    kind = tensor.data_type
+    if kind == TensorProto.FLOAT:
+        return tensor.float_data
+    if kind == TensorProto.DOUBLE:
+        return tensor.double_data
+    if kind == TensorProto.INT64:
+        return tensor.int64_data
+    if kind in (TensorProto.UINT32, TensorProto.UINT64):
+        return tensor.uint64_data
+    return tensor.int32_data
+
+
+def _wrong_length(where: str, found: int, expected: int, unit: str) -> TilewrightError:
+    return refuse(
+        "onnx-truncated",
+        f"it holds {found} {unit} where its type and shape take {expected}",
+        where=where,
+    )

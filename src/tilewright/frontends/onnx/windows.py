@@ -1,0 +1,153 @@
+"""Windows that slide over images: kernel, strides, dilations and padding of convolution and pools.
+
+ONNX describes windows for any number of spatial axes, in several spellings; here they become one
+or two axes with explicit pads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.frontends.onnx.lowering import Lowering
+from tilewright.ir import PythonValue, SSAValue
+from tilewright.types import shape_of
+
+MAX_EXTENT = 2**31
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window over the spatial axes, outermost first."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    begins: tuple[int, ...]
+    """Padding before each axis."""
+    ends: tuple[int, ...]
+    """Padding after each axis, with what ceil_mode adds."""
+    counted_ends: tuple[int, ...]
+    """Padding after each axis as the model states it."""
+
+    def flat(self, values: Sequence[int], fill: int) -> PythonValue:
+        """Per-axis values as rows and columns; a lone axis is the columns."""
+        return [fill, *values] if len(values) == 1 else list(values)
+
+    def pads(self, *, counted: bool = False) -> PythonValue:
+        """Pads as top, left, bottom, right; those that count in an average if ``counted``."""
+        ends = self.counted_ends if counted else self.ends
+        if len(self.begins) == 1:
+            return [0, self.begins[0], 0, ends[0]]
+        return [*self.begins, *ends]
+
+    def attributes(self, *, kernel: bool, dilations: bool) -> dict[str, PythonValue]:
+        """The attributes of a graph operation."""
+        values: dict[str, PythonValue] = {
+            "strides": self.flat(self.strides, 1),
+            "pads": self.pads(),
+        }
+        if kernel:
+            values["kernel"] = self.flat(self.kernel, 1)
+        if dilations:
+            values["dilations"] = self.flat(self.dilations, 1)
+        return values
+
+
+def spatial_rank(at: Lowering) -> int:
+    """Number of spatial axes of the first operand; refuses all but one and two."""
+    shape = at.shape(0)
+    if len(shape) not in (3, 4):
+        raise at.refuse(
+            f"its input has shape {list(shape)}; images of one or two spatial axes are computed",
+            code="onnx-shape",
+        )
+    return len(shape) - 2
+
+
+def as_image(at: Lowering, value: SSAValue) -> SSAValue:
+    """A sequence [n, c, l] as an image [n, c, 1, l]; images as they are."""
+    shape = shape_of(value)
+    return at.reshape(value, (*shape[:2], 1, shape[2])) if len(shape) == 3 else value
+
+
+def as_sequence(at: Lowering, value: SSAValue, rank: int) -> SSAValue:
+    """Undoes ``as_image`` on a result for an operand with ``rank`` spatial axes."""
+    n, c, _, width = shape_of(value)
+    return at.reshape(value, (n, c, width)) if rank == 1 else value
+
+
+def window_of(at: Lowering, kernel: Sequence[int], *, pool: bool) -> Window:
+    """The window of a convolution or, with ONNX's ceil_mode, of a pool; refuses what is not one."""
+    extents = at.shape(0)[2:]
+    rank = len(extents)
+    strides = _positive(at, "strides", rank)
+    dilations = _positive(at, "dilations", rank)
+    if len(kernel) != rank or any(not 1 <= size < MAX_EXTENT for size in kernel):
+        raise at.refuse(f"kernel_shape {list(kernel)} does not fit {rank} spatial axes")
+    spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
+    begins, ends = _pads(at, extents, strides, spans)
+    extra = [0] * rank
+    if pool and at.integer("ceil_mode") and at.text("auto_pad", "NOTSET") == "NOTSET":
+        extra = [
+            _ceil_pad(extents[i] + begins[i], ends[i], spans[i], strides[i]) for i in range(rank)
+        ]
+    for axis, (extent, span) in enumerate(zip(extents, spans, strict=True)):
+        if pool and max(begins[axis], ends[axis]) >= span:
+            raise at.refuse(f"its pads are as large as the window, {spans} wide")
+        if extent + begins[axis] + ends[axis] + extra[axis] < span:
+            raise at.refuse(
+                f"a window {spans} wide does not fit the input {list(extents)}", code="onnx-shape"
+            )
+    return Window(
+        tuple(kernel),
+        strides,
+        dilations,
+        tuple(begins),
+        tuple(end + more for end, more in zip(ends, extra, strict=True)),
+        tuple(ends),
+    )
+
+
+def _positive(at: Lowering, name: str, rank: int) -> tuple[int, ...]:
+    """A list of one positive integer per spatial axis; ones if absent."""
+    values = at.integers(name) or (1,) * rank
+    if len(values) != rank or any(not 1 <= value < MAX_EXTENT for value in values):
+        raise at.refuse(f"{name} {list(values)} are not {rank} positive integers")
+    return values
+
+
+def _pads(
+    at: Lowering, extents: Sequence[int], strides: Sequence[int], spans: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """Padding before and after each axis, by ``pads`` or ``auto_pad``."""
+    rank, mode = len(extents), at.text("auto_pad", "NOTSET")
+    if mode == "VALID":
+        return [0] * rank, [0] * rank
+    if mode == "NOTSET":
+        pads = at.integers("pads") or (0,) * (2 * rank)
+        if len(pads) != 2 * rank or any(not 0 <= pad < MAX_EXTENT for pad in pads):
+            raise at.refuse(f"pads {list(pads)} are not {2 * rank} sizes")
+        return list(pads[:rank]), list(pads[rank:])
+    if mode not in ("SAME_UPPER", "SAME_LOWER"):
+        raise at.refuse(f"auto_pad {mode!r} is not known")
+    begins, ends = list[int](), list[int]()
+    for extent, stride, span in zip(extents, strides, spans, strict=True):
+        outputs = -(-extent // stride)
+        total = max((outputs - 1) * stride + span - extent, 0)
+        small, large = total // 2, total - total // 2
+        begins.append(large if mode == "SAME_LOWER" else small)
+        ends.append(small if mode == "SAME_LOWER" else large)
+    return begins, ends
+
+
+def _ceil_pad(begun: int, end: int, span: int, stride: int) -> int:
+    """What to add behind an axis so that rounding the number of windows down rounds it up.
+
+    ``begun`` is the extent with the padding before it: the last window must start inside it.
+    """
+    free = begun + end - span
+    windows = -(-free // stride) + 1
+    if (windows - 1) * stride >= begun:
+        windows -= 1
+    return max((windows - 1) * stride - free, 0)
