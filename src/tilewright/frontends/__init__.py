@@ -11,9 +11,7 @@ from tilewright.frontends.imported import Imported
 __all__ = ["Imported", "load"]
 
 
-def load(
-    path: str | Path, *, shapes: Mapping[str, Sequence[int]] | None = None
-) -> Imported:
+def load(path: str | Path, *, shapes: Mapping[str, Sequence[int]] | None = None) -> Imported:
     """Read a model file of any format that Tilewright knows (today: ONNX).
 
     ``shapes`` gives the shapes of inputs whose sizes the model leaves open. Raises TilewrightError

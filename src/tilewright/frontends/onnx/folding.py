@@ -24,16 +24,16 @@ from tilewright.frontends.onnx.nodes import Node
 from tilewright.frontends.onnx.tensors import DTYPES, Constant, array_of, type_name
 from tilewright.types import Array
 
-_FOLDED = frozenset(
-    """
+_FOLDED_NAMES = """
     Abs Add And ArgMax ArgMin Cast CastLike Ceil Clip Compress Concat ConstantOfShape CumSum
     DequantizeLinear Div Equal Exp Expand Flatten Floor Gather Greater GreaterOrEqual Identity
     IsInf IsNaN Less LessOrEqual Log Max Mean Min Mod Mul Neg NonZero Not Or Pad Pow
-    QuantizeLinear Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd
-    ReduceSum ReduceSumSquare Relu Reshape Round Shape Sigmoid Sign Size Slice Split Sqrt Squeeze
-    Sub Sum Tanh Tile Transpose Trilu Unsqueeze Where Xor
-    """.split()
-)
+    QuantizeLinear Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin
+    ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round Shape Sigmoid Sign Size Slice
+    Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Trilu Unsqueeze Where Xor
+"""
+
+_FOLDED = frozenset(_FOLDED_NAMES.split())
 
 _BOUNDED_BY_INPUT = frozenset(("Compress", "NonZero"))
 """Operators whose result's shape depends on values, yet takes at most rank times the input."""
@@ -198,4 +198,3 @@ def _too_large(node: Node) -> TilewrightError:
         f"or {MAX_FOLDED_BYTES} bytes",
         where=node.where,
     )
-

@@ -52,9 +52,7 @@ def import_onnx(
     try:
         return _Importer(read, shapes).run()
     except UnicodeDecodeError as error:
-        raise refuse(
-            "onnx-truncated", "a name in it is not text", where=read.title
-        ) from error
+        raise refuse("onnx-truncated", "a name in it is not text", where=read.title) from error
 
 
 class Unknown:

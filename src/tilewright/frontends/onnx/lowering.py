@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+
 from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.onnx.limits import MAX_ELEMENTS, shown
 from tilewright.frontends.onnx.nodes import AttributeValue, Node

@@ -155,9 +155,7 @@ def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, Attribute
             values[name] = _decode(node, default, default.type)
     count = len(node.inputs)
     if not schema.min_input <= count <= schema.max_input:
-        raise _bad(
-            node, f"it has {count} inputs, not {schema.min_input} to {schema.max_input}"
-        )
+        raise _bad(node, f"it has {count} inputs, not {schema.min_input} to {schema.max_input}")
     if not schema.min_output <= len(node.outputs) <= schema.max_output:
         raise _bad(node, f"it cannot have {len(node.outputs)} outputs")
     for index, formal in enumerate(schema.inputs[:count]):

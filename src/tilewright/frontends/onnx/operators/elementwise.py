@@ -150,9 +150,7 @@ def identity(at: Lowering) -> Value:
 def dropout(at: Lowering) -> Value:
     """The operand itself: nothing is dropped at inference."""
     training = at.operands[2] if len(at.operands) > 2 else None
-    if training is not None and (
-        not isinstance(training, Constant) or training.array.any()
-    ):
+    if training is not None and (not isinstance(training, Constant) or training.array.any()):
         raise at.refuse("it is in training mode", help="export the model for inference")
     return at.operand(0)
 

@@ -108,9 +108,7 @@ def concat(at: Lowering) -> Value:
     return parts[0] if len(parts) == 1 else at.emit("concat", *parts, axis=axis)
 
 
-def cut(
-    at: Lowering, value: SSAValue, ranges: dict[int, tuple[int, int, int]]
-) -> SSAValue:
+def cut(at: Lowering, value: SSAValue, ranges: dict[int, tuple[int, int, int]]) -> SSAValue:
     """The part of a value that lies in [start, end) by step of some axes."""
     sizes = shape_of(value)
     ranges = {axis: r for axis, r in ranges.items() if r != (0, sizes[axis], 1)}
@@ -227,8 +225,7 @@ def pad(at: Lowering) -> Value:
     for place, first, last in zip(places, pads[:count], pads[count:], strict=True):
         before[place], after[place] = first, last
     keep = {
-        axis: (max(0, -before[axis]), sizes[axis] - max(0, -after[axis]), 1)
-        for axis in range(rank)
+        axis: (max(0, -before[axis]), sizes[axis] - max(0, -after[axis]), 1) for axis in range(rank)
     }
     if any(start >= end for start, end, _ in keep.values()):
         raise at.refuse("its pads cut away everything", code="onnx-shape")

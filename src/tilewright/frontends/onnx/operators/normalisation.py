@@ -19,9 +19,7 @@ def batch_normalization(at: Lowering) -> Value:
     parameters = [at.tensor(index) for index in range(1, 5)]
     return _as_image(
         at,
-        lambda image: at.emit(
-            "batch_norm", image, *parameters, epsilon=at.number("epsilon", 1e-5)
-        ),
+        lambda image: at.emit("batch_norm", image, *parameters, epsilon=at.number("epsilon", 1e-5)),
     )
 
 

@@ -83,9 +83,7 @@ def global_max_pool(at: Lowering) -> Value:
 def _global(at: Lowering, operation: str) -> SSAValue:
     shape = at.shape(0)
     if len(shape) < 3:
-        raise at.refuse(
-            f"its input of shape {list(shape)} has no spatial axes", code="onnx-shape"
-        )
+        raise at.refuse(f"its input of shape {list(shape)} has no spatial axes", code="onnx-shape")
     image = at.tensor(0)
     if len(shape) != 4:
         image = at.reshape(image, (*shape[:2], 1, math.prod(shape[2:])))
