@@ -12,6 +12,20 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.onnx.limits import shown
 
+_SCHEMA = onnx.defs.OpSchema.AttrType
+
+_KINDS = {
+    _SCHEMA.INT: AttributeProto.INT,
+    _SCHEMA.FLOAT: AttributeProto.FLOAT,
+    _SCHEMA.STRING: AttributeProto.STRING,
+    _SCHEMA.TENSOR: AttributeProto.TENSOR,
+    _SCHEMA.INTS: AttributeProto.INTS,
+    _SCHEMA.FLOATS: AttributeProto.FLOATS,
+    _SCHEMA.STRINGS: AttributeProto.STRINGS,
+    _SCHEMA.SPARSE_TENSOR: AttributeProto.SPARSE_TENSOR,
+}
+"""AttributeProto's number for a schema's type; others are refused when they are decoded."""
+
 AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...] | TensorProto
 
 
@@ -167,7 +181,7 @@ def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, Attribute
 
 def _type_of(definition: onnx.defs.OpSchema.Attribute) -> int:
     """The AttributeProto type that a schema asks for."""
-    return AttributeProto.AttributeType.Value(definition.type.name)
+    return _KINDS.get(definition.type, AttributeProto.GRAPH)
 
 
 def _decode(node: Node, attribute: AttributeProto, kind: int) -> AttributeValue:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
 
-from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
-from tilewright.frontends.onnx.tensors import Constant
+import numpy as np
+from onnx import TensorProto
+
+from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.tensors import Constant, type_name
 from tilewright.ir import SSAValue
 from tilewright.types import shape_of
+
+Map = Callable[[Lowering], SSAValue]
 
 LARGEST = float(np.finfo(np.float32).max)
 """Stands for "no bound"."""
 
 
-def unary(operation: str) -> Rule:
+def unary(operation: str) -> Map:
     """The rule of an operator of one operand and no attributes."""
 
-    def rule(at: Lowering) -> Value:
+    def rule(at: Lowering) -> SSAValue:
         return at.emit(operation, at.tensor(0))
 
     return rule
@@ -92,19 +97,19 @@ def _clip_by_tensors(at: Lowering) -> SSAValue:
     return x
 
 
-def binary(operation: str) -> Rule:
+def binary(operation: str) -> Map:
     """The rule of an operator of two operands that broadcast."""
 
-    def rule(at: Lowering) -> Value:
+    def rule(at: Lowering) -> SSAValue:
         return at.emit(operation, at.tensor(0), at.tensor(1))
 
     return rule
 
 
-def variadic(operation: str) -> Rule:
+def variadic(operation: str) -> Map:
     """The rule of an operator that joins any number of operands, two at a time."""
 
-    def rule(at: Lowering) -> Value:
+    def rule(at: Lowering) -> SSAValue:
         result = at.tensor(0)
         for index in range(1, len(at.operands)):
             result = at.emit(operation, result, at.tensor(index))
@@ -113,10 +118,10 @@ def variadic(operation: str) -> Rule:
     return rule
 
 
-def extremum(operation: str) -> Rule:
+def extremum(operation: str) -> Map:
     """Max or Min; against one number it is a clip, as exporters write ReLU6."""
 
-    def rule(at: Lowering) -> Value:
+    def rule(at: Lowering) -> SSAValue:
         constants = [v for v in at.operands if isinstance(v, Constant)]
         tensors = [v for v in at.operands if isinstance(v, SSAValue)]
         if len(constants) == len(tensors) == 1 and constants[0].array.size == 1:
@@ -135,7 +140,6 @@ def extremum(operation: str) -> Rule:
 def mean(at: Lowering) -> Value:
     """The mean of any number of operands."""
     total = variadic("add")(at)
-    assert isinstance(total, SSAValue)
     if len(at.operands) == 1:
         return total
     share = np.array(1 / len(at.operands), np.float32)
@@ -157,10 +161,6 @@ def dropout(at: Lowering) -> Value:
 
 def cast(at: Lowering) -> Value:
     """Casts from float32 to float32 vanish; no other is computed at run time."""
-    from onnx import TensorProto
-
-    from tilewright.frontends.onnx.tensors import type_name
-
     kind = at.integer("to")
     if kind != TensorProto.FLOAT:
         raise at.refuse(

@@ -121,7 +121,7 @@ def cut(at: Lowering, value: SSAValue, ranges: dict[int, tuple[int, int, int]]) 
         starts=[ranges[axis][0] for axis in axes],
         ends=[ranges[axis][1] for axis in axes],
         steps=[ranges[axis][2] for axis in axes],
-        axes=axes,
+        axes=tuple(axes),
     )
 
 
@@ -236,4 +236,4 @@ def pad(at: Lowering) -> Value:
     mode = at.text("mode", "constant")
     if mode not in ("constant", "edge", "reflect"):
         raise at.refuse(f"mode {mode!r} is not computed")
-    return at.emit("pad", x, pads=grown, mode=mode, value=float(value))
+    return at.emit("pad", x, pads=tuple(grown), mode=mode, value=float(value))

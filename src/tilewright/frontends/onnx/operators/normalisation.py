@@ -62,7 +62,7 @@ def reduce_mean(at: Lowering) -> Value:
     if not found:
         return at.tensor(0)
     keep = bool(at.integer("keepdims", 1))
-    return at.emit("reduce_mean", at.tensor(0), axes=found, keep_dims=keep)
+    return at.emit("reduce_mean", at.tensor(0), axes=tuple(found), keep_dims=keep)
 
 
 def _as_image(at: Lowering, build: Callable[[SSAValue], SSAValue]) -> SSAValue:
