@@ -9,7 +9,6 @@ shape inference gives, if it gives one.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -34,6 +33,7 @@ from tilewright.frontends.onnx.operators import RULES
 from tilewright.frontends.onnx.reader import ModelSource, Source, check_model, read_model
 from tilewright.frontends.onnx.tensors import Constant, array_of, constant_of
 from tilewright.graph.dialect import NetworkOp, OutputOp
+from tilewright.graph.names import identifier
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue, VerifyException
 from tilewright.types import Array, shape_of, tensor
@@ -77,7 +77,7 @@ class _Importer:
         inputs = inputs_of(self.graph, set(self.tensors), shapes, self.problems, self.notes)
         self.outputs = outputs_of(self.graph, self.problems)
         self.inputs = {name: shape for name, shape in inputs.items() if shape is not None}
-        self.name = identifier(self.graph.name)
+        self.name = identifier(self.graph.name, "network")
         self.operator = NetworkOp.of(
             self.name,
             [(name, tensor(shape)) for name, shape in self.inputs.items()],
@@ -272,11 +272,3 @@ class _Importer:
                 return None
             return self.network.weight(value.array, value.name)
         return None if isinstance(value, Unknown) else value
-
-
-def identifier(name: str) -> str:
-    """A model's name as an identifier: other characters become underscores."""
-    plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:60]
-    if not plain:
-        return "network"
-    return f"network_{plain}" if plain[0].isdigit() else plain
