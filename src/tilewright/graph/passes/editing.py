@@ -1,0 +1,158 @@
+"""Small tools that the graph passes share: reading constants, making and replacing operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
+from tilewright.graph.operations import BY_NAME, Operation
+from tilewright.ir import Attribute, Context, PythonValue, SSAValue, TensorType
+from tilewright.ir import Operation as AnyOperation
+from tilewright.passes import CompilerContext
+from tilewright.types import Array, element_dtype, element_of, shape_of, tensor, tensor_type
+
+VIEWS = ("reshape", "transpose", "concat", "slice")
+"""Operations that only move values, and may turn out to be addresses."""
+
+
+def compiler(ctx: Context) -> CompilerContext:
+    """The context as passes need it; refuses any other."""
+    if not isinstance(ctx, CompilerContext):
+        raise refuse("pass-context", "graph passes need a CompilerContext")
+    return ctx
+
+
+def operation_name(op: AnyOperation) -> str:
+    """The name without the dialect (``conv``)."""
+    return op.name.removeprefix("graph.")
+
+
+def operations_of(module: AnyOperation) -> list[Operation]:
+    """The operations that stand directly in the network, in order."""
+    return [op for op in network_of(module).block.ops if isinstance(op, Operation)]
+
+
+def constant(value: SSAValue, ctx: CompilerContext) -> Array | None:
+    """The array of a weight; None if the value is computed."""
+    owner = value.owner
+    return ctx.weights.get(owner.symbol.data) if isinstance(owner, WeightOp) else None
+
+
+def add_weight(
+    ctx: CompilerContext,
+    array: Array,
+    before: AnyOperation,
+    hint: str,
+    element: Attribute | None = None,
+) -> SSAValue:
+    """A new weight in front of ``before``; typed by the array unless ``element`` is given."""
+    array = np.asarray(array, order="C")
+    kind = tensor(array.shape, element or element_of(array.dtype))
+    made = WeightOp.of(ctx.weights.add(array, hint), kind)
+    insert(made, before)
+    return made.result
+
+
+def insert(op: AnyOperation, before: AnyOperation) -> None:
+    """Put an operation in front of another."""
+    block = before.parent
+    assert block is not None
+    block.insert_op_before(op, before)
+
+
+def make(
+    name: str,
+    inputs: Sequence[SSAValue],
+    attributes: dict[str, PythonValue] | None = None,
+    *,
+    before: AnyOperation,
+    like: Operation | None = None,
+    result_type: TensorType[Any] | None = None,
+) -> Operation:
+    """A new operation in front of ``before``, with the node name (and engine) of ``like``."""
+    node = like.node_name if like is not None else ""
+    made = cast(
+        Operation,
+        BY_NAME[name].build_from(inputs, attributes, node=node, result_type=result_type),
+    )
+    if like is not None:
+        made.engine, made.reason = like.engine, like.reason
+    insert(made, before)
+    return made
+
+
+def erase(op: AnyOperation) -> None:
+    """Take an operation out of its block and erase it; nothing may use its results."""
+    op.detach()
+    op.erase()
+
+
+def only_user(value: SSAValue) -> AnyOperation | None:
+    """The one operation that uses the value, if it has exactly one use."""
+    return value.get_user_of_unique_use()
+
+
+def replace(op: Operation, value: SSAValue) -> None:
+    """Use ``value`` wherever the operation's result is used, and erase the operation."""
+    if value.name_hint is None:
+        value.name_hint = op.result.name_hint
+    op.result.replace_all_uses_with(value)
+    erase(op)
+
+
+def sweep(network: NetworkOp) -> int:
+    """Erase operations without users, to the last; returns how many."""
+    erased = 0
+    for op in reversed(list(network.block.ops)):
+        if isinstance(op, Operation | WeightOp | KernelOp) and op.result.first_use is None:
+            erase(op)
+            erased += 1
+    return erased
+
+
+def merge_weights(network: NetworkOp) -> None:
+    """Keep one of several weights that have the same data and type."""
+    seen: dict[tuple[str, Attribute], WeightOp] = {}
+    for op in list(network.block.ops):
+        if not isinstance(op, WeightOp):
+            continue
+        first = seen.setdefault((op.symbol.data, op.result.type), op)
+        if first is not op:
+            op.result.replace_all_uses_with(first.result)
+            erase(op)
+
+
+def users(value: SSAValue) -> list[AnyOperation]:
+    """The operations that use the value, each once, in the order of their uses."""
+    return list(dict.fromkeys(use.operation for use in value.uses))
+
+
+def bytes_of(value: SSAValue) -> int:
+    """Bytes of a value's elements, padding of its layout left out."""
+    kind = tensor_type(value)
+    return prod(shape_of(value)) * element_dtype(kind.element_type).itemsize
+
+
+def per_channel(array: Array, rank: int, channels: int) -> Array | None:
+    """A constant that broadcasts along all axes but axis 1 of ``rank``, as [channels] float64.
+
+    None if it varies along another axis, or would widen the result.
+    """
+    if array.ndim > rank:
+        return None
+    shape = (1,) * (rank - array.ndim) + array.shape
+    if any(extent != 1 for axis, extent in enumerate(shape) if axis != 1):
+        return None
+    if shape[1] not in (1, channels):
+        return None
+    return np.broadcast_to(array.astype(np.float64).reshape(-1), (channels,))
+
+
+def finite(*arrays: Array) -> bool:
+    """Whether every number is finite."""
+    return all(bool(np.isfinite(array).all()) for array in arrays)

@@ -1,0 +1,184 @@
+"""fuse-batch-norm: batch normalisation becomes part of a convolution's weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.graph.dialect import network_of
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.editing import (
+    add_weight,
+    compiler,
+    constant,
+    erase,
+    finite,
+    make,
+    only_user,
+    operations_of,
+    replace,
+    sweep,
+)
+from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue
+from tilewright.machine import Machine
+from tilewright.passes import CompilerContext
+from tilewright.types import Array, shape_of
+
+LARGEST_FACTOR = 1e12
+"""A channel scaled by more than this is left alone: its variance is as good as zero."""
+
+
+@dataclass(frozen=True)
+class FuseBatchNorm(ModulePass):
+    """Fold batch normalisation into the convolution before it, or behind it where that is exact.
+
+    Before::
+
+        %1 = graph.conv %x, %w {...}
+        %2 = graph.batch_norm %1, %scale, %shift, %mean, %variance {epsilon = 1e-05}
+
+    After (factor = scale / sqrt(variance + epsilon), computed in float64)::
+
+        %2 = graph.conv %x, %w_times_factor, %shift_minus_mean_times_factor {...}
+
+    A normalisation in front of a convolution is folded into its input channels if the convolution
+    has no padding (the padding's zeros are not normalised). Any other one becomes a depthwise 1x1
+    convolution on machines that have one but cannot apply any map to results as they are written,
+    else a multiplication and an addition per channel. Normalisations with negative variance, or
+    whose factor is not a sane number, stay as they are.
+    """
+
+    name = "fuse-batch-norm"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite the module in place."""
+        context = compiler(ctx)
+        for step in operations_of(op):
+            if step.operation != "batch_norm":
+                continue
+            found = _factor_and_shift(step, context)
+            if found is None:
+                continue
+            factor, shift = found
+            if not (
+                _into_producer(step, factor, shift, context)
+                or _into_consumer(step, factor, shift, context)
+            ):
+                _alone(step, factor, shift, context)
+        sweep(network_of(op))
+
+
+def _factor_and_shift(op: Operation, ctx: CompilerContext) -> tuple[Array, Array] | None:
+    """The normalisation as x * factor + shift, in float64."""
+    arrays = [constant(value, ctx) for value in op.inputs[1:]]
+    known = [array.astype(np.float64) for array in arrays if array is not None]
+    if len(known) != 4:
+        return None
+    scale, shift, mean, variance = known
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + float(op.get("epsilon", 1e-5)))
+        shift = shift - mean * factor
+    if not finite(factor, shift) or bool((np.abs(factor) > LARGEST_FACTOR).any()):
+        return None
+    return factor, shift
+
+
+def scale_convolution(
+    conv: Operation, factor: Array, shift: Array, ctx: CompilerContext
+) -> Operation | None:
+    """A convolution in front of ``conv`` that gives its result * factor + shift per channel.
+
+    None if its weights are not constant or the new ones are not finite in float32.
+    """
+    weight = constant(conv.inputs[1], ctx)
+    bias = constant(conv.inputs[2], ctx) if len(conv.inputs) == 3 else np.zeros(len(factor))
+    if weight is None or bias is None:
+        return None
+    with np.errstate(over="ignore"):
+        scaled = (weight.astype(np.float64) * factor[:, None, None, None]).astype(np.float32)
+        moved = (bias.astype(np.float64) * factor + shift).astype(np.float32)
+    if not finite(scaled, moved):
+        return None
+    return _with_weights(conv, conv.inputs[0], scaled, moved, ctx)
+
+
+def _with_weights(
+    conv: Operation, x: SSAValue, weight: Array, bias: Array, ctx: CompilerContext
+) -> Operation:
+    name = conv.node_name or "conv"
+    operands = [
+        x,
+        add_weight(ctx, weight, conv, f"{name}.weight"),
+        add_weight(ctx, bias, conv, f"{name}.bias"),
+    ]
+    return make("conv", operands, conv.values, before=conv, like=conv)
+
+
+def _into_producer(op: Operation, factor: Array, shift: Array, ctx: CompilerContext) -> bool:
+    conv = op.inputs[0].owner
+    if not isinstance(conv, Operation) or conv.operation != "conv":
+        return False
+    if only_user(conv.result) is not op:
+        return False
+    made = scale_convolution(conv, factor, shift, ctx)
+    if made is None:
+        return False
+    replace(op, made.result)
+    erase(conv)
+    return True
+
+
+def _into_consumer(op: Operation, factor: Array, shift: Array, ctx: CompilerContext) -> bool:
+    conv = only_user(op.result)
+    if not isinstance(conv, Operation) or conv.operation != "conv":
+        return False
+    if conv.inputs[0] is not op.result or any(conv.get("pads", (0, 0, 0, 0))):
+        return False
+    weight = constant(conv.inputs[1], ctx)
+    outputs = shape_of(conv.result)[1]
+    bias = constant(conv.inputs[2], ctx) if len(conv.inputs) == 3 else np.zeros(outputs)
+    if weight is None or bias is None:
+        return False
+    group = int(conv.get("group", 1))
+    # [co, ci / group]: which input channel each weight meets.
+    channel = np.arange(weight.shape[1])[None, :] + (
+        np.arange(outputs)[:, None] // (outputs // group) * weight.shape[1]
+    )
+    wide = weight.astype(np.float64)
+    with np.errstate(over="ignore"):
+        moved = bias + np.einsum("oihw,oi->o", wide, shift[channel])
+        scaled = (wide * factor[channel][:, :, None, None]).astype(np.float32)
+        moved = moved.astype(np.float32)
+    if not finite(scaled, moved):
+        return False
+    replace(conv, _with_weights(conv, op.inputs[0], scaled, moved, ctx).result)
+    erase(op)
+    return True
+
+
+def _alone(op: Operation, factor: Array, shift: Array, ctx: CompilerContext) -> None:
+    x, rank, name = op.inputs[0], len(shape_of(op.result)), op.node_name or "batch_norm"
+    factor, shift = factor.astype(np.float32), shift.astype(np.float32)
+    if not finite(factor, shift):
+        return
+    if rank == 4 and _wants_depthwise(ctx.machine, len(factor)):
+        operands = [
+            x,
+            add_weight(ctx, factor.reshape(-1, 1, 1, 1), op, f"{name}.weight"),
+            add_weight(ctx, shift, op, f"{name}.bias"),
+        ]
+        made = make("conv", operands, {"group": len(factor)}, before=op, like=op)
+        replace(op, made.result)
+        return
+    shape = (1, -1) + (1,) * (rank - 2)
+    scale = add_weight(ctx, factor.reshape(shape), op, f"{name}.weight")
+    product = make("mul", [x, scale], before=op, like=op)
+    offset = add_weight(ctx, shift.reshape(shape), op, f"{name}.bias")
+    replace(op, make("add", [product.result, offset], before=op, like=op).result)
+
+
+def _wants_depthwise(machine: Machine, channels: int) -> bool:
+    if channels == 1 or any(primitive.epilogue_any for primitive in machine.primitives):
+        return False
+    return any(primitive.serves("depthwise_conv", {}) for primitive in machine.primitives)

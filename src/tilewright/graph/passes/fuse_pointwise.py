@@ -1,0 +1,182 @@
+"""fuse-pointwise: map operations join the operation whose result they read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.graph.dialect import KernelOp, WeightOp, YieldOp, network_of
+from tilewright.graph.operations import Operation, PointwiseOperation
+from tilewright.graph.passes.constraints import candidate, fixed_element, serving
+from tilewright.graph.passes.editing import VIEWS, compiler, insert, only_user, operations_of
+from tilewright.ir import (
+    Block,
+    Context,
+    ModuleOp,
+    ModulePass,
+    Region,
+    SSAValue,
+    StringAttr,
+)
+from tilewright.ir import Operation as AnyOperation
+from tilewright.machine import Machine, Primitive
+from tilewright.types import shape_of
+
+_SYMBOL_LENGTH = 40
+
+
+@dataclass(frozen=True)
+class FusePointwise(ModulePass):
+    """Form kernels: an anchor, and the map operations that its primitive applies to results.
+
+    Before::
+
+        %1 = graph.conv %x, %w {node = "conv1"} : ...
+        %2 = graph.add %1, %shortcut : ...
+        %3 = graph.relu %2 : ...
+
+    After::
+
+        %3 = graph.kernel "k0_conv1" (%x, %w, %shortcut) : ... attributes {engine = "accelerator"} {
+        ^0(%a, %b, %c):
+          %1 = graph.conv %a, %b : ...
+          %2 = graph.add %1, %c : ...
+          %3 = graph.relu %2 : ...
+          graph.yield %3
+        }
+
+    A chain grows while its value has one use, by a map operation, that the primitive accepts: any
+    (``epilogue_any``), or one of the next of its epilogue's groups, each group once and in order.
+    Such an operation joins even if alone it would be the host's. Other operands of the chain
+    never depend on the anchor, since nothing else reads its value. Where a sum could join either
+    of two products it joins the later one. Every operation left becomes a kernel of its own;
+    views stay outside kernels. ``fuse=false`` makes only kernels of one operation.
+    """
+
+    name = "fuse-pointwise"
+    fuse: bool = True
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite the module in place."""
+        machine = compiler(ctx).machine
+        taken: set[Operation] = set()
+        chains: list[list[Operation]] = []
+        steps = [step for step in operations_of(op) if step.operation not in VIEWS]
+        # From the end, so that of two producers the later one is asked first; and products before
+        # maps, so that a map joins a product rather than heading a chain of its own.
+        for anchors in (
+            [step for step in reversed(steps) if not isinstance(step, PointwiseOperation)],
+            [step for step in steps if isinstance(step, PointwiseOperation)],
+        ):
+            for step in anchors:
+                if step not in taken:
+                    chain = self._chain(step, taken, machine)
+                    taken.update(chain)
+                    chains.append(chain)
+        order = {step: index for index, step in enumerate(steps)}
+        chains.sort(key=lambda chain: order[chain[-1]])
+        used = _symbols(op)
+        for index, chain in enumerate(chains):
+            enclose(chain, kernel_symbol(chain, index, used))
+
+    def _chain(self, anchor: Operation, taken: set[Operation], machine: Machine) -> list[Operation]:
+        if not self.fuse or anchor.engine is None or anchor.engine.data != "accelerator":
+            return [anchor]
+        primitives = serving(candidate(anchor), machine)
+        chains = [_grow(anchor, primitive, taken, machine) for primitive in primitives]
+        # The first primitive of the machine's order leads where several take the same chain.
+        return max(chains, key=len, default=[anchor])
+
+
+def _grow(
+    anchor: Operation, primitive: Primitive, taken: set[Operation], machine: Machine
+) -> list[Operation]:
+    chain, group = [anchor], 0
+    while True:
+        value = chain[-1].result
+        step = only_user(value)
+        if not isinstance(step, PointwiseOperation) or step in taken:
+            return chain
+        if shape_of(step.result) != shape_of(value) or not _operands_fit(step, value, primitive):
+            return chain
+        if machine.element != "float32" and fixed_element(candidate(step)) is None:
+            return chain
+        if not primitive.epilogue_any:
+            places = [i for i, g in enumerate(primitive.epilogue) if step.operation in g]
+            later = [i for i in places if i >= group]
+            if not later:
+                return chain
+            group = later[0] + 1
+        chain.append(step)
+
+
+def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> bool:
+    """Whether the chain's value is an operand that the epilogue can stream, and so is the other.
+
+    A fixed epilogue adds a residual of the result's own shape; only generated loops broadcast.
+    """
+    if step.operation == "prelu" and step.inputs[0] is not value:
+        return False
+    others = [operand for operand in step.inputs if operand is not value]
+    if primitive.epilogue_any:
+        return True
+    if any(isinstance(operand.owner, WeightOp) for operand in others):
+        return False
+    # Which operand the chain's value is matters to a fixed unit: it subtracts from the value.
+    if step.operation not in ("add", "mul", "max", "min") and step.inputs[0] is not value:
+        return False
+    return all(shape_of(operand) == shape_of(value) for operand in others)
+
+
+def enclose(chain: Sequence[Operation], symbol: str) -> KernelOp:
+    """Put operations, each reading the one before, into a kernel in the place of the last."""
+    last, inside = chain[-1], {step.result for step in chain}
+    outer = list(
+        dict.fromkeys(value for step in chain for value in step.inputs if value not in inside)
+    )
+    block = Block(arg_types=[value.type for value in outer])
+    for value, argument in zip(outer, block.args, strict=True):
+        argument.name_hint = value.name_hint
+    engine = chain[0].engine
+    reason = chain[0].reason
+    kernel = KernelOp.build(
+        operands=[outer],
+        result_types=[last.result.type],
+        properties={
+            "symbol": StringAttr(symbol),
+            "engine": engine or StringAttr("accelerator"),
+            **({"reason": reason} if reason is not None else {}),
+        },
+        regions=[Region(block)],
+    )
+    insert(kernel, last)
+    kernel.result.name_hint = last.result.name_hint
+    last.result.replace_all_uses_with(kernel.result)
+    inner = dict(zip(outer, block.args, strict=True))
+    for step in chain:
+        step.detach()
+        step.engine = step.reason = None
+        for index, value in enumerate(step.inputs):
+            if value in inner:
+                step.operands[index] = inner[value]
+        block.add_op(step)
+    block.add_op(YieldOp.build(operands=[[last.result]]))
+    return kernel
+
+
+def kernel_symbol(chain: Sequence[Operation], index: int, used: set[str]) -> str:
+    """A C identifier, unique among ``used`` (to which it is added), that reminds of the node."""
+    name = next((step.node_name for step in chain if step.node_name), chain[0].operation)
+    plain = re.sub(r"[^0-9a-zA-Z]+", "_", name).strip("_")[:_SYMBOL_LENGTH] or chain[0].operation
+    symbol = f"k{index}_{plain}"
+    while symbol in used:
+        index += 1
+        symbol = f"k{index}_{plain}"
+    used.add(symbol)
+    return symbol
+
+
+def _symbols(module: AnyOperation) -> set[str]:
+    network = network_of(module)
+    return {op.symbol.data for op in network.block.ops if isinstance(op, KernelOp)}

@@ -1,0 +1,41 @@
+"""The rewriting rules of simplify: each takes an operation and says whether it rewrote it.
+
+A rule may erase the operation it is given and operations before it that it leaves without users,
+and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.rules import padding, products, scaling, views
+from tilewright.passes import CompilerContext
+
+Rule = Callable[[Operation, CompilerContext], bool]
+
+PHASES: tuple[tuple[Rule, ...], ...] = (
+    (
+        views.drop_identity,
+        views.merge_reshapes,
+        views.merge_transposes,
+        views.transpose_to_reshape,
+        views.lift_constant,
+        padding.merge_pad,
+        padding.mean_to_pool,
+        scaling.into_convolution,
+        products.keep_weight_transposed,
+        products.merge_bias,
+        products.scale_columns,
+    ),
+    (
+        products.image_product_to_convolution,
+        views.sink_reshape,
+        views.merge_reshapes,
+        views.drop_identity,
+    ),
+)
+"""Rules by phase; each phase runs until nothing changes.
+
+A product becomes a convolution only after the additions behind it have become its bias.
+"""

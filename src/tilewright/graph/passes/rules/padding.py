@@ -1,0 +1,68 @@
+"""Padding becomes part of what follows; means over whole images become pools."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.graph.operations import Operation, ReduceMeanOp
+from tilewright.graph.passes.editing import erase, make, replace
+from tilewright.ir import PythonValue, VerifyException
+from tilewright.passes import CompilerContext
+from tilewright.types import shape_of
+
+_LOWEST = float(np.finfo(np.float32).min)
+
+
+def merge_pad(op: Operation, ctx: CompilerContext) -> bool:
+    """pad(0) in front of a convolution or average, pad(lowest) in front of a maximum.
+
+    In an average the padding counts. Zeros in front of a maximum are dropped too if what is padded
+    is never negative. Windows that would lie wholly in padding keep the pad.
+    """
+    pad = op.inputs[0].owner if op.inputs else None
+    if op.operation not in ("conv", "average_pool", "max_pool") or not isinstance(pad, Operation):
+        return False
+    if pad.operation != "pad" or not _is_neutral(op, pad):
+        return False
+    amounts = pad.integers("pads")
+    if len(amounts) != 8 or any(amounts[axis] for axis in (0, 1, 4, 5)):
+        return False
+    around = tuple(amounts[axis] for axis in (2, 3, 6, 7))
+    values: dict[str, PythonValue] = dict(op.values)
+    for name in ("pads", "counted") if op.operation == "average_pool" else ("pads",):
+        values[name] = tuple(a + b for a, b in zip(op.integers(name), around, strict=True))
+    try:
+        made = make(op.operation, [pad.inputs[0], *op.inputs[1:]], values, before=op, like=op)
+    except VerifyException:
+        return False
+    replace(op, made.result)
+    if pad.result.first_use is None:
+        erase(pad)
+    return True
+
+
+def _is_neutral(op: Operation, pad: Operation) -> bool:
+    if pad.get("mode", "constant") != "constant":
+        return False
+    value = pad.number("value")
+    if op.operation != "max_pool":
+        return value == 0
+    source = getattr(pad.inputs[0].owner, "name", "")
+    return value <= _LOWEST or (value == 0 and source in ("graph.relu", "graph.sigmoid"))
+
+
+def mean_to_pool(op: Operation, ctx: CompilerContext) -> bool:
+    """The mean over height and width of images is an average over one window."""
+    if not isinstance(op, ReduceMeanOp):
+        return False
+    shape = shape_of(op.inputs[0])
+    if len(shape) != 4 or op.reduced(4) != (2, 3):
+        return False
+    pool = make("average_pool", [op.inputs[0]], {"kernel": shape[2:]}, before=op, like=op)
+    result = pool.result
+    if shape_of(op.result) != shape_of(result):
+        result = make(
+            "reshape", [result], {"shape": shape_of(op.result)}, before=op, like=op
+        ).result
+    replace(op, result)
+    return True

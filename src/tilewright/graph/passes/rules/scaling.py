@@ -1,0 +1,64 @@
+"""Multiplications and additions per channel behind a convolution."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.editing import constant, erase, only_user, per_channel, replace
+from tilewright.graph.passes.fuse_batch_norm import LARGEST_FACTOR, scale_convolution
+from tilewright.passes import CompilerContext
+from tilewright.types import Array, shape_of
+
+
+def into_convolution(op: Operation, ctx: CompilerContext) -> bool:
+    """conv(x) * c, / c, + c, - c and c - conv(x) with c per channel: new weights and bias."""
+    found = affine_of(op, "conv", ctx)
+    if found is None:
+        return False
+    conv, factor, shift = found
+    made = scale_convolution(conv, factor, shift, ctx)
+    if made is None:
+        return False
+    replace(op, made.result)
+    erase(conv)
+    return True
+
+
+def affine_of(
+    op: Operation, producer: str, ctx: CompilerContext
+) -> tuple[Operation, Array, Array] | None:
+    """An operation as ``producer(...) * factor + shift``, factor and shift per channel (axis 1).
+
+    None unless it is a map of a producer of that name, used nowhere else, and of a constant.
+    """
+    if op.operation not in ("mul", "div", "add", "sub"):
+        return None
+    for index in (0, 1):
+        source, array = op.inputs[index].owner, constant(op.inputs[1 - index], ctx)
+        if array is None or not isinstance(source, Operation) or source.operation != producer:
+            continue
+        shape = shape_of(op.result)
+        if only_user(source.result) is not op or shape != shape_of(source.result):
+            continue
+        value = per_channel(array, len(shape), shape[1])
+        if value is None or not np.issubdtype(array.dtype, np.floating):
+            continue
+        one, zero = np.ones(shape[1]), np.zeros(shape[1])
+        match op.operation:
+            case "mul":
+                return _sane(source, value, zero)
+            case "div" if index == 0 and bool((value != 0).all()):
+                return _sane(source, 1.0 / value, zero)
+            case "add":
+                return _sane(source, one, value)
+            case "sub":
+                return _sane(source, one, -value) if index == 0 else _sane(source, -one, value)
+            case _:
+                continue
+    return None
+
+
+def _sane(source: Operation, factor: Array, shift: Array) -> tuple[Operation, Array, Array] | None:
+    usable = np.isfinite(factor) & np.isfinite(shift) & (np.abs(factor) <= LARGEST_FACTOR)
+    return (source, factor, shift) if bool(usable.all()) else None
