@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.graph.dialect import (
-    KernelOp,
-    NetworkOp,
-    OutputOp,
-    WeightOp,
-    YieldOp,
-    network_of,
-)
-from tilewright.graph.operations import BY_NAME, Operation
+from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp, network_of
+from tilewright.graph.interpreter import interpret
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
-from tilewright.machine import Engine, Machine, Memory, Primitive, Storage
+from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
 from tilewright.passes import CompilerContext
 from tilewright.types import element_of, shape_of, tensor
 
 Array = NDArray[Any]
-
-
-class Store:
-    """A weight store in memory."""
-
-    def __init__(self) -> None:
-        self.arrays: dict[str, Array] = {}
-
-    def get(self, symbol: str) -> Array:
-        return self.arrays[symbol]
-
-    def add(self, array: Array, hint: str = "") -> str:
-        content = array.tobytes() + str((array.dtype, array.shape)).encode()
-        symbol = f"{hint}.{hashlib.sha256(content).hexdigest()[:8]}"
-        self.arrays[symbol] = array
-        return symbol
 
 
 class Builder:
@@ -47,7 +25,7 @@ class Builder:
 
     def __init__(self, seed: int = 0, **inputs: tuple[int, ...]) -> None:
         self.random = np.random.default_rng(seed)
-        self.store = Store()
+        self.store = Weights()
         self.network = NetworkOp.of("net", [(n, tensor(s)) for n, s in inputs.items()], ["y"])
         self.inputs = dict(zip(inputs, self.network.block.args, strict=True))
         self.count = 0
@@ -105,7 +83,7 @@ class Builder:
         return module
 
 
-def random_network(seed: int, steps: int = 12) -> tuple[ModuleOp, Store]:
+def random_network(seed: int, steps: int = 12) -> tuple[ModuleOp, Weights]:
     """Convolutions, normalisations, pools, sums, concatenations and a classifier, by a seed."""
     pick = np.random.default_rng(seed)
     channels, size = int(pick.choice([3, 4, 8])), int(pick.choice([8, 9, 12]))
@@ -188,24 +166,9 @@ def inputs_of(module: ModuleOp, seed: int = 0) -> dict[str, Array]:
     }
 
 
-def evaluate(module: ModuleOp, store: Store, inputs: dict[str, Array]) -> list[Array]:
-    """The network's outputs, operation by operation: nothing but ``evaluate`` of each."""
-    network = network_of(module)
-    known: dict[SSAValue, Array] = {value: inputs[name] for name, value in network.inputs}
-    for op in network.block.ops:
-        if isinstance(op, WeightOp):
-            known[op.result] = store.get(op.symbol.data)
-        elif isinstance(op, KernelOp):
-            for argument, value in zip(op.body.block.args, op.inputs, strict=True):
-                known[argument] = known[value]
-            for inner in op.operations:
-                known[inner.result] = inner.evaluate(*(known[value] for value in inner.inputs))
-            last = op.body.block.last_op
-            assert isinstance(last, YieldOp)
-            known[op.result] = known[last.values[0]]
-        elif isinstance(op, Operation):
-            known[op.result] = op.evaluate(*(known[value] for value in op.inputs))
-    return [known[value] for value in network.output_op.values]
+def evaluate(module: ModuleOp, store: Weights, inputs: dict[str, Array]) -> list[Array]:
+    """The network's outputs as the interpreter computes them."""
+    return list(interpret(module, store, inputs).values())
 
 
 def assert_same(before: list[Array], after: list[Array], tolerance: float = 1e-5) -> None:
@@ -242,6 +205,10 @@ def accelerator(**changes: Any) -> Machine:
             **{"epilogue": EPILOGUE, **more},
         )
 
+    def move(source: str, target: str) -> Move:
+        name = f"{source}_{target}"
+        return Move(name=name, source=source, target=target, engine="dma", bytes_per_cycle=16)
+
     values: dict[str, Any] = {
         "name": "small",
         "clock_hz": 1e9,
@@ -251,7 +218,11 @@ def accelerator(**changes: Any) -> Machine:
             Memory(name="out", bytes=8192),
             Memory(name="weights", bytes=32768),
         ),
-        "engines": (Engine(name="core"),),
+        "engines": (Engine(name="core"), Engine(name="dma")),
+        "moves": (
+            *(move("dram", target) for target in ("in", "out", "weights")),
+            move("out", "dram"),
+        ),
         "primitives": (
             primitive("conv", "conv", "matmul"),
             primitive("depthwise_conv", "depthwise_conv"),
@@ -266,5 +237,5 @@ def accelerator(**changes: Any) -> Machine:
     return Machine(**{**values, **changes})
 
 
-def context(machine: Machine | None, store: Store, **more: Any) -> CompilerContext:
+def context(machine: Machine | None, store: Weights, **more: Any) -> CompilerContext:
     return CompilerContext(machine, store, **more)
