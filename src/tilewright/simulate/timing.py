@@ -67,10 +67,9 @@ def simulate(
     """
     from tilewright.simulate.event_loop import engine_order, run  # compiles on first use
 
+    check_commands(commands, machine, label)
     field = {name: _column(commands, name) for name in commands.dtype.names or ()}
-    _check(commands, machine)
     first, order = engine_order(field["engine"], len(machine.engines))
-    _check_waits(field["waits"], np.diff(first), machine, label)
     start, data, end, issued, begun = run(
         field["engine"],
         field["move"],
@@ -143,9 +142,10 @@ def _touches_main(machine: Machine) -> NDArray[np.bool_]:
     )
 
 
-def _check(commands: TimedArray, machine: Machine) -> None:
-    if len(machine.engines) > MAX_ENGINES:
-        raise refuse("program-invalid", f"a machine may have {MAX_ENGINES} engines at most")
+def check_commands(
+    commands: TimedArray, machine: Machine, label: Callable[[int], str] | None = None
+) -> None:
+    """Refuse records out of range, and waits for more commands than an engine has."""
     bounds = {
         "engine": (0, len(machine.engines)),
         "move": (-1, len(machine.moves)),
@@ -163,6 +163,8 @@ def _check(commands: TimedArray, machine: Machine) -> None:
             raise refuse(
                 "program-invalid", f"{name} is {column[where]}, out of range", f"command {where}"
             )
+    counts = np.bincount(commands["engine"], minlength=len(machine.engines))
+    _check_waits(commands["waits"], counts, machine, label)
 
 
 def _name(command: int, label: Callable[[int], str] | None) -> str:
