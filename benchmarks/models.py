@@ -5,6 +5,8 @@ say nothing. Here the weights are replaced by random ones, scaled so that signal
 nor blow up and outputs depend on the input (``tests/frontends/onnx/test_benchmark_models.py``
 holds that). ResNet-18, ResNet-34 and MobileNet-v2 are built from their tables.
 
+    from benchmarks import models
+
     name, model = models.build("resnet50")
     image = models.images(model, count=1)
 """
@@ -17,9 +19,10 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from networks import mobilenet_v2, resnet
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, helper, numpy_helper
+
+from benchmarks.networks import mobilenet_v2, resnet
 
 SEED = 20240
 
@@ -47,7 +50,9 @@ def images(model: ModelProto, count: int = 1, seed: int = 0) -> NDArray[np.float
 
     White noise would average out in the network and give nearly one output for all inputs.
     """
-    _, channels, height, width = (d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim)
+    _, channels, height, width = (
+        d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim
+    )
     rng = np.random.default_rng((SEED, seed))
     total = np.zeros((count, channels, height, width))
     for cells, strength in ((1, 0.5), (3, 0.8), (7, 0.6), (28, 0.4)):

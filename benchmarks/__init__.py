@@ -1,0 +1,1 @@
+"""What Tilewright is measured by."""
