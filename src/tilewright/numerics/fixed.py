@@ -35,14 +35,19 @@ def wrap32(values: Array) -> NDArray[np.int32]:
 
 def quantise(x: Array, fraction: int) -> NDArray[np.int16]:
     """Floats to 16-bit integers: rint(x * 2**fraction), half to even, saturated; NaN gives 0."""
-    scaled = np.rint(np.nan_to_num(x.astype(np.float64)) * 2.0**fraction)
-    return np.clip(scaled, -32768, 32767).astype(np.int16)
+    return np.clip(_scaled(x, fraction), -32768, 32767).astype(np.int16)
 
 
 def quantise32(x: Array, fraction: int) -> NDArray[np.int32]:
     """Floats to 32-bit integers (biases), as ``quantise``."""
-    scaled = np.rint(np.nan_to_num(x.astype(np.float64)) * 2.0**fraction)
-    return np.clip(scaled, -(2.0**31), 2.0**31 - 1).astype(np.int32)
+    return np.clip(_scaled(x, fraction), -(2.0**31), 2.0**31 - 1).astype(np.int32)
+
+
+def _scaled(x: Array, fraction: int) -> NDArray[np.float64]:
+    wide = x.astype(np.float64)
+    with np.errstate(over="ignore"):
+        scaled = np.rint(wide * 2.0**fraction)
+    return np.where(np.isnan(wide), 0.0, scaled)
 
 
 def dequantise(x: Array, fraction: int) -> NDArray[np.float32]:

@@ -90,10 +90,13 @@ class LrnOp(Operation):
         self.check_operands(types)
         shape = types[0].get_shape()
         self.need(len(shape) == 4, f"images must have rank 4, have shape {list(shape)}")
-        _ = self.parameters
+        alpha = self.parameters[1]
         element = types[0].element_type
         if isinstance(element, FixedType):
             element = self.fixed16(types[0])
+            point = element.fraction.data
+            self.need(alpha < 4, f"alpha must be less than 4 in fixed point, is {alpha}")
+            self.need(-5 <= point <= 26, f"binary point {point} must lie in [-5, 26]")
         return self.result_of(shape, element)
 
     def evaluate(self, *arrays: Array) -> Array:
@@ -137,7 +140,8 @@ class SoftmaxOp(Operation):
         self.need(shape[axis] >= 1, f"axis {axis} of {list(shape)} is empty")
         element = types[0].element_type
         if isinstance(element, FixedType):
-            _ = self.fixed16(types[0])
+            point = self.fixed16(types[0]).fraction.data
+            self.need(-15 <= point <= 46, f"binary point {point} must lie in [-15, 46]")
             element = FixedType.of(16, 14)
         return self.result_of(shape, element)
 

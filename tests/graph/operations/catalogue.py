@@ -1,0 +1,322 @@
+"""Examples of every operation, with the ONNX graph that means the same."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper
+
+from tilewright.graph.operations import BY_NAME, Operation
+from tilewright.ir import Block
+from tilewright.types import Array, tensor
+
+
+@dataclass(frozen=True)
+class Example:
+    """An operation on operands of some shapes; ``onnx`` adds nodes from x0, x1, ... to y."""
+
+    operation: str
+    shapes: tuple[tuple[int, ...], ...]
+    attributes: dict[str, Any]
+    onnx: Callable[["Example"], list[onnx.NodeProto]]
+    positive: tuple[int, ...] = ()
+    """Operands whose elements must be positive."""
+    constants: dict[str, Array] = field(default_factory=dict)
+    """Initializers of the ONNX graph."""
+    scale: float = 1.0
+    tolerance: float = 1e-5
+
+    def __str__(self) -> str:
+        shapes = " ".join("x".join(map(str, shape)) for shape in self.shapes)
+        attributes = " ".join(f"{key}={value}" for key, value in self.attributes.items())
+        return f"{self.operation} {shapes} {attributes}".replace(" ", "-")
+
+    def make(self) -> Operation:
+        """The operation, on block arguments."""
+        block = Block(arg_types=[tensor(shape) for shape in self.shapes])
+        op = BY_NAME[self.operation].build_from(block.args, self.attributes, node="a node")
+        assert isinstance(op, Operation)
+        op.verify()
+        return op
+
+    def operands(self, seed: int) -> list[Array]:
+        """Seeded operands."""
+        generator = np.random.default_rng(seed)
+        arrays = [generator.normal(size=shape) * self.scale for shape in self.shapes]
+        for index in self.positive:
+            arrays[index] = np.abs(arrays[index]) + 0.1
+        return [np.asarray(array, np.float32) for array in arrays]
+
+    def expected(self, operands: list[Array]) -> Array:
+        """What ONNX Runtime computes."""
+        inputs = [
+            helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, shape)
+            for i, shape in enumerate(self.shapes)
+        ]
+        output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+        constants = [onnx.numpy_helper.from_array(a, k) for k, a in self.constants.items()]
+        graph = helper.make_graph(self.onnx(self), "one", inputs, [output], constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        session = onnxruntime.InferenceSession(
+            model.SerializeToString(), options, ["CPUExecutionProvider"]
+        )
+        return session.run(None, {f"x{i}": array for i, array in enumerate(operands)})[0]
+
+
+def node(kind: str, **fixed: Any) -> Callable[[Example], list[onnx.NodeProto]]:
+    """One ONNX node of all operands."""
+
+    def build(example: Example) -> list[onnx.NodeProto]:
+        names = [f"x{i}" for i in range(len(example.shapes))]
+        return [helper.make_node(kind, names, ["y"], **fixed)]
+
+    return build
+
+
+def conv(x: tuple[int, ...], w: tuple[int, ...], bias: bool, **attributes: Any) -> Example:
+    shapes = (x, w, (w[0],)) if bias else (x, w)
+    return Example("conv", shapes, attributes, node("Conv", **attributes), tolerance=3e-5)
+
+
+def max_pool(x: tuple[int, ...], kernel: tuple[int, int], **attributes: Any) -> Example:
+    same = node("MaxPool", kernel_shape=kernel, **attributes)
+    return Example("max_pool", (x,), {"kernel": kernel, **attributes}, same)
+
+
+def average_pool(x: tuple[int, ...], attributes: dict[str, Any], **of_onnx: Any) -> Example:
+    return Example("average_pool", (x,), attributes, node("AveragePool", **of_onnx))
+
+
+def matmul(
+    a: tuple[int, ...], b: tuple[int, ...], swap: tuple[bool, bool], bias: tuple[int, ...] | None
+) -> Example:
+    def build(example: Example) -> list[onnx.NodeProto]:
+        nodes: list[onnx.NodeProto] = []
+        names = ["x0", "x1"]
+        for i in range(2):
+            if swap[i]:
+                rank = len(example.shapes[i])
+                order = [*range(rank - 2), rank - 1, rank - 2]
+                nodes.append(helper.make_node("Transpose", [names[i]], [f"t{i}"], perm=order))
+                names[i] = f"t{i}"
+        nodes.append(helper.make_node("MatMul", names, ["y" if bias is None else "p"]))
+        if bias is not None:
+            nodes.append(helper.make_node("Add", ["p", "x2"], ["y"]))
+        return nodes
+
+    shapes = (a, b) if bias is None else (a, b, bias)
+    attributes = {"transpose_a": swap[0], "transpose_b": swap[1]}
+    return Example("matmul", shapes, attributes, build, tolerance=3e-5)
+
+
+def with_constants(
+    operation: str, x: tuple[int, ...], attributes: dict[str, Any], kind: str, *inputs: Any
+) -> Example:
+    """ONNX nodes whose parameters are operands (None: left out)."""
+    constants = {f"c{i}": np.asarray(v) for i, v in enumerate(inputs) if v is not None}
+    names = ["x0"] + [f"c{i}" if v is not None else "" for i, v in enumerate(inputs)]
+
+    def build(_: Example) -> list[onnx.NodeProto]:
+        mode = {"mode": attributes["mode"]} if "mode" in attributes else {}
+        return [helper.make_node(kind, names, ["y"], **mode)]
+
+    return Example(operation, (x,), attributes, build, constants=constants)
+
+
+def silu(_: Example) -> list[onnx.NodeProto]:
+    return [
+        helper.make_node("Sigmoid", ["x0"], ["s"]),
+        helper.make_node("Mul", ["x0", "s"], ["y"]),
+    ]
+
+
+def map_of(operation: str, kind: str, attributes: dict[str, Any] | None = None) -> Example:
+    values = attributes or {}
+    return Example(operation, ((2, 3, 5),), values, node(kind, **values), scale=4)
+
+
+CONVOLUTIONS = [
+    conv((1, 3, 9, 8), (4, 3, 3, 3), True),
+    conv((2, 4, 7, 7), (6, 2, 3, 2), True, group=2, pads=(1, 0, 2, 1)),
+    conv((1, 5, 8, 9), (5, 1, 3, 3), False, group=5, strides=(2, 1), pads=(1, 1, 1, 1)),
+    conv((1, 3, 7, 6), (6, 1, 2, 2), True, group=3),
+    conv((2, 3, 12, 11), (2, 3, 3, 3), False, dilations=(2, 3), strides=(1, 2), pads=(0, 3, 1, 2)),
+    conv((1, 8, 5, 5), (7, 8, 1, 1), True),
+    conv((1, 4, 6, 6), (3, 4, 1, 1), False, strides=(2, 2)),
+    conv((1, 2, 5, 4), (3, 2, 5, 4), True),
+]
+
+POOLS = [
+    max_pool((1, 2, 7, 6), (2, 2), strides=(2, 2)),
+    max_pool((2, 3, 8, 7), (3, 2), strides=(2, 1), pads=(1, 0, 1, 1)),
+    max_pool((1, 2, 9, 9), (2, 3), dilations=(3, 2), strides=(1, 2)),
+    average_pool(
+        (1, 3, 6, 7),
+        {"kernel": (3, 2), "strides": (1, 2), "pads": (1, 1, 1, 0)},
+        kernel_shape=(3, 2),
+        strides=(1, 2),
+        pads=(1, 1, 1, 0),
+    ),
+    average_pool(
+        (2, 2, 6, 6),
+        {"kernel": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1), "counted": (1, 1, 1, 1)},
+        kernel_shape=(3, 3),
+        strides=(2, 2),
+        pads=(1, 1, 1, 1),
+        count_include_pad=1,
+    ),
+    average_pool(
+        (1, 2, 6, 8),
+        {"kernel": (3, 3), "strides": (2, 2), "pads": (0, 0, 1, 1)},
+        kernel_shape=(3, 3),
+        strides=(2, 2),
+        ceil_mode=1,
+    ),
+    average_pool(
+        (1, 2, 7, 7),
+        {"kernel": (7, 7)},
+        kernel_shape=(7, 7),
+    ),
+]
+
+PRODUCTS = [
+    matmul((3, 5), (5, 4), (False, False), None),
+    matmul((1, 6), (4, 6), (False, True), (4,)),
+    matmul((5, 3), (5, 4), (True, False), (3, 1)),
+    matmul((2, 3, 4), (4, 5), (False, False), (5,)),
+    matmul((2, 1, 3, 4), (3, 5, 4), (False, True), None),
+]
+
+NORMALISATIONS = [
+    Example(
+        "batch_norm",
+        ((2, 3, 4, 5), (3,), (3,), (3,), (3,)),
+        {"epsilon": 1e-3},
+        node("BatchNormalization", epsilon=1e-3),
+        positive=(4,),
+    ),
+    *(
+        Example("lrn", ((2, 7, 3, 2),), values, node("LRN", **values), scale=3)
+        for values in (
+            {"size": 5, "alpha": 0.3, "beta": 0.75, "bias": 2.0},
+            {"size": 3, "alpha": 1e-2, "beta": 0.5, "bias": 1.0},
+            {"size": 1},
+            {"size": 15, "alpha": 0.1},
+        )
+    ),
+    *(
+        Example("softmax", ((2, 3, 4),), {"axis": axis}, node("Softmax", axis=axis), scale=20)
+        for axis in (-1, 0, 1)
+    ),
+    Example(
+        "reduce_mean",
+        ((2, 3, 4, 5),),
+        {"axes": (2, 3), "keep_dims": True},
+        node("ReduceMean", axes=[2, 3]),
+    ),
+    Example(
+        "reduce_mean",
+        ((2, 3, 4),),
+        {"axes": (-2, 0), "keep_dims": False},
+        node("ReduceMean", axes=[1, 0], keepdims=0),
+    ),
+]
+
+MAPS = [
+    map_of("relu", "Relu"),
+    map_of("leaky_relu", "LeakyRelu", {"alpha": 0.2}),
+    map_of("sigmoid", "Sigmoid"),
+    map_of("tanh", "Tanh"),
+    map_of("hard_sigmoid", "HardSigmoid", {"alpha": 0.3, "beta": 0.4}),
+    map_of("hard_swish", "HardSwish"),
+    map_of("exp", "Exp"),
+    map_of("erf", "Erf"),
+    map_of("elu", "Elu", {"alpha": 1.5}),
+    map_of("softplus", "Softplus"),
+    map_of("neg", "Neg"),
+    map_of("abs", "Abs"),
+    Example("silu", ((3, 4),), {}, silu, scale=5),
+    Example("log", ((3, 4),), {}, node("Log"), positive=(0,)),
+    Example("sqrt", ((3, 4),), {}, node("Sqrt"), positive=(0,)),
+    with_constants(
+        "clip",
+        (4, 5),
+        {"minimum": -0.5, "maximum": 0.75},
+        "Clip",
+        np.float32(-0.5),
+        np.float32(0.75),
+    ),
+    with_constants("clip", (4, 5), {"maximum": 0.25}, "Clip", None, np.float32(0.25)),
+    with_constants("clip", (4, 5), {"minimum": 0.25}, "Clip", np.float32(0.25)),
+    Example("prelu", ((2, 3, 4, 4), (3, 1, 1)), {}, node("PRelu")),
+]
+
+BINARY = [
+    Example(operation, shapes, {}, node(kind))
+    for operation, kind in (
+        ("add", "Add"),
+        ("sub", "Sub"),
+        ("mul", "Mul"),
+        ("div", "Div"),
+        ("max", "Max"),
+        ("min", "Min"),
+    )
+    for shapes in (((2, 3, 4), (2, 3, 4)), ((2, 1, 4), (3, 1)), ((), (5,)))
+] + [Example("pow", ((2, 3), (3,)), {}, node("Pow"), positive=(0,))]
+
+INT64 = np.int64
+
+VIEWS = [
+    Example("concat", ((2, 3, 4), (2, 1, 4), (2, 2, 4)), {"axis": 1}, node("Concat", axis=1)),
+    Example("concat", ((2, 3), (2, 5)), {"axis": -1}, node("Concat", axis=-1)),
+    with_constants("reshape", (2, 3, 4), {"shape": (4, 6)}, "Reshape", np.array([4, 6], INT64)),
+    Example(
+        "transpose",
+        ((2, 3, 4),),
+        {"permutation": (2, 0, 1)},
+        node("Transpose", perm=[2, 0, 1]),
+    ),
+    with_constants(
+        "slice",
+        (6, 7, 5),
+        {"starts": (1, -2), "ends": (5, -6), "axes": (1, 0), "steps": (2, -2)},
+        "Slice",
+        np.array([1, -2], INT64),
+        np.array([5, -6], INT64),
+        np.array([1, 0], INT64),
+        np.array([2, -2], INT64),
+    ),
+    with_constants(
+        "slice",
+        (5, 4),
+        {"starts": (9, 0), "ends": (-(2**63), 2**62), "axes": (0, 1), "steps": (-1, 3)},
+        "Slice",
+        np.array([9, 0], INT64),
+        np.array([-(2**63), 2**62], INT64),
+        np.array([0, 1], INT64),
+        np.array([-1, 3], INT64),
+    ),
+    with_constants(
+        "slice", (5, 4), {"starts": (1,), "ends": (3,)}, "Slice", np.array([1]), np.array([3])
+    ),
+    *(
+        with_constants(
+            "pad",
+            (3, 4),
+            {"pads": (1, 2, 0, 3), "mode": mode, "value": 1.5},
+            "Pad",
+            np.array([1, 2, 0, 3], INT64),
+            np.float32(1.5),
+        )
+        for mode in ("constant", "reflect", "edge")
+    ),
+]
+
+EXAMPLES = CONVOLUTIONS + POOLS + PRODUCTS + NORMALISATIONS + MAPS + BINARY + VIEWS
+"""Examples of every operation on float32."""

@@ -1,0 +1,38 @@
+"""The float meaning of every operation agrees with ONNX Runtime's."""
+
+import numpy as np
+import pytest
+from catalogue import EXAMPLES, Example
+
+from tilewright.graph.operations import BY_NAME
+from tilewright.types import shape_of
+
+REPRESENTATION = {"requantise", "quantise", "dequantise", "convert_layout"}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_float_meaning(example: Example) -> None:
+    op = example.make()
+    for seed in range(2):
+        operands = example.operands(seed)
+        kept = [operand.copy() for operand in operands]
+        result = op.evaluate(*operands)
+        expected = example.expected(operands)
+        assert result.dtype == np.float32
+        assert result.shape == shape_of(op.result) == expected.shape
+        scale = max(1.0, float(np.abs(expected).max(initial=0)))
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=example.tolerance * scale)
+        for operand, before in zip(operands, kept, strict=True):
+            np.testing.assert_array_equal(operand, before)
+
+
+def test_every_operation_has_an_example() -> None:
+    assert {example.operation for example in EXAMPLES} == set(BY_NAME) - REPRESENTATION
+
+
+def test_floats_keep_infinities_and_signs_apart() -> None:
+    sigmoid = next(example for example in EXAMPLES if example.operation == "sigmoid").make()
+    x = np.full((2, 3, 5), -200, np.float32)
+    x[0] = 200
+    result = sigmoid.evaluate(x)
+    assert (result[0] == 1).all() and (result[1] < 1e-38).all()
