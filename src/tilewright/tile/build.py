@@ -124,6 +124,9 @@ class _Builder:
                 "dims": to_attribute(tuple((dim.name, dim.extent) for dim in ordered)),
                 "reduction": to_attribute([dim.name for dim in ordered if dim.kind == "reduction"]),
                 "nodes": to_attribute(kernel.nodes),
+                "levels": to_attribute(tuple(level.memory for level in self.schedule.levels))
+                if len(self.schedule.levels) > 1
+                else None,
                 "slots": to_attribute(tuple(slots)) if slots else None,
             },
             regions=[Region(Block([*top, *body]))],

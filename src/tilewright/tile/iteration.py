@@ -17,7 +17,7 @@ All columns are int64 and read-only by convention (rows of one block share them)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -95,6 +95,44 @@ class Rows:
         return {dim: (int(self.start(dim)[row]), int(self.size(dim)[row])) for dim in dims}
 
 
+def expand(loop: LoopOp, outer: Rows) -> Rows:
+    """One row per run of a loop's body, from those of the block around it; without keys."""
+    dim, lower, step = loop.dim.data, loop.lower_bound, loop.step_size
+    start, size = outer.start(dim), outer.size(dim)
+    upper = np.minimum(loop.upper_bound, size)
+    trips = np.maximum(-((lower - upper) // step), 0)
+    ends = np.cumsum(trips)
+    count = int(ends[-1]) if outer.count else 0
+    if count > MAXIMUM_EXECUTIONS:
+        raise refuse(
+            "tile-too-many",
+            f"the body of the loop over {dim} runs {count} times; "
+            f"at most {MAXIMUM_EXECUTIONS} are handled",
+            help="choose larger tiles",
+        )
+    parent_row = np.repeat(np.arange(outer.count, dtype=np.int64), trips)
+    trip = np.arange(count, dtype=np.int64) - (ends - trips)[parent_row]
+    shift = lower + trip * step
+    sizes = np.minimum(step, upper[parent_row] - shift)
+    interval = (start[parent_row] + shift, sizes)
+    return Rows(count, outer.base, outer, parent_row, {dim: interval}, trip)
+
+
+def whole_rows(extents: Mapping[str, int]) -> Rows:
+    """The one row in which every dim runs through its whole extent."""
+    one = np.zeros(1, np.int64)
+    dims = {dim: (one, np.full(1, extent, np.int64)) for dim, extent in extents.items()}
+    return Rows(1, one, None, None, dims)
+
+
+def nest_rows(loops: Sequence[LoopOp], extents: Mapping[str, int]) -> Rows:
+    """One row per run of the innermost of some loops, taken as a nest of their own; no keys."""
+    rows = whole_rows(extents)
+    for loop in loops:
+        rows = expand(loop, rows)
+    return rows
+
+
 class Order:
     """The executions of one program, in program order; columns are computed once per block."""
 
@@ -106,11 +144,7 @@ class Order:
         weight = self._weigh(program.body.block)
         if weight >= 1 << 62:
             raise refuse("tile-too-many", "the loops run too often", program.symbol.data)
-        one = np.zeros(1, np.int64)
-        extents = {
-            dim: (one, np.full(1, extent, np.int64)) for dim, extent in program.extents.items()
-        }
-        self._blocks[program.body.block] = Rows(1, one, None, None, extents)
+        self._blocks[program.body.block] = whole_rows(program.extents)
 
     def _weigh(self, block: Block) -> int:
         """Give every operation its offset in keys; returns the keys that one run takes.
@@ -141,27 +175,11 @@ class Order:
         return rows
 
     def _expand(self, loop: LoopOp, outer: Rows) -> Rows:
-        dim, lower, step = loop.dim.data, loop.lower_bound, loop.step_size
-        start, size = outer.start(dim), outer.size(dim)
-        upper = np.minimum(loop.upper_bound, size)
-        trips = np.maximum(-((lower - upper) // step), 0)
-        ends = np.cumsum(trips)
-        count = int(ends[-1]) if outer.count else 0
-        if count > MAXIMUM_EXECUTIONS:
-            raise refuse(
-                "tile-too-many",
-                f"the body of the loop over {dim} runs {count} times; "
-                f"at most {MAXIMUM_EXECUTIONS} are handled",
-                self.program.symbol.data,
-                "choose larger tiles",
-            )
-        parent_row = np.repeat(np.arange(outer.count, dtype=np.int64), trips)
-        trip = np.arange(count, dtype=np.int64) - (ends - trips)[parent_row]
-        shift = lower + trip * step
-        base = outer.base[parent_row] + self._offsets[loop] + trip * self._weights[loop.body.block]
-        sizes = np.minimum(step, upper[parent_row] - shift)
-        interval = (start[parent_row] + shift, sizes)
-        return Rows(count, base, outer, parent_row, {dim: interval}, trip)
+        rows = expand(loop, outer)
+        if rows.parent_row is not None and rows.trip is not None:
+            offset, weight = self._offsets[loop], self._weights[loop.body.block]
+            rows.base = rows.key = outer.base[rows.parent_row] + offset + rows.trip * weight
+        return rows
 
     def rows(self, op: Operation) -> Rows:
         """One row per execution of an operation; raises KeyError if it is not in the program."""

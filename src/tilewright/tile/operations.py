@@ -68,6 +68,8 @@ class ProgramOp(TileOperation):
     """Names of the model's nodes."""
     slots = opt_prop_def(ArrayAttr)
     """``[operand, slots]``: the buffering that the schedule asks for; see double-buffer."""
+    levels = opt_prop_def(ArrayAttr)
+    """Memories of the schedule's levels, outermost first; see place-moves."""
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator())
 
@@ -97,6 +99,7 @@ class ProgramOp(TileOperation):
         parser.parse_keyword("on")
         properties["machine"] = StringAttr(parser.parse_str_literal())
         properties["dims"], properties["reduction"] = syntax.parse_dims(parser)
+        properties["levels"] = syntax.optional_plain(parser, "levels")
         properties["slots"] = syntax.optional_plain(parser, "slots")
         properties["nodes"] = syntax.optional_plain(parser, "nodes") or ArrayAttr([])
         return syntax.finish(parser, cls, properties, region=True)

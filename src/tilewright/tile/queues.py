@@ -68,7 +68,13 @@ class Queues:
             op.symbol.data: op for op in order.program.walk() if isinstance(op, BufferOp)
         }
         self._sorted: dict[str, Array] = {}
+        self._positions: dict[Command, Array] = {}
         self._users: dict[BufferOp, list[Command]] = {}
+
+    @property
+    def buffers(self) -> list[BufferOp]:
+        """The program's buffers, in the order of the text."""
+        return list(self._buffers.values())
 
     @property
     def engines(self) -> list[str]:
@@ -96,7 +102,11 @@ class Queues:
         """For each execution: the number of its command in its engine's queue, from 0."""
         if isinstance(op, MoveOp):
             op = leader_of(op)
-        return np.searchsorted(self.keys(op.engine.data), self.order.rows(op).key)
+        found = self._positions.get(op)
+        if found is None:
+            found = np.searchsorted(self.keys(op.engine.data), self.order.rows(op).key)
+            self._positions[op] = found
+        return found
 
     def waits(self, op: Command) -> dict[str, Array]:
         """Engine -> for each execution: how many of its commands must have completed before."""
@@ -104,7 +114,7 @@ class Queues:
         for wait in op.wait_list:
             verb, _, name = wait.partition(" ")
             buffer = self._buffers[name]
-            for other in self._users_of(buffer):
+            for other in self.users_of(buffer):
                 engine = other.engine.data
                 if engine == op.engine.data or (verb == "ready" and not fills(other, buffer)):
                     continue
@@ -114,7 +124,8 @@ class Queues:
                 counts[engine] = np.maximum(counts[engine], done) if engine in counts else done
         return counts
 
-    def _users_of(self, buffer: BufferOp) -> list[Command]:
+    def users_of(self, buffer: BufferOp) -> list[Command]:
+        """The commands that read or write a buffer, in the order of the text."""
         found = self._users.get(buffer)
         if found is None:
             found = self._users[buffer] = users_of(buffer)

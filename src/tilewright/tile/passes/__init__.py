@@ -1,1 +1,51 @@
-"""Passes on tile programs."""
+"""Passes on tile programs, and the order in which the compiler runs them."""
+
+from __future__ import annotations
+
+from tilewright.ir import ModulePass
+from tilewright.machine import Machine
+from tilewright.passes import PassEntry
+from tilewright.tile.passes.allocate import Allocate
+from tilewright.tile.passes.base import TilePass
+from tilewright.tile.passes.boundary import Boundary
+from tilewright.tile.passes.check import Check
+from tilewright.tile.passes.double_buffer import DoubleBuffer
+from tilewright.tile.passes.place_moves import PlaceMoves
+from tilewright.tile.passes.synchronise import Synchronise
+
+PASSES: dict[str, type[ModulePass]] = {
+    step.name: step for step in (PlaceMoves, DoubleBuffer, Boundary, Allocate, Synchronise, Check)
+}
+"""The tile passes by their names on the command line."""
+
+
+def pipeline(machine: Machine) -> list[PassEntry]:
+    """The passes between a built program and a target, each with its reason."""
+    entries = [
+        PassEntry(PlaceMoves(), "first: where a buffer stands decides how often it is filled"),
+        PassEntry(DoubleBuffer(), "slots are counted per visit, which place-moves settled"),
+    ]
+    if any(primitive.sizes == "fixed" for primitive in machine.primitives):
+        entries.append(
+            PassEntry(Boundary(), "before allocate: each clone of a buffer needs an address")
+        )
+    entries.append(PassEntry(Allocate(), "sizes of boxes are final; overflow is found here"))
+    if machine.synchronisation != "none":
+        entries.append(
+            PassEntry(Synchronise(), "after allocate: buffers that share an address need waits")
+        )
+    entries.append(PassEntry(Check(), "last: proves what the others promise"))
+    return entries
+
+
+__all__ = [
+    "PASSES",
+    "Allocate",
+    "Boundary",
+    "Check",
+    "DoubleBuffer",
+    "PlaceMoves",
+    "Synchronise",
+    "TilePass",
+    "pipeline",
+]

@@ -1,0 +1,43 @@
+"""One call from kernel and schedule to a finished tile program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.ir import ModuleOp
+from tilewright.machine import Machine
+from tilewright.planning.domain import Kernel
+from tilewright.planning.schedule import Schedule
+from tilewright.tile.build import Placement, build_program
+from tilewright.tile.dialect import ProgramOp
+from tilewright.tile.passes import Check, TilePass, pipeline
+
+
+def tile(
+    kernel: Kernel,
+    schedule: Schedule,
+    machine: Machine,
+    placements: Mapping[str, Placement] | None = None,
+    *,
+    check: bool = True,
+) -> ProgramOp:
+    """The program after all passes; without ``check`` for candidates that are only timed.
+
+    Raises TilewrightError if the schedule does not fit the kernel or the machine.
+    """
+    program = build_program(kernel, schedule, machine, placements)
+    for entry in pipeline(machine):
+        step = entry.step
+        if isinstance(step, TilePass) and (check or not isinstance(step, Check)):
+            step.run(program, machine)
+    return program
+
+
+def tile_module(
+    kernel: Kernel,
+    schedule: Schedule,
+    machine: Machine,
+    placements: Mapping[str, Placement] | None = None,
+) -> ModuleOp:
+    """A module with the finished program of one kernel."""
+    return ModuleOp([tile(kernel, schedule, machine, placements)])

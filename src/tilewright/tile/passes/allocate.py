@@ -1,0 +1,208 @@
+"""Give every buffer its size and its address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.ir import IntegerAttr, Operation, i64, to_attribute
+from tilewright.machine import Machine, Memory, Primitive
+from tilewright.planning.domain import ELEMENT_BYTES, Affine
+from tilewright.tile.boxes import interval_columns
+from tilewright.tile.dialect import (
+    BufferOp,
+    ComputeOp,
+    LoopOp,
+    ProgramOp,
+    enclosing_loops,
+)
+from tilewright.tile.iteration import Rows, nest_rows
+from tilewright.tile.passes.base import TilePass
+from tilewright.tile.queues import users_of
+from tilewright.types import element_name
+
+
+@dataclass(frozen=True)
+class Allocate(TilePass):
+    """Sets ``shape``, ``bytes`` and ``address`` of each buffer.
+
+    ``shape`` is the largest box that lies inside the tensor. ``bytes`` is that of one slot: the
+    box rounded along the dims for which the primitive's storage names multiples, in accumulators
+    if the reduction is split, rounded up to the memory's granule; the slots follow one another.
+    An operand that is spread over banks is rounded by its multiples so that the banks fill
+    evenly. Buffers lie side by side; only if they do not all fit do buffers that are never alive
+    together share an address.
+
+    Before::
+
+        %w_sb = tile.buffer "w" of %w [co, ci, kh, kw] in "sb" slots 2 role "weight"
+
+    After::
+
+        %w_sb = tile.buffer "w" of %w [co, ci, kh, kw] in "sb" slots 2 role "weight"
+            shape [16, 64, 3, 3] address 0 bytes 18432
+
+    Refuses (``tile-capacity``) what does not fit, with every buffer's size and the limit.
+    """
+
+    name = "allocate"
+
+    def run(self, program: ProgramOp, machine: Machine) -> None:
+        """Place one program's buffers."""
+        memories: dict[str, list[BufferOp]] = {}
+        for op in program.walk():
+            if isinstance(op, BufferOp):
+                _measure(op, machine, program)
+                memories.setdefault(op.memory, []).append(op)
+        for name, buffers in memories.items():
+            _pack(buffers, machine.memory(name), program)
+
+
+def largest_box(buffer: BufferOp, program: ProgramOp) -> tuple[int, ...]:
+    """Largest extent, inside the tensor, of the buffer's boxes along each axis."""
+    loops = enclosing_loops(buffer)
+    sizes = program.extents
+    for loop in loops:
+        dim = loop.dim.data
+        sizes[dim] = min(loop.step_size, min(loop.upper_bound, sizes[dim]) - loop.lower_bound)
+    return tuple(
+        _largest(axis, extent, loops, sizes, program)
+        for axis, extent in zip(buffer.window.data, buffer.tensor_shape, strict=True)
+    )
+
+
+def _largest(
+    axis: Affine,
+    extent: int,
+    loops: Sequence[LoopOp],
+    sizes: dict[str, int],
+    program: ProgramOp,
+) -> int:
+    _, size = axis.interval({dim: (0, sizes[dim]) for dim in axis.dims})
+    low, span = axis.interval({dim: (0, n) for dim, n in program.extents.items()})
+    relevant = [loop for loop in loops if loop.dim.data in axis.dims]
+    if (low >= 0 and low + span <= extent) or not relevant:
+        # Nothing of any box is padding (or there is one box): the largest tile has the largest.
+        return size if low >= 0 and low + span <= extent else _inside(low, span, extent)
+    rows: Rows = nest_rows(relevant, program.extents)
+    start, length = interval_columns(axis, rows)
+    inside = np.minimum(start + length, extent) - np.maximum(start, 0)
+    return int(max(inside.max(), 0))
+
+
+def _inside(start: int, size: int, extent: int) -> int:
+    return max(min(start + size, extent) - max(start, 0), 0)
+
+
+def _primitive(buffer: BufferOp, machine: Machine) -> Primitive | None:
+    for user in users_of(buffer):
+        if isinstance(user, ComputeOp):
+            return machine.primitive(user.primitive.data)
+    return None
+
+
+def _measure(buffer: BufferOp, machine: Machine, program: ProgramOp) -> None:
+    shape = largest_box(buffer, program)
+    buffer.shape = to_attribute(shape)  # pyright: ignore[reportAttributeAccessIssue]
+    size = slot_bytes(buffer, shape, machine, _primitive(buffer, machine))
+    buffer.bytes = IntegerAttr(size, i64)
+
+
+def slot_bytes(
+    buffer: BufferOp, shape: Sequence[int], machine: Machine, primitive: Primitive | None
+) -> int:
+    """Bytes of one slot for a box of ``shape``, rounded as the machine asks."""
+    storage = None if primitive is None else primitive.operands.get(buffer.get("role", ""))
+    multiples = {} if storage is None else storage.multiples
+    rounded = [
+        _up(size, max((multiples.get(dim, 1) for dim in axis.dims), default=1))
+        for size, axis in zip(shape, buffer.window.data, strict=True)
+    ]
+    item = ELEMENT_BYTES[element_name(buffer.result.type.of.element_type)]
+    if buffer.accumulates is not None:
+        item = max(item, ELEMENT_BYTES[machine.accumulator])
+    return _up(prod(rounded) * item, machine.memory(buffer.memory).granule)
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def _size(buffer: BufferOp) -> int:
+    return buffer.get("bytes") * buffer.slot_count
+
+
+def _pack(buffers: Sequence[BufferOp], memory: Memory, program: ProgramOp) -> None:
+    limit = memory.bytes
+    total = sum(_size(buffer) for buffer in buffers)
+    addresses = _side_by_side(buffers)
+    if limit is not None and total > limit:
+        addresses = _overlaid(buffers, program)
+        top = max(at + _size(b) for at, b in zip(addresses, buffers, strict=True))
+        if top > limit:
+            sizes = ", ".join(
+                f"{b.symbol.data} {b.slot_count} x {b.get('bytes')} for {list(b.get('shape'))}"
+                for b in buffers
+            )
+            raise refuse(
+                "tile-capacity",
+                f"{memory.name} of {program.machine.data} holds {limit} bytes, "
+                f"the buffers take {top}: {sizes}",
+                program.symbol.data,
+                "choose smaller tiles or fewer slots, or set "
+                f"memory.{memory.name}.bytes to {top} or more",
+            )
+    for address, buffer in zip(addresses, buffers, strict=True):
+        buffer.address = IntegerAttr(address, i64)
+
+
+def _side_by_side(buffers: Sequence[BufferOp]) -> list[int]:
+    addresses: list[int] = []
+    at = 0
+    for buffer in buffers:
+        addresses.append(at)
+        at += _size(buffer)
+    return addresses
+
+
+def _overlaid(buffers: Sequence[BufferOp], program: ProgramOp) -> list[int]:
+    """First fit, largest first; buffers share addresses if they are never alive together."""
+    spans = live_spans(buffers, program)
+    placed: dict[int, int] = {}
+    for number in sorted(range(len(buffers)), key=lambda i: (-_size(buffers[i]), i)):
+        taken = sorted(
+            (placed[other], placed[other] + _size(buffers[other]))
+            for other in placed
+            if spans[other][0] <= spans[number][1] and spans[number][0] <= spans[other][1]
+        )
+        at = 0
+        for start, end in taken:
+            if at + _size(buffers[number]) <= start:
+                break
+            at = max(at, end)
+        placed[number] = at
+    return [placed[number] for number in range(len(buffers))]
+
+
+def live_spans(buffers: Sequence[BufferOp], program: ProgramOp) -> list[tuple[int, int]]:
+    """First and last position in the program's text at which each buffer is alive.
+
+    A buffer is alive from where it stands to the last use in its block; a use inside a loop of
+    that block keeps it alive to the loop's end.
+    """
+    position: dict[Operation, int] = {op: i for i, op in enumerate(program.walk())}
+    spans: list[tuple[int, int]] = []
+    for buffer in buffers:
+        last = position[buffer]
+        for user in users_of(buffer):
+            op: Operation | None = user
+            while op is not None and op.parent_block() is not buffer.parent_block():
+                op = op.parent_op()
+            if op is not None:
+                last = max(last, max(position[inner] for inner in op.walk()))
+        spans.append((position[buffer], last))
+    return spans

@@ -1,0 +1,308 @@
+"""Check everything about a program that can be known before it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tilewright.errors import Problem, TilewrightError
+from tilewright.ir import Block, Operation, SSAValue, to_text
+from tilewright.machine import Machine
+from tilewright.tile.attributes import Axes
+from tilewright.tile.boxes import Boxes, box_columns
+from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, buffer_of
+from tilewright.tile.iteration import Order
+from tilewright.tile.passes.allocate import live_spans, slot_bytes
+from tilewright.tile.passes.base import TilePass
+from tilewright.tile.queues import Command, Queues, fills
+from tilewright.tile.races import races, share_addresses
+from tilewright.types import shape_of, tensor_type
+
+
+@dataclass(frozen=True)
+class Check(TilePass):
+    """Refuses a program that would not compute its kernel, with every reason found.
+
+    - ``tile-capacity``, ``tile-alignment``: buffers lie within their memory, on its granules, do
+      not share addresses while both are alive, and hold their largest box.
+    - ``tile-bounds``: what a compute reads and writes lies in the buffers' boxes.
+    - ``tile-uninitialised``: what is read was filled in the same visit.
+    - ``tile-coverage``: every point of the domain is computed once, every element of the output is
+      stored once, and an output's box has no holes.
+    - ``tile-limits``: tiles respect the primitive's limits and dims that it needs whole.
+    - ``tile-race``: waits order every fill before its reads and every reuse of a slot after its
+      last use; names the missing wait and both operations. Not on machines without engines to
+      order.
+
+    Every execution is checked, as columns. The program is not changed.
+    """
+
+    name = "check"
+
+    def run(self, program: ProgramOp, machine: Machine) -> None:
+        """Check one program; raises TilewrightError."""
+        checker = _Checker(program, machine)
+        problems = list(checker.problems())
+        if problems:
+            raise TilewrightError(problems)
+
+
+class _Checker:
+    def __init__(self, program: ProgramOp, machine: Machine) -> None:
+        self.program = program
+        self.machine = machine
+        self.order = Order(program)
+        self.queues = Queues(self.order)
+        self.computes = [op for op in self.queues.commands if isinstance(op, ComputeOp)]
+        self._boxes: dict[tuple[Operation, int], Boxes] = {}
+
+    def problems(self) -> Iterator[Problem]:
+        """Everything that is wrong."""
+        yield from self.capacity()
+        for compute in self.computes:
+            yield from self.limits(compute)
+            yield from self.bounds(compute)
+        for buffer in self.queues.buffers:
+            yield from self.filled(buffer)
+        yield from self.coverage()
+        if self.machine.synchronisation != "none":
+            yield from self.races()
+
+    def problem(
+        self, code: str, reason: str, op: Operation, row: int | None = None, help: str = ""
+    ) -> Problem:
+        """A problem with an operation, in one of its executions."""
+        place = f"{self.program.symbol.data}: {headline(op)}"
+        if row is not None:
+            place += f" at {self.iteration(op, row)}"
+        return Problem(code, reason, place, help)
+
+    def iteration(self, op: Operation, row: int) -> str:
+        """The loops' intervals in one execution."""
+        rows = self.order.rows(op)
+        extents = self.program.extents
+        dims = [
+            f"{dim} {start}:{start + size}"
+            for dim, (start, size) in rows.at(row, tuple(extents)).items()
+            if size != extents[dim]
+        ]
+        return ", ".join(dims) or "the only iteration"
+
+    def capacity(self) -> Iterator[Problem]:
+        """Addresses, alignment and sizes of the buffers."""
+        placed = [buffer for buffer in self.queues.buffers if buffer.address is not None]
+        for buffer in placed:
+            memory = self.machine.memory(buffer.memory)
+            address, size = buffer.get("address"), buffer.get("bytes")
+            shape: tuple[int, ...] = buffer.get("shape", ())
+            end = address + size * buffer.slot_count
+            if memory.bytes is not None and end > memory.bytes:
+                yield self.problem(
+                    "tile-capacity",
+                    f"ends at byte {end}, {memory.name} has {memory.bytes}",
+                    buffer,
+                )
+            if address % memory.granule or (size % memory.granule and buffer.slot_count > 1):
+                yield self.problem(
+                    "tile-alignment",
+                    f"address {address} or slots of {size} bytes miss the granule "
+                    f"{memory.granule} of {memory.name}",
+                    buffer,
+                )
+            rows = self.order.block(_block_of(buffer))
+            largest = box_columns(buffer.window.data, buffer.tensor_shape, rows).clamped_size
+            needed = tuple(int(n) for n in largest.max(axis=1, initial=0))
+            if len(shape) != len(needed) or any(a < b for a, b in zip(shape, needed, strict=True)):
+                yield self.problem(
+                    "tile-capacity",
+                    f"shape {list(shape)} is less than the largest box {list(needed)}",
+                    buffer,
+                )
+                continue
+            primitives = [u for u in self.queues.users_of(buffer) if isinstance(u, ComputeOp)]
+            primitive = self.machine.primitive(primitives[0].primitive.data) if primitives else None
+            wanted = slot_bytes(buffer, needed, self.machine, primitive)
+            if size < wanted:
+                yield self.problem(
+                    "tile-capacity",
+                    f"{size} bytes a slot cannot hold {list(needed)}, which takes {wanted}",
+                    buffer,
+                )
+        spans = live_spans(placed, self.program)
+        for i, one in enumerate(placed):
+            for j, other in enumerate(placed[:i]):
+                together = spans[i][0] <= spans[j][1] and spans[j][0] <= spans[i][1]
+                if together and share_addresses(one, other):
+                    yield self.problem(
+                        "tile-capacity",
+                        f"shares addresses with {other.symbol.data}, which is alive with it",
+                        one,
+                    )
+
+    def limits(self, compute: ComputeOp) -> Iterator[Problem]:
+        """The primitive's limits, and dims that it needs whole."""
+        primitive = self.machine.primitive(compute.primitive.data)
+        rows = self.order.rows(compute)
+        extents = self.program.extents
+        for dim, limit in primitive.limits.items():
+            if dim in extents and rows.count and rows.size(dim).max() > limit:
+                row = int(rows.size(dim).argmax())
+                yield self.problem(
+                    "tile-limits",
+                    f"{primitive.name} takes at most {limit} of {dim}, not "
+                    f"{int(rows.size(dim)[row])}",
+                    compute,
+                    row,
+                )
+        for dim in primitive.whole:
+            if dim in extents and rows.count and rows.size(dim).min() < extents[dim]:
+                row = int(rows.size(dim).argmin())
+                yield self.problem(
+                    "tile-limits",
+                    f"{primitive.name} takes the whole of {dim}, {extents[dim]}, not "
+                    f"{int(rows.size(dim)[row])}",
+                    compute,
+                    row,
+                )
+
+    def bounds(self, compute: ComputeOp) -> Iterator[Problem]:
+        """What a compute touches lies in the buffers' boxes; its output's box has no holes."""
+        for stage in compute.stages:
+            for value, window in zip(stage.inputs, stage.windows.data, strict=False):
+                yield from self.within(compute, value, window.data)
+        window = compute.stages[-1].windows.data[-1]
+        yield from self.within(compute, compute.output, window.data)
+        rows = self.order.rows(compute)
+        boxes = box_columns(window.data, _shape(compute.output), rows)
+        points = np.ones(rows.count, np.int64)
+        for dim in sorted(window.dims):
+            points = points * rows.size(dim)
+        wrong = np.flatnonzero(points != boxes.clamped_size.prod(axis=0))
+        if len(wrong):
+            yield self.problem(
+                "tile-coverage",
+                f"the box {window} of the output has holes or leaves the tensor",
+                compute,
+                int(wrong[0]),
+                "tile an outer dim of the axis by 1, or keep its inner dims whole",
+            )
+
+    def within(self, compute: ComputeOp, value: SSAValue, window: Axes) -> Iterator[Problem]:
+        """The box that a compute touches lies in the buffer's box at that time."""
+        buffer = buffer_of(value)
+        if buffer is None:
+            return
+        inner = box_columns(window, buffer.tensor_shape, self.order.rows(compute))
+        outer = box_columns(
+            buffer.window.data, buffer.tensor_shape, self.order.block(_block_of(buffer))
+        )
+        visit = self.order.visit(buffer, compute)
+        low, high = outer.clamped_start[:, visit], outer.clamped_size[:, visit]
+        inside = (inner.clamped_start >= low) & (
+            inner.clamped_start + inner.clamped_size <= low + high
+        )
+        empty = (inner.clamped_size == 0).any(axis=0)
+        wrong = np.flatnonzero(~(inside.all(axis=0) | empty))
+        if len(wrong):
+            row = int(wrong[0])
+            yield self.problem(
+                "tile-bounds",
+                f"touches {_text(inner, row)} of {buffer.tensor_op.symbol.data}, "
+                f"buffer {buffer.symbol.data} holds {_text(outer, int(visit[row]))}",
+                compute,
+                row,
+            )
+
+    def filled(self, buffer: BufferOp) -> Iterator[Problem]:
+        """What is read was filled in the same visit."""
+        users = self.queues.users_of(buffer)
+        fillers = [op for op in users if fills(op, buffer)]
+        for reader in users:
+            if fills(reader, buffer):
+                continue
+            visit = self.order.visit(buffer, reader)
+            latest = np.full(len(visit), -1, np.int64)
+            for filler in fillers:
+                row = self.order.last_before(filler, reader)
+                seen = np.append(self.order.visit(buffer, filler), -1)[row]
+                latest = np.maximum(latest, seen)
+            wrong = np.flatnonzero(latest != visit)
+            if len(wrong):
+                yield self.problem(
+                    "tile-uninitialised",
+                    f"reads buffer {buffer.symbol.data}, which nothing has filled",
+                    reader,
+                    int(wrong[0]),
+                )
+
+    def coverage(self) -> Iterator[Problem]:
+        """Every point is computed once, every output element stored once."""
+        extents = self.program.extents
+        points = stored = 0
+        for compute in self.computes:
+            rows = self.order.rows(compute)
+            sizes = [rows.size(dim) for dim in extents]
+            points += int(np.prod(np.array(sizes), axis=0).sum()) if sizes else rows.count
+        if self.computes and points != prod(extents.values()):
+            yield self.problem(
+                "tile-coverage",
+                f"{points} points are computed, the domain has {prod(extents.values())}",
+                self.computes[0],
+            )
+        for tensor in self.program.tensors.values():
+            if tensor.get("role") != "output":
+                continue
+            stores = [
+                op
+                for op in self.queues.commands
+                if isinstance(op, MoveOp) and op.target is tensor.result
+            ]
+            if any(op.output is tensor.result for op in self.computes):
+                continue
+            shape = shape_of(tensor.result)
+            for op in stores:
+                boxes = box_columns(op.buffer.window.data, shape, self.order.rows(op))
+                stored += int(boxes.clamped_size.prod(axis=0).sum())
+            if stored != prod(shape):
+                yield self.problem(
+                    "tile-coverage",
+                    f"{stored} elements are stored, the tensor has {prod(shape)}",
+                    tensor,
+                )
+
+    def races(self) -> Iterator[Problem]:
+        """Dependences between engines that no wait orders."""
+        for race in races(self.order, self.queues):
+            yield self.problem(
+                "tile-race",
+                f"may start before '{headline(race.earlier)}' at "
+                f"{self.iteration(race.earlier, race.earlier_row)} is done",
+                race.later,
+                race.later_row,
+                f"it must wait for '{race.wait}'",
+            )
+
+
+def headline(op: Operation | Command) -> str:
+    """The first line of an operation's text."""
+    return to_text(op).splitlines()[0].rstrip(" {")
+
+
+def _block_of(buffer: BufferOp) -> Block:
+    block = buffer.parent_block()
+    if block is None:
+        raise KeyError("the buffer is not part of the program")
+    return block
+
+
+def _shape(value: SSAValue) -> tuple[int, ...]:
+    buffer = buffer_of(value)
+    return tensor_type(value).get_shape() if buffer is None else buffer.tensor_shape
+
+
+def _text(boxes: Boxes, row: int) -> str:
+    pairs = zip(boxes.clamped_start[:, row], boxes.clamped_size[:, row], strict=True)
+    return "[" + ", ".join(f"{start}:{start + size}" for start, size in pairs) + "]"

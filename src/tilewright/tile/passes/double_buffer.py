@@ -1,0 +1,69 @@
+"""Give buffers several slots, so that moves run ahead of the compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.ir import IntegerAttr, i64
+from tilewright.machine import Machine
+from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp, enclosing_loops
+from tilewright.tile.passes.base import TilePass
+from tilewright.tile.queues import leader_of
+
+
+@dataclass(frozen=True)
+class DoubleBuffer(TilePass):
+    """Sets the slots of each buffer to what the schedule asks for.
+
+    This is the whole of prefetching. Engines are in-order queues that run side by side, and a
+    move starts as soon as its waits hold. A buffer's visits take its slots in turn, and a load
+    waits only until the slot's visit before (``slots`` visits ago) has been used: with one slot
+    the next tile's load waits for this tile's compute, with two it runs during it. The address of
+    the next tile needs no code of its own (as in swATOP, section 4.5.2): the window at the next
+    iteration gives it, edge tiles and tiles of the next outer iteration included, and the load
+    engine gets there by itself. The same holds for stores: with two slots the compute of the next
+    tile starts while this one's result is written.
+
+    A buffer that is visited n times gets n slots at most. A joined buffer takes the slots of the
+    one whose move it joins, since both are filled at once. ``operands`` and ``slots`` set the
+    slots of the named operands instead of what the program asks for.
+
+    Before::
+
+        tile.program "k" on "m" [...] slots [["x", 2]] {
+          ...
+            %x_nbin = tile.buffer "x" of %x [n, ci, oh, ow] in "nbin" slots 1
+
+    After::
+
+            %x_nbin = tile.buffer "x" of %x [n, ci, oh, ow] in "nbin" slots 2
+    """
+
+    name = "double-buffer"
+    operands: tuple[str, ...] = ()
+    slots: int = 2
+
+    def run(self, program: ProgramOp, machine: Machine) -> None:
+        """Set the slots of one program's buffers."""
+        asked: dict[str, int] = dict(program.get("slots", ()))
+        asked.update(dict.fromkeys(self.operands, self.slots))
+        leaders: dict[BufferOp, BufferOp] = {}
+        buffers: list[BufferOp] = []
+        for op in program.walk():
+            if isinstance(op, MoveOp) and op.joined is not None:
+                leaders[op.buffer] = leader_of(op).buffer
+            elif isinstance(op, BufferOp):
+                buffers.append(op)
+        for buffer in buffers:
+            operand = leaders.get(buffer, buffer).tensor_op.symbol.data
+            slots = max(min(asked.get(operand, 1), visits(buffer)), 1)
+            if slots != buffer.slot_count:
+                buffer.slots = IntegerAttr(slots, i64)
+
+
+def visits(buffer: BufferOp) -> int:
+    """How often a buffer is filled, at most."""
+    count = 1
+    for loop in enclosing_loops(buffer):
+        count *= -(-(loop.upper_bound - loop.lower_bound) // loop.step_size)
+    return count

@@ -1,0 +1,152 @@
+"""Hoist buffers and moves out of loops that do not change what they hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.errors import refuse
+from tilewright.ir import Operation
+from tilewright.machine import Machine
+from tilewright.tile.dialect import (
+    BufferOp,
+    LoopOp,
+    MoveOp,
+    ProgramOp,
+    enclosing_loops,
+)
+from tilewright.tile.passes.base import TilePass
+from tilewright.tile.queues import leader_of
+
+
+@dataclass(frozen=True)
+class PlaceMoves(TilePass):
+    """Puts each buffer and its move into the outermost loop in which its box is settled.
+
+    A box is settled in a loop if no loop further in changes it. A buffer in a memory that has a
+    level of its own in the schedule first goes out to that level: it then holds the level's tile
+    while the loops of further levels run inside. A joined move stays beside the move it joins.
+    (swATOP, section 4.5.1: moves are placed as far as possible from the primitive.)
+
+    Before::
+
+        tile.loop "co" 0 to 64 step 16 {
+          tile.loop "oh" 0 to 56 step 4 {
+            %w_sb = tile.buffer "w" of %w [co, ci, kh, kw] in "sb" slots 1
+            tile.move %w to %w_sb on "load"
+            ...
+
+    After::
+
+        tile.loop "co" 0 to 64 step 16 {
+          %w_sb = tile.buffer "w" of %w [co, ci, kh, kw] in "sb" slots 1
+          tile.move %w to %w_sb on "load"
+          tile.loop "oh" 0 to 56 step 4 {
+            ...
+
+    Refuses (``schedule-partial-sums``) a loop over a reduction dim outside of a loop over a
+    parallel one within the output's level: accumulators would have to leave their buffer.
+    """
+
+    name = "place-moves"
+
+    def run(self, program: ProgramOp, machine: Machine) -> None:
+        """Place the moves of one program."""
+        levels = {memory: number for number, memory in enumerate(program.get("levels", ()))}
+        for group in _groups(program):
+            _place(group, levels, program)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Buffers that move together: one, or those of joined moves; leader first."""
+
+    buffers: list[BufferOp]
+    loads: list[MoveOp]
+    stores: list[MoveOp]
+
+    @property
+    def dims(self) -> frozenset[str]:
+        """The dims that the group's boxes depend on."""
+        return frozenset().union(*(buffer.window.dims for buffer in self.buffers))
+
+    def before(self) -> list[Operation]:
+        """Buffers and loads in the order in which they stand."""
+        ops: list[Operation] = []
+        for buffer in self.buffers:
+            ops.append(buffer)
+            ops += [move for move in self.loads if move.buffer is buffer]
+        return ops
+
+
+def _groups(program: ProgramOp) -> list[_Group]:
+    groups: dict[Operation, _Group] = {}
+    moves = [op for op in program.walk() if isinstance(op, MoveOp)]
+    leaders: dict[BufferOp, Operation] = {}
+    for move in moves:
+        if move.loads and move.joined is not None:
+            leaders[move.buffer] = leader_of(move).buffer
+    for op in program.walk():
+        if isinstance(op, BufferOp):
+            group = groups.setdefault(leaders.get(op, op), _Group([], [], []))
+            group.buffers.append(op)
+    for move in moves:
+        group = groups[leaders.get(move.buffer, move.buffer)]
+        (group.loads if move.loads else group.stores).append(move)
+    return list(groups.values())
+
+
+def _place(group: _Group, levels: dict[str, int], program: ProgramOp) -> None:
+    first = group.buffers[0]
+    loops = enclosing_loops(first)
+    inner = _innermost(first)
+    chain = enclosing_loops(inner) if inner is not None else loops
+    depth = target = len(chain)
+    level = levels.get(first.memory)
+    if level is not None:
+        while target and levels.get(_memory(chain[target - 1]), level) > level:
+            target -= 1
+    dims = group.dims
+    while target and chain[target - 1].dim.data not in dims:
+        target -= 1
+    depth = len(loops)
+    if target > depth:
+        if first.accumulates is None:
+            return
+        loop = next(o for o in chain[depth:] if o.dim.data in program.reduction_dims)
+        raise refuse(
+            "schedule-partial-sums",
+            f"the loop over {loop.dim.data} reduces, but stands outside of the loop over "
+            f"{chain[target - 1].dim.data}: partial sums of {first.symbol.data} "
+            f"would have to leave {first.memory}",
+            program.symbol.data,
+            "loop over reduction dims within those over the output's dims",
+        )
+    if target == depth:
+        return
+    anchor = loops[target]
+    block = anchor.parent_block()
+    if block is None:
+        return
+    for op in group.before():
+        op.detach()
+        block.insert_op_before(op, anchor)
+    for op in reversed(group.stores):
+        op.detach()
+        block.insert_op_after(op, anchor)
+
+
+def _memory(loop: LoopOp) -> str:
+    return "" if loop.memory is None else loop.memory.data
+
+
+def _innermost(buffer: BufferOp) -> Operation | None:
+    """A command in the innermost block beside or after the buffer: where computes stand."""
+    block = buffer.parent_block()
+    found: Operation | None = buffer
+    while block is not None:
+        loop = next((op for op in block.ops if isinstance(op, LoopOp)), None)
+        found = block.last_op if block.last_op is not None else found
+        if loop is None:
+            return found
+        block = loop.body.block
+    return found

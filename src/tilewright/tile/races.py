@@ -1,0 +1,120 @@
+"""Which dependences between engines the waits of a program leave unordered.
+
+Every execution is looked at, as columns. What a command knows to be done when it starts is a
+count for each engine: from its own waits, from those of the commands before it in its queue, and
+from what the commands that it waits for knew in turn (vector clocks; in-order engines make a count
+say everything). A dependence is ordered if the count that the later command knows of the earlier
+one's engine includes the earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.tile.iteration import Order
+from tilewright.tile.operations import BufferOp
+from tilewright.tile.queues import Command, Queues, fills
+from tilewright.types import Array
+
+
+@dataclass(frozen=True)
+class Race:
+    """An execution that may start before one that it depends on is done."""
+
+    later: Command
+    later_row: int
+    earlier: Command
+    earlier_row: int
+    wait: str
+    """The wait on ``later`` that would order them."""
+
+
+@dataclass(frozen=True)
+class _Dependence:
+    """``row[i]`` is the execution of ``earlier`` that execution i of ``later`` needs; -1: none."""
+
+    later: Command
+    earlier: Command
+    row: Array
+    wait: str
+
+
+def clocks(queues: Queues) -> dict[str, dict[str, Array]]:
+    """engine -> other engine -> how many of its commands are done when each command starts."""
+    engines = queues.engines
+    known: dict[str, dict[str, Array]] = {}
+    for engine in engines:
+        count = len(queues.keys(engine))
+        columns = {other: np.zeros(count, np.int64) for other in engines if other != engine}
+        for op in queues.operations(engine):
+            position = queues.position(op)
+            for other, counts in queues.waits(op).items():
+                columns[other][position] = np.maximum(columns[other][position], counts)
+        known[engine] = {other: np.maximum.accumulate(c) for other, c in columns.items()}
+    # A chain of waits that comes back to an engine says nothing new, so it has few links.
+    for _ in range(max(0, len(engines) - 2)):
+        for engine in engines:
+            for via, counts in known[engine].items():
+                waited = counts > 0
+                last = counts[waited] - 1
+                for other, column in known[engine].items():
+                    if other != via and len(last):
+                        column[waited] = np.maximum(column[waited], known[via][other][last])
+            known[engine] = {o: np.maximum.accumulate(c) for o, c in known[engine].items()}
+    return known
+
+
+def _dependences(queues: Queues, buffers: list[BufferOp]) -> Iterator[_Dependence]:
+    order = queues.order
+    for buffer in buffers:
+        users = queues.users_of(buffer)
+        name = buffer.symbol.data
+        for later in users:
+            for earlier in users:
+                if earlier is later or earlier.engine == later.engine:
+                    continue
+                if fills(later, buffer):
+                    seen = order.visit(buffer, earlier)
+                    limit = order.visit(buffer, later) - buffer.slot_count
+                    row = np.searchsorted(seen, limit, side="right") - 1
+                    yield _Dependence(later, earlier, row, f"free {name}")
+                if fills(earlier, buffer) and not fills(later, buffer):
+                    row = order.last_before(earlier, later)
+                    yield _Dependence(later, earlier, row, f"ready {name}")
+        for other in buffers:
+            if other is not buffer and share_addresses(buffer, other):
+                for later in (op for op in users if fills(op, buffer)):
+                    for earlier in queues.users_of(other):
+                        if earlier.engine != later.engine:
+                            row = order.last_before(earlier, later)
+                            yield _Dependence(later, earlier, row, f"free {other.symbol.data}")
+
+
+def share_addresses(one: BufferOp, other: BufferOp) -> bool:
+    """Whether two buffers were given the same addresses."""
+    if one.memory != other.memory or one.address is None or other.address is None:
+        return False
+    first, second = one.address.value.data, other.address.value.data
+    return first < second + other.get("bytes") * other.slot_count and (
+        second < first + one.get("bytes") * one.slot_count
+    )
+
+
+def races(order: Order, queues: Queues | None = None) -> list[Race]:
+    """The first unordered execution of each unordered dependence, in the order of the text."""
+    queues = queues or Queues(order)
+    known = clocks(queues)
+    found: list[Race] = []
+    for dependence in _dependences(queues, queues.buffers):
+        later, earlier = dependence.later, dependence.earlier
+        needs = np.flatnonzero(dependence.row >= 0)
+        rows = dependence.row[needs]
+        counts = known[later.engine.data][earlier.engine.data][queues.position(later)[needs]]
+        late = np.flatnonzero(counts <= queues.position(earlier)[rows])
+        if len(late):
+            at = int(late[0])
+            found.append(Race(later, int(needs[at]), earlier, int(rows[at]), dependence.wait))
+    return found
