@@ -154,6 +154,12 @@ def test_deadlocks_are_named(rows, message):
     assert caught.value.problems[0].code == "program-deadlock"
 
 
+def test_negative_waits_are_refused():
+    table = program((LOAD, 8, 0, 0, {}), (LOAD, 8, 0, 0, {COMPUTE: -1}))
+    with pytest.raises(TilewrightError, match="command 1: a wait is negative"):
+        simulate(table, machine())
+
+
 @pytest.mark.parametrize(
     ("field", "value"), [("engine", 3), ("engine", -1), ("move", 2), ("bytes", -1), ("kernel", -1)]
 )

@@ -79,9 +79,9 @@ def find_races(
     """
     from tilewright.simulate.event_loop import engine_order
     from tilewright.simulate.race_loop import clocks, search  # compile on first use
-    from tilewright.simulate.timing import check_commands
+    from tilewright.simulate.timing import columns_of
 
-    check_commands(commands, machine, label)
+    timed = columns_of(commands, machine, label)
     accesses = accesses[np.argsort(accesses["command"], kind="stable")]
     field: dict[str, NDArray[Any]] = {
         name: np.ascontiguousarray(accesses[name], np.int64)
@@ -90,9 +90,9 @@ def find_races(
     _check_accesses(field, len(commands), machine, label)
     _merge_axes(field)
     write = np.ascontiguousarray(accesses["write"])
-    engine = np.ascontiguousarray(commands["engine"], np.int64)
+    engine = timed["engine"]
     first, order = engine_order(engine, len(machine.engines))
-    sequence, clock = clocks(engine, np.ascontiguousarray(commands["waits"]), first, order)
+    sequence, clock = clocks(engine, timed["waits"], first, order)
     if len(sequence) < len(commands):
         raise _stuck(set(sequence.tolist()), commands, label)
     low, size, base, byte_base, bytes_checked = _shadow(field, write, machine, granule)

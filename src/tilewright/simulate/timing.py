@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -65,17 +66,19 @@ def simulate(
     ``label`` names a command in errors. Raises TilewrightError for records that the machine cannot
     have (``program-invalid``) and for a program that gets stuck (``program-deadlock``).
     """
-    from tilewright.simulate.event_loop import engine_order, run  # compiles on first use
+    # These compile on first use.
+    from tilewright.simulate.event_loop import engine_order, run
+    from tilewright.simulate.record_loop import summary
 
-    check_commands(commands, machine, label)
-    field = {name: _column(commands, name) for name in commands.dtype.names or ()}
-    first, order = engine_order(field["engine"], len(machine.engines))
+    field = columns_of(commands, machine, label)
+    engine, move = field["engine"], field["move"]
+    first, order = engine_order(engine, len(machine.engines))
     start, data, end, issued, begun = run(
-        field["engine"],
-        field["move"],
-        field["bytes"].astype(np.float64),
-        field["cycles"].astype(np.float64),
-        field["latency"].astype(np.float64),
+        engine,
+        move,
+        field["bytes"],
+        field["cycles"],
+        field["latency"],
         field["waits"],
         np.array([engine.queue for engine in machine.engines], np.int64),
         *_moves(machine),
@@ -83,37 +86,30 @@ def simulate(
         first,
         order,
     )
-    if end.size and end.min() < 0:
+    last = float(end.max(initial=0.0))
+    if end.min(initial=0.0) < 0:
         raise _stuck(field["waits"], machine, label, first, order, issued, begun, end)
-    kernels = int(field["kernel"].max(initial=-1)) + 1
-    kernel_start = np.full(kernels, np.inf)
-    np.minimum.at(kernel_start, field["kernel"], start)
-    kernel_end = np.zeros(kernels)
-    np.maximum.at(kernel_end, field["kernel"], end)
-    size = np.where(_touches_main(machine)[field["move"]], field["bytes"], 0)
-    kernel_bytes = np.zeros(kernels, np.int64)
-    np.add.at(kernel_bytes, field["kernel"], size)
+    busy, kernel_start, kernel_end, kernel_bytes = summary(
+        engine,
+        move,
+        field["kernel"],
+        field["bytes"],
+        start,
+        end,
+        len(machine.engines),
+        _touches_main(machine),
+    )
     return Timeline(
         start,
         data,
         end,
-        int(np.ceil(round(float(end.max(initial=0.0)), 6))),
-        np.array([_busy(start[mine], end[mine]) for mine in np.split(order, first[1:-1])]),
-        int(size.sum()),
-        np.where(np.isfinite(kernel_start), kernel_start, 0.0),
+        ceil(round(last, 6)),
+        busy,
+        int(kernel_bytes.sum()),
+        kernel_start,
         kernel_end,
         kernel_bytes,
     )
-
-
-def _column(commands: TimedArray, name: str) -> NDArray[Any]:
-    return np.ascontiguousarray(commands[name], np.int64)
-
-
-def _busy(start: NDArray[np.float64], end: NDArray[np.float64]) -> float:
-    """Length of the union of one engine's commands; they end in order."""
-    before = np.concatenate([np.zeros(1), end[:-1]])[: end.size]
-    return float(np.sum(end - np.maximum(start, before)))
 
 
 def _moves(machine: Machine) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -142,10 +138,15 @@ def _touches_main(machine: Machine) -> NDArray[np.bool_]:
     )
 
 
-def check_commands(
+def columns_of(
     commands: TimedArray, machine: Machine, label: Callable[[int], str] | None = None
-) -> None:
-    """Refuse records out of range, and waits for more commands than an engine has."""
+) -> dict[str, NDArray[Any]]:
+    """The fields of TIMED records, each contiguous.
+
+    Refuses records out of range, and waits for more commands than an engine has.
+    """
+    from tilewright.simulate.record_loop import possible
+
     bounds = {
         "engine": (0, len(machine.engines)),
         "move": (-1, len(machine.moves)),
@@ -153,43 +154,57 @@ def check_commands(
         "bytes": (0, 1 << 48),
         "cycles": (0, 1 << 48),
         "latency": (0, 1 << 48),
-        "waits": (0, 1 << 31),
     }
+    field: dict[str, NDArray[Any]] = {
+        name: np.ascontiguousarray(commands[name]) for name in (*bounds, "waits")
+    }
+    if possible(
+        field["engine"],
+        field["move"],
+        field["kernel"],
+        field["bytes"],
+        field["cycles"],
+        field["latency"],
+        field["waits"],
+        np.array(list(bounds.values()), np.int64),
+    ):
+        return field
     for name, (low, high) in bounds.items():
-        column = commands[name]
-        bad = (column < low) | (column >= high)
+        bad = (field[name] < low) | (field[name] >= high)
         if bad.any():
-            where = int(np.argmax(bad.reshape(len(column), -1).any(1)))
+            where = int(np.argmax(bad))
             raise refuse(
-                "program-invalid", f"{name} is {column[where]}, out of range", f"command {where}"
+                "program-invalid",
+                f"{name} is {field[name][where]}, out of range",
+                f"command {where}",
             )
-    counts = np.bincount(commands["engine"], minlength=len(machine.engines))
-    _check_waits(commands["waits"], counts, machine, label)
+    command = int(np.argmax((field["waits"] < 0).any(1)))
+    if field["waits"][command].min() < 0:
+        raise refuse("program-invalid", "a wait is negative", f"command {command}")
+    raise _unmet(field["waits"], np.bincount(field["engine"]), machine, label)
 
 
 def _name(command: int, label: Callable[[int], str] | None) -> str:
     return f"command {command} ({label(command)})" if label else f"command {command}"
 
 
-def _check_waits(
-    waits: NDArray[np.int64],
+def _unmet(
+    waits: NDArray[Any],
     counts: NDArray[np.int64],
     machine: Machine,
     label: Callable[[int], str] | None,
-) -> None:
-    """Refuse waits for more commands than an engine has."""
-    limits = np.zeros(MAX_ENGINES, np.int64)
-    limits[: counts.size] = counts
-    for engine in range(MAX_ENGINES):
-        bad = waits[:, engine] > limits[engine]
-        if bad.any():
-            command = int(np.argmax(bad))
-            name = machine.engines[engine].name if engine < counts.size else f"engine {engine}"
-            raise refuse(
-                "program-deadlock",
-                f"{_name(command, label)} waits for {waits[command, engine]} commands of {name}, "
-                f"which has {limits[engine]}",
-            )
+) -> TilewrightError:
+    """Name the first command that waits for more commands than an engine has."""
+    has = np.zeros(MAX_ENGINES, np.int64)
+    has[: counts.size] = counts
+    command, engine = (int(found[0]) for found in np.nonzero(waits > has))
+    names = [part.name for part in machine.engines]
+    name = names[engine] if engine < len(names) else f"engine {engine}"
+    return refuse(
+        "program-deadlock",
+        f"{_name(command, label)} waits for {waits[command, engine]} commands of {name}, "
+        f"which has {has[engine]}",
+    )
 
 
 def _stuck(
