@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
+from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.ir import VerifyException
 from tilewright.machine import Machine, Primitive
@@ -84,6 +85,9 @@ def _numbers(found: Candidate, machine: Machine) -> str | None:
     plain = sorted(elements - {"float32", "fixed16", "fixed32"})
     if plain:
         return f"{machine.name} computes on 16-bit fixed point, not on {', '.join(plain)}"
+    biases = found.op.inputs[2:] if found.op.operation in ("conv", "matmul") else ()
+    if not all(isinstance(bias.owner, WeightOp) for bias in biases):
+        return "its bias is computed, and 32-bit biases have to be constants"
     element = fixed_element(found)
     if element is None:
         return f"{found.operation} is not defined on 16-bit fixed point"

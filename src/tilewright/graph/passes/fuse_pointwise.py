@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.graph.dialect import KernelOp, WeightOp, YieldOp, network_of
+from tilewright.graph.names import identifier
 from tilewright.graph.operations import Operation, PointwiseOperation
 from tilewright.graph.passes.constraints import candidate, fixed_element, serving
 from tilewright.graph.passes.editing import VIEWS, compiler, insert, only_user, operations_of
@@ -76,7 +76,7 @@ class FusePointwise(ModulePass):
                     chains.append(chain)
         order = {step: index for index, step in enumerate(steps)}
         chains.sort(key=lambda chain: order[chain[-1]])
-        used = _symbols(op)
+        used = symbols_of(op)
         for index, chain in enumerate(chains):
             enclose(chain, kernel_symbol(chain, index, used))
 
@@ -165,10 +165,10 @@ def enclose(chain: Sequence[Operation], symbol: str) -> KernelOp:
     return kernel
 
 
-def kernel_symbol(chain: Sequence[Operation], index: int, used: set[str]) -> str:
+def kernel_symbol(chain: Sequence[Operation], index: int, used: set[str], hint: str = "") -> str:
     """A C identifier, unique among ``used`` (to which it is added), that reminds of the node."""
-    name = next((step.node_name for step in chain if step.node_name), chain[0].operation)
-    plain = re.sub(r"[^0-9a-zA-Z]+", "_", name).strip("_")[:_SYMBOL_LENGTH] or chain[0].operation
+    name = hint or next((step.node_name for step in chain if step.node_name), "")
+    plain = identifier(name, chain[0].operation)[:_SYMBOL_LENGTH].rstrip("_")
     symbol = f"k{index}_{plain}"
     while symbol in used:
         index += 1
@@ -177,6 +177,7 @@ def kernel_symbol(chain: Sequence[Operation], index: int, used: set[str]) -> str
     return symbol
 
 
-def _symbols(module: AnyOperation) -> set[str]:
+def symbols_of(module: AnyOperation) -> set[str]:
+    """The symbols of the network's kernels."""
     network = network_of(module)
     return {op.symbol.data for op in network.block.ops if isinstance(op, KernelOp)}

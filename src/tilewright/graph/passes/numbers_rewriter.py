@@ -1,0 +1,218 @@
+"""The rewriting half of fix-numbers: binary points are chosen, operations take them on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+
+from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.editing import constant, erase, insert, make
+from tilewright.graph.passes.fuse_pointwise import enclose, kernel_symbol, symbols_of
+from tilewright.graph.passes.points import KEEPING, Points, largest_product_sum
+from tilewright.graph.values import value_names
+from tilewright.ir import (
+    ArrayAttr,
+    Attribute,
+    PythonValue,
+    SSAValue,
+    StringAttr,
+    to_attribute,
+)
+from tilewright.ir import Operation as AnyOperation
+from tilewright.numerics import fixed
+from tilewright.passes import CompilerContext
+from tilewright.types import Array, FixedType, fraction_of, shape_of, tensor, tensor_type
+
+ALWAYS = "always"
+"""No input whatever makes the accumulator overflow."""
+
+CALIBRATED = "calibrated"
+"""The accumulator has room for twice the calibrated range, at least."""
+
+
+@dataclass
+class NumbersRewriter:
+    """Builds the fixed-point network beside the float32 one, then drops the latter."""
+
+    ctx: CompilerContext
+    network: NetworkOp
+    points: Points
+    fixed_values: set[SSAValue]
+    fixed: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """Value of the float network -> the same in fixed point."""
+    floats: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """Fixed-point value -> the same dequantised."""
+    report: list[tuple[SSAValue, float, float, str]] = field(
+        default_factory=list[tuple[SSAValue, float, float, str]]
+    )
+    symbols: set[str] = field(default_factory=set[str])
+
+    def run(self) -> None:
+        """Rewrite operation by operation, then drop the old ones."""
+        self.symbols = symbols_of(self.network)
+        old: list[AnyOperation] = []
+        for op in list(self.network.block.ops):
+            if isinstance(op, KernelOp) and not op.on_host:
+                self.fixed[op.result] = self.kernel(op).result
+                old.append(op)
+            elif isinstance(op, Operation) and op.result in self.fixed_values:
+                self.fixed[op.result] = self.view(op)
+                old.append(op)
+            elif isinstance(op, OutputOp | KernelOp | Operation):
+                for index, value in enumerate(list(op.operands)):
+                    if value in self.fixed_values:
+                        op.operands[index] = self.float_of(value, op)
+        for op in reversed(old):
+            erase(op)
+        for op in list(self.network.block.ops):
+            if isinstance(op, WeightOp) and op.result.first_use is None:
+                erase(op)
+        names = value_names(self.network)
+        rows: list[PythonValue] = [
+            (names[value], fraction_of(value), low, high, guarantee)
+            for value, low, high, guarantee in self.report
+        ]
+        self.network.numbers = cast("ArrayAttr[Attribute]", to_attribute(rows))
+
+    def fixed_of(self, value: SSAValue, before: AnyOperation) -> SSAValue:
+        """A computed value in fixed point: quantised here if it is float32."""
+        if value not in self.fixed:
+            point = self.points.class_of(value)
+            element = FixedType.of(16, point.fraction)
+            array = constant(value, self.ctx)
+            if array is not None:
+                made = self.weight(
+                    fixed.quantise(array, point.fraction), element, before, self.points.names[value]
+                )
+            else:
+                made = self.conversion("quantise", value, element, before)
+            self.note(made, value)
+            self.fixed[value] = made
+        return self.fixed[value]
+
+    def float_of(self, value: SSAValue, before: AnyOperation) -> SSAValue:
+        """A fixed-point value dequantised, once for all users."""
+        source = self.fixed[value]
+        if source not in self.floats:
+            element = tensor_type(value).element_type
+            self.floats[source] = self.conversion("dequantise", source, element, before)
+        return self.floats[source]
+
+    def conversion(
+        self, name: str, value: SSAValue, element: Attribute, before: AnyOperation
+    ) -> SSAValue:
+        """The result of a kernel that quantises or dequantises a value."""
+        kind = tensor(shape_of(value), element)
+        op = make(name, [value], before=before, result_type=kind)
+        on_machine = bool(self.ctx.machine.primitives_for(name))
+        op.engine = StringAttr("accelerator" if on_machine else "host")
+        if not on_machine:
+            reason = f"{self.ctx.machine.name} computes in 16-bit fixed point only"
+            op.reason = StringAttr(reason)
+        hint = self.points.names.get(value, "")
+        symbol = kernel_symbol([op], len(self.symbols), self.symbols, f"{name}_{hint}")
+        return enclose([op], symbol).result
+
+    def weight(self, array: Array, element: FixedType, before: AnyOperation) -> SSAValue:
+        """A weight of fixed-point integers."""
+        symbol = self.ctx.weights.add(array, hint)
+        made = WeightOp.of(symbol, tensor(array.shape, element))
+        insert(made, before)
+        return made.result
+
+    def note(self, made: SSAValue, value: SSAValue, guarantee: str = "") -> None:
+        """Report on a value made from ``value`` of the float32 network."""
+        low, high = self.points.range_of(value)
+        self.report.append((made, low, high, guarantee))
+
+    def view(self, op: Operation) -> SSAValue:
+        """A view of fixed-point values."""
+        operands = [self.fixed_of(value, op) for value in op.inputs]
+        made = make(op.operation, operands, op.values, before=op, like=op)
+        self.note(made.result, op.result)
+        return made.result
+
+    def kernel(self, kernel: KernelOp) -> KernelOp:
+        """A kernel in fixed point, in front of the one in float32."""
+        walk = self.points.walk(kernel)
+        outer = dict[SSAValue, SSAValue](zip(kernel.body.block.args, kernel.inputs, strict=True))
+        known: dict[SSAValue, SSAValue] = {}
+        chain: list[Operation] = []
+        notes: list[tuple[Operation, SSAValue, str]] = []
+
+        def narrow(value: SSAValue, fraction: int, like: Operation) -> SSAValue:
+            kind = tensor(shape_of(value), FixedType.of(16, fraction))
+            op = make("requantise", [value], before=kernel, like=like, result_type=kind)
+            chain.append(op)
+            return op.result
+
+        for step in walk.steps:
+            op = step.op
+            if step.requantise is not None:
+                last = chain[-1]
+                made = narrow(last.result, step.requantise[0].fraction, last)
+                known[next(v for v in op.inputs if v not in outer)] = made
+            operands: list[SSAValue] = []
+            for index, value in enumerate(op.inputs):
+                if value not in outer:
+                    operands.append(known[value])
+                elif index == 2 and op.operation in ("conv", "matmul"):
+                    operands.append(self.bias(outer[value], step.point, kernel))
+                else:
+                    operands.append(self.operand(value, outer[value], kernel))
+            kind = None
+            if not step.wide and op.operation not in KEEPING:
+                kind = tensor(shape_of(op.result), FixedType.of(16, step.point))
+            made_op = make(
+                op.operation, operands, op.values, before=kernel, like=op, result_type=kind
+            )
+            chain.append(made_op)
+            known[op.result] = made_op.result
+            if step.wide:
+                guarantee = self.guarantee(made_op) if op is walk.steps[0].op else CALIBRATED
+                notes.append((made_op, op.result, guarantee))
+        if walk.requantise is not None:
+            narrow(chain[-1].result, walk.requantise[0].fraction, chain[-1])
+        chain[0].engine = StringAttr("accelerator")
+        made_kernel = enclose(chain, kernel.symbol.data)
+        for made_op, value, guarantee in notes:
+            self.note(made_op.result, value, guarantee)
+        self.note(made_kernel.result, kernel.result)
+        return made_kernel
+
+    def operand(self, argument: SSAValue, outer: SSAValue, before: AnyOperation) -> SSAValue:
+        """A kernel's 16-bit operand."""
+        array = constant(outer, self.ctx)
+        if array is None:
+            return self.fixed_of(outer, before)
+        point = self.points.argument_class(argument, outer)
+        element, hint = FixedType.of(16, point.fraction), self.points.names[outer]
+        made = self.weight(fixed.quantise(array, point.fraction), element, before, hint)
+        made.name_hint = outer.name_hint
+        return made
+
+    def bias(self, outer: SSAValue, point: int, before: AnyOperation) -> SSAValue:
+        """A kernel's 32-bit bias, at its accumulator's binary point."""
+        array = constant(outer, self.ctx)
+        assert array is not None, "partition leaves computed biases to the host"
+        element, hint = FixedType.of(32, point), self.points.names[outer]
+        made = self.weight(fixed.quantise32(array, point), element, before, hint)
+        made.name_hint = outer.name_hint
+        return made
+
+    def guarantee(self, op: Operation) -> str:
+        """Whether no input at all can make a product's accumulator overflow."""
+        if op.operation not in ("conv", "matmul"):
+            return CALIBRATED
+        weight = constant(op.inputs[1], self.ctx)
+        bias = constant(op.inputs[2], self.ctx) if len(op.inputs) == 3 else np.zeros(1, np.int32)
+        if weight is None or bias is None:
+            return CALIBRATED
+        if op.operation == "matmul":
+            weight = weight if op.get("transpose_b", False) else np.swapaxes(weight, -1, -2)
+            weight = weight.reshape(-1, weight.shape[-1])
+        offset = int(np.abs(bias.astype(np.int64)).max(initial=0))
+        return ALWAYS if largest_product_sum(weight) + offset < 2**31 else CALIBRATED

@@ -1,0 +1,311 @@
+"""Choosing binary points: which values share one, how large it can be, what lowers it.
+
+Values whose integers pass through unchanged (relu, maximum, pools, concatenation, views) share a
+**class**; a class starts with the most fraction bits that its calibrated range allows. Kernels
+then state what their accumulators need, and lower classes until all of it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import floor, log2
+
+import numpy as np
+
+from tilewright.errors import Problem, TilewrightError
+from tilewright.graph.dialect import KernelOp, WeightOp
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.editing import constant
+from tilewright.ir import SSAValue
+from tilewright.passes import CompilerContext
+from tilewright.types import Array
+
+KEEPING = frozenset(
+    (
+        *("relu", "clip", "leaky_relu", "prelu", "neg", "abs", "max", "min"),
+        *("max_pool", "average_pool", "reduce_mean", "pad"),
+    )
+)
+"""Operations whose result has the type of their first operand."""
+
+ALIGNING = frozenset(("add", "sub"))
+"""Operations that shift their operands to one binary point, and take accumulators."""
+
+PRODUCTS = frozenset(("conv", "matmul", "mul"))
+
+SATURATES = {"sigmoid": 16.0, "tanh": 8.0}
+"""Functions that are flat beyond this: their tables' input is cut there, for finer segments."""
+
+LOWEST, HIGHEST = -16, 30
+"""Bounds of every binary point."""
+
+SOFTMAX_FRACTION = 14
+"""A probability of 1 still fits."""
+
+WEIGHT_BITS_KEPT = 8
+"""Weights lose fraction bits before activations do, as long as so many bits are left."""
+
+
+@dataclass(eq=False)
+class PointClass:
+    """Values that share one binary point, with the range that all of them take."""
+
+    name: str
+    low: float = 0.0
+    high: float = 0.0
+    highest: int = HIGHEST
+    """The binary point is lowered to this."""
+    is_weight: bool = False
+
+    @property
+    def finest(self) -> int:
+        """Most fraction bits with which the range fits 16 bits."""
+        largest = max(abs(self.low), abs(self.high))
+        if largest < 2.0 ** (14 - HIGHEST):
+            return HIGHEST
+        return max(min(floor(log2(32767 / largest)), HIGHEST), LOWEST)
+
+    @property
+    def fraction(self) -> int:
+        """The binary point."""
+        return max(min(self.finest, self.highest), LOWEST)
+
+
+@dataclass
+class Step:
+    """One operation of a fixed-point kernel, as the walk over it sees it."""
+
+    op: Operation
+    points: list[int]
+    """Binary points of its operands."""
+    requantise: tuple[PointClass, int] | None
+    """Class to which the chain's 32-bit value is brought first, and that value's binary point."""
+    wide: bool
+    """Whether the result is a 32-bit accumulator."""
+    point: int
+    """Binary point of the result."""
+    sources: tuple[PointClass, ...]
+    """Classes that the accumulator's binary point is made of."""
+    own: tuple[PointClass, ...]
+    """Those of them that this operation brings."""
+    before: int | None
+    """Binary point of the accumulator that a sum starts from."""
+
+
+@dataclass
+class KernelPoints:
+    """The walk over one kernel: its steps, and what it ends with."""
+
+    steps: list[Step]
+    requantise: tuple[PointClass, int] | None
+
+
+@dataclass
+class Points:
+    """Binary points of all values of a network; made class by class, then ``solve`` d."""
+
+    ctx: CompilerContext
+    names: Mapping[SSAValue, str]
+    limit: float
+    """Accumulators stay below this magnitude."""
+    missing: list[str] = field(default_factory=list[str])
+    _classes: dict[SSAValue, PointClass] = field(default_factory=dict[SSAValue, PointClass])
+    _merged: dict[PointClass, PointClass] = field(default_factory=dict[PointClass, PointClass])
+    _kernels: list[KernelOp] = field(default_factory=list[KernelOp])
+
+    def range_of(self, value: SSAValue) -> tuple[float, float]:
+        """The values that a tensor takes: all of a weight's, the calibrated ones of others."""
+        array = constant(value, self.ctx)
+        if array is not None:
+            return (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
+        found = self.ctx.ranges.get(self.names[value])
+        if found is None or not all(np.isfinite(found)):
+            self.missing.append(self.names[value])
+            return (0.0, 0.0)
+        return found
+
+    def class_of(self, value: SSAValue) -> PointClass:
+        """The class of a 16-bit value."""
+        if value not in self._classes:
+            low, high = self.range_of(value)
+            weight = isinstance(value.owner, WeightOp)
+            self._classes[value] = PointClass(self.names[value], low, high, is_weight=weight)
+        return self._root(self._classes[value])
+
+    def argument_class(self, argument: SSAValue, outer: SSAValue) -> PointClass:
+        """The class of a kernel's operand; weights have one for each kernel that reads them."""
+        if not isinstance(outer.owner, WeightOp):
+            return self.class_of(outer)
+        if argument not in self._classes:
+            low, high = self.range_of(outer)
+            self._classes[argument] = PointClass(self.names[outer], low, high, is_weight=True)
+        return self._root(self._classes[argument])
+
+    def join(self, first: PointClass, second: PointClass) -> PointClass:
+        """Let two classes share one binary point."""
+        first, second = self._root(first), self._root(second)
+        if first is not second:
+            first.low, first.high = min(first.low, second.low), max(first.high, second.high)
+            first.highest = min(first.highest, second.highest)
+            first.is_weight = first.is_weight and second.is_weight
+            self._merged[second] = first
+        return first
+
+    def _root(self, found: PointClass) -> PointClass:
+        while found in self._merged:
+            found = self._merged[found]
+        return found
+
+    def add_kernel(self, kernel: KernelOp) -> None:
+        """Join the classes that a kernel's operations keep together."""
+        self._kernels.append(kernel)
+        self.walk(kernel, joining=True)
+
+    def refuse_missing(self) -> None:
+        """Raise one TilewrightError that names every value without a calibrated range."""
+        if self.missing:
+            raise TilewrightError(
+                [
+                    Problem(
+                        "numbers-range",
+                        "no calibrated range is known",
+                        name,
+                        "calibrate with samples of the network's inputs",
+                    )
+                    for name in dict.fromkeys(self.missing)
+                ]
+            )
+
+    def solve(self) -> None:
+        """Lower classes until every accumulator has room and every sum can be aligned."""
+        self.refuse_missing()
+        for _ in range(64 * (len(self._classes) + 1)):
+            if not any(self._lower(kernel) for kernel in self._kernels):
+                return
+
+    def walk(self, kernel: KernelOp, joining: bool = False) -> KernelPoints:
+        """The kernel's steps at the present binary points (or join its classes)."""
+        classes: dict[SSAValue, PointClass] = {}
+        for argument, outer in zip(kernel.body.block.args, kernel.inputs, strict=True):
+            if not _only_bias(argument):
+                classes[argument] = self.argument_class(argument, outer)
+        steps, wide, point = list[Step](), False, 0
+        segment: tuple[PointClass, ...] = ()
+        current: SSAValue | None = None
+        for op in kernel.operations:
+            assert isinstance(op, Operation)
+            operands = op.inputs[:2] if op.operation in ("conv", "matmul") else op.inputs
+            requantise, before = None, None
+            if wide and current is not None and not _takes_wide(op):
+                requantise = (self._table_input(current, op), point)
+                classes[current], wide = requantise[0], False
+            narrow = [classes[v] for v in operands if not (wide and v is current)]
+            found = [
+                point if wide and value is current else classes[value].fraction
+                for value in operands
+            ]
+            made = None
+            if op.operation in ALIGNING or op.operation in PRODUCTS:
+                before = point if wide else None
+                segment = (*segment, *narrow) if wide else tuple(narrow)
+                point = max(found) if op.operation in ALIGNING else sum(found)
+                wide = True
+            elif op.operation not in KEEPING:
+                made = self.class_of(op.result)
+                if op.operation == "softmax":
+                    made.highest = min(made.highest, SOFTMAX_FRACTION)
+            elif not wide:
+                made = narrow[0]
+                if joining:
+                    made = self.join(made, self.class_of(op.result))
+                if joining and op.operation in ("max", "min"):
+                    made = self.join(made, narrow[1])
+            if made is not None:
+                classes[op.result], point = made, made.fraction
+            steps.append(Step(op, found, requantise, wide, point, segment, tuple(narrow), before))
+            current = op.result
+        final = self.class_of(kernel.result)
+        if wide:
+            return KernelPoints(steps, (final, point))
+        if joining and current is not None:
+            self.join(classes[current], final)
+        return KernelPoints(steps, None)
+
+    def _table_input(self, value: SSAValue, op: Operation) -> PointClass:
+        """The class of what is requantised for a table: cut to where the function varies."""
+        found = self.class_of(value)
+        bound = SATURATES.get(op.operation)
+        if bound is not None:
+            found.low, found.high = max(found.low, -bound), min(found.high, bound)
+        return found
+
+    def _lower(self, kernel: KernelOp) -> bool:
+        """Lower classes that a kernel cannot do with; whether there were any."""
+        for step in self.walk(kernel).steps:
+            if not step.wide:
+                continue
+            if step.op.operation in ALIGNING:
+                # An accumulator never shifts; and operands lie at most a word apart.
+                most = min(step.points) + 31 if step.before is None else step.before
+                if any([_set_highest(found, most) for found in step.own]):  # noqa: C419
+                    return True
+            low, high = self.range_of(step.op.result)
+            largest = max(abs(low), abs(high), self._bias(kernel, step.op))
+            excess = step.point - floor(log2(self.limit / largest)) if largest > 0 else 0
+            if excess > 0 and _drop(step, excess):
+                return True
+        return False
+
+    def _bias(self, kernel: KernelOp, op: Operation) -> float:
+        """Magnitude of a product's bias, which has to fit at the accumulator's binary point."""
+        if op.operation not in ("conv", "matmul") or len(op.inputs) < 3:
+            return 0.0
+        arguments: list[SSAValue] = list(kernel.body.block.args)
+        low, high = self.range_of(kernel.inputs[arguments.index(op.inputs[2])])
+        return max(abs(low), abs(high))
+
+
+def _drop(step: Step, excess: int) -> bool:
+    """Take fraction bits from what an accumulator is made of: from weights first."""
+    sources = list(dict.fromkeys(step.sources))
+    if step.op.operation in ALIGNING:
+        sources = [found for found in step.own if found.fraction == step.point] or sources
+    weights = [found for found in sources if found.is_weight]
+    for found in weights:
+        room = found.fraction - (found.finest - 15 + WEIGHT_BITS_KEPT)
+        if room > 0 and _set_highest(found, found.fraction - min(room, excess)):
+            return True
+    others = [found for found in sources if not found.is_weight] or weights
+    widest = max(others, key=lambda found: found.fraction, default=None)
+    return widest is not None and _set_highest(widest, widest.fraction - excess)
+
+
+def _set_highest(found: PointClass, fraction: int) -> bool:
+    fraction = max(fraction, LOWEST)
+    if fraction >= found.fraction:
+        return False
+    found.highest = fraction
+    return True
+
+
+def _takes_wide(op: Operation) -> bool:
+    """Whether an operation takes a 32-bit accumulator as it is."""
+    return op.operation in ALIGNING or (
+        op.operation in KEEPING and op.operation not in ("max", "min")
+    )
+
+
+def _only_bias(argument: SSAValue) -> bool:
+    """Whether a kernel reads an operand as a bias and in no other way."""
+    uses = [(use.operation, use.index) for use in argument.uses]
+    return bool(uses) and all(
+        isinstance(op, Operation) and op.operation in ("conv", "matmul") and index == 2
+        for op, index in uses
+    )
+
+
+def largest_product_sum(weight: Array) -> int:
+    """Largest magnitude of rows of integer weights times 16-bit integers, summed."""
+    rows = np.abs(weight.astype(np.int64))
+    return int(rows.reshape(rows.shape[0], -1).sum(axis=1).max(initial=0)) * 2**15
