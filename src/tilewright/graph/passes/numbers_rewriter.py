@@ -116,7 +116,7 @@ class NumbersRewriter:
         symbol = kernel_symbol([op], len(self.symbols), self.symbols, f"{name}_{hint}")
         return enclose([op], symbol).result
 
-    def weight(self, array: Array, element: FixedType, before: AnyOperation) -> SSAValue:
+    def weight(self, array: Array, element: FixedType, before: AnyOperation, hint: str) -> SSAValue:
         """A weight of fixed-point integers."""
         symbol = self.ctx.weights.add(array, hint)
         made = WeightOp.of(symbol, tensor(array.shape, element))
