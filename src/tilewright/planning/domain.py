@@ -64,7 +64,10 @@ class Affine:
         return cls(tuple(terms), offset)
 
     def __str__(self) -> str:
-        parts = [name if c == 1 else f"{name}*{c}" for name, c in self.terms]
+        signs = {True: "-", False: ""}
+        parts = [
+            signs[c < 0] + (name if abs(c) == 1 else f"{name}*{abs(c)}") for name, c in self.terms
+        ]
         if self.offset or not parts:
             parts.append(str(self.offset))
         return " + ".join(parts).replace("+ -", "- ")
