@@ -64,7 +64,7 @@ class Namer:
         while found in self.originals:
             number = self._next.get(base, 2)
             self._next[base] = number + 1
-            found = f"{base}_{number}"
+            found = f"{base.rstrip('_')}_{number}"
         self.originals[found] = name
         self.known.add(name)
         return found

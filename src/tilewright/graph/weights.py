@@ -60,6 +60,8 @@ class Weights:
             raise refuse("weights-type", f"weights of {kept.dtype} are not supported", hint)
         kept = kept.astype(kept.dtype.newbyteorder("<"), copy=kept.flags.writeable)
         digest = digest_of(kept)
+        if len(self._symbols) < len(self._arrays):  # Loaded arrays are digested when first needed.
+            self._symbols = {digest_of(found): name for name, found in self._arrays.items()}
         if digest in self._symbols:
             return self._symbols[digest]
         kept.setflags(write=False)

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from catalogue import (
+
+from tests.graph.operations.catalogue import (
     BINARY,
     CONVOLUTIONS,
     EXAMPLES,
@@ -15,8 +16,7 @@ from catalogue import (
     conv,
     max_pool,
 )
-from iterate import REDUCE, run_stage
-
+from tests.graph.operations.iterate import REDUCE, run_stage
 from tilewright.graph.operations import BY_NAME, Operation
 from tilewright.ir import Block
 from tilewright.numerics.reference import pool_counts

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from catalogue import EXAMPLES, Example
 
+from tests.graph.operations.catalogue import EXAMPLES, Example
 from tilewright.graph.operations import BY_NAME
 from tilewright.types import shape_of
 

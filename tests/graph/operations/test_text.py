@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from catalogue import EXAMPLES, Example
 
+from tests.graph.operations.catalogue import EXAMPLES, Example
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp, YieldOp
 from tilewright.graph.operations import (
     BY_NAME,
