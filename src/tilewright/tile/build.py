@@ -111,6 +111,8 @@ class _Builder:
             dim, upper, step, memory = loops[number]
             loop = LoopOp.of(dim, 0, upper, step, Block(body), memory)
             body = [loop]
+        # In its block first: an outermost reduction loop's surroundings are the program's own.
+        block = Block([*top, *body])
         self._place_output(body)
         slots = [
             (operand.name, self.schedule.slots(operand.name))
@@ -129,7 +131,7 @@ class _Builder:
                 else None,
                 "slots": to_attribute(tuple(slots)) if slots else None,
             },
-            regions=[Region(Block([*top, *body]))],
+            regions=[Region(block)],
         )
 
     def _loops(self) -> list[tuple[str, int, int, str]]:

@@ -63,15 +63,15 @@ gives every step). On float32 `alpha`, `bias` and `beta` hold the bits of a floa
     def fields(self, machine: Machine, part: Primitive) -> tuple[Field, ...]:
         """Sizes, parameters, operands, steps."""
         parameters = (
-            Field("alpha", 32, "alpha / size"),
-            Field("bias", 37, "bias"),
+            Field("alpha", 33, "alpha / size", signed=True),
+            Field("bias", 38, "bias", signed=True),
             *_point_fields(),
         )
         if machine.element == "fixed16":
             bits = address_bits(machine, functions.TABLES)
             power = Field("table", bits, "address of the power's tables")
         else:
-            power = Field("beta", 32, "the exponent")
+            power = Field("beta", 32, "the exponent", signed=True)
         return (
             *size_fields(machine, part, (*self.DIMS, "j")),
             *parameters,

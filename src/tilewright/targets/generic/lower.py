@@ -1,0 +1,318 @@
+"""Lowering: the tile programs of a network become one program of instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.machine import Move
+from tilewright.planning.domain import ELEMENT_BYTES
+from tilewright.simulate.commands import TIMED, TimedArray
+from tilewright.targets.generic.encode import encode
+from tilewright.targets.generic.fields import Column, Lanes
+from tilewright.targets.generic.functions import TABLES
+from tilewright.targets.generic.isa import Instruction, InstructionSet
+from tilewright.targets.generic.lowering.computes import Context, lower_compute
+from tilewright.targets.generic.lowering.hazards import Hazards, Use
+from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace
+from tilewright.targets.generic.lowering.steps import Tables
+from tilewright.targets.generic.lowering.transfers import transfer_columns
+from tilewright.targets.generic.timing import timed_of
+from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, StageOp, TensorOp
+from tilewright.tile.iteration import Order
+from tilewright.tile.queues import Command, Queues, leader_of
+
+TABLE_SLOT = 1024
+"""Bytes of ``tables`` that one table takes."""
+
+
+@dataclass
+class Part:
+    """Instructions of one kind in one kernel, and their keys in program order."""
+
+    one: Instruction
+    columns: dict[str, Any]
+    keys: Column
+
+    def timed(self, instructions: InstructionSet) -> TimedArray:
+        """Their TIMED records."""
+        count = self.keys.size
+        columns = {
+            one.name: np.broadcast_to(
+                np.asarray(self.columns.get(one.name, one.default), np.int64), (count,)
+            )
+            for one in self.one.format.fields
+        }
+        return timed_of(self.one, columns, count, instructions.machine)
+
+
+@dataclass
+class Lowering:
+    """Lowers kernels one after the other.
+
+    ``bases`` has the address in main memory of every arena, and of the image of the function
+    tables under ``tables``, which this fills.
+    """
+
+    instructions: InstructionSet
+    bases: Mapping[str, int]
+    table_image: bytearray = field(default_factory=bytearray)
+    kernels: list[list[Part]] = field(default_factory=list[list[Part]])
+
+    def __post_init__(self) -> None:
+        self.machine = self.instructions.machine
+        self._engines = [engine.name for engine in self.machine.engines]
+        self._counts = dict.fromkeys(range(len(self._engines)), 0)
+        self._hazards = Hazards()
+        self._images: dict[bytes, int] = {}
+        self._slots: dict[bytes, int] = {}
+        """Table -> its slot in the memory, least recently used first."""
+
+    def barrier(self) -> None:
+        """The host runs here: all before ends first, all after waits for it."""
+        self._hazards.settle(self._counts)
+
+    def kernel(self, program: ProgramOp) -> None:
+        """Append a kernel. Raises TilewrightError."""
+        _Kernel(self, program).lower()
+
+    def words(self) -> tuple[Lanes, list[int]]:
+        """The program, and the first instruction of every kernel (and of what would follow)."""
+        chunks: list[Lanes] = [np.zeros((0, self.instructions.lanes), np.uint64)]
+        starts = [0]
+        for parts in self.kernels:
+            for part in parts:
+                chunks.append(encode(self.instructions, part.one, part.columns, part.keys.size))
+            count = len(parts)
+            keys = [part.keys for part in parts]
+            if count:
+                order = np.argsort(np.concatenate(keys), kind="stable")
+                chunks[-count:] = [np.concatenate(chunks[-count:])[order]]
+            starts.append(starts[-1] + sum(key.size for key in keys))
+        return np.concatenate(chunks), starts
+
+    def timed(self) -> TimedArray:
+        """TIMED records of the program, without encoding it."""
+        chunks: list[TimedArray] = [np.zeros(0, TIMED)]
+        for number, parts in enumerate(self.kernels):
+            if not parts:
+                continue
+            table = np.concatenate([part.timed(self.instructions) for part in parts])
+            table["kernel"] = number
+            keys = np.concatenate([part.keys for part in parts])
+            chunks.append(table[np.argsort(keys, kind="stable")])
+        return np.concatenate(chunks)
+
+    # What a kernel being lowered asks for.
+
+    def load_tables(self, wanted: list[bytes]) -> tuple[dict[bytes, int], list[Part]]:
+        """Addresses of tables in their memory, and the loads of those not there yet."""
+        if not wanted:
+            return {}, []
+        memory = self.machine.memory(TABLES)
+        slots = (memory.bytes or 0) // TABLE_SLOT
+        if len(wanted) > slots:
+            raise refuse("lower-tables", f"one kernel needs {len(wanted)} function tables")
+        move = self.machine.move(self.machine.main, TABLES)
+        engine = self._engines.index(move.engine)
+        parts: list[Part] = []
+        for data in wanted:
+            slot = self._slots.pop(data, None)
+            if slot is None:
+                if len(self._slots) < slots:
+                    slot = next(s for s in range(slots) if s not in self._slots.values())
+                else:
+                    oldest = next(key for key in self._slots if key not in wanted)
+                    slot = self._slots.pop(oldest)
+                parts.append(self._table_load(move, engine, data, slot * TABLE_SLOT))
+            self._slots[data] = slot
+        return {data: self._slots[data] * TABLE_SLOT for data in wanted}, parts
+
+    def _table_load(self, move: Move, engine: int, data: bytes, address: int) -> Part:
+        if data not in self._images:
+            self._images[data] = len(self.table_image)
+            self.table_image += data + bytes(-len(data) % 64)
+        use = Use(TABLES, address, address + TABLE_SLOT, True)
+        columns: dict[str, Any] = {
+            "element": 2,
+            "size0": len(data) // 2,
+            "source.address": self.bases[TABLES] + self._images[data],
+            "source.stride0": 2,
+            "target.address": address,
+            "target.stride0": 2,
+        }
+        for other, count in self._hazards.waits([use], engine).items():
+            columns[f"wait.{self._engines[other]}"] = count
+        self._counts[engine] += 1
+        self._hazards.add([use], engine, self._counts[engine])
+        # Keys of the kernel's own commands start at 0.
+        return Part(self.instructions.for_move(move), columns, np.full(1, -1, np.int64))
+
+    @property
+    def hazards(self) -> Hazards:
+        """The uses of all kernels before."""
+        return self._hazards
+
+    @property
+    def counts(self) -> dict[int, int]:
+        """Commands of every engine so far."""
+        return self._counts
+
+
+class _Kernel:
+    """One kernel being lowered."""
+
+    def __init__(self, whole: Lowering, program: ProgramOp) -> None:
+        self.whole = whole
+        self.program = program
+        self.machine = whole.machine
+        self.order = Order(program)
+        self.queues = Queues(self.order)
+        self.engines = [engine.name for engine in self.machine.engines]
+        self._buffers: dict[BufferOp, BufferPlace] = {}
+        self._tensors: dict[TensorOp, TensorPlace] = {}
+        self._tables: list[bytes] = []
+        self._addresses: dict[bytes, int] = {}
+
+    def buffer(self, op: BufferOp) -> BufferPlace:
+        if op not in self._buffers:
+            accumulator = ELEMENT_BYTES[self.machine.accumulator]
+            self._buffers[op] = BufferPlace(op, self.order, accumulator)
+        return self._buffers[op]
+
+    def tensor(self, op: TensorOp) -> TensorPlace:
+        if op not in self._tensors:
+            self._tensors[op] = TensorPlace.of(op, self.whole.bases)
+        return self._tensors[op]
+
+    def lower(self) -> None:
+        commands = [op for op in self.queues.commands if not self._joined(op)]
+        computes = [op for op in commands if isinstance(op, ComputeOp)]
+        # Which tables the kernel needs is known once its computes are lowered.
+        lowered = {op: self._compute(op) for op in computes}
+        self._addresses, parts = self.whole.load_tables(self._tables)
+        base = dict(self.whole.counts)
+        waits_before = {op: self._waits_before(op) for op in commands}
+        for op in commands:
+            if isinstance(op, ComputeOp):
+                one, columns = lowered[op]
+                for name, value in columns.items():
+                    if isinstance(value, _Table):
+                        columns[name] = self._addresses[value.data]
+            else:
+                one, columns = self._move(op)
+            rows = self.order.rows(op)
+            self._wait(op, columns, rows.count, base, waits_before[op])
+            parts.append(Part(one, columns, rows.key))
+        for op in commands:
+            engine = self.engines.index(op.engine.data)
+            positions = self.queues.position(op)
+            last = base[engine] + (int(positions[-1]) + 1 if positions.size else 0)
+            self.whole.hazards.add(self._uses(op), engine, last)
+        for name in self.queues.engines:
+            engine = self.engines.index(name)
+            self.whole.counts[engine] = base[engine] + len(self.queues.keys(name))
+        self.whole.kernels.append(parts)
+
+    def _joined(self, op: Command) -> bool:
+        return isinstance(op, MoveOp) and op.joined is not None
+
+    def _wait(
+        self,
+        op: Command,
+        columns: dict[str, Any],
+        count: int,
+        base: Mapping[int, int],
+        before: Mapping[int, int],
+    ) -> None:
+        """The wait fields: the tile program's waits, and those for earlier kernels."""
+        waits: dict[int, Any] = {
+            other: np.full(count, value, np.int64) for other, value in before.items()
+        }
+        for name, local in self.queues.waits(op).items():
+            other = self.engines.index(name)
+            number = np.where(local > 0, local + base[other], 0)
+            waits[other] = np.maximum(number, waits[other]) if other in waits else number
+        for other, values in waits.items():
+            if self.engines[other] != op.engine.data:
+                columns[f"wait.{self.engines[other]}"] = values
+
+    def _waits_before(self, op: Command) -> dict[int, int]:
+        engine = self.engines.index(op.engine.data)
+        return self.whole.hazards.waits(self._uses(op), engine)
+
+    def _uses(self, op: Command) -> list[Use]:
+        """What a command uses of the memories, through all its executions."""
+        if isinstance(op, MoveOp):
+            moves = [op, *(other for other in self._followers(op))]
+            return [use for move in moves for use in self._move_uses(move)]
+        uses: list[Use] = []
+        for stage in op.stages:
+            for value in stage.inputs:
+                if isinstance(value.owner, BufferOp):
+                    place = self.buffer(value.owner)
+                    uses.append(Use(place.memory, *place.range, False))
+        if isinstance(op.output.owner, BufferOp):
+            place = self.buffer(op.output.owner)
+            uses.append(Use(place.memory, *place.range, True))
+        for slot in self._addresses.values():
+            uses.append(Use(TABLES, slot, slot + TABLE_SLOT, False))
+        return uses
+
+    def _followers(self, op: MoveOp) -> list[MoveOp]:
+        return [
+            other
+            for other in self.queues.commands
+            if isinstance(other, MoveOp) and other.joined is not None and leader_of(other) is op
+        ]
+
+    def _move_uses(self, move: MoveOp) -> list[Use]:
+        place = self.buffer(move.buffer)
+        tensor = self.tensor(move.buffer.tensor_op)
+        return [
+            Use(place.memory, *place.range, move.loads),
+            Use(self.machine.main, *tensor.range, not move.loads),
+        ]
+
+    def _move(self, op: MoveOp) -> tuple[Instruction, dict[str, Any]]:
+        place = self.buffer(op.buffer)
+        ends = (self.machine.main, place.memory) if op.loads else (place.memory, self.machine.main)
+        one = self.whole.instructions.for_move(self.machine.move(*ends))
+        followers = self._followers(op)
+        joined: tuple[MoveOp, BufferPlace, TensorPlace] | None = None
+        if followers:
+            other = followers[0]
+            if len(followers) > 1 or self.buffer(other.buffer).memory != place.memory:
+                raise refuse(
+                    "lower-joined",
+                    "a transfer carries one more run, into the same memory",
+                    place.name,
+                )
+            joined = other, self.buffer(other.buffer), self.tensor(other.buffer.tensor_op)
+        tensor = self.tensor(op.buffer.tensor_op)
+        return one, transfer_columns(op, self.order, place, tensor, joined)
+
+    def _compute(self, op: ComputeOp) -> tuple[Instruction, dict[str, Any]]:
+        part = self.machine.primitive(op.primitive.data)
+        anchor: StageOp = op.stages[0]
+        one = self.whole.instructions.for_compute(part.name, anchor.operation.data)
+        context = Context(
+            op, self.order, self.machine, part, one, self.buffer, Tables(self._ask_table)
+        )
+        return one, lower_compute(context)
+
+    def _ask_table(self, data: bytes) -> Any:
+        if data not in self._tables:
+            self._tables.append(data)
+        return _Table(data)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Stands for the address of a table until the table has a slot."""
+
+    data: bytes

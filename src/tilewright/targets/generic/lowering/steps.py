@@ -1,0 +1,122 @@
+"""What later stages become: the steps of the epilogue; and the parameters of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.ir import Attribute
+from tilewright.machine import Primitive
+from tilewright.numerics import fixed, pointwise, tables
+from tilewright.targets.generic.functions import FUNCTIONS, bits_of
+from tilewright.tile.dialect import StageOp
+from tilewright.types import FixedType, element_dtype, tensor_type
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Where the tables of a kernel lie; asks for them by content."""
+
+    address_of: Callable[[bytes], int]
+
+
+def fraction(element: Attribute) -> int:
+    """Binary point of an element type; 0 if it is not fixed point."""
+    return element.fraction.data if isinstance(element, FixedType) else 0
+
+
+def is_wide(element: Attribute) -> bool:
+    """Whether elements are fixed point of 32 bits."""
+    return isinstance(element, FixedType) and element.bits.data == 32
+
+
+def elements(stage: StageOp) -> tuple[list[Attribute], Attribute]:
+    """Element types of a stage's operands and of its result."""
+    found: list[Attribute] = []
+    for value in stage.inputs:
+        kind: Any = value.type
+        found.append((kind.of if hasattr(kind, "of") else kind).element_type)
+    return found, tensor_type(stage.result).element_type
+
+
+def parameters(stage: StageOp, prefix: str, tables_: Tables) -> dict[str, int]:
+    """The fields ``x``, ``y``, ``table`` of a stage's function."""
+    name = stage.operation.data
+    function = FUNCTIONS[name]
+    operands, result = elements(stage)
+    values = stage.parameters
+    if not isinstance(operands[0], FixedType):
+        defaults = {"minimum": -np.inf, "maximum": np.inf}
+        found = [values.get(key, defaults.get(key, 0.0)) for key in function.float_parameters]
+        return {
+            f"{prefix}.{letter}": bits_of(float(v)) for letter, v in zip("xy", found, strict=False)
+        }
+    if function.table:
+        names = tables.FUNCTIONS[name][1]
+        entries = tables.table(
+            name,
+            fraction(operands[0]),
+            fraction(result),
+            tuple(float(values[key]) for key in names),
+        )
+        return {f"{prefix}.table": tables_.address_of(entries.astype("<i2").tobytes())}
+    dtype, point = element_dtype(operands[0]), fraction(operands[0])
+    match name:
+        case "clip":
+            low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+            if "minimum" in values:
+                low = pointwise.bound(float(values["minimum"]), point, dtype)
+            if "maximum" in values:
+                high = pointwise.bound(float(values["maximum"]), point, dtype)
+            return {f"{prefix}.x": int(low), f"{prefix}.y": int(high)}
+        case "leaky_relu":
+            slope = pointwise.bound(
+                float(values["alpha"]), fixed.SLOPE_FRACTION, np.dtype(np.int16)
+            )
+            return {f"{prefix}.x": slope}
+        case "requantise":
+            return {f"{prefix}.x": point, f"{prefix}.y": fraction(result)}
+        case "add" | "sub" | "prelu":
+            return {f"{prefix}.x": point, f"{prefix}.y": fraction(operands[1])}
+        case _:
+            return {}
+
+
+def step_columns(
+    part: Primitive, stages: Sequence[StageOp], tables_: Tables
+) -> tuple[dict[str, int], tuple[StageOp, int] | None]:
+    """The fields of the steps, and the stage whose second operand is the residual with its index.
+
+    Refuses (``lower-epilogue``) chains that the primitive's groups do not cover in their order.
+    """
+    columns: dict[str, int] = {}
+    residual: tuple[StageOp, int] | None = None
+    group = 0
+    for before, stage in pairwise(stages):
+        name = stage.operation.data
+        found = [i for i in range(group, len(part.epilogue)) if name in part.epilogue[i]]
+        if not found:
+            chain = ", ".join(one.operation.data for one in stages)
+            raise refuse("lower-epilogue", f"{part.name} does not apply the chain {chain}")
+        number = found[0]
+        group = number + 1
+        columns[f"then{group}"] = part.epilogue[number].index(name) + 1
+        if FUNCTIONS[name].binary:
+            others = [i for i, value in enumerate(stage.inputs) if value is not before.result]
+            if residual is not None or len(others) != 1:
+                raise refuse("lower-epilogue", f"{part.name} takes one residual", name)
+            if others[0] == 0 and name not in ("add", "mul", "max", "min"):
+                raise refuse("lower-epilogue", f"{name} must have the residual second", name)
+            residual = (stage, others[0])
+        found_parameters = parameters(stage, f"then{group}", tables_)
+        if residual is not None and residual[0] is stage and residual[1] == 0:
+            x, y = (found_parameters.get(f"then{group}.{letter}") for letter in "xy")
+            if x is not None and y is not None:
+                found_parameters |= {f"then{group}.x": y, f"then{group}.y": x}
+        columns |= found_parameters
+    return columns, residual

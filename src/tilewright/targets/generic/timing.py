@@ -1,0 +1,159 @@
+"""From instructions to the records of the timing core and of the race check."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.machine import Machine, Move
+from tilewright.machine.expression import parse_expression
+from tilewright.simulate.commands import (
+    TIMED,
+    AccessArray,
+    TimedArray,
+    timed_table,
+    transfer_bytes,
+)
+from tilewright.simulate.races import RaceReport, find_races
+from tilewright.simulate.timing import Timeline, simulate
+from tilewright.targets.generic.accesses import coalesce, records
+from tilewright.targets.generic.encode import Program
+from tilewright.targets.generic.fields import Column, Columns
+from tilewright.targets.generic.isa import Instruction
+
+
+def timed_of(one: Instruction, columns: Columns, count: int, machine: Machine) -> TimedArray:
+    """TIMED records of instructions of one kind; kernels are left at 0."""
+    table = timed_table(count)
+    table["engine"] = one.engine
+    for index, engine in enumerate(machine.engines):
+        if f"wait.{engine.name}" in columns:
+            table["waits"][:, index] = columns[f"wait.{engine.name}"]
+    if one.move is not None:
+        table["move"] = machine.moves.index(one.move)
+        table["latency"] = one.move.latency
+        table["bytes"] = moved_bytes(one, columns, machine)
+    elif one.primitive is not None:
+        expression = parse_expression(one.primitive.cycles)
+        cycles: Any = np.asarray(expression.evaluate(one.family.dims(columns)))
+        table["cycles"] = np.ceil(cycles) if cycles.dtype.kind == "f" else cycles
+    return table
+
+
+def moved_bytes(one: Instruction, columns: Columns, machine: Machine) -> Column:
+    """Bytes of bandwidth that transfers cost: those of the end in main memory."""
+    move = one.move
+    assert move is not None
+    side = 1 if move.target == machine.main else 0
+    # Touches come in pairs, the box and the second run: first the source's, then the target's.
+    touches = one.family.touches(machine, move, columns)[2 * side : 2 * side + 2]
+    total = np.zeros_like(columns["element"])
+    for touch in touches:
+        run, counts, strides = coalesce(touch)
+        used = touch.used
+        if move.transaction == 1:
+            blocks = np.prod(counts, axis=1)
+            found = np.asarray(transfer_bytes(move, run, blocks))
+        else:
+            found = _by_transactions(move, touch.address, run, counts, strides)
+        total = total + np.where(used, found, 0)
+    return total
+
+
+def _by_transactions(
+    move: Move, address: Column, run: Column, counts: NDArray[Any], strides: NDArray[Any]
+) -> Column:
+    """Blocks whose addresses matter: each distinct shape is counted once, block by block."""
+    key = np.column_stack([address % move.transaction, run, counts, strides])
+    rows, index = np.unique(key, axis=0, return_inverse=True)
+    axes = counts.shape[1]
+    found = np.zeros(len(rows), np.int64)
+    for number, row in enumerate(rows.tolist()):
+        start, length = row[0], row[1]
+        shape, steps = row[2 : 2 + axes], row[2 + axes :]
+        if prod(shape) > 1 << 24:
+            raise refuse("simulate-size", f"a transfer of {prod(shape)} blocks")
+        places = np.array([start], np.int64)
+        for size, step in zip(shape, steps, strict=True):
+            places = (places[:, None] + np.arange(size) * step).ravel() % move.transaction
+        starts, times = np.unique(places, return_counts=True)
+        found[number] = int(
+            np.sum(transfer_bytes(move, np.full_like(starts, length), times, address=starts))
+        )
+    return found[index.ravel()]
+
+
+def timed_program(program: Program, kernels: Column) -> TimedArray:
+    """TIMED records of a whole program; ``kernels`` has the kernel of every instruction."""
+    machine = program.instructions.machine
+    table = np.zeros(program.size, TIMED)
+    for group in program.groups:
+        found = timed_of(group.instruction, group.columns, group.rows.size, machine)
+        table[group.rows] = found
+    table["kernel"] = kernels
+    return table
+
+
+def time_program(program: Program, kernels: Column) -> Timeline:
+    """Simulated times of a program; raises TilewrightError if it never ends."""
+    return simulate(
+        timed_program(program, kernels),
+        program.instructions.machine,
+        label=lambda row: f"instruction {row}",
+    )
+
+
+def accesses_of(program: Program) -> AccessArray:
+    """ACCESS records of a whole program."""
+    machine = program.instructions.machine
+    names = [memory.name for memory in machine.memories]
+    parts: list[AccessArray] = []
+    for group in program.groups:
+        one = group.instruction
+        part = one.move or one.primitive
+        touches = one.family.touches(machine, part, group.columns)
+        parts.append(records(touches, group.rows, names))
+    found = np.concatenate(parts) if parts else records([], np.zeros(0, np.int64), names)
+    return found[np.argsort(found["command"], kind="stable")]
+
+
+def check_races(program: Program, kernels: Column) -> RaceReport:
+    """Races of a program."""
+    commands = timed_program(program, kernels)
+    return find_races(commands, accesses_of(program), program.instructions.machine)
+
+
+def race_error(report: RaceReport, where: list[str]) -> TilewrightError:
+    """The refusal for races; ``where`` describes every instruction's kernel."""
+    lines = [
+        f"instructions {race.first} ({where[race.first]}) and {race.second} "
+        f"({where[race.second]}) at {race.memory}:{race.address:#x} in no order"
+        for race in report.races[:5]
+    ] + [
+        f"instruction {one.command} ({where[one.command]}) reads {one.memory}:{one.address:#x} "
+        "before anything wrote it"
+        for one in report.unwritten[:5]
+    ]
+    count = len(report.races) + len(report.unwritten)
+    return refuse("simulate-race", f"{count} races: " + "; ".join(lines))
+
+
+def check_bounds(program: Program, sizes: dict[str, int]) -> None:
+    """Refuse (``simulate-bounds``) instructions that reach outside the memories."""
+    machine = program.instructions.machine
+    for group in program.groups:
+        one = group.instruction
+        for touch in one.family.touches(machine, one.move or one.primitive, group.columns):
+            bad = touch.used & ((touch.end > sizes.get(touch.memory, 0)) | (touch.address < 0))
+            if bad.any():
+                index = int(np.flatnonzero(bad)[0])
+                raise refuse(
+                    "simulate-bounds",
+                    f"{one.mnemonic} reaches {touch.memory}:{int(touch.end[index]) - 1:#x}; "
+                    f"{touch.memory} has {sizes.get(touch.memory, 0)} bytes",
+                    f"instruction {int(group.rows[index])}",
+                )
