@@ -13,6 +13,7 @@ from tilewright.simulate.races import find_races
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.generic.encode import decode
 from tilewright.targets.generic.isa import InstructionSet
+from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import accesses_of, check_races, time_program, timed_program
 
 
@@ -87,3 +88,14 @@ def test_single_buffers_and_whole_tiles_work_too(seed: int, instructions: Instru
     np.testing.assert_array_equal(lowered.run(), case.expected)
     report = check_races(lowered.program, np.zeros(lowered.program.size, np.int64))
     assert not report.races
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_planner_times_what_the_words_take(seed: int, instructions: InstructionSet) -> None:
+    case = random_case(seed)
+    schedule = plan(case.kernel, MACHINE).schedule
+    program = lower_case(case, schedule, MACHINE, instructions).program
+    timeline = time_program(program, np.zeros(program.size, np.int64))
+    quick = timer(MACHINE, instructions)(case.kernel, schedule)
+    tables = sum(g.rows.size for g in program.groups if g.instruction.mnemonic == "load_tables")
+    assert 0 <= timeline.cycles - quick <= 120 * tables

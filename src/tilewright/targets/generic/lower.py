@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ class Lowering:
 
     def kernel(self, program: ProgramOp) -> None:
         """Append a kernel. Raises TilewrightError."""
-        _Kernel(self, program).lower()
+        KernelLowering(self, program).lower()
 
     def words(self) -> tuple[Lanes, list[int]]:
         """The program, and the first instruction of every kernel (and of what would follow)."""
@@ -163,7 +164,7 @@ class Lowering:
         return self._counts
 
 
-class _Kernel:
+class KernelLowering:
     """One kernel being lowered."""
 
     def __init__(self, whole: Lowering, program: ProgramOp) -> None:
@@ -178,19 +179,36 @@ class _Kernel:
         self._tables: list[bytes] = []
         self._addresses: dict[bytes, int] = {}
 
+    @cached_property
+    def commands(self) -> list[Command]:
+        """The moves and computes that are commands of their own: joined moves left out."""
+        return [
+            op
+            for op in self.queues.commands
+            if not (isinstance(op, MoveOp) and op.joined is not None)
+        ]
+
+    def transfer(self, op: MoveOp) -> Part:
+        """The instructions of a move, without waits."""
+        one, columns = self._move(op)
+        return Part(one, columns, self.order.rows(op).key)
+
     def buffer(self, op: BufferOp) -> BufferPlace:
+        """Place of a buffer."""
         if op not in self._buffers:
             accumulator = ELEMENT_BYTES[self.machine.accumulator]
             self._buffers[op] = BufferPlace(op, self.order, accumulator)
         return self._buffers[op]
 
     def tensor(self, op: TensorOp) -> TensorPlace:
+        """Place of a tensor."""
         if op not in self._tensors:
             self._tensors[op] = TensorPlace.of(op, self.whole.bases)
         return self._tensors[op]
 
     def lower(self) -> None:
-        commands = [op for op in self.queues.commands if not self._joined(op)]
+        """Append the kernel to the program."""
+        commands = self.commands
         computes = [op for op in commands if isinstance(op, ComputeOp)]
         # Which tables the kernel needs is known once its computes are lowered.
         lowered = {op: self._compute(op) for op in computes}
@@ -217,9 +235,6 @@ class _Kernel:
             engine = self.engines.index(name)
             self.whole.counts[engine] = base[engine] + len(self.queues.keys(name))
         self.whole.kernels.append(parts)
-
-    def _joined(self, op: Command) -> bool:
-        return isinstance(op, MoveOp) and op.joined is not None
 
     def _wait(
         self,

@@ -1,0 +1,85 @@
+"""The planner's timer: simulated cycles of one kernel under one schedule, no values computed.
+
+Times need sizes, bytes and waits but no addresses on the chip, so this makes the records of the
+timing core from the tile program directly. Whole programs are always timed from decoded words;
+tests hold the two against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tilewright.machine import Machine
+from tilewright.machine.expression import parse_expression
+from tilewright.planning.domain import Kernel
+from tilewright.planning.layout import Layout
+from tilewright.planning.schedule import Schedule
+from tilewright.simulate.commands import TimedArray, timed_table
+from tilewright.simulate.timing import simulate
+from tilewright.targets.base import Timer
+from tilewright.targets.generic.isa import InstructionSet, derive
+from tilewright.targets.generic.lower import KernelLowering, Lowering
+from tilewright.tile.build import Placement
+from tilewright.tile.dialect import ComputeOp, ProgramOp
+from tilewright.tile.lower import tile
+from tilewright.tile.queues import Command
+
+ALIGNMENT = 64
+"""Bytes to which a lone kernel's operands are aligned in main memory."""
+
+
+def timer(machine: Machine, instructions: InstructionSet | None = None) -> Timer:
+    """Simulated cycles of a kernel that runs alone, its operands dense in main memory.
+
+    Function tables count as loaded: in a network they stay from kernel to kernel.
+    """
+    known = instructions or derive(machine)
+
+    def cycles(kernel: Kernel, schedule: Schedule) -> float:
+        placements, size = place_dense(kernel)
+        program = tile(kernel, schedule, known.machine, placements, check=False)
+        commands = timed_kernel(program, Lowering(known, {"alone": 0, "tables": size}))
+        return float(simulate(commands, known.machine).cycles)
+
+    return cycles
+
+
+def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
+    """TIMED records of one program in program order."""
+    kernel = KernelLowering(lowering, program)
+    tables, keys = list[TimedArray](), list[np.ndarray]()
+    for op in kernel.commands:
+        tables.append(_timed(op, kernel))
+        keys.append(kernel.order.rows(op).key)
+    return np.concatenate(tables)[np.argsort(np.concatenate(keys), kind="stable")]
+
+
+def _timed(op: Command, kernel: KernelLowering) -> TimedArray:
+    rows = kernel.order.rows(op)
+    if isinstance(op, ComputeOp):
+        table = timed_table(rows.count)
+        expression = parse_expression(kernel.machine.primitive(op.primitive.data).cycles)
+        extents = kernel.program.extents
+        sizes = {dim: rows.size(dim) for dim in expression.names if dim in extents}
+        cycles = np.asarray(expression.evaluate(sizes))
+        table["cycles"] = np.ceil(cycles) if cycles.dtype.kind == "f" else cycles
+    else:
+        table = kernel.transfer(op).timed(kernel.whole.instructions)
+    table["engine"] = kernel.engines.index(op.engine.data)
+    for name, count in kernel.queues.waits(op).items():
+        table["waits"][:, kernel.engines.index(name)] = count
+    return table
+
+
+def place_dense(kernel: Kernel) -> tuple[Mapping[str, Placement], int]:
+    """A place for every operand of a kernel in an arena of its own, and the arena's bytes."""
+    placements: dict[str, Placement] = {}
+    offset = 0
+    for operand in kernel.operands:
+        layout = Layout.parse(operand.layout, len(operand.shape))
+        placements[operand.name] = ("alone", offset, layout.strides(operand.shape))
+        size = layout.size(operand.shape) * operand.element_bytes
+        offset += -(-size // ALIGNMENT) * ALIGNMENT
+    return placements, offset
