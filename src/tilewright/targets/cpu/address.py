@@ -1,0 +1,224 @@
+"""Where an element of a tensor lies, as C sees it: windows, layouts and strides made arithmetic.
+
+An address is linear in a dim wherever the tensor's layout does not cut it into blocks, and within
+a block where it does; primitives ask for these strides, and get None where there is no such one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+
+from tilewright.planning.domain import Affine
+from tilewright.planning.layout import Factor, Layout
+from tilewright.targets.cpu.source import total
+
+C_TYPES: Mapping[str, str] = {
+    "float32": "float",
+    "fixed16": "int16_t",
+    "fixed32": "int32_t",
+    "int8": "int8_t",
+    "int32": "int32_t",
+}
+
+
+@dataclass(frozen=True)
+class Extent:
+    """One dim where a primitive runs: its first index, and how many the primitive covers."""
+
+    start: str
+    """C expression; "0" for a dim without a loop."""
+    size: int
+    starts: tuple[int, ...] = (0,)
+    """All values of ``start``, ascending."""
+
+    @cached_property
+    def multiple(self) -> int:
+        """A number that divides every start; 0 when the start is always 0."""
+        return gcd(*self.starts)
+
+
+@dataclass(frozen=True)
+class Address:
+    """An operand of a primitive: pointer, element type, window, layout and strides."""
+
+    pointer: str
+    element: str
+    shape: tuple[int, ...]
+    window: tuple[Affine, ...]
+    layout: Layout
+    strides: tuple[int, ...]
+    """In elements, one for each physical axis."""
+
+    @property
+    def c_type(self) -> str:
+        """C's name of the element type."""
+        return C_TYPES[self.element]
+
+    @cached_property
+    def axes(self) -> tuple[tuple[tuple[Factor, int], ...], ...]:
+        """For each logical axis its (factor, stride), innermost first; dense blocks are joined."""
+        axes: list[tuple[tuple[Factor, int], ...]] = []
+        physical = self.layout.physical_shape(self.shape)
+        for axis in range(len(self.shape)):
+            own = [
+                (factor, stride)
+                for factor, stride, extent in zip(
+                    self.layout.factors, self.strides, physical, strict=True
+                )
+                if factor.axis == axis and (extent > 1 or not factor.modulus)
+            ]
+            own.sort(key=lambda part: part[0].divisor)
+            if not own:
+                own = [(Factor(axis), 0)]
+            step = own[0][1]
+            if all(stride == step * factor.divisor for factor, stride in own) and (
+                own[0][0].divisor == 1
+            ):
+                own = [(Factor(axis), step)]
+            elif len(own) == 2 and self.shape[axis] <= own[1][0].divisor:
+                # One block only: nothing beyond it is ever addressed.
+                own = [(Factor(axis), step)]
+            axes.append(tuple(own))
+        return tuple(axes)
+
+    def dims(self) -> tuple[str, ...]:
+        """The dims on which the address depends, in the order of the axes."""
+        return tuple(dict.fromkeys(name for axis in self.window for name in axis.dims))
+
+    def stride(self, dim: str, count: int, dims: Mapping[str, Extent]) -> int | None:
+        """Elements from one index of ``dim`` to the next within a tile of ``count``, or None."""
+        step = 0
+        for window, factors in zip(self.window, self.axes, strict=True):
+            coefficient = dict(window.terms).get(dim, 0)
+            if not coefficient or count == 1:
+                continue
+            inner, inner_stride = factors[0]
+            if len(factors) == 1 and not inner.modulus and inner.divisor == 1:
+                step += coefficient * inner_stride
+                continue
+            block = inner.modulus
+            if inner.divisor != 1 or not block or coefficient != 1 or count > block:
+                return None
+            if not self._aligned(window, block, dims, dim):
+                return None
+            step += inner_stride
+        return step
+
+    def block_stride(
+        self, dim: str, block: int, count: int, dims: Mapping[str, Extent]
+    ) -> int | None:
+        """Elements from one block of ``dim`` to the next in a tile of ``count`` indices, or None."""
+        step = 0
+        for window, factors in zip(self.window, self.axes, strict=True):
+            coefficient = dict(window.terms).get(dim, 0)
+            if not coefficient or count <= block:
+                continue
+            inner, inner_stride = factors[0]
+            if len(factors) == 1 and not inner.modulus and inner.divisor == 1:
+                step += coefficient * inner_stride * block
+                continue
+            if inner.modulus != block or len(factors) != 2 or coefficient != 1:
+                return None
+            if not self._aligned(window, block, dims, dim):
+                return None
+            step += factors[1][1]
+        return step
+
+    def _aligned(
+        self, window: Affine, block: int, dims: Mapping[str, Extent], dim: str = ""
+    ) -> bool:
+        """Whether every tile starts at a multiple of ``block`` along this axis."""
+        if window.offset % block:
+            return False
+        for name, coefficient in window.terms:
+            extent = dims[name]
+            if (coefficient * extent.multiple) % block:
+                return False
+            if name != dim and extent.size > 1 and coefficient % block:
+                return False
+        return True
+
+    def padded(self, dim: str, block: int) -> bool:
+        """Whether memory holds whole blocks along ``dim``, past the tensor's end if need be."""
+        for window, factor in ((self.window[f.axis], f) for f in self.layout.factors):
+            if dim in window.dims and factor.modulus and factor.modulus % block == 0:
+                return True
+        return all(
+            self.shape[axis] % block == 0
+            for axis, window in enumerate(self.window)
+            if dim in window.dims
+        )
+
+    def offset(self, dims: Mapping[str, Extent], added: Mapping[str, str] | None = None) -> str:
+        """C expression of the offset of the tile's first element.
+
+        ``added`` puts further C expressions to dims; blocks are then taken apart at run time.
+        """
+        terms: dict[str, int] = {}
+        constant = 0
+        rest: list[str] = []
+        for window, factors in zip(self.window, self.axes, strict=True):
+            parts = [
+                (coefficient, expression, multiple)
+                for name, coefficient in window.terms
+                for expression, multiple in _parts(name, dims, added or {})
+            ]
+            linear = len(factors) == 1 and factors[0][0] == Factor(factors[0][0].axis)
+            for factor, stride in factors:
+                if not stride:
+                    continue
+                divisor = factor.divisor
+                exact = not window.offset % divisor and all(
+                    not (coefficient * multiple) % divisor for coefficient, _, multiple in parts
+                )
+                whole = factor.modulus and all(
+                    not (coefficient * multiple) % (divisor * factor.modulus)
+                    for coefficient, _, multiple in parts
+                )
+                if whole and not window.offset % (divisor * factor.modulus):
+                    continue
+                if linear or (exact and not factor.modulus and not stride % divisor):
+                    for coefficient, expression, _ in parts:
+                        terms[expression] = (
+                            terms.get(expression, 0) + coefficient * stride // divisor
+                        )
+                    constant += window.offset * stride // divisor
+                    continue
+                index = total([(c, e) for c, e, _ in parts], window.offset)
+                digit = f"({index})" if " " in index else index
+                digit += f" / {divisor}" if divisor > 1 else ""
+                digit += f" % {factor.modulus}" if factor.modulus else ""
+                rest.append(f"{digit} * {stride}" if stride != 1 else digit)
+        text = total([(c, e) for e, c in terms.items()], constant)
+        if not rest:
+            return text
+        return " + ".join([*([text] if text != "0" else []), *(f"({r})" for r in rest)])
+
+    def index(self, axis: int, dims: Mapping[str, Extent], added: Mapping[str, str]) -> str:
+        """C expression of the logical index along one axis."""
+        window = self.window[axis]
+        parts = [
+            (coefficient, expression)
+            for name, coefficient in window.terms
+            for expression, _ in _parts(name, dims, added)
+        ]
+        return total(parts, window.offset)
+
+
+def _parts(
+    name: str, dims: Mapping[str, Extent], added: Mapping[str, str]
+) -> list[tuple[str, int]]:
+    """(expression, a number that divides it) of what makes up a dim's index."""
+    extent = dims[name]
+    parts = [(extent.start, extent.multiple)] if extent.start != "0" else []
+    if name in added and added[name] != "0":
+        parts.append((added[name], 1))
+    return parts
+
+
+def names_of(addresses: Sequence[Address]) -> list[str]:
+    """The pointers, each once, in order."""
+    return list(dict.fromkeys(address.pointer for address in addresses))

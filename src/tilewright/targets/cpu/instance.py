@@ -1,0 +1,96 @@
+"""One compute of a tile program as the primitives' generators see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.targets.cpu.address import Address, Extent
+
+
+@dataclass(frozen=True)
+class Step:
+    """One stage of the chain: its operands are addresses, or numbers of earlier steps."""
+
+    operation: str
+    inputs: tuple[Address | int, ...]
+    attributes: Mapping[str, Any]
+    result: Address
+    """Where the stage's result would lie; only the last step's is written."""
+    fractions: tuple[int, ...] = ()
+    """Binary points of the operands, then of the result (0 for floats)."""
+    node: str = ""
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A primitive's call: the chain of steps on a tile of known size.
+
+    ``dims`` gives each dim's start (a C expression) and size; ``extents`` the whole operation's.
+    """
+
+    primitive: str
+    steps: tuple[Step, ...]
+    output: Address
+    dims: Mapping[str, Extent]
+    extents: Mapping[str, int]
+    reduction: tuple[str, ...]
+    lanes: int
+
+    @property
+    def anchor(self) -> Step:
+        """The step whose dims the tile loops run over."""
+        return self.steps[0]
+
+    def size(self, dim: str) -> int:
+        """Tile size of a dim; 1 for a dim that the operation does not have."""
+        return self.dims[dim].size if dim in self.dims else 1
+
+    @property
+    def split(self) -> bool:
+        """Whether the reduction is split over several calls."""
+        return any(self.size(dim) < self.extents[dim] for dim in self.reduction)
+
+    @property
+    def first(self) -> str:
+        """C condition: this is the first call of a split reduction."""
+        return " && ".join(
+            f"{self.dims[dim].start} == 0"
+            for dim in self.reduction
+            if self.dims[dim].start != "0"
+        )
+
+    @property
+    def last(self) -> str:
+        """C condition: this is the last call of a split reduction."""
+        return " && ".join(
+            f"{self.dims[dim].start} == {self.extents[dim] - self.size(dim)}"
+            for dim in self.reduction
+            if self.dims[dim].start != "0"
+        )
+
+    @property
+    def points(self) -> int:
+        """Elements of the result that one call computes."""
+        return prod(
+            extent.size for name, extent in self.dims.items() if name not in self.reduction
+        )
+
+    @property
+    def addresses(self) -> list[Address]:
+        """What the call reads and writes: each pointer once, the output last."""
+        found = {
+            operand.pointer: operand
+            for step in self.steps
+            for operand in step.inputs
+            if isinstance(operand, Address)
+        }
+        found.pop(self.output.pointer, None)
+        return [*found.values(), self.output]
+
+    def cannot(self, reason: str) -> TilewrightError:
+        """The error for a tile that the primitive cannot compute: a fault of the schedule."""
+        return refuse("cpu-tile", f"{self.primitive}: {reason}", self.anchor.node)

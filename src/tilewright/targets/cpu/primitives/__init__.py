@@ -1,0 +1,21 @@
+"""The primitives of the cpu target: each writes the C of one register-tiled function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.targets.cpu.primitives import general, lanewise, normalise, pointwise, product
+from tilewright.targets.cpu.primitives.code import Emitter
+
+EMITTERS: Mapping[str, Emitter] = {
+    "conv_first": product.emit,
+    "conv": product.emit,
+    "matmul": product.emit,
+    "depthwise_conv": lanewise.emit,
+    "pool": lanewise.emit,
+    "lrn": normalise.emit_lrn,
+    "softmax": normalise.emit_softmax,
+    "pointwise": pointwise.emit,
+    "general": general.emit,
+}
+"""By the name of the machine's primitive."""

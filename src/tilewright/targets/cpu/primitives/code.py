@@ -1,0 +1,50 @@
+"""What a kernel's source consists of while it is being written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.source import Writer
+
+NAME = "@NAME@"
+"""Stands for a function's name in its own text, until the name is known."""
+
+
+class KernelCode:
+    """The static functions of one kernel's source; equal ones are shared."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def function(self, stem: str, text: str) -> str:
+        """Name of the function with this text (which calls itself ``NAME``)."""
+        if text not in self._functions:
+            number = self._counts.get(stem, 0)
+            self._counts[stem] = number + 1
+            self._functions[text] = f"{stem}_{number}" if number else stem
+        return self._functions[text]
+
+    def texts(self) -> list[str]:
+        """The functions in the order in which they were asked for."""
+        return [text.replace(NAME, name) for text, name in self._functions.items()]
+
+
+Emitter = Callable[[Instance, KernelCode, Writer], None]
+"""Writes what computes an instance at the place where its loops stand."""
+
+
+def call(name: str, arguments: Sequence[str]) -> str:
+    """A call statement."""
+    return f"{name}({', '.join(arguments)});"
+
+
+def parameters(instance: Instance, extra: Sequence[str] = ()) -> str:
+    """The parameter list of a function that takes all of an instance's pointers."""
+    output = instance.output.pointer
+    found = [
+        f"{'' if a.pointer == output else 'const '}{a.c_type} *{a.pointer}"
+        for a in instance.addresses
+    ]
+    return ", ".join([*found, *extra])

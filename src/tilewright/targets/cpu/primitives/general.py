@@ -1,0 +1,219 @@
+"""Slow and sure: any operation on any layout, stride and shape, one element after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tilewright.targets.cpu.address import Address, Extent
+from tilewright.targets.cpu.instance import Instance, Step
+from tilewright.targets.cpu.meaning import expression
+from tilewright.targets.cpu.primitives.code import KernelCode
+from tilewright.targets.cpu.source import Writer, literal
+
+
+def element_offset(instance: Instance, operand: Address, variables: Mapping[str, str]) -> str:
+    """Offset, from the tile's first element, of the one at the given indices within the tile.
+
+    Only for tiles whose other dims have one index.
+    """
+    still = {
+        name: Extent("0", extent.size, (0,)) for name, extent in instance.dims.items()
+    }
+    unpadded = replace(
+        operand,
+        window=tuple(replace(axis, offset=0) for axis in operand.window),
+    )
+    return unpadded.offset(still, variables)
+
+
+def write_scalar_chain(
+    writer: Writer, instance: Instance, value: str, variables: Mapping[str, str]
+) -> str:
+    """Write the steps after the anchor for one element; returns the last value's name."""
+    names = [value]
+    for number, step in enumerate(instance.steps[1:], 1):
+        arguments = [
+            names[operand]
+            if isinstance(operand, int)
+            else f"{operand.pointer}[{element_offset(instance, operand, variables)}]"
+            for operand in step.inputs
+        ]
+        names.append(f"{value}{number}")
+        writer.line(f"const {step.result.c_type} {names[-1]} = {scalar(step, arguments)};")
+    return names[-1]
+
+
+def scalar(step: Step, arguments: list[str]) -> str:
+    """C expression of one map step on elements, numbers converted where it does so."""
+    fractions = step.fractions or (0,) * (len(arguments) + 1)
+    if step.operation == "quantise":
+        return f"quantise_s({arguments[0]}, {literal(2.0 ** fractions[-1])})"
+    if step.operation == "dequantise":
+        return f"(float){arguments[0]} * {literal(2.0 ** -fractions[0])}"
+    return expression(step.operation, arguments, step.attributes, "s")
+
+
+def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
+    """Write loops over the tile's elements, in place of a function."""
+    del code
+    names = {
+        dim: f"{dim}_" if instance.dims[dim].start == dim else dim
+        for dim in instance.dims
+        if instance.size(dim) > 1
+    }
+    parallel = [dim for dim in instance.dims if dim not in instance.reduction and dim in names]
+    reduced = [dim for dim in instance.reduction if dim in names]
+    if instance.split:
+        raise instance.cannot("the reduction must be whole")
+    if instance.anchor.operation == "softmax":
+        raise instance.cannot("softmax has a primitive of its own")
+    depth = writer.depth
+    for dim in parallel:
+        writer.line(f"for (long {names[dim]} = 0; {names[dim]} < {instance.size(dim)}; {names[dim]}++) {{")
+        writer.depth += 1
+    writer.line("{")
+    writer.depth += 1
+    _element(writer, instance, {dim: names[dim] for dim in parallel}, reduced, names)
+    while writer.depth > depth:
+        writer.depth -= 1
+        writer.line("}")
+
+
+def _element(
+    writer: Writer,
+    instance: Instance,
+    variables: Mapping[str, str],
+    reduced: list[str],
+    names: Mapping[str, str],
+) -> None:
+    anchor, operation = instance.anchor, instance.anchor.operation
+    inside = {**variables, **{dim: names[dim] for dim in reduced}}
+    reducing = bool(instance.reduction) and operation not in ("softmax",)
+    if reducing:
+        start = "-INFINITY" if operation == "max_pool" else "0.0f"
+        if operation == "max_pool" and anchor.result.element != "float32":
+            start = "INT32_MIN"
+        kind = "float" if anchor.result.element == "float32" else "int64_t"
+        writer.line(f"{kind} t = {start};")
+        mean = operation == "average_pool"
+        if mean:
+            writer.line("long taps = 0;")
+        for dim in reduced:
+            name = names[dim]
+            writer.line(f"for (long {name} = 0; {name} < {instance.size(dim)}; {name}++) {{")
+            writer.depth += 1
+        if not reduced:
+            # Padding leaves the innermost loop, so there has to be one.
+            writer.line("for (int once = 0; once < 1; once++) {")
+            writer.depth += 1
+        loads = [_load(writer, instance, o, inside, mean) for o in anchor.inputs[:2]]
+        _accumulate(writer, operation, loads)
+        for _ in reduced or [""]:
+            writer.depth -= 1
+            writer.line("}")
+        _complete(writer, instance, variables)
+    else:
+        arguments = [_load(writer, instance, o, variables, False) for o in anchor.inputs]
+        writer.line(f"const {anchor.result.c_type} t = {scalar(anchor, arguments)};")
+    value = _chain(writer, instance, "t", variables)
+    output = instance.output
+    writer.line(f"{output.pointer}[{output.offset(instance.dims, variables)}] = {value};")
+
+
+def _accumulate(writer: Writer, operation: str, loads: list[str]) -> None:
+    match operation:
+        case "conv" | "depthwise_conv" | "matmul":
+            writer.line(f"t += {loads[0]} * {loads[1]};")
+        case "max_pool":
+            writer.line(f"t = {loads[0]} > t ? {loads[0]} : t;")
+        case "lrn":
+            writer.line(f"t += {loads[0]} * {loads[0]};")
+        case _:
+            writer.line(f"t += {loads[0]};")
+
+
+def _load(
+    writer: Writer,
+    instance: Instance,
+    operand: Address | int,
+    variables: Mapping[str, str],
+    counting: bool,
+) -> str:
+    """An operand's element; write the conditions under which it lies in the tensor."""
+    if isinstance(operand, int):
+        raise instance.cannot("the anchor's operands must be tensors")
+    checks: list[str] = []
+    counted: list[str] = []
+    pads = list(instance.anchor.attributes.get("counted", (0, 0, 0, 0)))
+    for axis, window in enumerate(operand.window):
+        low, size = window.interval(
+            {
+                name: (extent.starts[0], extent.starts[-1] - extent.starts[0] + extent.size)
+                for name, extent in instance.dims.items()
+            }
+        )
+        index = operand.index(axis, instance.dims, variables)
+        before, after = (pads[axis - 2], pads[axis]) if counting and axis in (2, 3) else (0, 0)
+        if low < 0:
+            checks.append(f"{index} >= 0")
+        if low + size > operand.shape[axis]:
+            checks.append(f"{index} < {operand.shape[axis]}")
+        if counting and low < 0:
+            counted.append(f"{index} >= {-before}")
+        if counting and low + size > operand.shape[axis]:
+            counted.append(f"{index} < {operand.shape[axis] + after}")
+    place = f"{operand.pointer}[{operand.offset(instance.dims, variables)}]"
+    if counting:
+        writer.line(f"taps += {' && '.join(counted)};" if counted else "taps++;")
+    if not checks:
+        return place
+    condition = " && ".join(checks)
+    if instance.anchor.operation == "pad":
+        value = instance.anchor.attributes.get("value", 0.0)
+        return f"{condition} ? {place} : {literal(float(value))}"
+    writer.line(f"if (!({condition}))")
+    writer.line("    continue;")
+    return place
+
+
+def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) -> None:
+    """From the reduction's value to the anchor's result."""
+    anchor, attributes = instance.anchor, instance.anchor.attributes
+    operation = anchor.operation
+    if operation in ("conv", "depthwise_conv", "matmul") and len(anchor.inputs) > 2:
+        bias = anchor.inputs[2]
+        if isinstance(bias, Address):
+            writer.line(f"t += {bias.pointer}[{bias.offset(instance.dims, variables)}];")
+    elif operation == "average_pool":
+        writer.line("t /= (float)taps;")
+    elif operation == "reduce_mean":
+        count = 1
+        for dim in instance.reduction:
+            count *= instance.extents[dim]
+        writer.line(f"t /= {literal(float(count))};")
+    elif operation == "lrn":
+        x = anchor.inputs[0]
+        if not isinstance(x, Address):
+            raise instance.cannot("the anchor's operand must be a tensor")
+        own = replace(x, window=instance.anchor.result.window)
+        scale = literal(float(attributes["alpha"]) / int(attributes["size"]))
+        bias, beta = (literal(float(attributes[name])) for name in ("bias", "beta"))
+        place = f"{x.pointer}[{own.offset(instance.dims, variables)}]"
+        writer.line(f"t = {place} / powf(t * {scale} + {bias}, {beta});")
+
+
+def _chain(
+    writer: Writer, instance: Instance, value: str, variables: Mapping[str, str]
+) -> str:
+    names = [value]
+    for number, step in enumerate(instance.steps[1:], 1):
+        arguments = [
+            names[operand]
+            if isinstance(operand, int)
+            else f"{operand.pointer}[{operand.offset(instance.dims, variables)}]"
+            for operand in step.inputs
+        ]
+        names.append(f"{value}{number}")
+        writer.line(f"const {step.result.c_type} {names[-1]} = {scalar(step, arguments)};")
+    return names[-1]

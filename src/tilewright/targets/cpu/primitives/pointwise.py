@@ -1,0 +1,209 @@
+"""Maps over whole tensors: as few loops as the operands' layouts allow, the innermost in vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.targets.cpu.address import Address
+from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.meaning import expression
+from tilewright.targets.cpu.primitives import general
+from tilewright.targets.cpu.primitives.code import KernelCode
+from tilewright.targets.cpu.source import Writer, plus, total
+
+
+@dataclass(frozen=True)
+class Run:
+    """A loop over memory: its count, and each operand's step (the output's last)."""
+
+    count: int
+    steps: tuple[int, ...]
+
+
+def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
+    """Write loops in vectors where all operands lie alike, else one element after another."""
+    runs = _runs(instance)
+    if runs is None:
+        general.emit(instance, code, writer)
+        return
+    addresses = instance.addresses
+    depth = writer.depth
+    writer.line("{")
+    writer.depth += 1
+    starts: list[str] = []
+    for number, address in enumerate(addresses):
+        constant = "" if address.pointer == instance.output.pointer else "const "
+        base = plus(address.pointer, address.offset(instance.dims))
+        name = f"p{number}"
+        writer.line(f"{constant}float *{name} = {base};")
+        starts.append(name)
+    variables = [f"i{number}" for number in range(len(runs) - 1)]
+    for variable, run in zip(variables, runs[:-1], strict=True):
+        writer.line(f"for (long {variable} = 0; {variable} < {run.count}; {variable}++) {{")
+        writer.depth += 1
+    for number, name in enumerate(starts):
+        constant = "" if addresses[number].pointer == instance.output.pointer else "const "
+        offset = total([(run.steps[number], v) for v, run in zip(variables, runs, strict=False)])
+        if variables:
+            writer.line(f"{constant}float *q{number} = {plus(name, offset)};")
+    prefix = "q" if variables else "p"
+    pointers = [f"{prefix}{number}" for number in range(len(starts))]
+    _innermost(writer, instance, runs[-1], dict(zip([a.pointer for a in addresses], pointers, strict=True)))
+    while writer.depth > depth:
+        writer.depth -= 1
+        writer.line("}")
+
+
+def _innermost(
+    writer: Writer, instance: Instance, run: Run, pointers: dict[str, str]
+) -> None:
+    lanes = instance.lanes
+    steps = {
+        address.pointer: step for address, step in zip(instance.addresses, run.steps, strict=True)
+    }
+    full, rest = divmod(run.count, lanes)
+
+    def body(start: str, count: int) -> None:
+        names: list[str] = []
+        for number, step in enumerate(instance.steps):
+            arguments: list[str] = []
+            for operand in step.inputs:
+                if isinstance(operand, int):
+                    arguments.append(names[operand])
+                    continue
+                pointer = pointers[operand.pointer]
+                if not steps[operand.pointer]:
+                    arguments.append(f"splat(*{pointer})")
+                    continue
+                place = plus(pointer, start)
+                part = f"load({place})" if count == lanes else f"load_part({place}, {count})"
+                arguments.append(part)
+            text = expression(step.operation, arguments, step.attributes, "v")
+            names.append(f"t{number}")
+            writer.line(f"const vec {names[-1]} = {text};")
+        place = plus(pointers[instance.output.pointer], start)
+        if count == lanes:
+            writer.line(f"store({place}, {names[-1]});")
+        else:
+            writer.line(f"store_part({place}, {names[-1]}, {count});")
+
+    if full:
+        with writer.block(f"for (long i = 0; i < {full * lanes}; i += {lanes})"):
+            body("i", lanes)
+    if rest:
+        with writer.block():
+            body(str(full * lanes), rest)
+
+
+def _runs(instance: Instance) -> list[Run] | None:
+    """The loops over memory, outermost first, joined where they can be; None if there are none."""
+    output, addresses = instance.output, instance.addresses
+    if any(a.element != "float32" for a in addresses):
+        return None
+    if any(
+        step.operation in ("quantise", "dequantise", "requantise")
+        or step.result.element != "float32"
+        for step in instance.steps
+    ):
+        return None
+    accesses = {(a.pointer, a.window) for s in instance.steps for a in s.inputs if isinstance(a, Address)}
+    if len(accesses) != len({pointer for pointer, _ in accesses}):
+        return None  # one tensor read through two windows
+    parts = _parts(instance)
+    if parts is None:
+        return None
+    runs: list[Run] = []
+    for dim, block, count in parts:
+        steps: list[int] = []
+        for address in addresses:
+            if dim not in address.dims():
+                steps.append(0)
+                continue
+            size = instance.size(dim)
+            if address.layout != output.layout and block and not _linear(address, dim):
+                return None
+            if block < 0:
+                step = address.stride(dim, min(size, -block), instance.dims)
+            elif block:
+                step = address.block_stride(dim, block, size, instance.dims)
+            else:
+                step = address.stride(dim, size, instance.dims)
+            if step is None or not _inside(instance, address):
+                return None
+            steps.append(step)
+        if count > 1:
+            runs.append(Run(count, tuple(steps)))
+    # Outermost first: the largest step of the output first.
+    runs.sort(key=lambda run: -run.steps[-1])
+    joined: list[Run] = []
+    for run in runs:
+        if joined and all(
+            outer == inner * run.count
+            for outer, inner in zip(joined[-1].steps, run.steps, strict=True)
+        ):
+            joined[-1] = Run(joined[-1].count * run.count, run.steps)
+        else:
+            joined.append(run)
+    if not joined:
+        joined = [Run(1, tuple(1 for _ in addresses))]
+    last = joined[-1].steps
+    if last[-1] != 1 or any(step not in (0, 1) for step in last):
+        return None
+    return joined
+
+
+def _parts(instance: Instance) -> list[tuple[str, int, int]] | None:
+    """(dim, block, count): a plain dim (0), blocks of a dim (b), what is in a block (-b)."""
+    output = instance.output
+    parts: list[tuple[str, int, int]] = []
+    for axis, window in enumerate(output.window):
+        if not window.terms and not window.offset:
+            continue
+        if len(window.terms) != 1 or window.terms[0][1] != 1 or window.offset:
+            return None
+        dim = window.terms[0][0]
+        size = instance.size(dim)
+        factors = output.axes[axis]
+        if len(factors) == 1:
+            block = max((f.modulus for f in output.layout.factors if f.axis == axis), default=0)
+            alike = all(a.layout == output.layout for a in instance.addresses)
+            if block and alike and size == output.shape[axis]:
+                # One padded block: whole vectors, padding included.
+                parts.append((dim, -block, block))
+            else:
+                parts.append((dim, 0, size))
+            continue
+        if len(factors) != 2:
+            return None
+        block = factors[0][0].modulus
+        if size % block:
+            alike = all(
+                a.layout == output.layout or dim not in a.dims() for a in instance.addresses
+            )
+            if not alike or size != output.shape[axis]:
+                return None
+        parts.append((dim, block, -(-size // block)))
+        parts.append((dim, -block, block))
+    return parts
+
+
+def _linear(address: Address, dim: str) -> bool:
+    """Whether the operand's address is linear in a dim over its whole extent."""
+    return all(
+        len(factors) == 1
+        for window, factors in zip(address.window, address.axes, strict=True)
+        if dim in window.dims
+    )
+
+
+def _inside(instance: Instance, address: Address) -> bool:
+    """Whether the window stays within the tensor: nothing is padding."""
+    whole = {
+        name: (extent.starts[0], extent.starts[-1] - extent.starts[0] + extent.size)
+        for name, extent in instance.dims.items()
+    }
+    for window, extent in zip(address.window, address.shape, strict=True):
+        low, size = window.interval(whole)
+        if low < 0 or low + size > extent:
+            return False
+    return True

@@ -1,0 +1,171 @@
+"""Sliding windows at the image's border: which taps of a tile lie inside.
+
+Rows are cut at run time (a first tap and a count); columns by constants: tiles whose columns meet
+the border alike form one class, and each class gets a function of its own. So no padded copy of
+an image is ever made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.targets.cpu.address import Address
+from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.source import Writer
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An image axis under a window: input index = out * stride + tap * dilation - before."""
+
+    out: str
+    tap: str
+    stride: int
+    dilation: int
+    before: int
+    extent: int
+    """Of the image along the axis."""
+    taps: int
+
+    def inside(self, start: int, point: int, tap: int) -> bool:
+        """Whether a tap of an output point lies in the image."""
+        index = (start + point) * self.stride + tap * self.dilation - self.before
+        return 0 <= index < self.extent
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A class of tiles: for each tap the output columns [low, high) for which it is inside.
+
+    ``origin`` is the input column of the first such element, counted from that of the tile's first
+    column and tap; loads are addressed from there.
+    """
+
+    spans: tuple[tuple[int, int], ...]
+    origin: int
+    counts: tuple[int, ...] = ()
+    """For a mean: for each column the number of taps that count in the divisor."""
+
+    @property
+    def uniform(self) -> bool:
+        """Whether all taps are inside for all columns alike."""
+        return len(set(self.spans)) <= 1
+
+
+def axis_of(instance: Instance, image: Address, tap: str) -> Axis | None:
+    """The image's axis along which dim ``tap`` slides, if there is one."""
+    for window, extent in zip(image.window, image.shape, strict=True):
+        terms = dict(window.terms)
+        if tap not in terms:
+            continue
+        out = next((name for name in window.dims if name != tap), "")
+        return Axis(
+            out,
+            tap,
+            terms.get(out, 0),
+            terms[tap],
+            -window.offset,
+            extent,
+            instance.extents.get(tap, 1),
+        )
+    return None
+
+
+def classes_of(
+    instance: Instance, axis: Axis | None, counted: Axis | None = None
+) -> list[tuple[str, Columns]]:
+    """The classes of tiles along the columns, each with the C condition that selects it.
+
+    The first has its condition to be asked first; the last one's is "". ``counted`` is the axis
+    with the padding that counts in a mean's divisor.
+    """
+    if axis is None:
+        return [("", Columns(((0, 1),), 0))]
+    dim = instance.dims.get(axis.out)
+    size, starts = (dim.size, dim.starts) if dim else (1, (0,))
+    found: list[tuple[int, Columns]] = []
+    for start in starts:
+        columns = _columns(axis, start, size, counted)
+        if not found or found[-1][1] != columns:
+            found.append((start, columns))
+    bounds = [start for start, _ in found[1:]]
+    name = dim.start if dim else "0"
+    return [
+        (f"{name} < {bounds[i]}" if i < len(bounds) else "", columns)
+        for i, (_, columns) in enumerate(found)
+    ]
+
+
+def _columns(axis: Axis, start: int, size: int, counted: Axis | None) -> Columns:
+    spans: list[tuple[int, int]] = []
+    origin: int | None = None
+    for tap in range(axis.taps):
+        inside = [point for point in range(size) if axis.inside(start, point, tap)]
+        spans.append((inside[0], inside[-1] + 1) if inside else (0, 0))
+        if inside and origin is None:
+            origin = inside[0] * axis.stride + tap * axis.dilation
+    counts = (
+        tuple(
+            sum(counted.inside(start, point, tap) for tap in range(axis.taps))
+            for point in range(size)
+        )
+        if counted is not None
+        else ()
+    )
+    return Columns(tuple(spans), origin or 0, counts)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The taps along rows: C expressions of the first one inside, and of their number."""
+
+    first: str
+    count: str
+
+    @property
+    def constant(self) -> bool:
+        """Whether they are the same everywhere."""
+        return self.count.isdigit()
+
+
+def rows_of(
+    writer: Writer,
+    instance: Instance,
+    axis: Axis | None,
+    names: tuple[str, str, str] = ("row", "first", "rows"),
+) -> Rows:
+    """Write what finds the rows inside; a tile of several rows must not meet the border.
+
+    ``names`` are the C variables to use: the image's row, the first tap, the number of taps.
+    """
+    row_name, first, count = names
+    if axis is None:
+        return Rows("0", "1")
+    dim = instance.dims.get(axis.out)
+    size, starts = (dim.size, dim.starts) if dim else (1, (0,))
+    found = {
+        tuple(tap for tap in range(axis.taps) if axis.inside(start, point, tap))
+        for start in starts
+        for point in range(size)
+    }
+    if len(found) == 1:
+        taps = found.pop()
+        return Rows(str(taps[0] if taps else 0), str(len(taps)))
+    if size > 1:
+        raise instance.cannot("a tile of several rows meets the image's border")
+    start = dim.start if dim else "0"
+    row = start if axis.stride == 1 else f"{start} * {axis.stride}"
+    step, taps, extent = axis.dilation, axis.taps, axis.extent
+    writer.line(f"const long {row_name} = {row} - {axis.before}; /* of the image */")
+    if step == 1:
+        writer.line(f"const long {first} = {row_name} < 0 ? -{row_name} : 0;")
+        end = f"{row_name} + {taps} > {extent} ? {extent} - {row_name} : {taps}"
+    else:
+        begin = f"{row_name} < 0 ? ({step - 1} - {row_name}) / {step} : 0"
+        writer.line(f"const long {first} = {begin};")
+        end = (
+            f"{row_name} + {(taps - 1) * step} >= {extent} ? "
+            f"({extent + step - 1} - {row_name}) / {step} : {taps}"
+        )
+    writer.line(f"const long {count} = ({end}) - {first};")
+    return Rows(first, count)

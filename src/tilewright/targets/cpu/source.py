@@ -1,0 +1,97 @@
+"""C text: names, comments, literals, and a writer that keeps indentation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+_KEYWORDS = frozenset(
+    """auto break case char const continue default do double else enum extern float for goto if
+    inline int long register restrict return short signed sizeof static struct switch typedef union
+    unsigned void volatile while alignas alignof asm bool complex constexpr false imaginary main
+    noreturn nullptr static_assert thread_local true typeof NULL EOF errno stdin stdout stderr
+    load store splat vec run""".split()
+)
+
+
+def identifier(text: str, fallback: str = "model") -> str:
+    """A C identifier made of a name from a model: letters, digits and underscores only."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:48].strip("_").lower() or fallback
+    return f"{fallback}_{name}" if name[0].isdigit() or name in _KEYWORDS else name
+
+
+def comment(text: str) -> str:
+    """Text that can stand in a C comment on one line, whatever a model's author wrote."""
+    plain = "".join(c if " " <= c <= "~" else f"\\x{ord(c):x}" for c in text)
+    # A trigraph or a backslash at the end of a line would change what follows.
+    return plain.replace("*/", "*\\/").replace("/*", "/\\*").replace("??", "?\\?").rstrip("\\")[:200]
+
+
+def string(text: str) -> str:
+    """A C string literal of the text's UTF-8 bytes."""
+    parts: list[str] = []
+    for byte in text.encode():
+        plain = 32 <= byte < 127 and byte not in b'"\\?'
+        parts.append(chr(byte) if plain else f"\\{byte:03o}")
+    return '"' + "".join(parts) + '"'
+
+
+def literal(value: float) -> str:
+    """A float literal that reads back as the nearest float32."""
+    single = np.float32(value)
+    if np.isnan(single):
+        return "NAN"
+    if np.isinf(single):
+        return "INFINITY" if single > 0 else "-INFINITY"
+    text = str(single)
+    return text + ("f" if "." in text or "e" in text else ".0f")
+
+
+def total(terms: Sequence[tuple[int, str]], constant: int = 0) -> str:
+    """``a*x + b*y + c`` from coefficients and expressions; "0" when nothing is left."""
+    parts: list[str] = []
+    for coefficient, name in terms:
+        if coefficient:
+            sign = "-" if coefficient < 0 else "+"
+            size = abs(coefficient)
+            parts.append(f"{sign} {name}" if size == 1 else f"{sign} {name} * {size}")
+    if constant:
+        parts.append(f"{'-' if constant < 0 else '+'} {abs(constant)}")
+    if not parts:
+        return "0"
+    text = " ".join(parts)
+    return text[2:] if text.startswith("+ ") else "-" + text[2:]
+
+
+def plus(pointer: str, offset: str) -> str:
+    """``pointer + offset`` without a useless zero."""
+    if offset == "0":
+        return pointer
+    return f"{pointer} - {offset[1:]}" if offset.startswith("-") else f"{pointer} + {offset}"
+
+
+class Writer:
+    """Lines of C with indentation."""
+
+    def __init__(self, depth: int = 0) -> None:
+        self.lines: list[str] = []
+        self.depth = depth
+
+    def line(self, text: str = "") -> None:
+        """Write one line."""
+        self.lines.append("    " * self.depth + text if text else "")
+
+    @contextmanager
+    def block(self, head: str = "") -> Iterator[None]:
+        """Write ``head {``, the body, and ``}``."""
+        self.line(f"{head} {{" if head else "{")
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line("}")
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines) + "\n"

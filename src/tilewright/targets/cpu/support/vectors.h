@@ -1,0 +1,179 @@
+/* Vectors of LANES floats in plain C: GCC's vector extensions, which the compiler turns into the
+ * processor's own instructions. LANES is defined by who includes this. */
+#ifndef TILEWRIGHT_VECTORS_H
+#define TILEWRIGHT_VECTORS_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if LANES == 16 && defined(__x86_64__) && !defined(__AVX512F__)
+#error "planned for AVX-512: build with -march=native on such a machine, or compile the model again"
+#elif LANES == 8 && defined(__x86_64__) && !defined(__AVX2__)
+#error "planned for AVX2: build with -march=native on such a machine, or compile the model again"
+#endif
+
+typedef float vec __attribute__((vector_size(4 * LANES), may_alias));
+typedef float vec_unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t mask __attribute__((vector_size(4 * LANES), may_alias));
+
+/* Accumulators stay in registers only when every loop over them is unrolled. */
+#define UNROLL _Pragma("GCC unroll 64")
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE vec load(const float *p) { return *(const vec_unaligned *)p; }
+INLINE void store(float *p, vec v) { *(vec_unaligned *)p = v; }
+INLINE vec splat(float value) { return (vec){0} + value; }
+
+/* The first `count` lanes only. */
+INLINE vec load_part(const float *p, int count)
+{
+    vec v = {0};
+    for (int i = 0; i < count; i++)
+        v[i] = p[i];
+    return v;
+}
+
+INLINE void store_part(float *p, vec v, int count)
+{
+    for (int i = 0; i < count; i++)
+        p[i] = v[i];
+}
+
+/* The first `count` lanes, `stride` floats apart. */
+INLINE vec gather(const float *p, ptrdiff_t stride, int count)
+{
+    vec v = {0};
+    for (int i = 0; i < count; i++)
+        v[i] = p[i * stride];
+    return v;
+}
+
+INLINE void scatter(float *p, ptrdiff_t stride, vec v, int count)
+{
+    for (int i = 0; i < count; i++)
+        p[i * stride] = v[i];
+}
+
+INLINE vec choose(mask m, vec yes, vec no) { return (vec)(((mask)yes & m) | ((mask)no & ~m)); }
+
+/* NaN goes through, as in the reference. */
+INLINE vec max_v(vec a, vec b) { return choose((a > b) | (a != a), a, b); }
+INLINE vec min_v(vec a, vec b) { return choose((a < b) | (a != a), a, b); }
+/* For maxima over windows: the new element first. */
+INLINE vec larger(vec fresh, vec most) { return choose(fresh > most, fresh, most); }
+INLINE vec relu_v(vec a) { return (vec)((mask)a & ~(a < 0.0f)); }
+INLINE vec abs_v(vec a) { return (vec)((mask)a & 0x7fffffff); }
+INLINE vec neg_v(vec a) { return -a; }
+INLINE vec clip_v(vec a, float low, float high) { return min_v(max_v(a, splat(low)), splat(high)); }
+INLINE vec leaky_relu_v(vec a, float slope) { return choose(a < 0.0f, a * slope, a); }
+INLINE vec prelu_v(vec a, vec slope) { return choose(a < 0.0f, a * slope, a); }
+INLINE vec hard_sigmoid_v(vec a, float alpha, float beta) { return clip_v(a * alpha + beta, 0.0f, 1.0f); }
+INLINE vec hard_swish_v(vec a) { return a * hard_sigmoid_v(a, 1.0f / 6.0f, 0.5f); }
+
+INLINE vec sqrt_v(vec a)
+{
+    vec r;
+    for (int i = 0; i < LANES; i++)
+        r[i] = sqrtf(a[i]);
+    return r;
+}
+
+/* exp(a) = 2**n * exp(r), r within ln(2)/2 of zero: a polynomial, relative error below 2e-7. */
+INLINE vec exp_v(vec a)
+{
+    vec x = min_v(max_v(a, splat(-87.33654f)), splat(88.72283f));
+    const vec shift = splat(12582912.0f); /* 1.5 * 2**23: adding it rounds to an integer */
+    vec n = x * 1.44269504f + shift;
+    mask exponent = (mask)n << 23;
+    n -= shift;
+    vec r = x - n * 0.693145752f;
+    r -= n * 1.42860677e-6f;
+    vec p = splat(1.9875691500e-4f);
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    /* 2**n in two steps, for n = 128 has no float. */
+    mask half = (exponent >> 24) << 23;
+    vec result = (vec)((mask)p + half) * (vec)((exponent - half) + 0x3f800000);
+    result = (vec)((mask)result & ~(a < -87.33654f));
+    result = choose(a > 88.72283f, splat(INFINITY), result);
+    return choose(a != a, a, result);
+}
+
+INLINE vec sigmoid_v(vec a)
+{
+    vec e = exp_v(-abs_v(a));
+    vec r = 1.0f / (1.0f + e);
+    return choose(a < 0.0f, e * r, r);
+}
+
+INLINE vec silu_v(vec a) { return a * sigmoid_v(a); }
+
+/* One element of what has no vector form here. */
+#define EACH_LANE(name, function)               \
+    INLINE vec name(vec a)                      \
+    {                                           \
+        vec r;                                  \
+        for (int i = 0; i < LANES; i++)         \
+            r[i] = function(a[i]);              \
+        return r;                               \
+    }
+
+INLINE float relu_s(float a) { return a < 0.0f ? 0.0f : a; }
+INLINE float max_s(float a, float b) { return a > b || a != a ? a : b; }
+INLINE float min_s(float a, float b) { return a < b || a != a ? a : b; }
+INLINE float abs_s(float a) { return fabsf(a); }
+INLINE float neg_s(float a) { return -a; }
+INLINE float clip_s(float a, float low, float high) { return min_s(max_s(a, low), high); }
+INLINE float leaky_relu_s(float a, float slope) { return a < 0.0f ? a * slope : a; }
+INLINE float prelu_s(float a, float slope) { return a < 0.0f ? a * slope : a; }
+INLINE float hard_sigmoid_s(float a, float alpha, float beta) { return clip_s(a * alpha + beta, 0.0f, 1.0f); }
+INLINE float hard_swish_s(float a) { return a * hard_sigmoid_s(a, 1.0f / 6.0f, 0.5f); }
+INLINE float elu_s(float a, float alpha) { return a < 0.0f ? alpha * expm1f(a) : a; }
+INLINE float softplus_s(float a) { return fmaxf(a, 0.0f) + log1pf(expf(-fabsf(a))); }
+INLINE float sigmoid_s(float a) { return 1.0f / (1.0f + expf(-a)); }
+INLINE float silu_s(float a) { return a * sigmoid_s(a); }
+INLINE float tanh_s(float a) { return tanhf(a); }
+INLINE float exp_s(float a) { return expf(a); }
+INLINE float log_s(float a) { return logf(a); }
+INLINE float sqrt_s(float a) { return sqrtf(a); }
+INLINE float erf_s(float a) { return erff(a); }
+INLINE float gelu_s(float a) { return 0.5f * a * (1.0f + erff(a * 0.70710678f)); }
+INLINE float pow_s(float a, float b) { return powf(a, b); }
+
+EACH_LANE(tanh_v, tanhf)
+EACH_LANE(log_v, logf)
+EACH_LANE(softplus_v, softplus_s)
+EACH_LANE(erf_v, erff)
+EACH_LANE(gelu_v, gelu_s)
+
+INLINE vec elu_v(vec a, float alpha)
+{
+    vec r;
+    for (int i = 0; i < LANES; i++)
+        r[i] = elu_s(a[i], alpha);
+    return r;
+}
+
+INLINE vec pow_v(vec a, vec b)
+{
+    vec r;
+    for (int i = 0; i < LANES; i++)
+        r[i] = powf(a[i], b[i]);
+    return r;
+}
+
+/* Fixed point: value = integer / 2**fraction; rounds to nearest even, saturates. */
+INLINE int16_t quantise_s(float a, float scale)
+{
+    float r = rintf(a * scale);
+    return (int16_t)(r >= 32767.0f ? 32767.0f : r <= -32768.0f ? -32768.0f : r != r ? 0.0f : r);
+}
+
+#endif

@@ -1,0 +1,213 @@
+"""From a tile program to a C function: loops become ``for``, computes call their primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tilewright.errors import refuse
+from tilewright.ir import Block, ModuleOp, Operation, SSAValue
+from tilewright.planning.layout import Layout
+from tilewright.targets.cpu.address import Address, Extent
+from tilewright.targets.cpu.instance import Instance, Step
+from tilewright.targets.cpu.primitives import EMITTERS
+from tilewright.targets.cpu.primitives.code import KernelCode
+from tilewright.targets.cpu.source import Writer
+from tilewright.tile.dialect import ComputeOp, LoopOp, ProgramOp, StageOp, TensorOp, windows_of
+from tilewright.types import element_name, fraction_of, layout_of, shape_of
+
+KERNEL = "@KERNEL@"
+"""Stands for the kernel's name in its own text: equal kernels have equal texts."""
+
+_LETTERS = {"input": "x", "weight": "w", "bias": "b", "residual": "r", "output": "y"}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One parameter of a kernel's function and the tensor that is passed for it."""
+
+    tensor: str
+    """Name of the tensor in the tile program."""
+    pointer: str
+    c_type: str
+    written: bool
+
+    @property
+    def declaration(self) -> str:
+        """The parameter in C."""
+        return f"{'' if self.written else 'const '}{self.c_type} *{self.pointer}"
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """C of one kernel: static functions and the kernel itself, named ``KERNEL`` in the text."""
+
+    functions: tuple[str, ...]
+    body: str
+    arguments: tuple[Argument, ...]
+    operation: str
+
+    @property
+    def prototype(self) -> str:
+        """The function's head."""
+        listed = ", ".join(argument.declaration for argument in self.arguments)
+        return f"void {KERNEL}({listed})"
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return "\n".join([*self.functions, f"{self.prototype}\n{self.body}"])
+
+
+def kernel_source(module: ModuleOp, lanes: int) -> KernelSource:
+    """The C of a module's one tile program; ``lanes`` is the width of a vector."""
+    programs = [op for op in module.walk() if isinstance(op, ProgramOp)]
+    if len(programs) != 1:
+        raise refuse("cpu-program", f"expected one tile.program, found {len(programs)}")
+    return _Walk(programs[0], lanes).source()
+
+
+class _Walk:
+    def __init__(self, program: ProgramOp, lanes: int) -> None:
+        self.program = program
+        self.lanes = lanes
+        self.code = KernelCode()
+        self.writer = Writer()
+        self.operation = ""
+        self.pointers: dict[str, str] = {}
+        counts: dict[str, int] = {}
+        for name, tensor in program.tensors.items():
+            letter = _LETTERS[tensor.role.data]
+            counts[letter] = counts.get(letter, 0) + 1
+            self.pointers[name] = letter + (str(counts[letter]) if counts[letter] > 1 else "")
+
+    def source(self) -> KernelSource:
+        extents = self.program.extents
+        dims = {name: Extent("0", extent) for name, extent in extents.items()}
+        with self.writer.block():
+            self.block(self.program.body.block, dims)
+        arguments = tuple(
+            Argument(
+                name,
+                self.pointers[name],
+                self.address(op.result, (), name).c_type,
+                op.role.data == "output",
+            )
+            for name, op in self.program.tensors.items()
+        )
+        return KernelSource(
+            tuple(self.code.texts()), str(self.writer), arguments, self.operation
+        )
+
+    def block(self, block: Block, dims: Mapping[str, Extent]) -> None:
+        for op in block.ops:
+            self.operation_of(op, dims)
+
+    def operation_of(self, op: Operation, dims: Mapping[str, Extent]) -> None:
+        match op:
+            case TensorOp():
+                return
+            case LoopOp():
+                self.loop(op, dims)
+            case ComputeOp():
+                instance = self.instance(op, dims)
+                self.operation = self.operation or instance.anchor.operation
+                EMITTERS[instance.primitive](instance, self.code, self.writer)
+            case _:
+                raise refuse(
+                    "cpu-program",
+                    f"{op.name}: every operand of the cpu target stays in main memory",
+                    self.program.symbol.data,
+                )
+
+    def loop(self, op: LoopOp, dims: Mapping[str, Extent]) -> None:
+        name, outer = op.dim.data, dims[op.dim.data]
+        lower, step = op.lower.value.data, op.step.value.data
+        upper = min(op.upper.value.data, outer.size)
+        if upper <= lower:
+            return
+        if (upper - lower) % step:
+            raise refuse(
+                "cpu-program",
+                f"the loop over {name} ends in a smaller tile; run the boundary pass first",
+                self.program.symbol.data,
+            )
+        starts = tuple(sorted({s + i for s in outer.starts for i in range(lower, upper, step)}))
+        base = "" if outer.start == "0" else f"{outer.start} + "
+        if upper - lower == step:
+            if not lower:
+                start = outer.start
+            elif outer.start.isdigit():
+                start = str(int(outer.start) + lower)
+            else:
+                start = f"({outer.start} + {lower})"
+            self.block(op.body.block, {**dims, name: Extent(start, step, starts)})
+            return
+        taken = {extent.start for extent in dims.values()}
+        variable, number = name, 2
+        while variable in taken:
+            variable, number = f"{name}{number}", number + 1
+        first = f"{base}{lower}" if lower or not base else outer.start
+        head = f"for (long {variable} = {first}; {variable} < {base}{upper}; {variable} += {step})"
+        with self.writer.block(head):
+            self.block(op.body.block, {**dims, name: Extent(variable, step, starts)})
+
+    def instance(self, op: ComputeOp, dims: Mapping[str, Extent]) -> Instance:
+        stages = op.stages
+        numbers: dict[SSAValue, int] = {}
+        steps: list[Step] = []
+        for stage in stages:
+            steps.append(self.step(stage, numbers))
+            numbers[stage.result] = len(steps) - 1
+        output = self.address(op.output, windows_of(stages[-1])[-1].data)
+        return Instance(
+            op.primitive.data,
+            tuple(steps),
+            output,
+            dims,
+            self.program.extents,
+            tuple(str(name) for name in self.program.get("reduction", ())),
+            self.lanes,
+        )
+
+    def step(self, stage: StageOp, numbers: Mapping[SSAValue, int]) -> Step:
+        windows = [window.data for window in windows_of(stage)]
+        inputs = tuple(
+            numbers[value] if value in numbers else self.address(value, window)
+            for value, window in zip(stage.inputs, windows, strict=False)
+        )
+        pairs = cast("tuple[tuple[str, Any], ...]", stage.get("parameters", ()))
+        return Step(
+            stage.operation.data,
+            inputs,
+            {str(key): value for key, value in pairs},
+            self.address(stage.result, windows[-1], ""),
+            (*(fraction_of(value) for value in stage.inputs), fraction_of(stage.result)),
+            stage.node.data if stage.node is not None else "",
+        )
+
+    def address(self, value: SSAValue, window: Any, name: str | None = None) -> Address:
+        """The address of a tensor; of a value that is never stored, with a dense placement."""
+        shape = shape_of(value)
+        layout = Layout.parse(layout_of(value), len(shape))
+        owner = value.owner
+        strides: tuple[int, ...] = ()
+        if isinstance(owner, TensorOp):
+            strides = tuple(owner.get("strides", ()))
+            name = owner.symbol.data
+        elif name is None:
+            raise refuse(
+                "cpu-program", "an operand is neither a tensor nor a stage's value",
+                self.program.symbol.data,
+            )
+        from tilewright.types import tensor_type
+
+        return Address(
+            self.pointers.get(name, "?"),
+            element_name(tensor_type(value).element_type),
+            shape,
+            tuple(window),
+            layout,
+            strides or layout.strides(shape),
+        )
