@@ -226,6 +226,13 @@ def machine(processor: Processor | None = None) -> Machine:
             Memory(name="l3", bytes=cpu.level3_bytes, managed="hardware", bytes_per_cycle=24.0),
             Memory(name="l2", bytes=cpu.level2_bytes, managed="hardware", bytes_per_cycle=28.0),
             Memory(name="l1", bytes=cpu.level1_bytes, managed="hardware", bytes_per_cycle=56.0),
+            # One granule is one vector register.
+            Memory(
+                name="registers",
+                bytes=cpu.registers * cpu.lanes * 4,
+                granule=cpu.lanes * 4,
+                managed="hardware",
+            ),
         ),
         engines=(Engine(name="core"),),
         primitives=(

@@ -1,0 +1,306 @@
+"""The ``cached`` planner: schedules for machines whose fast memories are caches.
+
+Operands stay in main memory; what is planned is the register tile, the split of the reduction, and
+the order of the loops, so that what comes again is still in a cache. The registers are the memory
+named ``registers`` (its granule is one vector). The space is small, and every schedule in it is
+priced by nest.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil
+from time import perf_counter
+from typing import Any
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.planning.bounds import granule_bound, physical_bound, primitives_for
+from tilewright.planning.cached_cost import Nest, price
+from tilewright.planning.domain import Kernel
+from tilewright.planning.layout import Layout
+from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.schedule import Level, Schedule
+
+REGISTERS = "registers"
+
+_REDUCTION_BLOCKS = (64, 128, 256, 512, 1024)
+_ROW_BLOCKS = (2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The register file as tiles see it."""
+
+    lanes: int
+    count: int
+    vectors_per_cycle: float
+
+    def fits(self, points: int, vectors: int) -> bool:
+        """Whether accumulators, one set of weights and a broadcast fit.
+
+        With 64-byte vectors a multiply-add takes its broadcast from memory (AVX-512).
+        """
+        broadcast = 0 if self.lanes >= 16 else 1
+        return points * vectors + vectors + broadcast <= self.count
+
+    def step_cycles(self, points: float, vectors: int) -> float:
+        """Cycles of one step of the reduction: multiply-adds, loads, issue, latency."""
+        products = points * vectors
+        held = products + vectors + 1 <= self.count
+        loads = vectors + (points if held else products)
+        latency = 4.0
+        return max(
+            products / self.vectors_per_cycle, loads / 2, (products + vectors + 3) / 6, latency
+        )
+
+
+def registers_of(machine: Machine, primitive: Primitive) -> Registers:
+    """The register file of a machine, from its memory ``registers`` and the primitive's rate."""
+    try:
+        memory = machine.memory(REGISTERS)
+    except KeyError:
+        raise refuse("plan-machine", f"{machine.name} has no memory named {REGISTERS}") from None
+    lanes = memory.granule // 4
+    dim = "co" if "co" in primitive.multiples else "c"
+    cycles: Any = parse_expression(primitive.cycles).evaluate({dim: lanes})
+    return Registers(lanes, (memory.bytes or 0) // memory.granule, 1.0 / float(cycles))
+
+
+def plan_cached(
+    kernel: Kernel,
+    machine: Machine,
+    *,
+    timer: Timer | None = None,
+    budget: Budget | None = None,
+) -> Plan:
+    """The schedule of least predicted time, the same every time; refuses as ``plan`` does."""
+    begin = perf_counter()
+    budget = budget or Budget()
+    primitive = choose_primitive(kernel, machine)
+    priced: list[tuple[float, float, Schedule]] = []
+    for schedule in schedules(kernel, machine, primitive):
+        cost, moved = _price(kernel, machine, primitive, schedule)
+        priced.append((cost, moved, schedule))
+    priced.sort(key=lambda found: (found[0], str(found[2])))
+    cost, moved, best = priced[0]
+    cycles, timed = None, 0
+    for _, _, schedule in priced[: budget.timed] if timer is not None else ():
+        assert timer is not None
+        took = timer(kernel, schedule)
+        timed += 1
+        if cycles is None or took < cycles:
+            best, cycles = schedule, took
+    return Plan(
+        schedule=best,
+        predicted_cycles=cost,
+        moved_bytes=int(moved),
+        physical_bound=physical_bound(kernel, machine, primitive),
+        granule_bound=granule_bound(kernel, machine, primitive),
+        candidates=len(priced),
+        priced=len(priced),
+        seconds=perf_counter() - begin,
+        timed_cycles=cycles,
+        timed=timed,
+    )
+
+
+def choose_primitive(kernel: Kernel, machine: Machine) -> Primitive:
+    """The first primitive whose layouts, element types and granules agree with the kernel."""
+    for primitive in primitives_for(kernel, machine):
+        if all(operand.role in primitive.operands for operand in kernel.operands) and (
+            _agrees(kernel, machine, primitive)
+        ):
+            return primitive
+    raise refuse(
+        "plan-primitive",
+        f"no primitive of {machine.name} takes {kernel.anchor.operation} with these layouts: "
+        + ", ".join(f"{o.role} {o.layout or 'row-major'}" for o in kernel.operands),
+        kernel.symbol,
+    )
+
+
+def _agrees(kernel: Kernel, machine: Machine, primitive: Primitive) -> bool:
+    extents = kernel.anchor.extents
+    if "g" in extents and any(extents.get(d, g) % g for d, g in primitive.multiples.items()):
+        return False  # a block of channels would hold two groups
+    for operand in kernel.operands:
+        wanted = machine.layout_of(primitive, operand.role, len(operand.shape))
+        if wanted == "any":
+            continue
+        if operand.element != machine.element:
+            return False
+        rank = len(operand.shape)
+        if operand.role == "residual" and len(operand.dims) < rank and not operand.layout:
+            continue  # a constant per channel
+        if Layout.parse(wanted, rank) != Layout.parse(operand.layout, rank):
+            return False
+    return True
+
+
+def schedules(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterator[Schedule]:
+    """The space of one kernel on one primitive."""
+    extents, reduction = kernel.anchor.extents, kernel.anchor.reduction
+    parallel = [dim for dim in extents if dim not in reduction]
+    if primitive.multiples.get("co"):
+        yield from _products(kernel, machine, primitive)
+    elif primitive.multiples.get("c"):
+        registers = registers_of(machine, primitive)
+        for width in _parts(extents["ow"], registers.count // 2 - 2):
+            tile = dict.fromkeys(parallel, 1)
+            tile |= {"c": min(registers.lanes, extents["c"]), "ow": width}
+            yield _schedule(primitive, tile, parallel)
+    elif primitive.whole:
+        # One row of points beside the dims that are kept whole.
+        last = next((dim for dim in reversed(parallel) if dim not in primitive.whole), "")
+        row = {last} if primitive.name == "lrn" else set[str]()
+        tile = {d: extents[d] if d in primitive.whole or d in row else 1 for d in parallel}
+        yield _schedule(primitive, tile, parallel)
+    elif reduction:
+        yield _schedule(primitive, dict.fromkeys(parallel, 1), parallel)
+    else:
+        yield Schedule(primitive.name, (Level(REGISTERS, (), ()),))
+
+
+def _schedule(primitive: Primitive, tile: dict[str, int], order: list[str]) -> Schedule:
+    sizes = tuple(sorted(tile.items()))
+    looped = tuple(dim for dim in order if dim in tile)
+    return Schedule(primitive.name, (Level(REGISTERS, sizes, looped),))
+
+
+def _products(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterator[Schedule]:
+    extents, reduction = kernel.anchor.extents, kernel.anchor.reduction
+    registers = registers_of(machine, primitive)
+    lanes = registers.lanes
+    parallel = [dim for dim in extents if dim not in reduction and dim != "co"]
+    column = "ow" if "ow" in parallel else parallel[-1]
+    row = "oh" if "oh" in parallel else ""
+    outer = [dim for dim in parallel if dim not in (row, column)]
+    blocks = ceil(extents["co"] / lanes)
+    depths = [extents["ci"]]
+    # A residual may share the output's memory, which partial sums would overwrite.
+    if not any(operand.role == "residual" for operand in kernel.inputs):
+        depths += [d for d in _REDUCTION_BLOCKS if d < extents["ci"] and d % lanes == 0]
+    for vectors in (1, 2, 3, 4, 6, 8):
+        if vectors > blocks and vectors > 1:
+            break
+        widest = registers.count
+        while not registers.fits(widest, vectors) and widest > 1:
+            widest -= 1
+        if not registers.fits(widest, vectors):
+            continue
+        for width, height in _tiles(kernel, column, row, widest):
+            for depth in depths:
+                tile = dict.fromkeys(outer, 1)
+                tile |= {"co": min(vectors * lanes, extents["co"]), column: width, "ci": depth}
+                if row:
+                    tile[row] = height
+                yield from _orders(kernel, primitive, tile, outer, row, column)
+
+
+def _tiles(kernel: Kernel, column: str, row: str, widest: int) -> Iterator[tuple[int, int]]:
+    """Columns and rows of register tiles: balanced parts of a row, or several whole rows."""
+    extents = kernel.anchor.extents
+    for width in _parts(extents[column], widest):
+        yield width, 1
+    if not row or extents[column] * 2 > widest or not _rows_inside(kernel, row):
+        return
+    for height in _parts(extents[row], widest // extents[column]):
+        if height > 1:
+            yield extents[column], height
+
+
+def _parts(extent: int, most: int) -> list[int]:
+    """Sizes that cut an extent evenly: into the fewest parts of at most ``most``, and a few more."""
+    fewest = ceil(extent / most)
+    return sorted({ceil(extent / parts) for parts in range(fewest, fewest + 3)}, reverse=True)
+
+
+def _rows_inside(kernel: Kernel, row: str) -> bool:
+    """Whether no window reaches over the image's upper or lower border."""
+    whole = {name: (0, extent) for name, extent in kernel.anchor.extents.items()}
+    for operand in kernel.anchor.inputs:
+        for axis, extent in zip(operand.access, operand.shape, strict=True):
+            low, size = axis.interval(whole)
+            if row in axis.dims and (low < 0 or low + size > extent):
+                return False
+    return True
+
+
+def _orders(
+    kernel: Kernel,
+    primitive: Primitive,
+    tile: dict[str, int],
+    outer: list[str],
+    row: str,
+    column: str,
+) -> Iterator[Schedule]:
+    """Orders of the loops: weights outside, or blocks of rows outside."""
+    extents = kernel.anchor.extents
+    pixels = [dim for dim in (row, column) if dim]
+    whole = {dim: extents[dim] for dim in tile}
+    sizes = tuple(sorted(tile.items()))
+    lanewise = "co"
+
+    def nest(first: dict[str, int], order: list[str], rest: list[str]) -> Schedule:
+        levels = [Level(REGISTERS, sizes, tuple(rest))]
+        if order:
+            coarse = tuple(sorted({**whole, **dict.fromkeys(outer, 1), **first}.items()))
+            levels.insert(0, Level("l2", coarse, tuple(order)))
+        return Schedule(primitive.name, tuple(levels))
+
+    yield nest({}, [], [*outer, lanewise, "ci", *pixels])
+    yield nest({}, [], [*outer, "ci", lanewise, *pixels])
+    if tile["ci"] == extents["ci"]:
+        yield nest({}, [], [*outer, *pixels, lanewise, "ci"])
+    if row:
+        for parts in _ROW_BLOCKS:
+            rows = ceil(ceil(extents[row] / parts) / tile[row]) * tile[row]
+            if tile[row] < rows < extents[row]:
+                yield nest({row: rows}, [*outer, row], [lanewise, "ci", *pixels])
+
+
+def _price(
+    kernel: Kernel, machine: Machine, primitive: Primitive, schedule: Schedule
+) -> tuple[float, float]:
+    nest = Nest.of(kernel, schedule)
+    if not primitive.multiples:
+        compute: Any = parse_expression(primitive.cycles).evaluate(kernel.anchor.extents)
+        return price(kernel, machine, nest, float(compute))
+    registers = registers_of(machine, primitive)
+    lanes = registers.lanes
+    compute = 0.0
+    inside = _inside_fraction(kernel)
+    blocked = "co" if "co" in kernel.anchor.extents else "c"
+    for count, sizes in nest.tiles():
+        vectors = ceil(sizes[blocked] / lanes)
+        points, steps = 1, 1
+        for dim, size in sizes.items():
+            if dim in kernel.anchor.reduction:
+                steps *= size
+            elif dim != blocked:
+                points *= size
+        # Setting up, writing and the call; measured.
+        overhead = 20.0 + 2.0 * points * vectors
+        compute += count * (steps * registers.step_cycles(points * inside, vectors) + overhead)
+    return price(kernel, machine, nest, compute)
+
+
+def _inside_fraction(kernel: Kernel) -> float:
+    """The part of all taps along a row that lies inside the image."""
+    extents = kernel.anchor.extents
+    if "kw" not in extents:
+        return 1.0
+    for operand in kernel.anchor.inputs:
+        for axis, extent in zip(operand.access, operand.shape, strict=True):
+            terms = dict(axis.terms)
+            if "kw" not in terms or "ow" not in terms:
+                continue
+            taps = sum(
+                0 <= out * terms["ow"] + tap * terms["kw"] + axis.offset < extent
+                for out in range(extents["ow"])
+                for tap in range(extents["kw"])
+            )
+            return taps / (extents["ow"] * extents["kw"])
+    return 1.0

@@ -1,0 +1,93 @@
+"""The system's C compiler: finding it, and building a package's shared library."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+from tilewright.errors import refuse
+
+FLAGS = ("-std=gnu11", "-O2", "-fno-math-errno", "-fPIC", "-Wall", "-Wextra")
+"""-O2 does not vectorise by itself where it should not, and contracts multiply-adds;
+-fno-math-errno lets square roots be vectors."""
+
+NATIVE = ("-march=native",)
+"""For the machine at hand."""
+
+COMPILERS = ("cc", "gcc", "clang")
+"""Tried in this order."""
+
+TIMEOUT_SECONDS = 600
+
+
+@cache
+def find_compiler() -> str:
+    """Path of the system's C compiler; refuses when there is none."""
+    for name in COMPILERS:
+        path = shutil.which(name)
+        if path is not None:
+            return path
+    raise refuse(
+        "cpu-compiler",
+        "no C compiler was found: the cpu target needs one to build packages",
+        help=f"install one of {', '.join(COMPILERS)} (Debian: apt-get install gcc)",
+    )
+
+
+def compiler_version() -> str:
+    """First line of what the compiler says of itself; "" when there is none."""
+    path = next((found for name in COMPILERS if (found := shutil.which(name))), None)
+    if path is None:
+        return ""
+    ran = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    return ran.stdout.splitlines()[0] if ran.stdout else ""
+
+
+def build_library(
+    sources: Sequence[Path],
+    target: Path,
+    includes: Sequence[Path],
+    flags: Sequence[str] = (*FLAGS, *NATIVE),
+) -> None:
+    """Compile sources side by side and link them; ``target`` appears only when all is well.
+
+    Raises TilewrightError with the compiler's first words if it fails.
+    """
+    compiler = find_compiler()
+    search = [f"-I{path}" for path in includes]
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
+        objects = [Path(scratch) / f"{number}.o" for number in range(len(sources))]
+
+        def compile_one(pair: tuple[Path, Path]) -> None:
+            source, built = pair
+            _run([compiler, *flags, *search, "-c", str(source), "-o", str(built)])
+
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+            list(pool.map(compile_one, zip(sources, objects, strict=True)))
+        linked = Path(scratch) / "linked.so"
+        linking = [flag for flag in flags if flag.startswith(("-f", "-O", "-m"))]
+        _run([compiler, *linking, "-shared", *map(str, objects), "-o", str(linked), "-lm"])
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".building-")
+        os.close(handle)
+        shutil.copyfile(linked, name)
+        Path(name).chmod(0o755)
+        Path(name).replace(target)
+
+
+def _run(command: Sequence[str]) -> None:
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise refuse("cpu-compiler", f"the C compiler failed: {error}", command[0]) from error
+    if ran.returncode:
+        said = "\n".join((ran.stderr or ran.stdout).splitlines()[:12])
+        raise refuse("cpu-compiler", f"the C compiler failed: {said}", " ".join(command[-3:]))
