@@ -3,7 +3,7 @@
 Going outwards from the register tile, an operand that does not depend on a loop is found again in
 a cache if everything that one iteration of the loop touches fits there; one that depends on it is
 read anew, halos excepted. Each level's traffic overlaps with the compute, as hardware prefetches
-ahead; a tenth of it is charged besides, for what does not.
+ahead; a tenth of everything is charged besides, for what does not.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def price(kernel: Kernel, machine: Machine, nest: Nest, compute: float) -> tuple
     for dim, _, step in nest.loops:
         bodies.append({**bodies[-1], dim: step})
     boxes = [[box_bytes(o, body) for o in kernel.operands] for body in bodies]
-    worst, extra, main = compute, 0.0, 0.0
+    worst, extra, main = compute, 0.1 * compute, 0.0
     caches = sorted(
         (m for m in machine.memories if m.managed == "hardware" and m.granule == 1),
         key=lambda m: m.bytes or 0,

@@ -6,7 +6,7 @@ a block where it does; primitives ask for these strides, and get None where ther
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
@@ -110,7 +110,7 @@ class Address:
     def block_stride(
         self, dim: str, block: int, count: int, dims: Mapping[str, Extent]
     ) -> int | None:
-        """Elements from one block of ``dim`` to the next in a tile of ``count`` indices, or None."""
+        """Elements from a block of ``dim`` to the next in a tile of ``count`` indices, or None."""
         step = 0
         for window, factors in zip(self.window, self.axes, strict=True):
             coefficient = dict(window.terms).get(dim, 0)
@@ -161,33 +161,29 @@ class Address:
         constant = 0
         rest: list[str] = []
         for window, factors in zip(self.window, self.axes, strict=True):
-            parts = [
-                (coefficient, expression, multiple)
-                for name, coefficient in window.terms
-                for expression, multiple in _parts(name, dims, added or {})
-            ]
+            parts, fixed = _parts(window, dims, added or {})
             linear = len(factors) == 1 and factors[0][0] == Factor(factors[0][0].axis)
             for factor, stride in factors:
                 if not stride:
                     continue
                 divisor = factor.divisor
-                exact = not window.offset % divisor and all(
+                exact = not fixed % divisor and all(
                     not (coefficient * multiple) % divisor for coefficient, _, multiple in parts
                 )
                 whole = factor.modulus and all(
                     not (coefficient * multiple) % (divisor * factor.modulus)
                     for coefficient, _, multiple in parts
                 )
-                if whole and not window.offset % (divisor * factor.modulus):
+                if whole and not fixed % (divisor * factor.modulus):
                     continue
                 if linear or (exact and not factor.modulus and not stride % divisor):
                     for coefficient, expression, _ in parts:
                         terms[expression] = (
                             terms.get(expression, 0) + coefficient * stride // divisor
                         )
-                    constant += window.offset * stride // divisor
+                    constant += fixed * stride // divisor
                     continue
-                index = total([(c, e) for c, e, _ in parts], window.offset)
+                index = total([(c, e) for c, e, _ in parts], fixed)
                 digit = f"({index})" if " " in index else index
                 digit += f" / {divisor}" if divisor > 1 else ""
                 digit += f" % {factor.modulus}" if factor.modulus else ""
@@ -199,26 +195,22 @@ class Address:
 
     def index(self, axis: int, dims: Mapping[str, Extent], added: Mapping[str, str]) -> str:
         """C expression of the logical index along one axis."""
-        window = self.window[axis]
-        parts = [
-            (coefficient, expression)
-            for name, coefficient in window.terms
-            for expression, _ in _parts(name, dims, added)
-        ]
-        return total(parts, window.offset)
+        parts, fixed = _parts(self.window[axis], dims, added)
+        return total([(coefficient, expression) for coefficient, expression, _ in parts], fixed)
 
 
 def _parts(
-    name: str, dims: Mapping[str, Extent], added: Mapping[str, str]
-) -> list[tuple[str, int]]:
-    """(expression, a number that divides it) of what makes up a dim's index."""
-    extent = dims[name]
-    parts = [(extent.start, extent.multiple)] if extent.start != "0" else []
-    if name in added and added[name] != "0":
-        parts.append((added[name], 1))
-    return parts
-
-
-def names_of(addresses: Sequence[Address]) -> list[str]:
-    """The pointers, each once, in order."""
-    return list(dict.fromkeys(address.pointer for address in addresses))
+    window: Affine, dims: Mapping[str, Extent], added: Mapping[str, str]
+) -> tuple[list[tuple[int, str, int]], int]:
+    """What makes up an index: (coefficient, C expression, a divisor of it), and a constant."""
+    parts: list[tuple[int, str, int]] = []
+    fixed = window.offset
+    for name, coefficient in window.terms:
+        extent = dims[name]
+        if len(extent.starts) == 1:
+            fixed += coefficient * extent.starts[0]
+        else:
+            parts.append((coefficient, extent.start, extent.multiple))
+        if added.get(name, "0") != "0":
+            parts.append((coefficient, added[name], 1))
+    return parts, fixed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -57,27 +57,31 @@ class Instance:
     @property
     def first(self) -> str:
         """C condition: this is the first call of a split reduction."""
-        return " && ".join(
-            f"{self.dims[dim].start} == 0"
-            for dim in self.reduction
-            if self.dims[dim].start != "0"
-        )
+        return self._all_at(lambda dim: 0)
 
     @property
     def last(self) -> str:
         """C condition: this is the last call of a split reduction."""
-        return " && ".join(
-            f"{self.dims[dim].start} == {self.extents[dim] - self.size(dim)}"
-            for dim in self.reduction
-            if self.dims[dim].start != "0"
-        )
+        return self._all_at(lambda dim: self.extents[dim] - self.size(dim))
+
+    def _all_at(self, index: Callable[[str], int]) -> str:
+        """C condition: every split dim of the reduction starts at the given index."""
+        parts: list[str] = []
+        for dim in self.reduction:
+            extent = self.dims[dim]
+            if extent.size == self.extents[dim]:
+                continue
+            if len(extent.starts) == 1:
+                if extent.starts[0] != index(dim):
+                    return "0"
+            else:
+                parts.append(f"{extent.start} == {index(dim)}")
+        return " && ".join(parts) or "1"
 
     @property
     def points(self) -> int:
         """Elements of the result that one call computes."""
-        return prod(
-            extent.size for name, extent in self.dims.items() if name not in self.reduction
-        )
+        return prod(extent.size for name, extent in self.dims.items() if name not in self.reduction)
 
     @property
     def addresses(self) -> list[Address]:

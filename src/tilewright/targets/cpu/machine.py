@@ -18,14 +18,29 @@ from tilewright.machine import Engine, Machine, Memory, Primitive, Storage
 
 UNARY = (
     *("relu", "clip", "leaky_relu", "sigmoid", "tanh", "hard_swish", "hard_sigmoid", "silu"),
-    *("exp", "sqrt", "neg", "abs", "erf", "gelu", "log", "identity"),
+    *(
+        "exp",
+        "sqrt",
+        "neg",
+        "abs",
+        "erf",
+        "gelu",
+        "log",
+        "identity",
+        "elu",
+        "softplus",
+        "batch_norm",
+    ),
 )
 """Map operations of one operand."""
 
 BINARY = ("add", "sub", "mul", "div", "max", "min", "pow", "prelu")
 """Map operations of two operands."""
 
-CONVERSIONS = ("quantise", "dequantise", "requantise", "convert_layout", "copy")
+CONVERSIONS = (
+    *("quantise", "dequantise", "requantise", "convert_layout", "copy"),
+    *("transpose", "slice", "pad"),
+)
 """Map operations that change numbers or places."""
 
 FEW_CHANNELS = 4
@@ -202,7 +217,7 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             name="general",
             operations=(
                 *("conv", "depthwise_conv", "matmul", "max_pool", "average_pool", "lrn"),
-                *("reduce_mean", "reduce_sum", "batch_norm"),
+                *("reduce_mean", "reduce_sum"),
             ),
             engine="core",
             operands=anything,

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-
-_KEYWORDS = frozenset(
-    """auto break case char const continue default do double else enum extern float for goto if
-    inline int long register restrict return short signed sizeof static struct switch typedef union
-    unsigned void volatile while alignas alignof asm bool complex constexpr false imaginary main
-    noreturn nullptr static_assert thread_local true typeof NULL EOF errno stdin stdout stderr
-    load store splat vec run""".split()
-)
-
-
-def identifier(text: str, fallback: str = "model") -> str:
-    """A C identifier made of a name from a model: letters, digits and underscores only."""
-    name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:48].strip("_").lower() or fallback
-    return f"{fallback}_{name}" if name[0].isdigit() or name in _KEYWORDS else name
 
 
 def comment(text: str) -> str:
     """Text that can stand in a C comment on one line, whatever a model's author wrote."""
     plain = "".join(c if " " <= c <= "~" else f"\\x{ord(c):x}" for c in text)
     # A trigraph or a backslash at the end of a line would change what follows.
-    return plain.replace("*/", "*\\/").replace("/*", "/\\*").replace("??", "?\\?").rstrip("\\")[:200]
+    return (
+        plain.replace("*/", "*\\/").replace("/*", "/\\*").replace("??", "?\\?")[:200].rstrip("\\")
+    )
 
 
 def string(text: str) -> str:

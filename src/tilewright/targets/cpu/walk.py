@@ -96,9 +96,7 @@ class _Walk:
             )
             for name, op in self.program.tensors.items()
         )
-        return KernelSource(
-            tuple(self.code.texts()), str(self.writer), arguments, self.operation
-        )
+        return KernelSource(tuple(self.code.texts()), str(self.writer), arguments, self.operation)
 
     def block(self, block: Block, dims: Mapping[str, Extent]) -> None:
         for op in block.ops:
@@ -198,7 +196,8 @@ class _Walk:
             name = owner.symbol.data
         elif name is None:
             raise refuse(
-                "cpu-program", "an operand is neither a tensor nor a stage's value",
+                "cpu-program",
+                "an operand is neither a tensor nor a stage's value",
                 self.program.symbol.data,
             )
         from tilewright.types import tensor_type

@@ -17,9 +17,7 @@ def element_offset(instance: Instance, operand: Address, variables: Mapping[str,
 
     Only for tiles whose other dims have one index.
     """
-    still = {
-        name: Extent("0", extent.size, (0,)) for name, extent in instance.dims.items()
-    }
+    still = {name: Extent("0", extent.size, (0,)) for name, extent in instance.dims.items()}
     unpadded = replace(
         operand,
         window=tuple(replace(axis, offset=0) for axis in operand.window),
@@ -70,7 +68,9 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         raise instance.cannot("softmax has a primitive of its own")
     depth = writer.depth
     for dim in parallel:
-        writer.line(f"for (long {names[dim]} = 0; {names[dim]} < {instance.size(dim)}; {names[dim]}++) {{")
+        writer.line(
+            f"for (long {names[dim]} = 0; {names[dim]} < {instance.size(dim)}; {names[dim]}++) {{"
+        )
         writer.depth += 1
     writer.line("{")
     writer.depth += 1
@@ -203,9 +203,7 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
         writer.line(f"t = {place} / powf(t * {scale} + {bias}, {beta});")
 
 
-def _chain(
-    writer: Writer, instance: Instance, value: str, variables: Mapping[str, str]
-) -> str:
+def _chain(writer: Writer, instance: Instance, value: str, variables: Mapping[str, str]) -> str:
     names = [value]
     for number, step in enumerate(instance.steps[1:], 1):
         arguments = [

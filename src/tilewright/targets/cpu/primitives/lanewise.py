@@ -43,7 +43,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             names = ("counted_row", "counted_first", "counted_rows")
             divisor = rows if same else rows_of(writer, instance, widened, names)
         across = _counted(column, counted[1], counted[3]) if mean else None
-        classes = classes_of(instance, column, across)
+        classes = classes_of(instance, column, instance.size("ow"), across)
         for number, (condition, columns) in enumerate(classes):
             extra: list[str] = []
             arguments: list[str] = []
@@ -177,6 +177,4 @@ def _divide(writer: Writer, columns: Columns, divisor: str, width: int) -> None:
         return
     listed = ", ".join(str(count) for count in counts)
     writer.line(f"static const int taps[{width}] = {{{listed}}};")
-    writer.line(
-        f"UNROLL for (int j = 0; j < {width}; j++) a[j] /= (float)({divisor} * taps[j]);"
-    )
+    writer.line(f"UNROLL for (int j = 0; j < {width}; j++) a[j] /= (float)({divisor} * taps[j]);")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
@@ -21,6 +23,8 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
         raise instance.cannot("tiles hold points of one row")
     if instance.size("c") < instance.extents["c"]:
         raise instance.cannot("tiles hold all channels")
+    # The point's own channels, beside the window over channels.
+    x = replace(x, window=instance.anchor.result.window)
     lanes, channels = instance.lanes, instance.size("c")
     attributes = instance.anchor.attributes
     size = int(attributes["size"])
@@ -74,7 +78,8 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
                 if rest:
                     with inner.block():
                         write(rest, str(full))
-    _call(instance, code, writer, str(inner))
+    whole = replace(instance, steps=(replace(instance.anchor, inputs=(x,)), *instance.steps[1:]))
+    _call(whole, code, writer, str(inner))
 
 
 def emit_softmax(instance: Instance, code: KernelCode, writer: Writer) -> None:

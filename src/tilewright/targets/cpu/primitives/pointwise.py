@@ -1,4 +1,4 @@
-"""Maps over whole tensors: as few loops as the operands' layouts allow, the innermost in vectors."""
+"""Maps over whole tensors: as few loops as the layouts allow, the innermost in vectors."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             writer.line(f"{constant}float *q{number} = {plus(name, offset)};")
     prefix = "q" if variables else "p"
     pointers = [f"{prefix}{number}" for number in range(len(starts))]
-    _innermost(writer, instance, runs[-1], dict(zip([a.pointer for a in addresses], pointers, strict=True)))
+    _innermost(
+        writer, instance, runs[-1], dict(zip([a.pointer for a in addresses], pointers, strict=True))
+    )
     while writer.depth > depth:
         writer.depth -= 1
         writer.line("}")
 
 
-def _innermost(
-    writer: Writer, instance: Instance, run: Run, pointers: dict[str, str]
-) -> None:
+def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str, str]) -> None:
     lanes = instance.lanes
     steps = {
         address.pointer: step for address, step in zip(instance.addresses, run.steps, strict=True)
@@ -106,7 +106,9 @@ def _runs(instance: Instance) -> list[Run] | None:
         for step in instance.steps
     ):
         return None
-    accesses = {(a.pointer, a.window) for s in instance.steps for a in s.inputs if isinstance(a, Address)}
+    accesses = {
+        (a.pointer, a.window) for s in instance.steps for a in s.inputs if isinstance(a, Address)
+    }
     if len(accesses) != len({pointer for pointer, _ in accesses}):
         return None  # one tensor read through two windows
     parts = _parts(instance)

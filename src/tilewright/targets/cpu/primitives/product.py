@@ -59,7 +59,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     column = axis_of(instance, x, "kw")
     with writer.block():
         rows = rows_of(writer, instance, axis_of(instance, x, "kh"))
-        classes = classes_of(instance, column)
+        classes = classes_of(instance, column, tile.columns)
         for number, (condition, columns) in enumerate(classes):
             extra: list[str] = []
             arguments: list[str] = []
@@ -75,7 +75,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
                 arguments.append(rows.count)
             if instance.split:
                 extra += ["int first_part", "int last_part"]
-                arguments += [instance.first or "1", instance.last or "1"]
+                arguments += [instance.first, instance.last]
             text = _function(tile, x, w, columns, rows.count, extra)
             line = call(code.function(f"{instance.anchor.operation}_tile", text), arguments)
             if len(classes) > 1:

@@ -72,17 +72,17 @@ def axis_of(instance: Instance, image: Address, tap: str) -> Axis | None:
 
 
 def classes_of(
-    instance: Instance, axis: Axis | None, counted: Axis | None = None
+    instance: Instance, axis: Axis | None, size: int, counted: Axis | None = None
 ) -> list[tuple[str, Columns]]:
     """The classes of tiles along the columns, each with the C condition that selects it.
 
-    The first has its condition to be asked first; the last one's is "". ``counted`` is the axis
-    with the padding that counts in a mean's divisor.
+    ``size`` is the number of columns in a tile. Conditions are to be asked in order; the last one
+    is "". ``counted`` is the axis with the padding that counts in a mean's divisor.
     """
     if axis is None:
-        return [("", Columns(((0, 1),), 0))]
+        return [("", Columns(((0, size),), 0))]
     dim = instance.dims.get(axis.out)
-    size, starts = (dim.size, dim.starts) if dim else (1, (0,))
+    starts = dim.starts if dim else (0,)
     found: list[tuple[int, Columns]] = []
     for start in starts:
         columns = _columns(axis, start, size, counted)

@@ -1,0 +1,204 @@
+"""Runs a package of the cpu target from Python: builds its library, holds its memory."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import re
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import refuse
+from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, TensorInfo
+from tilewright.targets.cpu.compiler import FLAGS, NATIVE, build_library, compiler_version
+from tilewright.targets.cpu.package import MANIFEST
+from tilewright.types import Array
+
+LARGEST_ARENA = 1 << 36
+_HUGE = 2 << 20
+
+
+def load_library(program: Path, prefix: str, flags: Sequence[str] = (*FLAGS, *NATIVE)) -> Path:
+    """The shared library of a package's sources: built once for this machine and compiler.
+
+    It is kept in ``program/build`` under a name that holds a hash of what it was built from; a
+    package that cannot be written to is built in a temporary directory.
+    """
+    sources = sorted((program / "src").glob("*.c"))
+    if not sources:
+        raise refuse("package-invalid", "there are no C sources", str(program))
+    digest = sha256()
+    for path in [*sources, *sorted(program.rglob("*.h"))]:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    digest.update(" ".join([*flags, compiler_version(), _processor()]).encode())
+    name = f"lib{prefix}-{digest.hexdigest()[:16]}.so"
+    built = program / "build" / name
+    if built.exists():
+        return built
+    includes = (program / "include", program / "src")
+    try:
+        built.parent.mkdir(exist_ok=True)
+        build_library(sources, built, includes, flags)
+    except OSError:
+        built = Path(tempfile.mkdtemp(prefix="tilewright-")) / name
+        build_library(sources, built, includes, flags)
+    return built
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    text = path.read_text() if path.exists() else ""
+    found = re.search(r"^flags\s*:\s*(.*)$", text, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def arena(size: int) -> NDArray[np.uint8]:
+    """Zeroed memory, page-aligned, in large pages where the system gives them."""
+    if size > LARGEST_ARENA:
+        raise refuse("package-invalid", f"an arena of {size} bytes is too large")
+    length = -(-max(size, 1) // _HUGE) * _HUGE
+    space = mmap.mmap(-1, length + _HUGE)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        space.madvise(mmap.MADV_HUGEPAGE)
+    whole = np.frombuffer(space, np.uint8)
+    start = -whole.ctypes.data % _HUGE
+    return whole[start : start + size]
+
+
+def read_manifest(program: Path) -> dict[str, Any]:
+    """The manifest, its fields' types checked; refuses a damaged one."""
+    path = program / MANIFEST
+    try:
+        content: Any = json.loads(path.read_text())
+        steps = content["steps"]
+        valid = (
+            content["format"] == 1
+            and re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", content["prefix"]) is not None
+            and all(
+                isinstance(content[key], int) and 0 <= content[key] <= LARGEST_ARENA
+                for key in ("weight_bytes", "workspace_bytes")
+            )
+            and isinstance(steps, list)
+            and all(
+                isinstance(step["symbol"], str) and isinstance(step["nodes"], list)
+                for step in cast("list[Any]", steps)
+            )
+        )
+        infos = [
+            _info(port)
+            for port in (
+                *cast("list[Any]", content["inputs"]),
+                *cast("list[Any]", content["outputs"]),
+            )
+        ]
+        valid = valid and len(infos) < 10000
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise refuse("package-invalid", f"the manifest is damaged: {error}", str(path)) from error
+    if not valid:
+        raise refuse("package-invalid", "the manifest is damaged", str(path))
+    return cast("dict[str, Any]", content)
+
+
+def _info(port: Any) -> TensorInfo:
+    shape = tuple(int(extent) for extent in port["shape"])
+    np.dtype(port["dtype"])
+    if any(extent < 0 for extent in shape):
+        raise ValueError("a negative extent")
+    return TensorInfo(str(port["name"]), shape, str(port["dtype"]))
+
+
+class CpuRunner(Runner):
+    """A package's library with its weights and a workspace; one run at a time."""
+
+    def __init__(self, directory: Path, flags: Sequence[str] = (*FLAGS, *NATIVE)) -> None:
+        program = directory / "program"
+        manifest = read_manifest(program)
+        self.prefix = str(manifest["prefix"])
+        self.inputs = tuple(_info(port) for port in manifest["inputs"])
+        self.outputs = tuple(_info(port) for port in manifest["outputs"])
+        self.steps: list[tuple[str, tuple[str, ...]]] = [
+            (step["symbol"], tuple(str(node) for node in step["nodes"]))
+            for step in manifest["steps"]
+        ]
+        self.weights = arena(int(manifest["weight_bytes"]))
+        self.workspace = arena(int(manifest["workspace_bytes"]))
+        path = program / "weights.bin"
+        if not path.exists() or path.stat().st_size != self.weights.size:
+            raise refuse("package-invalid", "weights.bin is missing or of another size", str(path))
+        with path.open("rb") as file:
+            file.readinto(memoryview(cast(Any, self.weights)))
+        self.library = ctypes.CDLL(str(load_library(program, self.prefix, flags)))
+        for name in ("run", "profile"):
+            getattr(self.library, f"{self.prefix}_{name}").restype = None
+
+    def run(
+        self,
+        inputs: Mapping[str, Array],
+        *,
+        trace: Path | None = None,
+        check_races: bool = False,
+    ) -> RunResult:
+        """Run once on one thread; the profile has seconds for every kernel."""
+        del check_races
+        self.check_inputs(inputs)
+        outputs = {info.name: np.empty(info.shape, info.dtype) for info in self.outputs}
+        seconds = np.zeros(max(len(self.steps), 1))
+        begin = time.perf_counter()
+        self.call("profile", inputs, outputs, seconds)
+        whole = time.perf_counter() - begin
+        kernels: list[KernelProfile] = []
+        at = 0.0
+        for (symbol, nodes), took in zip(self.steps, seconds, strict=False):
+            span = float(took)
+            kernels.append(KernelProfile(symbol, nodes, start=at, end=at + span, seconds=span))
+            at += span
+        profile = Profile(
+            tuple(kernels),
+            seconds=whole,
+            peak_memory_bytes=self.weights.size + self.workspace.size,
+        )
+        if trace is not None:
+            write_trace(trace, kernels)
+        return RunResult(outputs, profile)
+
+    def call(
+        self,
+        function: str,
+        inputs: Mapping[str, Array],
+        outputs: Mapping[str, Array],
+        *more: NDArray[Any],
+    ) -> None:
+        """Call ``run`` or ``profile`` on arrays that have been checked."""
+        arrays = [np.ascontiguousarray(inputs[info.name]) for info in self.inputs]
+        arrays += [outputs[info.name] for info in self.outputs]
+        pointers = [
+            ctypes.c_void_p(array.ctypes.data)
+            for array in (self.weights, self.workspace, *arrays, *more)
+        ]
+        getattr(self.library, f"{self.prefix}_{function}")(*pointers)
+
+
+def write_trace(path: Path, kernels: Sequence[KernelProfile]) -> None:
+    """One event for each kernel, for Perfetto or chrome://tracing."""
+    events = [
+        {
+            "name": ", ".join(kernel.nodes) or kernel.symbol,
+            "cat": "kernel",
+            "ph": "X",
+            "pid": 0,
+            "tid": 0,
+            "ts": (kernel.start or 0.0) * 1e6,
+            "dur": (kernel.seconds or 0.0) * 1e6,
+            "args": {"kernel": kernel.symbol},
+        }
+        for kernel in kernels
+    ]
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}) + "\n")

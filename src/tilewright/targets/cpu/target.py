@@ -1,0 +1,41 @@
+"""The target object that the entry point names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tilewright.machine import Machine
+from tilewright.targets.base import Compilation, Runner, Target
+from tilewright.targets.cpu.compiler import compiler_version
+from tilewright.targets.cpu.machine import machine, this_processor
+from tilewright.targets.cpu.package import write_package
+from tilewright.targets.cpu.runner import CpuRunner
+
+
+def lanes_of(machine: Machine) -> int:
+    """float32 lanes of a vector of a machine made by machine.py."""
+    return machine.memory("registers").granule // 4
+
+
+class CpuTarget(Target):
+    """C for the processor at hand."""
+
+    name = "cpu"
+    description = "readable C for the processor at hand, built by the system's compiler"
+
+    def machine(self) -> Machine:
+        """The processor that this process runs on."""
+        return machine()
+
+    def emit(self, compilation: Compilation, directory: Path) -> None:
+        """Write ``program/`` with sources, header, Makefile, main and weights."""
+        write_package(compilation, directory, compilation.kernels, lanes_of(compilation.machine))
+
+    def load(self, directory: Path) -> Runner:
+        """Build the package's library (once) and make a runner of it."""
+        return CpuRunner(directory)
+
+    def options(self) -> dict[str, Any]:
+        """The compiler and the vectors that are used."""
+        return {"compiler": compiler_version() or "none found", "lanes": this_processor().lanes}
