@@ -212,7 +212,7 @@ def _tiles(kernel: Kernel, column: str, row: str, widest: int) -> Iterator[tuple
 
 
 def _parts(extent: int, most: int) -> list[int]:
-    """Sizes that cut an extent evenly into parts of at most ``most``: the fewest, and a few more."""
+    """Sizes that cut an extent evenly into parts of at most ``most``: the fewest and a few more."""
     fewest = ceil(extent / most)
     return sorted({ceil(extent / parts) for parts in range(fewest, fewest + 3)}, reverse=True)
 

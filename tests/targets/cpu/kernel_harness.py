@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, OutputOp, WeightOp, YieldOp
+from tilewright.graph.dialect import (
+    GraphOperation,
+    KernelOp,
+    NetworkOp,
+    OutputOp,
+    WeightOp,
+    YieldOp,
+)
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, Placement, placement_of
@@ -75,7 +82,9 @@ class Maker:
 
     def kernel(
         self,
-        chain: Sequence[tuple[type[GraphOperation], Sequence[SSAValue | int], dict[str, PythonValue]]],
+        chain: Sequence[
+            tuple[type[GraphOperation], Sequence[SSAValue | int], dict[str, PythonValue]]
+        ],
         layout: str = "",
     ) -> SSAValue:
         """A kernel of a chain of operations; an integer names an earlier one's result."""

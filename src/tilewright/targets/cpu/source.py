@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -72,7 +72,7 @@ class Writer:
         self.lines.append("    " * self.depth + text if text else "")
 
     @contextmanager
-    def block(self, head: str = "") -> Iterator[None]:
+    def block(self, head: str = "") -> Generator[None]:
         """Write ``head {``, the body, and ``}``."""
         self.line(f"{head} {{" if head else "{")
         self.depth += 1

@@ -44,7 +44,7 @@ def write_scalar_chain(
 
 def scalar(step: Step, arguments: list[str]) -> str:
     """C expression of one map step on elements, numbers converted where it does so."""
-    fractions = step.fractions or (0,) * (len(arguments) + 1)
+    fractions = list(step.fractions) or [0] * (len(arguments) + 1)
     if step.operation == "quantise":
         return f"quantise_s({arguments[0]}, {literal(2.0 ** fractions[-1])})"
     if step.operation == "dequantise":
@@ -193,7 +193,7 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
             count *= instance.extents[dim]
         writer.line(f"t /= {literal(float(count))};")
     elif operation == "lrn":
-        x = anchor.inputs[0]
+        x = next(iter(anchor.inputs))
         if not isinstance(x, Address):
             raise instance.cannot("the anchor's operand must be a tensor")
         own = replace(x, window=instance.anchor.result.window)

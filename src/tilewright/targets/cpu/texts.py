@@ -1,0 +1,331 @@
+"""The texts of a package: header, kernels, the network's steps, a main, a Makefile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.graph.placement import WEIGHTS
+from tilewright.planning.layout import Layout
+from tilewright.targets.base import Compilation, CompiledKernel
+from tilewright.targets.cpu.compiler import FLAGS, NATIVE
+from tilewright.targets.cpu.ports import Port
+from tilewright.targets.cpu.source import Writer, comment, string
+from tilewright.targets.cpu.walk import KERNEL, KernelSource
+
+ALIGNMENT = 64
+"""Bytes to which both arenas are aligned."""
+
+Functions = list[tuple[str, KernelSource, list[CompiledKernel]]]
+"""Name and source of every function, and the kernels that it computes."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One kernel of the network: which function it runs, and on what."""
+
+    kernel: CompiledKernel
+    source: KernelSource
+    function: str
+    arguments: tuple[str, ...]
+
+
+def _nodes(kernel: CompiledKernel) -> str:
+    return comment(", ".join(kernel.kernel.nodes) or kernel.kernel.symbol)
+
+
+def kernel_file_text(
+    prefix: str, name: str, source: KernelSource, used: Sequence[CompiledKernel]
+) -> str:
+    lines = [f"/* Computes {_nodes(used[0])}."]
+    lines += [f" * Also {_nodes(kernel)}." for kernel in used[1:]]
+    schedule = used[0].schedule
+    if schedule is not None:
+        lines.append(f" * Schedule: {comment(str(schedule))}")
+    lines += [" */", '#include "kernels.h"', "", source.text.replace(KERNEL, name)]
+    return "\n".join(lines)
+
+
+def kernels_header_text(prefix: str, functions: Functions, lanes: int) -> str:
+    guard = f"{prefix.upper()}_KERNELS_H"
+    lines = [
+        f"/* The kernels of {prefix}: each runs one group of the network's nodes. */",
+        f"#ifndef {guard}",
+        f"#define {guard}",
+        "",
+        f"#define LANES {lanes}",
+        '#include "vectors.h"',
+        "",
+    ]
+    for name, source, _ in functions:
+        lines.append(source.prototype.replace(KERNEL, name) + ";")
+    return "\n".join([*lines, "", "#endif", ""])
+
+
+def _parameters(inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
+    listed = [f"const {port.c_type} *{port.identifier}" for port in inputs]
+    listed += [f"{port.c_type} *{port.identifier}" for port in outputs]
+    return ", ".join(listed)
+
+
+def header_text(
+    prefix: str,
+    compilation: Compilation,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    steps: Sequence[Step],
+) -> str:
+    upper = prefix.upper()
+    arenas = dict(compilation.arenas)
+    weights = arenas.pop(WEIGHTS, 0)
+    workspace = sum(arenas.values())
+    parameters = _parameters(inputs, outputs)
+    lines = [
+        f"/* {prefix}: a neural network in C. No dependencies, no allocation, no global state:",
+        " * any number of threads may run it at once, each with a workspace of its own.",
+        " */",
+        f"#ifndef {upper}_H",
+        f"#define {upper}_H",
+        "",
+        "#include <stdint.h>",
+        "",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        "",
+        "/* Bytes of weights.bin, and of the workspace; both are aligned to 64 bytes in memory. */",
+        f"#define {upper}_WEIGHT_BYTES {weights}",
+        f"#define {upper}_WORKSPACE_BYTES {workspace}",
+        f"#define {upper}_STEPS {len(steps)}",
+        "",
+    ]
+    for kind, ports in (("Input", inputs), ("Output", outputs)):
+        for port in ports:
+            shape = " x ".join(map(str, port.shape)) or "one element"
+            lines.append(f"/* {kind} {comment(port.name)}: {port.dtype}, {shape}. */")
+            lines.append(f"#define {upper}_{port.identifier.upper()}_ELEMENTS {port.elements}")
+    lines += [
+        "",
+        "/* Run the network once. */",
+        f"void {prefix}_run(const void *weights, void *workspace, {parameters});",
+        "",
+        "/* The same, with the seconds that each step took. */",
+        f"void {prefix}_profile(const void *weights, void *workspace, {parameters},",
+        f"    double seconds[{max(len(steps), 1)}]);",
+        "",
+        "/* Run one step on tensors that lie in the workspace already. */",
+        f"void {prefix}_step(int step, const void *weights, void *workspace);",
+        "",
+        "#ifdef __cplusplus",
+        "}",
+        "#endif",
+        "",
+        "#endif",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def network_text(
+    prefix: str,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    steps: Sequence[Step],
+    functions: Functions,
+) -> str:
+    del functions
+    writer = Writer()
+    writer.line(f"/* The steps of {prefix}, in order, and where their tensors lie. */")
+    writer.line("#ifndef _POSIX_C_SOURCE")
+    writer.line("#define _POSIX_C_SOURCE 199309L /* clock_gettime */")
+    writer.line("#endif")
+    writer.line(f'#include "{prefix}.h"')
+    writer.line("#include <time.h>")
+    writer.line('#include "kernels.h"')
+    writer.line()
+    writer.line(f"void {prefix}_step(int step, const void *weights_, void *workspace_)")
+    with writer.block():
+        writer.line("const unsigned char *weights = weights_;")
+        writer.line("unsigned char *workspace = workspace_;")
+        writer.line("(void)weights;")
+        writer.line("(void)workspace;")
+        writer.line("switch (step) {")
+        for number, step in enumerate(steps):
+            writer.line(f"case {number}: /* {_nodes(step.kernel)} */")
+            writer.depth += 1
+            writer.line(f"{step.function}(")
+            for argument in step.arguments[:-1]:
+                writer.line(f"    {argument},")
+            writer.line(f"    {step.arguments[-1]});")
+            writer.line("break;")
+            writer.depth -= 1
+        writer.line("default:")
+        writer.line("    break;")
+        writer.line("}")
+    writer.line()
+    _write_copies(writer, "enter", inputs, True)
+    _write_copies(writer, "leave", outputs, False)
+    names_in = ", ".join(["workspace", *(p.identifier for p in inputs)])
+    names_out = ", ".join(["weights", "workspace", *(p.identifier for p in outputs)])
+    parameters = _parameters(inputs, outputs)
+    writer.line(f"void {prefix}_run(const void *weights, void *workspace, {parameters})")
+    with writer.block():
+        writer.line(f"enter({names_in});")
+        writer.line(f"for (int step = 0; step < {len(steps)}; step++)")
+        writer.line(f"    {prefix}_step(step, weights, workspace);")
+        writer.line(f"leave({names_out});")
+    writer.line()
+    writer.line("static double now(void)")
+    with writer.block():
+        writer.line("struct timespec t;")
+        writer.line("clock_gettime(CLOCK_MONOTONIC, &t);")
+        writer.line("return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;")
+    writer.line()
+    writer.line(
+        f"void {prefix}_profile(const void *weights, void *workspace, {parameters}, "
+        f"double seconds[{max(len(steps), 1)}])"
+    )
+    with writer.block():
+        writer.line(f"enter({names_in});")
+        with writer.block(f"for (int step = 0; step < {len(steps)}; step++)"):
+            writer.line("const double start = now();")
+            writer.line(f"{prefix}_step(step, weights, workspace);")
+            writer.line("seconds[step] = now() - start;")
+        writer.line(f"leave({names_out});")
+    return str(writer)
+
+
+def _write_copies(writer: Writer, name: str, ports: Sequence[Port], entering: bool) -> None:
+    """A function that copies the caller's arrays into the workspace, or out of it."""
+    if entering:
+        listed = [f"const {port.c_type} *{port.identifier}" for port in ports]
+        writer.line(f"static void {name}({', '.join(['void *workspace', *listed])})")
+    else:
+        listed = [f"{port.c_type} *{port.identifier}" for port in ports]
+        arenas = ["const void *weights", "const void *workspace"]
+        writer.line(f"static void {name}({', '.join([*arenas, *listed])})")
+    with writer.block():
+        writer.line("(void)workspace;")
+        if not entering:
+            writer.line("(void)weights;")
+        for port in ports:
+            _write_copy(writer, port, entering)
+    writer.line()
+
+
+def _write_copy(writer: Writer, port: Port, entering: bool) -> None:
+    arena = "weights" if port.arena == WEIGHTS else "workspace"
+    constant = "" if entering else "const "
+    place = f"({constant}{port.c_type} *)(({constant}unsigned char *){arena} + {port.offset})"
+    if port.dense:
+        size = f"{port.elements} * sizeof({port.c_type})"
+        if entering:
+            writer.line(f"memcpy({place}, {port.identifier}, {size});")
+        else:
+            writer.line(f"memcpy({port.identifier}, {place}, {size});")
+        return
+    layout = Layout.parse(port.layout, len(port.shape))
+    with writer.block():
+        writer.line(f"{constant}{port.c_type} *place = {place};")
+        writer.line("long i = 0;")
+        for axis, extent in enumerate(port.shape):
+            writer.line(f"for (long a{axis} = 0; a{axis} < {extent}; a{axis}++)")
+        terms: list[str] = []
+        for factor, stride in zip(layout.factors, port.strides, strict=True):
+            digit = f"a{factor.axis}"
+            digit += f" / {factor.divisor}" if factor.divisor > 1 else ""
+            digit += f" % {factor.modulus}" if factor.modulus else ""
+            terms.append(f"{digit} * {stride}")
+        there = f"place[{' + '.join(terms) or '0'}]"
+        mine = f"{port.identifier}[i++]"
+        writer.line("    " + (f"{there} = {mine};" if entering else f"{mine} = {there};"))
+
+
+def main_text(prefix: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
+    """A program that reads inputs from files and writes outputs to files, as raw bytes."""
+    upper = prefix.upper()
+    names = ", ".join(port.identifier for port in [*inputs, *outputs])
+    usage = " ".join(
+        ["weights.bin", *(f"{p.identifier}.bin" for p in inputs)]
+        + [f"{p.identifier}.bin" for p in outputs]
+    )
+    writer = Writer()
+    writer.line(f"/* Runs {prefix} once on raw little-endian arrays in files:")
+    writer.line(f" *   ./{prefix} {usage}")
+    writer.line(" */")
+    writer.line("#ifndef _POSIX_C_SOURCE")
+    writer.line("#define _POSIX_C_SOURCE 200112L /* posix_memalign */")
+    writer.line("#endif")
+    for header in ("stdio", "stdlib"):
+        writer.line(f"#include <{header}.h>")
+    writer.line(f'#include "{prefix}.h"')
+    writer.line()
+    writer.line("static void *space(size_t bytes)")
+    with writer.block():
+        writer.line("void *p = NULL;")
+        with writer.block(f"if (posix_memalign(&p, {ALIGNMENT}, bytes ? bytes : 1))"):
+            writer.line('fputs("out of memory\\n", stderr);')
+            writer.line("exit(1);")
+        writer.line("return p;")
+    writer.line()
+    writer.line(
+        "static void transfer(const char *path, const char *mode, void *data, size_t bytes)"
+    )
+    with writer.block():
+        writer.line("FILE *file = fopen(path, mode);")
+        writer.line("size_t done = 0;")
+        writer.line("if (file)")
+        writer.line("    done = *mode == 'r' ? fread(data, 1, bytes, file)")
+        writer.line("                        : fwrite(data, 1, bytes, file);")
+        with writer.block("if (!file || done != bytes || fclose(file))"):
+            writer.line('fprintf(stderr, "%s: expected %zu bytes\\n", path, bytes);')
+            writer.line("exit(1);")
+    writer.line()
+    writer.line("int main(int count, char **arguments)")
+    with writer.block():
+        with writer.block(f"if (count != {2 + len(inputs) + len(outputs)})"):
+            writer.line(f'fprintf(stderr, "usage: %s %s\\n", arguments[0], {string(usage)});')
+            writer.line("return 2;")
+        writer.line(f"void *weights = space({upper}_WEIGHT_BYTES);")
+        writer.line(f"void *workspace = space({upper}_WORKSPACE_BYTES);")
+        writer.line(f'transfer(arguments[1], "rb", weights, {upper}_WEIGHT_BYTES);')
+        for number, port in enumerate(inputs):
+            size = f"{upper}_{port.identifier.upper()}_ELEMENTS * sizeof({port.c_type})"
+            writer.line(f"{port.c_type} *{port.identifier} = space({size});")
+            writer.line(f'transfer(arguments[{number + 2}], "rb", {port.identifier}, {size});')
+        for port in outputs:
+            size = f"{upper}_{port.identifier.upper()}_ELEMENTS * sizeof({port.c_type})"
+            writer.line(f"{port.c_type} *{port.identifier} = space({size});")
+        writer.line(f"{prefix}_run(weights, workspace, {names});")
+        for number, port in enumerate(outputs, len(inputs) + 2):
+            size = f"{upper}_{port.identifier.upper()}_ELEMENTS * sizeof({port.c_type})"
+            writer.line(f'transfer(arguments[{number}], "wb", {port.identifier}, {size});')
+        writer.line("return 0;")
+    return str(writer)
+
+
+def makefile_text(prefix: str) -> str:
+    flags = " ".join((*FLAGS, *NATIVE))
+    return f"""# make: the shared library and the program; both depend on nothing but a C compiler.
+CC ?= cc
+CFLAGS ?= {flags}
+
+SOURCES := $(wildcard src/*.c)
+OBJECTS := $(SOURCES:.c=.o)
+
+all: lib{prefix}.so {prefix}
+
+%.o: %.c $(wildcard src/*.h) include/{prefix}.h
+	$(CC) $(CFLAGS) -Iinclude -c $< -o $@
+
+lib{prefix}.so: $(OBJECTS)
+	$(CC) $(CFLAGS) -shared $^ -o $@ -lm
+
+{prefix}: main.c $(OBJECTS)
+	$(CC) $(CFLAGS) -Iinclude $^ -o $@ -lm
+
+clean:
+	rm -f $(OBJECTS) lib{prefix}.so {prefix}
+
+.PHONY: all clean
+"""
