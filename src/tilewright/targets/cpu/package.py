@@ -22,7 +22,7 @@ from tilewright.targets.cpu.texts import (
     makefile_text,
     network_text,
 )
-from tilewright.targets.cpu.walk import kernel_source
+from tilewright.targets.cpu.walk import KernelSource, kernel_source
 from tilewright.targets.cpu.weights import write_weights
 from tilewright.tile.dialect import programs_of
 

@@ -37,6 +37,7 @@ def _nodes(kernel: CompiledKernel) -> str:
 def kernel_file_text(
     prefix: str, name: str, source: KernelSource, used: Sequence[CompiledKernel]
 ) -> str:
+    """The source of one function, with the nodes that it computes."""
     lines = [f"/* Computes {_nodes(used[0])}."]
     lines += [f" * Also {_nodes(kernel)}." for kernel in used[1:]]
     schedule = used[0].schedule
@@ -47,6 +48,7 @@ def kernel_file_text(
 
 
 def kernels_header_text(prefix: str, functions: Functions, lanes: int) -> str:
+    """The header that all sources share: vectors, and every function."""
     guard = f"{prefix.upper()}_KERNELS_H"
     lines = [
         f"/* The kernels of {prefix}: each runs one group of the network's nodes. */",
@@ -75,6 +77,7 @@ def header_text(
     outputs: Sequence[Port],
     steps: Sequence[Step],
 ) -> str:
+    """The package's one public header."""
     upper = prefix.upper()
     arenas = dict(compilation.arenas)
     weights = arenas.pop(WEIGHTS, 0)
@@ -133,6 +136,7 @@ def network_text(
     steps: Sequence[Step],
     functions: Functions,
 ) -> str:
+    """The source that runs the steps in order."""
     del functions
     writer = Writer()
     writer.line(f"/* The steps of {prefix}, in order, and where their tensors lie. */")
@@ -305,6 +309,7 @@ def main_text(prefix: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> s
 
 
 def makefile_text(prefix: str) -> str:
+    """A Makefile for the shared library and the program."""
     flags = " ".join((*FLAGS, *NATIVE))
     return f"""# make: the shared library and the program; both depend on nothing but a C compiler.
 CC ?= cc

@@ -318,8 +318,6 @@ def _multiply(
             body()
     else:
         with writer.block():
-            if depth == 1:
-                writer.line("const long i = 0;")
             body()
 
 
