@@ -1,0 +1,284 @@
+"""What the operation of a stage means on one tile.
+
+A tile of an anchor is a ``Tile``: the boxes of its operands and the dims' intervals. Anchors that
+reduce state three steps: the tile's own part of the reduction, how parts combine, and what the
+complete reduction becomes. Everything that multiplies and adds reads its index arithmetic off the
+windows, so a convolution with groups and strides is the same few lines as a matrix product, and
+independent of the whole-tensor functions in numerics. Maps are those of ``numerics.pointwise``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tilewright.numerics import fixed, pointwise, reference
+from tilewright.planning.domain import Affine, Interval
+from tilewright.tile.boxes import Box
+from tilewright.types import Array
+
+_EXACT_TERMS = 1 << 22
+"""Products of 16-bit integers that a double adds up exactly."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One execution of a stage.
+
+    ``arrays`` hold the parts of the operands' boxes that lie inside their tensors; ``windows``
+    has one window per operand and last the result's. ``dims`` are the intervals of the program's
+    dims and ``extents`` their whole extents.
+    """
+
+    arrays: Sequence[Array]
+    boxes: Sequence[Box]
+    windows: Sequence[Sequence[Affine]]
+    dims: Mapping[str, Interval]
+    extents: Mapping[str, int]
+    parameters: Mapping[str, Any]
+    is_fixed: bool
+    fractions: Sequence[int]
+    result_fraction: int
+    dtype: np.dtype[Any]
+    """Of the result."""
+
+    def padded(self, number: int, fill: float = 0) -> Array:
+        """An operand's whole box, ``fill`` where it lies outside the tensor."""
+        array, box = self.arrays[number], self.boxes[number]
+        if array.shape == box.size:
+            return array
+        return np.pad(array, box.padding, constant_values=fill)
+
+    @property
+    def result_size(self) -> tuple[int, ...]:
+        """Shape of the result's box."""
+        return tuple(axis.interval(self.dims)[1] for axis in self.windows[-1])
+
+    def view(self, number: int, array: Array, names: Sequence[str]) -> Array:
+        """An array of a whole box, seen with one axis per dim; see ``view_by_dims``."""
+        return view_by_dims(array, self.windows[number], names, self.dims)
+
+
+def depends(window: Sequence[Affine], dim: str) -> bool:
+    """Whether a window moves with a dim."""
+    return any(name == dim and c for axis in window for name, c in axis.terms)
+
+
+def view_by_dims(
+    array: Array, window: Sequence[Affine], names: Sequence[str], dims: Mapping[str, Interval]
+) -> Array:
+    """The array of a window's box, indexed by the named dims instead of the tensor's axes.
+
+    Element (i, j, ...) is the one that the iteration with those dims touches; a dim that the
+    window does not depend on has stride 0. Dims that are not named stay at their first index.
+    """
+    strides = dict.fromkeys(names, 0)
+    base: list[slice] = []
+    for axis, step in zip(window, array.strides, strict=True):
+        first = 0
+        for name, c in axis.terms:
+            if c < 0:
+                first += -c * (dims[name][1] - 1)
+            if name in strides:
+                strides[name] += c * step
+        base.append(slice(first, None))
+    return np.lib.stride_tricks.as_strided(
+        array[tuple(base)],
+        shape=tuple(dims[name][1] for name in names),
+        strides=tuple(strides[name] for name in names),
+    )
+
+
+def _written(tile: Tile) -> list[str]:
+    """The dims that the result depends on."""
+    return [name for name in tile.dims if depends(tile.windows[-1], name)]
+
+
+def _to_box(tile: Tile, names: Sequence[str], values: Array) -> Array:
+    """Values by dims as an array of the result's box."""
+    result = np.zeros(tile.result_size, values.dtype)
+    view_by_dims(result, tile.windows[-1], names, tile.dims)[...] = values
+    return result
+
+
+def _product(tile: Tile) -> Array:
+    """The sum of products of the first two operands over the tile's reduction dims."""
+    x_window, w_window = tile.windows[0], tile.windows[1]
+    written = _written(tile)
+    in_x = [name for name in tile.dims if depends(x_window, name)]
+    in_w = [name for name in tile.dims if depends(w_window, name)]
+    both = [name for name in written if name in in_x and name in in_w]
+    rows = [name for name in written if name not in both and name not in in_w]
+    columns = [name for name in written if name not in both and name in in_w]
+    inner = [name for name in tile.dims if name not in written and name in (*in_x, *in_w)]
+    size = {name: tile.dims[name][1] for name in tile.dims}
+    b, m, n, k = (prod(size[name] for name in group) for group in (both, rows, columns, inner))
+    x, w = tile.padded(0), tile.padded(1)
+    kind = _working_type(x, w, k)
+    left = tile.view(0, x.astype(kind), [*both, *rows, *inner]).reshape(b, m, k)
+    right = tile.view(1, w.astype(kind), [*both, *inner, *columns]).reshape(b, k, n)
+    total = left @ right
+    if x.dtype.kind != "f":
+        total = total.astype(np.int64)
+    order = [*both, *rows, *columns]
+    values = total.reshape([size[name] for name in order])
+    return _to_box(tile, order, values)
+
+
+def _working_type(x: Array, w: Array, terms: int) -> np.dtype[Any]:
+    if x.dtype.kind == "f":
+        return np.dtype(np.float64)
+    narrow = x.dtype.itemsize <= 2 and w.dtype.itemsize <= 2 and terms <= _EXACT_TERMS
+    return np.dtype(np.float64 if narrow else np.int64)
+
+
+def _with_bias(tile: Tile, total: Array) -> Array:
+    if len(tile.arrays) < 3:
+        return _narrow(tile, total)
+    names = _written(tile)
+    bias = tile.view(2, tile.padded(2), names)
+    return _narrow(tile, total + _to_box(tile, names, bias.astype(total.dtype)))
+
+
+def _narrow(tile: Tile, total: Array) -> Array:
+    """Integers modulo 2**32 if they are 32 bits wide; floats rounded."""
+    return fixed.wrap32(total) if tile.dtype == np.int32 else total.astype(tile.dtype)
+
+
+def _fold(combine: np.ufunc, fill: Callable[[np.dtype[Any]], float], wide: bool) -> Any:
+    def part(tile: Tile) -> Array:
+        x = tile.padded(0, fill(tile.arrays[0].dtype))
+        if wide:
+            x = x.astype(np.float64 if x.dtype.kind == "f" else np.int64)
+        written = _written(tile)
+        inner = [n for n in tile.dims if n not in written and depends(tile.windows[0], n)]
+        view = tile.view(0, x, [*written, *inner])
+        axes = tuple(range(len(written), len(written) + len(inner)))
+        return _to_box(tile, written, combine.reduce(view, axis=axes))
+
+    return part
+
+
+def _lowest(dtype: np.dtype[Any]) -> float:
+    return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
+
+
+def _average(tile: Tile, total: Array) -> Array:
+    """The sums over the elements of each window that lie in the image or in counted padding."""
+    values = tile.parameters
+    counts = reference.pool_counts(
+        tile.boxes[0].shape[2:],
+        values["kernel"],
+        values.get("strides", (1, 1)),
+        values.get("pads", (0, 0, 0, 0)),
+        values.get("dilations", (1, 1)),
+        values.get("counted", (0, 0, 0, 0)),
+    )
+    rows, columns = (axis.interval(tile.dims) for axis in tile.windows[-1][2:])
+    part = counts[rows[0] : rows[0] + rows[1], columns[0] : columns[0] + columns[1]]
+    return _divided(tile, total, part)
+
+
+def _mean(tile: Tile, total: Array) -> Array:
+    reduced = [
+        name
+        for name in tile.extents
+        if depends(tile.windows[0], name) and not depends(tile.windows[-1], name)
+    ]
+    return _divided(tile, total, prod(tile.extents[name] for name in reduced))
+
+
+def _divided(tile: Tile, total: Array, count: Array | int) -> Array:
+    if total.dtype.kind == "f":
+        return (total / count).astype(tile.dtype)
+    return fixed.rounded_divide(total, count).astype(tile.dtype)
+
+
+def _lrn(tile: Tile) -> Array:
+    values = tile.parameters
+    arguments = (
+        int(values["size"]),
+        float(values.get("alpha", 1e-4)),
+        float(values.get("beta", 0.75)),
+        float(values.get("bias", 1.0)),
+    )
+    x = tile.arrays[0]
+    if tile.is_fixed:
+        whole = fixed.lrn(x, *arguments, tile.fractions[0], tile.result_fraction)
+    else:
+        whole = reference.lrn(x, *arguments)
+    # The box brings the neighbouring channels with it; the result has none of them.
+    first = tile.windows[-1][1].interval(tile.dims)[0] - tile.boxes[0].clamped[1][0]
+    return whole[:, first : first + tile.result_size[1]]
+
+
+def _softmax(tile: Tile) -> Array:
+    axis = int(tile.parameters.get("axis", -1))
+    if tile.is_fixed:
+        return fixed.softmax(tile.arrays[0], axis, tile.fractions[0], tile.result_fraction)
+    return reference.softmax(tile.arrays[0], axis)
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """How an operation that reduces is computed in parts.
+
+    ``part`` gives the tile's own part over the result's box; ``combine`` joins two parts (None:
+    the reduction must be whole); ``finish`` turns the complete reduction into the result.
+    """
+
+    part: Callable[[Tile], Array]
+    combine: Callable[[Array, Array], Array] | None
+    finish: Callable[[Tile, Array], Array]
+
+
+_PRODUCT = Anchor(_product, np.add, _with_bias)
+_SUM = _fold(np.add, lambda _: 0, wide=True)
+
+ANCHORS: Mapping[str, Anchor] = {
+    "conv": _PRODUCT,
+    "depthwise_conv": _PRODUCT,
+    "matmul": _PRODUCT,
+    "max_pool": Anchor(_fold(np.maximum, _lowest, wide=False), np.maximum, lambda _, part: part),
+    "average_pool": Anchor(_SUM, np.add, _average),
+    "reduce_mean": Anchor(_SUM, np.add, _mean),
+    "reduce_sum": Anchor(_SUM, np.add, _narrow),
+    "lrn": Anchor(_lrn, None, lambda _, part: part),
+    "softmax": Anchor(_softmax, None, lambda _, part: part),
+}
+"""The operations that reduce, by name; every other operation is a map."""
+
+
+def apply_map(operation: str, tile: Tile) -> Array:
+    """The result of a map on its tile; raises KeyError for an unknown operation."""
+    names = _written(tile)
+    views = [tile.view(i, tile.padded(i), names) for i in range(len(tile.arrays))]
+    values = _map_values(operation, tile, views)
+    return _to_box(tile, names, values).astype(tile.dtype, copy=False)
+
+
+def _map_values(operation: str, tile: Tile, views: Sequence[Array]) -> Array:
+    match operation:
+        case "convert_layout" | "copy" | "identity":
+            return views[0]
+        case "quantise":
+            return fixed.quantise(views[0], tile.result_fraction)
+        case "dequantise":
+            return fixed.dequantise(views[0], tile.fractions[0])
+        case "batch_norm":
+            x, scale, shift, mean, variance = views
+            factor = scale / np.sqrt(variance + float(tile.parameters.get("epsilon", 1e-5)))
+            return x * factor + (shift - mean * factor)
+        case _:
+            return pointwise.evaluate(
+                operation,
+                views,
+                fixed=tile.is_fixed,
+                fractions=tile.fractions,
+                result_fraction=tile.result_fraction,
+                attributes=tile.parameters,
+            )
