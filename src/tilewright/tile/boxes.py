@@ -54,7 +54,8 @@ def box_columns(window: Sequence[Affine], shape: Sequence[int], rows: Rows) -> B
     end = start + size
     low = np.clip(start, 0, limit)
     high = np.clip(end, low, limit)
-    before = np.minimum(low - start, size)
+    # A box behind the tensor's end is all padding after.
+    before = np.clip(low - start, 0, size)
     inside = high - low
     return Boxes(start, size, low, inside, before, size - before - inside)
 
@@ -98,7 +99,7 @@ class Box:
         """Padding before and after along each axis."""
         result: list[tuple[int, int]] = []
         for start, size, (low, inside) in zip(self.start, self.size, self.clamped, strict=True):
-            before = min(low - start, size)
+            before = min(max(low - start, 0), size)
             result.append((before, size - before - inside))
         return tuple(result)
 

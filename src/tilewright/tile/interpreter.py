@@ -310,7 +310,7 @@ class _Interpreter:
             value = self.reduce(step, anchor, tile, content, part, first, last)
             if value is None:
                 return
-        values = {stages[0].result: (value, target)}
+        values: dict[SSAValue, tuple[Array, Box]] = {stages[0].result: (value, target)}
         for stage in stages[1:]:
             value = self.map(step, stage, self.tile(step, stage, values))
             values[stage.result] = (value, target)

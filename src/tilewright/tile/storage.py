@@ -65,9 +65,10 @@ class Storage:
         if place is not None:
             for other, number in list(self._slots):
                 there = _place(other, number)
-                if other.memory == buffer.memory and there is not None:
-                    if there[0] < place[1] and place[0] < there[1]:
-                        del self._slots[other, number]
+                if other.memory != buffer.memory or there is None:
+                    continue
+                if there[0] < place[1] and place[0] < there[1]:
+                    del self._slots[other, number]
         self._slots[buffer, slot] = content
 
 

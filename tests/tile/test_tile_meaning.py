@@ -1,0 +1,34 @@
+"""Kernel and schedule, through every pass, against the meaning of the whole kernel."""
+
+import pytest
+from tile_kernels import case, random_schedule, toy
+
+from tilewright.ir import Parser, to_text
+from tilewright.passes import CompilerContext, PassRunner
+from tilewright.tile.build import build
+from tilewright.tile.dialect import load_into, programs_of
+from tilewright.tile.interpreter import run
+from tilewright.tile.passes import pipeline
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_every_pass_keeps_the_meaning(seed: int) -> None:
+    example, machine = case(seed), toy(seed)
+    schedule = random_schedule(example, machine, seed)
+    module = build(example.kernel, schedule, machine)
+    context = CompilerContext(machine)
+    load_into(context)
+    module.verify()
+    example.check(run(programs_of(module)[0], example.feeds)["y"])
+    for entry in pipeline(machine):
+        PassRunner(context).run(module, [entry])
+        program = programs_of(module)[0]
+        example.check(run(program, example.feeds, machine)["y"])
+        text = to_text(module)
+        again = Parser(context, text).parse_module()
+        again.verify()
+        assert to_text(again) == text
+    if machine.synchronisation != "none":
+        for number in range(3):
+            result = run(program, example.feeds, machine, interleave=seed * 10 + number)
+            example.check(result["y"])
