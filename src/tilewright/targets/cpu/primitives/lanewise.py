@@ -114,13 +114,21 @@ def _function(
             start = vector_at(instance, _tensor(instance, 2), "c", "0", count)
         writer.line(f"vec a[{width}];")
         writer.line(f"{each} a[j] = {start};")
-        with writer.block(f"for (long k = 0; k < {rows}; k++)"):
-            row = total([(_step(instance, x, "kh", 2), "k")])
-            writer.line(f"const float *xk = {plus('x', row)};")
-            if w is not None:
-                row = total([(_step(instance, w, "kh", 2), "k")])
-                writer.line(f"const float *wk = {plus('w', row)};")
-            _taps(writer, instance, x, w, columns, count)
+        if all(low == high for low, high in columns.spans):
+            for name in (
+                "x",
+                *("w" for _ in [w] if w),
+                *("rows" for _ in [rows] if not rows.isdigit()),
+            ):
+                writer.line(f"(void){name};")
+        else:
+            with writer.block(f"for (long k = 0; k < {rows}; k++)"):
+                row = total([(_step(instance, x, "kh", 2), "k")])
+                writer.line(f"const float *xk = {plus('x', row)};")
+                if w is not None:
+                    row = total([(_step(instance, w, "kh", 2), "k")])
+                    writer.line(f"const float *wk = {plus('w', row)};")
+                _taps(writer, instance, x, w, columns, count)
         if operation == "average_pool":
             _divide(writer, columns, divisor, width)
         with writer.block(each):

@@ -124,7 +124,12 @@ def _function(
     with writer.block():
         writer.line(f"vec a[{tile.rows * tile.columns}][{tile.vectors}];")
         _start(writer, tile)
-        _reduce(writer, tile, x, w, columns, rows)
+        if all(low == high for low, high in columns.spans):
+            # Padding only: nothing is added.
+            for name in ("x", "w", *(["rows"] if not rows.isdigit() else [])):
+                writer.line(f"(void){name};")
+        else:
+            _reduce(writer, tile, x, w, columns, rows)
         _finish(writer, tile)
     return str(writer)
 
