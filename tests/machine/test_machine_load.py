@@ -62,7 +62,7 @@ def test_text_and_numbers_round_trip(description, rate):
     ("old", "new", "where", "reason"),
     [
         ("clock_hz = 500e6", "clock = 500e6", "clock", "unknown key"),
-        ("clock_hz = 500e6", "clock_hz = -1", "clock_hz", "greater than 0, but it is -1"),
+        ("clock_hz = 500e6", "clock_hz = -1", "clock_hz", "equal to 1, but it is -1"),
         ("clock_hz = 500e6", 'clock_hz = "1"', "clock_hz", "valid number"),
         ("clock_hz = 500e6", "clock_hz = inf", "clock_hz", "finite"),
         ("queue = 4", "depth = 4", "engine.load.depth", "unknown key"),

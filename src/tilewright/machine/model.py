@@ -15,6 +15,9 @@ from tilewright.machine.checks import MAX_ENGINES, check
 MAX_VALUE = 1 << 48
 """What no size or rate may exceed."""
 
+MIN_RATE = 1e-6
+"""Least bandwidth, in bytes per cycle."""
+
 _Named = TypeVar("_Named", "Memory", "Engine", "Primitive")
 
 
@@ -33,7 +36,7 @@ class Memory(_Part):
     granule: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Bytes to which addresses of buffers are aligned."""
     managed: Literal["software", "hardware"] = "software"
-    bytes_per_cycle: float | None = Field(default=None, gt=0, le=MAX_VALUE)
+    bytes_per_cycle: float | None = Field(default=None, ge=MIN_RATE, le=MAX_VALUE)
     """Bandwidth that all moves touching this memory share; None is no limit of its own."""
 
 
@@ -44,7 +47,7 @@ class Move(_Part):
     source: str
     target: str
     engine: str
-    bytes_per_cycle: float = Field(gt=0, le=MAX_VALUE)
+    bytes_per_cycle: float = Field(ge=MIN_RATE, le=MAX_VALUE)
     latency: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Cycles from the start of a transfer to its first byte."""
     in_flight: int = Field(default=1, gt=0, le=MAX_VALUE)
@@ -129,7 +132,7 @@ class Machine(_Part):
 
     name: str
     description: str = ""
-    clock_hz: float = Field(gt=0, le=MAX_VALUE)
+    clock_hz: float = Field(ge=1, le=MAX_VALUE)
     memories: tuple[Memory, ...]
     moves: tuple[Move, ...] = ()
     engines: tuple[Engine, ...]

@@ -11,5 +11,8 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile a pure function on arrays and numbers; the result is cached on disk."""
-    return cast(_Function, numba.njit(cache=True)(function))
+    """Compile a pure function on arrays and numbers; cached on disk where that can be written."""
+    try:
+        return cast(_Function, numba.njit(cache=True)(function))
+    except RuntimeError:  # numba finds no directory for its cache
+        return cast(_Function, numba.njit(function))

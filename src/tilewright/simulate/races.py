@@ -23,7 +23,7 @@ from tilewright.simulate.commands import AccessArray, TimedArray
 MAX_RUNS = 1 << 22
 """Contiguous runs that one access may have."""
 
-MAX_CELLS = 1 << 25
+MAX_CELLS = 1 << 23
 """Cells of all shadow memories; granules grow where there would be more."""
 
 

@@ -53,11 +53,12 @@ def summary(
     kernel: Array,
     size: Array,
     start: Array,
+    data: Array,
     end: Array,
     engines: int,
     through_main: Array,
-) -> tuple[Array, Array, Array, Array]:
-    """Busy cycles per engine; start, end and bytes through main memory per kernel.
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Busy cycles per engine; start, end, bytes through main memory and work per kernel.
 
     An engine's commands end in order, so that the union of their spans is found in one pass.
     ``through_main`` says it per move; its last entry is for commands without a move.
@@ -68,10 +69,12 @@ def summary(
     busy, last = np.zeros(engines), np.zeros(engines)
     kernel_start, kernel_end = np.full(kernels, np.inf), np.zeros(kernels)
     kernel_bytes = np.zeros(kernels, np.int64)
+    kernel_work = np.zeros((kernels, engines))
     for c in range(engine.size):
         e, k = engine[c], kernel[c]
         busy[e] += end[c] - max(start[c], last[e])
         last[e] = end[c]
+        kernel_work[k, e] += end[c] - data[c]
         kernel_start[k] = min(kernel_start[k], start[c])
         kernel_end[k] = max(kernel_end[k], end[c])
         if through_main[move[c]]:
@@ -79,4 +82,4 @@ def summary(
     for k in range(kernels):
         if kernel_start[k] == np.inf:
             kernel_start[k] = 0.0
-    return busy, kernel_start, kernel_end, kernel_bytes
+    return busy, kernel_start, kernel_end, kernel_bytes, kernel_work

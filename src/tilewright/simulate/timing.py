@@ -50,6 +50,8 @@ class Timeline:
     """Per kernel: the last end of its commands."""
     kernel_bytes: NDArray[np.int64]
     """Per kernel: bytes through main memory."""
+    kernel_work: NDArray[np.float64]
+    """Per kernel and engine: cycles in which its bytes flowed or its computes ran; no latencies."""
 
     @property
     def kernel_cycles(self) -> NDArray[np.float64]:
@@ -89,12 +91,13 @@ def simulate(
     last = float(end.max(initial=0.0))
     if end.min(initial=0.0) < 0:
         raise _stuck(field["waits"], machine, label, first, order, issued, begun, end)
-    busy, kernel_start, kernel_end, kernel_bytes = summary(
+    busy, kernel_start, kernel_end, kernel_bytes, kernel_work = summary(
         engine,
         move,
         field["kernel"],
         field["bytes"],
         start,
+        data,
         end,
         len(machine.engines),
         _touches_main(machine),
@@ -109,6 +112,7 @@ def simulate(
         kernel_start,
         kernel_end,
         kernel_bytes,
+        kernel_work,
     )
 
 
