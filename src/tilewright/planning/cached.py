@@ -3,7 +3,7 @@
 Operands stay in main memory; what is planned is the register tile, the split of the reduction, and
 the order of the loops, so that what comes again is still in a cache. The registers are the memory
 named ``registers`` (its granule is one vector). The space is small, and every schedule in it is
-priced by nest.py.
+priced by cached_cost.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.planning.bounds import granule_bound, physical_bound, primitives_for
-from tilewright.planning.cached_cost import Nest, price
+from tilewright.planning.cached_cost import Caches, Nest
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.plan import Budget, Plan, Timer
@@ -80,8 +80,9 @@ def plan_cached(
     budget = budget or Budget()
     primitive = choose_primitive(kernel, machine)
     priced: list[tuple[float, float, Schedule]] = []
+    pricer = _Pricer(kernel, machine, primitive)
     for schedule in schedules(kernel, machine, primitive):
-        cost, moved = _price(kernel, machine, primitive, schedule)
+        cost, moved = pricer.price(schedule)
         priced.append((cost, moved, schedule))
     priced.sort(key=lambda found: (found[0], str(found[2])))
     cost, moved, best = priced[0]
@@ -261,30 +262,40 @@ def _orders(
                 yield nest({row: rows}, [*outer, row], [lanewise, "ci", *pixels])
 
 
-def _price(
-    kernel: Kernel, machine: Machine, primitive: Primitive, schedule: Schedule
-) -> tuple[float, float]:
-    nest = Nest.of(kernel, schedule)
-    if not primitive.multiples:
-        compute: Any = parse_expression(primitive.cycles).evaluate(kernel.anchor.extents)
-        return price(kernel, machine, nest, float(compute))
-    registers = registers_of(machine, primitive)
-    lanes = registers.lanes
-    compute = 0.0
-    inside = _inside_fraction(kernel)
-    blocked = "co" if "co" in kernel.anchor.extents else "c"
-    for count, sizes in nest.tiles():
-        vectors = ceil(sizes[blocked] / lanes)
-        points, steps = 1, 1
-        for dim, size in sizes.items():
-            if dim in kernel.anchor.reduction:
-                steps *= size
-            elif dim != blocked:
-                points *= size
-        # Setting up, writing and the call; measured.
-        overhead = 20.0 + 2.0 * points * vectors
-        compute += count * (steps * registers.step_cycles(points * inside, vectors) + overhead)
-    return price(kernel, machine, nest, compute)
+class _Pricer:
+    """Predicted cycles of schedules of one kernel on one primitive."""
+
+    def __init__(self, kernel: Kernel, machine: Machine, primitive: Primitive) -> None:
+        self.kernel = kernel
+        self.caches = Caches(kernel, machine)
+        self.registers = registers_of(machine, primitive) if primitive.multiples else None
+        self.inside = _inside_fraction(kernel)
+        self.reduction = frozenset(kernel.anchor.reduction)
+        self.blocked = "co" if "co" in kernel.anchor.extents else "c"
+        self.plain = 0.0
+        if not primitive.multiples:
+            value: Any = parse_expression(primitive.cycles).evaluate(kernel.anchor.extents)
+            self.plain = float(value)
+
+    def price(self, schedule: Schedule) -> tuple[float, float]:
+        """Cycles, and bytes to and from main memory."""
+        nest = Nest.of(self.kernel, schedule)
+        if self.registers is None:
+            return self.caches.price(nest, self.plain)
+        compute = 0.0
+        for count, sizes in nest.tiles():
+            vectors = ceil(sizes[self.blocked] / self.registers.lanes)
+            points, steps = 1, 1
+            for dim, size in sizes.items():
+                if dim in self.reduction:
+                    steps *= size
+                elif dim != self.blocked:
+                    points *= size
+            # Setting up, writing and the call; measured.
+            overhead = 20.0 + 2.0 * points * vectors
+            step = self.registers.step_cycles(points * self.inside, vectors)
+            compute += count * (steps * step + overhead)
+        return self.caches.price(nest, compute)
 
 
 def _inside_fraction(kernel: Kernel) -> float:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from math import ceil
 
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel, Operand
@@ -71,44 +70,66 @@ def box_bytes(operand: Operand, sizes: Mapping[str, int]) -> int:
     return elements * operand.element_bytes
 
 
-def price(kernel: Kernel, machine: Machine, nest: Nest, compute: float) -> tuple[float, float]:
-    """Cycles of a nest whose tiles compute for ``compute`` cycles, and bytes to main memory."""
-    # Sizes of the dims within each loop's body, innermost last.
-    bodies: list[dict[str, int]] = [dict(nest.extents)]
-    for dim, _, step in nest.loops:
-        bodies.append({**bodies[-1], dim: step})
-    boxes = [[box_bytes(o, body) for o in kernel.operands] for body in bodies]
-    worst, extra, main = compute, 0.1 * compute, 0.0
-    caches = sorted(
-        (m for m in machine.memories if m.managed == "hardware" and m.granule == 1),
-        key=lambda m: m.bytes or 0,
-    )
-    # What misses one cache comes from the next.
-    sources = [*caches[1:], machine.memory(machine.main)]
-    for cache, source in zip(caches, sources, strict=True):
-        moved = _misses(kernel, nest, boxes, USABLE * (cache.bytes or 0))
-        main = moved
-        cycles = moved / (source.bytes_per_cycle or float("inf"))
-        worst = max(worst, cycles)
-        extra += 0.1 * cycles
-    return worst + extra, main
+class Caches:
+    """Prices nests of one kernel on one machine; keeps what many nests share."""
 
+    def __init__(self, kernel: Kernel, machine: Machine) -> None:
+        self.operands = [
+            (operand, operand.dims, tuple(sorted(operand.dims)), operand.role == "output")
+            for operand in kernel.operands
+        ]
+        caches = sorted(
+            (m for m in machine.memories if m.managed == "hardware" and m.granule == 1),
+            key=lambda m: m.bytes or 0,
+        )
+        # What misses one cache comes from the next.
+        sources = [*caches[1:], machine.memory(machine.main)]
+        self.levels = [
+            (USABLE * (cache.bytes or 0), source.bytes_per_cycle or float("inf"))
+            for cache, source in zip(caches, sources, strict=False)
+        ]
+        self._boxes: dict[tuple[int, ...], int] = {}
 
-def _misses(kernel: Kernel, nest: Nest, boxes: list[list[int]], capacity: float) -> float:
-    """Bytes that come through a cache's outer side."""
-    total = 0.0
-    depth = len(nest.loops)
-    for number, operand in enumerate(kernel.operands):
-        moved = float(boxes[depth][number])
-        for level in range(depth - 1, -1, -1):
-            dim, extent, step = nest.loops[level]
-            trips = ceil(extent / step)
-            fits = sum(boxes[level + 1]) <= capacity
-            if dim not in operand.dims:
-                moved *= 1 if fits else trips
-            elif fits and moved <= boxes[level + 1][number]:
-                moved = boxes[level][number]
-            else:
-                moved *= trips
-        total += moved * (2 if operand.role == "output" else 1)
-    return total
+    def price(self, nest: Nest, compute: float) -> tuple[float, float]:
+        """Cycles when the tiles compute for ``compute`` cycles, and bytes to main memory."""
+        # Sizes of the dims within each loop's body, innermost last.
+        bodies: list[dict[str, int]] = [dict(nest.extents)]
+        for dim, _, step in nest.loops:
+            bodies.append({**bodies[-1], dim: step})
+        boxes = [self._boxes_of(body) for body in bodies]
+        totals = [sum(row) for row in boxes]
+        worst, extra, main = compute, 0.1 * compute, 0.0
+        for capacity, bandwidth in self.levels:
+            main = self._misses(nest, boxes, totals, capacity)
+            worst = max(worst, main / bandwidth)
+            extra += 0.1 * main / bandwidth
+        return worst + extra, main
+
+    def _boxes_of(self, sizes: Mapping[str, int]) -> list[int]:
+        found: list[int] = []
+        for number, (operand, _, dims, _) in enumerate(self.operands):
+            key = (number, *(sizes[dim] for dim in dims))
+            if key not in self._boxes:
+                self._boxes[key] = box_bytes(operand, sizes)
+            found.append(self._boxes[key])
+        return found
+
+    def _misses(
+        self, nest: Nest, boxes: list[list[int]], totals: list[int], capacity: float
+    ) -> float:
+        """Bytes that come through a cache's outer side."""
+        total = 0.0
+        depth = len(nest.loops)
+        for number, (_, dims, _, written) in enumerate(self.operands):
+            moved = float(boxes[depth][number])
+            for level in range(depth - 1, -1, -1):
+                dim, extent, step = nest.loops[level]
+                fits = totals[level + 1] <= capacity
+                if fits and dim not in dims:
+                    continue
+                if fits and moved <= boxes[level + 1][number]:
+                    moved = boxes[level][number]
+                else:
+                    moved *= -(-extent // step)
+            total += moved * (2 if written else 1)
+        return total
