@@ -32,12 +32,17 @@ def conv2d(
 ) -> Array:
     """Cross-correlation of images [n, c, h, w] with weights [co, c/group, kh, kw].
 
-    float32 in, float32 out; integers in, int64 out, exact. Images are unfolded in blocks of at
-    most ``BLOCK_BYTES`` (one row of output at least).
+    float32 in, float32 out; integers in, int64 out, exact. Images are unfolded, and integer
+    weights converted, in blocks of at most ``BLOCK_BYTES`` (one row or channel of output at least).
     """
     n, _, h, wide = x.shape
     co, ci, kh, kw = w.shape
     kind = _working_type(x, w, ci * kh * kw)
+    if group == 1 and w.dtype != kind and w.size * kind.itemsize > BLOCK_BYTES and co > 1:
+        # A dense layer as a convolution: convert its weights block by block.
+        step = max(1, co * BLOCK_BYTES // (w.size * kind.itemsize))
+        parts = [conv2d(x, w[i : i + step], strides, pads, dilations) for i in range(0, co, step)]
+        return np.concatenate(parts, axis=1)
     top, left, bottom, right = pads
     sh, sw = strides
     dh, dw = dilations

@@ -15,6 +15,16 @@ from tilewright.graph.dialect import (
     YieldOp,
 )
 from tilewright.graph.operations.base import Operation
+from tilewright.graph.operations.binary import (
+    AddOp,
+    BinaryOperation,
+    DivOp,
+    MaxOp,
+    MinOp,
+    MulOp,
+    PowOp,
+    SubOp,
+)
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.operations.normalisation import BatchNormOp, LrnOp, ReduceMeanOp, SoftmaxOp
@@ -26,10 +36,7 @@ from tilewright.graph.operations.numbers import (
 )
 from tilewright.graph.operations.pointwise import (
     AbsOp,
-    AddOp,
-    BinaryOperation,
     ClipOp,
-    DivOp,
     EluOp,
     ErfOp,
     ExpOp,
@@ -37,19 +44,14 @@ from tilewright.graph.operations.pointwise import (
     HardSwishOp,
     LeakyReluOp,
     LogOp,
-    MaxOp,
-    MinOp,
-    MulOp,
     NegOp,
     PointwiseOperation,
-    PowOp,
     PReluOp,
     ReluOp,
     SigmoidOp,
     SiluOp,
     SoftplusOp,
     SqrtOp,
-    SubOp,
     TableOperation,
     TanhOp,
 )

@@ -1,0 +1,106 @@
+"""Operations on one element of each of two operands, which broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from tilewright.graph.operations.base import Type, broadcast_shape
+from tilewright.graph.operations.pointwise import PointwiseOperation
+from tilewright.ir import irdl_op_definition
+from tilewright.types import FixedType
+
+
+class BinaryOperation(PointwiseOperation):
+    """A map of two operands that broadcast."""
+
+    ARITY: ClassVar[tuple[int, int]] = (2, 2)
+
+
+class SumOperation(BinaryOperation):
+    """In fixed point: 32-bit at the larger binary point, modulo 2**32."""
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The broadcast shape."""
+        self.check_operands(types)
+        elements = [kind.element_type for kind in types]
+        if not isinstance(elements[0], FixedType):
+            return super().infer(types)
+        fractions = [item.fraction.data for item in elements if isinstance(item, FixedType)]
+        self.need(len(fractions) == 2, f"operands mix {elements[0]} and {elements[1]}")
+        shape = broadcast_shape(self, [kind.get_shape() for kind in types])
+        return self.result_of(shape, FixedType.of(32, self.result_point(fractions)))
+
+    def result_point(self, fractions: Sequence[int]) -> int:
+        """The result's binary point."""
+        self.need(
+            abs(fractions[0] - fractions[1]) <= 31,
+            f"binary points {fractions[0]} and {fractions[1]} lie too far apart",
+        )
+        return max(fractions)
+
+
+@irdl_op_definition
+class AddOp(SumOperation):
+    """x + y."""
+
+    name = "graph.add"
+
+
+@irdl_op_definition
+class SubOp(SumOperation):
+    """x - y."""
+
+    name = "graph.sub"
+
+
+@irdl_op_definition
+class MulOp(SumOperation):
+    """x * y; in fixed point 32-bit at the sum of the binary points, modulo 2**32."""
+
+    name = "graph.mul"
+
+    def result_point(self, fractions: Sequence[int]) -> int:
+        """The sum of the operands' binary points."""
+        return sum(fractions)
+
+
+@irdl_op_definition
+class MaxOp(BinaryOperation):
+    """The larger of x and y, which have one type."""
+
+    name = "graph.max"
+
+
+@irdl_op_definition
+class MinOp(BinaryOperation):
+    """The smaller of x and y, which have one type."""
+
+    name = "graph.min"
+
+
+class FloatBinaryOperation(BinaryOperation):
+    """A map that fixed point does not have."""
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The broadcast shape."""
+        self.check_operands(types)
+        self.need(
+            not any(isinstance(kind.element_type, FixedType) for kind in types),
+            "is not defined on fixed point",
+        )
+        return super().infer(types)
+
+
+@irdl_op_definition
+class DivOp(FloatBinaryOperation):
+    """x / y; integers round towards zero, as ONNX has it."""
+
+    name = "graph.div"
+
+
+@irdl_op_definition
+class PowOp(FloatBinaryOperation):
+    """x ** y."""
+
+    name = "graph.pow"
