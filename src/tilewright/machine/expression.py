@@ -67,24 +67,27 @@ class Expression:
         columns an array of int64, or of float64 when fractions or floats remain. Raises
         TilewrightError for a division by zero, for integers beyond 2**62 and for infinities.
         """
-        stack: list[Exact] = []
-        known: dict[str, Exact] = {}
         try:
-            for kind, what, pops in self.steps:
-                if kind == "constant":
-                    stack.append(what)
-                elif kind == "dim":
-                    if what not in known:
-                        known[what] = exact_of(dims.get(what, 1))
-                    stack.append(known[what])
-                else:
-                    arguments = stack[len(stack) - pops :]
-                    del stack[len(stack) - pops :]
-                    with np.errstate(all="ignore"):
-                        stack.append(what(*arguments))
-            return plain_of(stack[0])
+            with np.errstate(all="ignore"):
+                return plain_of(self._run(dims))
         except (ZeroDivisionError, OverflowError) as error:
             raise refuse("expression-value", f"{error} in {self.text!r}") from None
+
+    def _run(self, dims: Mapping[str, Any]) -> Exact:
+        stack: list[Exact] = []
+        known: dict[str, Exact] = {}
+        for kind, what, pops in self.steps:
+            if kind == "constant":
+                stack.append(what)
+            elif kind == "dim":
+                if what not in known:
+                    known[what] = exact_of(dims.get(what, 1))
+                stack.append(known[what])
+            else:
+                arguments = stack[len(stack) - pops :]
+                del stack[len(stack) - pops :]
+                stack.append(what(*arguments))
+        return stack[0]
 
 
 @lru_cache(maxsize=1024)
