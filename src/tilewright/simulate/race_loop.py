@@ -122,7 +122,8 @@ def search(
     and, if its reads are checked, one flag per byte from ``byte_base[m]`` (else -1). The last
     result says whether everything was searched.
     """
-    engines = first.size - 1
+    commands, engines = engine.size, first.size - 1
+    known = np.zeros(engines, np.int32)
     last_write = np.zeros((cells, engines), np.int32)
     last_read = np.zeros((cells, engines), np.int32)
     written = np.zeros(byte_count, np.bool_)
@@ -135,6 +136,8 @@ def search(
     for position in range(sequence.size):
         command = sequence[position]
         e = engine[command]
+        known[:] = clock[command]
+        known[e] = commands  # its own engine is always in order
         # All reads of a command come before its writes.
         for turn in range(2):
             for a in range(access_first[command], access_first[command + 1]):
@@ -152,28 +155,27 @@ def search(
                             start += k * stride[a, 2] - low[m]
                             cell = max(start // size, 0) + base[m]
                             stop = min((start + run[a] - 1) // size + 1 + base[m], base[m + 1])
-                            while cell < stop:
-                                for f in range(engines):
-                                    if last_write[cell, f] > clock[command, f] and f != e:
-                                        alarm[f] = True
-                                    if write[a] and last_read[cell, f] > clock[command, f]:
-                                        alarm[f] = alarm[f] or f != e
+                            for place in range(cell, stop):
                                 if write[a]:
-                                    last_write[cell, e] = done[e] + 1
+                                    for f in range(engines):
+                                        alarm[f] |= last_write[place, f] > known[f]
+                                        alarm[f] |= last_read[place, f] > known[f]
+                                    last_write[place, e] = done[e] + 1
                                 else:
-                                    last_read[cell, e] = done[e] + 1
-                                if bytes_here >= 0 and filled[cell] < size:
-                                    begin = max(start, (cell - base[m]) * size)
-                                    end = min(start + run[a], (cell - base[m] + 1) * size)
+                                    for f in range(engines):
+                                        alarm[f] |= last_write[place, f] > known[f]
+                                    last_read[place, e] = done[e] + 1
+                                if bytes_here >= 0 and filled[place] < size:
+                                    begin = max(start, (place - base[m]) * size)
+                                    end = min(start + run[a], (place - base[m] + 1) * size)
                                     for byte in range(begin, end):
                                         if write[a]:
-                                            filled[cell] += not written[bytes_here + byte]
+                                            filled[place] += not written[bytes_here + byte]
                                             written[bytes_here + byte] = True
                                         elif not written[bytes_here + byte] and (
                                             missing < 0 or byte < missing
                                         ):
                                             missing = byte
-                                cell += 1
                 if missing >= 0:
                     if unwritten_count == limit:
                         return races[:race_count], unwritten[:unwritten_count], False
