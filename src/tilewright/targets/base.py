@@ -179,6 +179,25 @@ class Target(ABC):
         """A simulator for the planner's best candidates, or None if the target has none."""
         return None
 
+    def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
+        """Instruction words of a source text, for targets that have them; raises TilewrightError.
+
+        ``name`` stands before line and column in messages.
+        """
+        raise refuse("target-no-words", f"target {self.name} has no instruction words")
+
+    def disassemble(self, data: bytes, machine: Machine) -> str:
+        """The text of instruction words; ``assemble`` gives the same bytes back."""
+        raise refuse("target-no-words", f"target {self.name} has no instruction words")
+
+    def listing(self, directory: Path) -> str:
+        """The disassembly of what ``emit`` wrote, with the kernels and nodes as remarks."""
+        raise refuse("target-no-words", f"target {self.name} has no instruction words")
+
+    def manual(self, machine: Machine) -> str:
+        """The instruction manual of a machine (markdown), for targets that have one."""
+        raise refuse("target-no-words", f"target {self.name} has no instruction words")
+
     def options(self) -> dict[str, Any]:
         """Facts for ``tilewright targets``, such as the compiler that was found."""
         return {}

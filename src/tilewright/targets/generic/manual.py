@@ -1,0 +1,77 @@
+"""The instruction manual, made from the definitions."""
+
+from __future__ import annotations
+
+from tilewright.targets.generic.fields import LANE_BITS
+from tilewright.targets.generic.isa import Instruction, InstructionSet
+
+
+def manual(instructions: InstructionSet) -> str:
+    """A markdown page: every instruction with its meaning, engine, cycles and fields."""
+    machine = instructions.machine
+    engines = ", ".join(f"{e.name} (queue of {e.queue})" for e in machine.engines)
+    memories = "\n".join(
+        f"- `{m.name}`: {'main memory' if m.bytes is None else f'{m.bytes} bytes'}"
+        for m in machine.memories
+    )
+    lines = [
+        f"# Instructions of {machine.name}",
+        "",
+        machine.description,
+        "",
+        f"Words have {instructions.word_bytes} bytes: lanes of {LANE_BITS} bits, each stored "
+        "little-endian; a field lies in one lane. Bits that no field names are zero. Addresses and "
+        "strides are in bytes, extents in elements.",
+        "",
+        f"Engines: {engines}. One dispatcher issues a word every {machine.issue_cycles} cycles to "
+        "the queue of its engine; an engine runs its words in order. A word starts when, for every "
+        "other engine E, `wait.E` of E's words since the start of the program have completed.",
+        "",
+        memories,
+        "",
+        "Assembly has one instruction a line, `mnemonic field=value, ...`; fields that are left "
+        "out hold their default (0 unless the table names another). `;` starts a remark.",
+        "",
+        "| instruction | opcode | engine | what it does |",
+        "|---|---|---|---|",
+        *(
+            f"| [{one.mnemonic}](#{one.mnemonic}) | {one.opcode:#04x} | "
+            f"{machine.engines[one.engine].name} | {one.summary} |"
+            for one in instructions.instructions
+        ),
+        "",
+    ]
+    for one in instructions.instructions:
+        lines += _page(one)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _page(one: Instruction) -> list[str]:
+    lines = [f"## {one.mnemonic}", "", one.summary, "", one.family.text.strip(), ""]
+    if one.operations:
+        lines += [f"Computes: {', '.join(f'`{name}`' for name in one.operations)}.", ""]
+    if one.primitive is not None:
+        steps = "; ".join(
+            f"`then{i}`: {', '.join(group)}" for i, group in enumerate(one.primitive.epilogue, 1)
+        )
+        if steps:
+            lines += [f"Steps: {steps}.", ""]
+        lines += [f"Cycles: `{one.primitive.cycles}`, dims that are not fields counting 1.", ""]
+    if one.move is not None:
+        move = one.move
+        lines += [
+            f"Latency {move.latency} cycles, {move.bytes_per_cycle:g} bytes per cycle, "
+            f"{move.in_flight} in flight.",
+            "",
+        ]
+    lines += ["| field | lane | bits | default | meaning |", "|---|---|---|---|---|"]
+    for field in one.format.fields:
+        lane, low = one.format.places[field.name]
+        high = low + field.bits - 1
+        place = f"{high}:{low}" if field.bits > 1 else f"{low}"
+        default = field.choices[field.default] if field.choices else str(field.default)
+        meaning = field.meaning + (", signed" if field.signed else "")
+        if field.choices:
+            meaning += ": " + ", ".join(f"{i} {name}" for i, name in enumerate(field.choices))
+        lines.append(f"| `{field.name}` | {lane} | {place} | {default} | {meaning} |")
+    return [*lines, ""]

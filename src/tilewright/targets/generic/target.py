@@ -1,0 +1,74 @@
+"""The target of machines that have no folder of their own: instructions from the description."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine
+from tilewright.targets.base import Compilation, Runner, Target, Timer
+from tilewright.targets.generic.assemble import assemble
+from tilewright.targets.generic.disassemble import disassemble
+from tilewright.targets.generic.encode import from_bytes, to_bytes
+from tilewright.targets.generic.isa import InstructionSet, derive
+from tilewright.targets.generic.manual import manual
+from tilewright.targets.generic.package import read_package, remarks_of, write_package
+from tilewright.targets.generic.runner import InstructionRunner
+from tilewright.targets.generic.timer import timer
+
+
+class InstructionTarget(Target):
+    """A target whose packages hold instruction words for the simulators.
+
+    A target of its own overrides ``machine``, and ``instruction_set`` where its encoding is fixed.
+    """
+
+    def instruction_set(self, machine: Machine) -> InstructionSet:
+        """The instructions of a machine."""
+        return derive(machine)
+
+    def emit(self, compilation: Compilation, directory: Path) -> None:
+        """Write words, weights, tables and the graph; see package.py."""
+        write_package(compilation, directory, self.instruction_set(compilation.machine))
+
+    def load(self, directory: Path) -> Runner:
+        """A runner on the simulated machine."""
+        return InstructionRunner(read_package(directory, self.instruction_set))
+
+    def timer(self, machine: Machine) -> Timer | None:
+        """The timing core on the kernel's commands."""
+        return timer(machine, self.instruction_set(machine))
+
+    def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
+        """Words of a source text."""
+        return to_bytes(assemble(self.instruction_set(machine), text, name))
+
+    def disassemble(self, data: bytes, machine: Machine) -> str:
+        """The text of words."""
+        instructions = self.instruction_set(machine)
+        return disassemble(instructions, from_bytes(instructions, data))
+
+    def listing(self, directory: Path) -> str:
+        """The disassembly of a package's program, kernels and nodes as remarks."""
+        package = read_package(directory, self.instruction_set)
+        rows = remarks_of(package.file.kernels)
+        return disassemble(package.instructions, package.words, rows)
+
+    def manual(self, machine: Machine) -> str:
+        """The instruction manual."""
+        return manual(self.instruction_set(machine))
+
+
+class GenericTarget(InstructionTarget):
+    """Any machine that a file describes."""
+
+    name = "generic"
+    description = "any machine written as a TOML file, simulated through derived instructions"
+
+    def machine(self) -> Machine:
+        """Refuses: the description comes from the caller."""
+        raise refuse(
+            "target-machine",
+            "the generic target needs a machine",
+            help="name a machine file: --target machine.toml",
+        )
