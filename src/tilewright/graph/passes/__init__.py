@@ -1,17 +1,67 @@
-"""Passes over the graph, one file each."""
+"""Passes over the graph, one file each, and the order in which a compilation runs them."""
 
 from __future__ import annotations
 
+from tilewright.graph.passes.assign_layouts import AssignLayouts
+from tilewright.graph.passes.eliminate_views import EliminateViews
 from tilewright.graph.passes.fix_numbers import FixNumbers
 from tilewright.graph.passes.fold_constants import FoldConstants
 from tilewright.graph.passes.fuse_batch_norm import FuseBatchNorm
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
 from tilewright.graph.passes.partition import Partition
+from tilewright.graph.passes.plan_memory import PlanMemory
 from tilewright.graph.passes.simplify import Simplify
 from tilewright.ir import ModulePass
+from tilewright.machine import Machine
+from tilewright.passes import PassEntry
 
 PASSES: dict[str, type[ModulePass]] = {
     step.name: step
-    for step in (FixNumbers, FoldConstants, FuseBatchNorm, FusePointwise, Partition, Simplify)
+    for step in (
+        AssignLayouts,
+        EliminateViews,
+        FixNumbers,
+        FoldConstants,
+        FuseBatchNorm,
+        FusePointwise,
+        Partition,
+        PlanMemory,
+        Simplify,
+    )
 }
 """Every graph pass by its name on the command line."""
+
+
+def prepare_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEntry]:
+    """The passes up to the kernels in float32: what calibration runs on."""
+    return [
+        PassEntry(FoldConstants(), "so that later passes see constants where there are any"),
+        PassEntry(Simplify(), "fewer forms: one spelling for each thing that exporters write"),
+        PassEntry(FuseBatchNorm(), "normalisations cost nothing inside a convolution's weights"),
+        PassEntry(Simplify(), "scales and shifts that normalisations left join their producers"),
+        PassEntry(FoldConstants(), "and what they leave unused goes"),
+        PassEntry(Partition(host), f"ask {machine.name} what it computes, operation by operation"),
+        PassEntry(FusePointwise(), "what passes between a kernel's stages never leaves the chip"),
+    ]
+
+
+def place_pipeline(machine: Machine) -> list[PassEntry]:
+    """The passes from the kernels on: numbers, layouts, addresses."""
+    numbers = [
+        PassEntry(FixNumbers(), f"{machine.name} computes on {machine.element}; needs ranges")
+    ]
+    return [
+        *(numbers if machine.element == "fixed16" else []),
+        PassEntry(AssignLayouts(), "after kernels are formed: each asks for layouts as a whole"),
+        PassEntry(EliminateViews(), "after layouts, which decide what is an address"),
+        PassEntry(PlanMemory(), "last: every value that needs memory is known now"),
+    ]
+
+
+def pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEntry]:
+    """The graph part of the road, each pass with the reason why it stands where it stands.
+
+    ``host`` names operations or nodes that are to run on the host. On machines that compute in
+    fixed point, fix-numbers needs the ranges that a calibration between the two halves gives.
+    """
+    return [*prepare_pipeline(machine, host), *place_pipeline(machine)]

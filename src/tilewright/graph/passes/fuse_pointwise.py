@@ -92,7 +92,7 @@ class FusePointwise(ModulePass):
 def _grow(
     anchor: Operation, primitive: Primitive, taken: set[Operation], machine: Machine
 ) -> list[Operation]:
-    chain, group = [anchor], 0
+    chain = [anchor]
     while True:
         value = chain[-1].result
         step = only_user(value)
@@ -102,13 +102,23 @@ def _grow(
             return chain
         if machine.element != "float32" and fixed_element(candidate(step)) is None:
             return chain
-        if not primitive.epilogue_any:
-            places = [i for i, g in enumerate(primitive.epilogue) if step.operation in g]
-            later = [i for i in places if i >= group]
-            if not later:
-                return chain
-            group = later[0] + 1
+        names = [op.operation for op in (*chain[1:], step)]
+        if not accepts(primitive, names):
+            return chain
         chain.append(step)
+
+
+def accepts(primitive: Primitive, names: Sequence[str]) -> bool:
+    """Whether a primitive applies these maps, in this order, to the results that it writes."""
+    if primitive.epilogue_any:
+        return True
+    group = 0
+    for name in names:
+        later = [i for i, g in enumerate(primitive.epilogue) if i >= group and name in g]
+        if not later:
+            return False
+        group = later[0] + 1
+    return True
 
 
 def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> bool:

@@ -1,0 +1,103 @@
+"""Which memory every value of a network lies in: its own, or part of another value's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilewright.graph.dialect import KernelOp, NetworkOp
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.views import SliceOp
+from tilewright.graph.passes.layout_choices import parts_of
+from tilewright.graph.passes.strides import (
+    Box,
+    dense_box,
+    parse,
+    reshape_box,
+    slice_box,
+    transpose_box,
+)
+from tilewright.ir import SSAValue
+from tilewright.types import layout_of, shape_of
+
+
+@dataclass(frozen=True)
+class Address:
+    """A box in the memory of ``root``; offset and strides in elements."""
+
+    root: SSAValue
+    box: Box
+
+
+@dataclass
+class Addresses:
+    """Addresses of all values of a network.
+
+    A concatenation's operands are parts of its result where they can be; reshapes, transposes and
+    slices are other readings of their operand. Everything else has memory of its own.
+    """
+
+    network: NetworkOp
+    parts: dict[SSAValue, tuple[Operation, int]] = field(
+        default_factory=dict[SSAValue, tuple[Operation, int]]
+    )
+    """Operand -> the concatenation whose part it is, and which."""
+    _known: dict[SSAValue, Address | None] = field(default_factory=dict[SSAValue, Address | None])
+
+    def __post_init__(self) -> None:
+        for op in self.network.block.ops:
+            if not isinstance(op, Operation) or op.operation != "concat":
+                continue
+            for index, value in enumerate(op.inputs):
+                if value not in self.parts and self._can_be_part(op, index):
+                    self.parts[value] = (op, index)
+
+    def _can_be_part(self, concat: Operation, index: int) -> bool:
+        """Whether whoever computes an operand could write it into the concatenation's result."""
+        value = concat.inputs[index]
+        owner = value.owner
+        computed = isinstance(owner, KernelOp) or (
+            isinstance(owner, Operation) and owner.operation == "concat"
+        )
+        if not computed or layout_of(value) != layout_of(concat.result):
+            return False
+        whole = dense_box(layout_of(concat.result), shape_of(concat.result))
+        return slice_box(whole, parts_of(concat)[index]) is not None
+
+    def of(self, value: SSAValue) -> Address | None:
+        """The address of a value; None if it is a view that no strides describe."""
+        if value not in self._known:
+            self._known[value] = self._find(value)
+        return self._known[value]
+
+    def is_part(self, concat: Operation, index: int) -> bool:
+        """Whether an operand of a concatenation lies where the result wants it."""
+        return self.parts.get(concat.inputs[index]) == (concat, index)
+
+    def _find(self, value: SSAValue) -> Address | None:
+        owner = value.owner
+        if value in self.parts:
+            concat, index = self.parts[value]
+            parent = self.of(concat.result)
+            part = None if parent is None else slice_box(parent.box, parts_of(concat)[index])
+            return None if parent is None or part is None else Address(parent.root, part)
+        if isinstance(owner, Operation) and owner.operation in ("reshape", "transpose", "slice"):
+            source = self.of(owner.inputs[0])
+            view = None if source is None else _view(owner, source.box)
+            return None if source is None or view is None else Address(source.root, view)
+        return Address(value, dense_box(layout_of(value), shape_of(value)))
+
+
+def _view(op: Operation, box: Box) -> Box | None:
+    shape = shape_of(op.result)
+    layout = parse(layout_of(op.result), len(shape))
+    match op.operation:
+        case "reshape":
+            return reshape_box(box, shape, layout)
+        case "transpose":
+            return transpose_box(box, op.integers("permutation"), layout)
+        case "slice":
+            assert isinstance(op, SliceOp)
+            found = slice_box(box, op.ranges(box.shape))
+            return found if found is None or found.layout == layout else None
+        case _:
+            return None

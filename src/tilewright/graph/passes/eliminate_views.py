@@ -1,0 +1,116 @@
+"""eliminate-views: reshapes, transposes, slices and concatenations become addresses or copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.errors import refuse
+from tilewright.graph.dialect import NetworkOp, WeightOp, network_of
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.addresses import Addresses
+from tilewright.graph.passes.assign_layouts import copy_kernel
+from tilewright.graph.passes.constraints import objection
+from tilewright.graph.passes.editing import compiler, sweep
+from tilewright.graph.passes.fuse_pointwise import enclose, kernel_symbol, symbols_of
+from tilewright.graph.passes.strides import dense_box, parse, reshape_box
+from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, StringAttr
+from tilewright.ir import Operation as AnyOperation
+from tilewright.machine import Machine
+from tilewright.types import layout_of, shape_of
+
+
+@dataclass(frozen=True)
+class EliminateViews(ModulePass):
+    """Leave only views that cost nothing; what cannot be one becomes a kernel that copies.
+
+    Before::
+
+        %3 = graph.concat %1, %x {axis = 1} : ...
+        %4 = graph.transpose %3 {permutation = [0, 3, 1, 2]} : ...
+
+    After::
+
+        %2 = graph.kernel "k5_copy_x" (%x) { graph.convert_layout } : ...
+        %3 = graph.concat %1, %2 {axis = 1} : ...
+        %4 = graph.kernel "k6_transpose" (%3) { graph.transpose } : ...
+
+    Views that are left stand outside kernels and are addresses (addresses.py): plan-memory gives
+    them a place in the memory of another value, and no code is made for them. An operand of a
+    concatenation is copied if no kernel can write it in place: an input of the network, a weight,
+    a view, or a value that already lies in another concatenation. A network's outputs are dense
+    and row-major; an output that is not, or that is a weight, is copied too.
+    """
+
+    name = "eliminate-views"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite the module in place."""
+        machine, network = compiler(ctx).machine, network_of(op)
+        symbols = symbols_of(network)
+        _copy_parts(network, machine, symbols)
+        # Each round copies at least one view that the addresses of the last one ruled out.
+        while _copy_views(network, machine, symbols):
+            pass
+        _copy_outputs(network, machine, symbols)
+        sweep(network)
+
+
+def _copy_parts(network: NetworkOp, machine: Machine, symbols: set[str]) -> None:
+    addresses = Addresses(network)
+    for op in list(network.block.ops):
+        if not isinstance(op, Operation) or op.operation != "concat":
+            continue
+        for index, value in enumerate(op.inputs):
+            if not addresses.is_part(op, index):
+                copy = copy_kernel(value, layout_of(op.result), op, machine, symbols)
+                op.operands[index] = copy.result
+
+
+def _copy_views(network: NetworkOp, machine: Machine, symbols: set[str]) -> bool:
+    addresses = Addresses(network)
+    for op in list(network.block.ops):
+        if not isinstance(op, Operation) or addresses.of(op.result) is not None:
+            continue
+        if op.operation == "reshape":
+            layout = _dense_layout(op)
+            op.operands[0] = copy_kernel(op.inputs[0], layout, op, machine, symbols).result
+        else:
+            found = objection(op, machine)
+            op.engine = StringAttr("accelerator" if found is None else "host")
+            op.reason = StringAttr(found[1]) if found is not None else None
+            enclose([op], kernel_symbol([op], len(symbols), symbols))
+        return True
+    return False
+
+
+def _dense_layout(op: Operation) -> str:
+    """The layout in which a dense copy of a reshape's operand makes it an address."""
+    shape, result = shape_of(op.inputs[0]), shape_of(op.result)
+    target = parse(layout_of(op.result), len(result))
+    for text in (layout_of(op.inputs[0]), ""):
+        if reshape_box(dense_box(text, shape), result, target) is not None:
+            return text
+    reason = f"no layout of {list(shape)} makes it an address in {layout_of(op.result)!r}"
+    raise refuse("views-reshape", reason, op.node_name, "run assign-layouts first")
+
+
+def _copy_outputs(network: NetworkOp, machine: Machine, symbols: set[str]) -> None:
+    addresses = Addresses(network)
+    last = network.output_op
+    copies: dict[SSAValue, SSAValue] = {}
+    for index, value in enumerate(list(last.values)):
+        address = addresses.of(value)
+        if (
+            address is not None
+            and address.box.dense
+            and not layout_of(value)
+            and not isinstance(address.root.owner, WeightOp)
+        ):
+            continue
+        if value not in copies:
+            copies[value] = _copy(value, last, machine, symbols)
+        last.operands[index] = copies[value]
+
+
+def _copy(value: SSAValue, before: AnyOperation, machine: Machine, symbols: set[str]) -> SSAValue:
+    return copy_kernel(value, "", before, machine, symbols).result

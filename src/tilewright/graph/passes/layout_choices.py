@@ -1,0 +1,238 @@
+"""In which layouts each operation of a network can take its operands and give its result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from tilewright.graph.dialect import KernelOp, OutputOp, WeightOp
+from tilewright.graph.operations import Operation, PointwiseOperation
+from tilewright.graph.operations.views import SliceOp
+from tilewright.graph.passes.constraints import candidate, serving
+from tilewright.graph.passes.fuse_pointwise import accepts
+from tilewright.graph.passes.strides import (
+    dense_box,
+    pads,
+    parse,
+    reshape_box,
+    slice_box,
+    transpose_box,
+)
+from tilewright.ir import Operation as AnyOperation
+from tilewright.ir import SSAValue
+from tilewright.machine import Machine, Primitive
+from tilewright.types import shape_of
+
+LANE_SAFE = frozenset(
+    (
+        *("relu", "clip", "leaky_relu", "prelu", "neg", "abs", "max", "min"),
+        *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp", "sqrt", "erf"),
+        *("elu", "softplus", "add", "sub", "mul"),
+        *("requantise", "quantise", "dequantise", "convert_layout", "concat", "slice"),
+    )
+)
+"""Maps that give finite numbers for whatever finite numbers lie in padded lanes.
+
+Padded lanes are written like all others and read by convolutions with weights of zero, so they do
+no harm as long as they are finite. Division, logarithms and powers are not listed (0 / 0, log 0,
+0 ** -1), nor is anything that reduces over channels: a machine that does such things on padded
+channels has a primitive that names the blocked layout itself.
+"""
+
+CONVERSIONS = frozenset(("quantise", "dequantise", "convert_layout"))
+"""Maps whose operand and result may lie in different layouts."""
+
+IMAGE_LAYOUTS_TRIED = 4
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to run an operation: a layout for every operand and for the result.
+
+    An operand's None means that any layout will do. ``primitive`` is the one that is meant.
+    """
+
+    operands: tuple[str | None, ...]
+    result: str
+    primitive: str = ""
+
+
+def plain(text: str, rank: int) -> str:
+    """The layout's name, "" if it is row-major."""
+    return "" if not text or parse(text, rank).row_major else text
+
+
+def candidates(machine: Machine, rank: int) -> tuple[str, ...]:
+    """Layouts of activations of a rank that the machine's primitives name; row-major comes last."""
+    found = [
+        plain(text, rank)
+        for primitive in machine.primitives
+        for role in ("input", "residual", "output")
+        if (text := machine.layout_of(primitive, role, rank)) != "any"
+    ]
+    return tuple(dict.fromkeys([*(text for text in found if text), ""]))[:IMAGE_LAYOUTS_TRIED]
+
+
+def choices_of(op: AnyOperation, machine: Machine) -> list[Choice]:
+    """The choices of one operation of the network, the preferred one first."""
+    if isinstance(op, KernelOp):
+        return _kernel_choices(op, machine)
+    if isinstance(op, OutputOp):
+        return [Choice(("",) * len(op.operands), "")]
+    if isinstance(op, Operation):
+        return _view_choices(op, machine)
+    return [Choice((None,) * len(op.operands), "")]
+
+
+def _view_choices(op: Operation, machine: Machine) -> list[Choice]:
+    shape, result = shape_of(op.inputs[0]), shape_of(op.result)
+    found: list[Choice] = []
+    if op.operation in ("concat", "slice"):
+        for text in candidates(machine, len(result)):
+            if _cuts_blocks(op, text):
+                continue
+            found.append(Choice((text,) * len(op.inputs), text))
+        return found
+    for source, target in product(
+        candidates(machine, len(shape)), candidates(machine, len(result))
+    ):
+        box, layout = dense_box(source, shape), parse(target, len(result))
+        if op.operation == "transpose":
+            view = transpose_box(box, op.integers("permutation"), layout)
+        else:
+            view = reshape_box(box, result, layout)
+        if view is not None:
+            found.append(Choice((source,), target))
+    if Choice(("",), "") not in found:
+        # Not an address, but computable as a copy.
+        found.append(Choice(("",), ""))
+    return found
+
+
+def _cuts_blocks(op: Operation, text: str) -> bool:
+    """Whether a part of a concatenation, or a slice, would not start and end at whole blocks."""
+    if text == "":
+        return False
+    if isinstance(op, SliceOp):
+        shape = shape_of(op.inputs[0])
+        return slice_box(dense_box(text, shape), op.ranges(shape)) is None
+    box = dense_box(text, shape_of(op.result))
+    return any(slice_box(box, part) is None for part in parts_of(op))
+
+
+def parts_of(op: Operation) -> list[list[range]]:
+    """Which indices of a concatenation's result each operand gives."""
+    shape = shape_of(op.result)
+    axis = int(op.get("axis")) % len(shape)
+    found, start = list[list[range]](), 0
+    for value in op.inputs:
+        extent = shape_of(value)[axis]
+        found.append([range(whole) for whole in shape])
+        found[-1][axis] = range(start, start + extent)
+        start += extent
+    return found
+
+
+def _kernel_choices(kernel: KernelOp, machine: Machine) -> list[Choice]:
+    operations = [op for op in kernel.operations if isinstance(op, Operation)]
+    anchor = operations[0]
+    count, rank = len(kernel.inputs), len(shape_of(kernel.result))
+    row_major = Choice(("",) * count, "")
+    if anchor.operation in CONVERSIONS and len(operations) == 1:
+        return [Choice((None,), text) for text in candidates(machine, rank)]
+    if kernel.on_host:
+        if not all(isinstance(op, PointwiseOperation) for op in operations):
+            return [row_major]
+        return _shared(kernel, [{"any"}] * count, "any", machine, "") or [row_major]
+    names = [op.operation for op in operations[1:]]
+    for primitive in serving(candidate(anchor), machine):
+        if not accepts(primitive, names):
+            continue
+        demands = _demands(kernel, primitive, machine)
+        result = machine.layout_of(primitive, "output", rank)
+        found = _shared(kernel, demands, result, machine, primitive.name)
+        if found:
+            return found
+    return [row_major]
+
+
+def _demands(kernel: KernelOp, primitive: Primitive, machine: Machine) -> list[set[str]]:
+    """For every operand the layouts that its uses ask for.
+
+    Weights of a product that may lie anyhow are row-major: they share nothing with the result.
+    """
+    found: list[set[str]] = []
+    maps = isinstance(kernel.operations[0], PointwiseOperation)
+    for value, roles in zip(kernel.inputs, operand_roles(kernel), strict=True):
+        asked: set[str] = set()
+        for role in roles:
+            text = machine.layout_of(primitive, role, len(shape_of(value)))
+            constant = role in ("weight", "bias") and not maps
+            asked.add("" if text == "any" and constant else text)
+        found.append(asked)
+    return found
+
+
+def operand_roles(kernel: KernelOp) -> list[list[str]]:
+    """For every operand of a kernel the roles of its uses, in order."""
+    anchor = kernel.operations[0]
+    assert isinstance(anchor, Operation)
+    stage = candidate(anchor).stage
+    names = [operand.role for operand in stage.inputs] if stage is not None else []
+    found: list[list[str]] = []
+    for argument in kernel.body.block.args:
+        roles: list[str] = []
+        for use in argument.uses:
+            inside = use.operation is anchor and use.index < len(names)
+            roles.append(names[use.index] if inside else "residual")
+        found.append(list(dict.fromkeys(roles)))
+    return found
+
+
+def _shared(
+    kernel: KernelOp, demands: Sequence[set[str]], result: str, machine: Machine, primitive: str
+) -> list[Choice]:
+    """Choices for a kernel with these demands; what may be ``any`` shares one layout."""
+    shape = shape_of(kernel.result)
+    free = result == "any" or any("any" in asked for asked in demands)
+    found: list[Choice] = []
+    for text in candidates(machine, len(shape)) if free else ("",):
+        target = text if result == "any" else plain(result, len(shape))
+        operands = [
+            _operand_layout(value, asked, text, shape)
+            for value, asked in zip(kernel.inputs, demands, strict=True)
+        ]
+        if _lanes_are_safe(kernel, operands, target, result == "any"):
+            found.append(Choice(tuple(operands), target, primitive))
+    return found
+
+
+def _operand_layout(value: SSAValue, asked: set[str], shared: str, result: tuple[int, ...]) -> str:
+    """The one layout of an operand: ``shared`` where any will do.
+
+    An operand that broadcasts along channels, or has another rank than the result, stays
+    row-major: a block of it would hold one element.
+    """
+    shape = shape_of(value)
+    like_result = len(shape) == len(result) and shape[1:2] == result[1:2]
+    named = sorted(asked - {"any"})
+    text = named[0] if named else (shared if like_result else "")
+    if text and len(shape) == 4 and shape[1:2] == (1,) and not like_result and pads(text, shape):
+        text = ""
+    return plain(text, len(shape))
+
+
+def _lanes_are_safe(kernel: KernelOp, operands: Sequence[str], result: str, free: bool) -> bool:
+    """Whether padded lanes stay finite through a kernel."""
+    shape = shape_of(kernel.result)
+    padded = pads(result, shape) or any(
+        pads(text, shape_of(value))
+        for text, value in zip(operands, kernel.inputs, strict=True)
+        if not isinstance(value.owner, WeightOp)
+    )
+    if not padded:
+        return True
+    # An anchor whose primitive names the blocked layout takes care of the lanes itself.
+    checked = kernel.operations if free else kernel.operations[1:]
+    return all(op.name.removeprefix("graph.") in LANE_SAFE for op in checked)

@@ -1,0 +1,253 @@
+"""The plan of a network's memory: which values share bytes, from when to when, and where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilewright.errors import refuse
+from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp, network_of
+from tilewright.graph.operations import Operation, PointwiseOperation
+from tilewright.graph.passes.addresses import Address, Addresses
+from tilewright.graph.passes.allocator import Allocation, Buffer, allocate
+from tilewright.graph.passes.strides import size
+from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, Placement
+from tilewright.graph.values import value_names
+from tilewright.ir import BlockArgument, SSAValue
+from tilewright.ir import Operation as AnyOperation
+from tilewright.types import element_dtype, layout_of, shape_of, tensor_type
+
+REPRESENTATION = frozenset(("requantise", "convert_layout"))
+"""Further operations that read and write element by element."""
+
+
+@dataclass(frozen=True)
+class PlannedBuffer:
+    """A run of bytes of the activations arena."""
+
+    name: str
+    """Name of the value that owns the memory."""
+    values: tuple[str, ...]
+    """Names of all values that lie in it, in program order."""
+    offset: int
+    bytes: int
+    first: int
+    """The first step at which it is live; steps count the network's operations from 1."""
+    last: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Where everything lies, and how good that is."""
+
+    buffers: tuple[PlannedBuffer, ...]
+    peak: int
+    """Bytes of the activations arena."""
+    lower_bound: int
+    """Greatest sum of live bytes at one step (after values were let share their bytes)."""
+    heuristic: str
+    """How the offsets were found."""
+    busiest: str
+    """The kernel during which the lower bound is live."""
+    alive: tuple[tuple[str, int], ...]
+    """Name and bytes of what is live then, the largest first."""
+    weight_bytes: int
+    """Bytes of the weights arena."""
+    placements: Mapping[SSAValue, Placement] = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        share = 100 * self.peak / self.lower_bound - 100 if self.lower_bound else 0
+        lines = [
+            f"activations {self.peak} bytes, {share:.1f} % above the lower bound "
+            f"{self.lower_bound} ({self.heuristic}); weights {self.weight_bytes} bytes",
+            f"most is live during {self.busiest}:",
+            *(f"  {count:>10} {name}" for name, count in self.alive),
+        ]
+        return "\n".join(lines)
+
+
+def memory_plan_of(
+    module: AnyOperation, *, alignment: int = 64, in_place: bool = True
+) -> MemoryPlan:
+    """Plan the memory of the network in ``module``; the same module always gives the same plan.
+
+    Refuses (``memory-view``) if a view is no address: run eliminate-views first.
+    """
+    network = module if isinstance(module, NetworkOp) else network_of(module)
+    return _Planner(network, alignment, in_place).plan()
+
+
+@dataclass
+class _Group:
+    """Roots that share one run of bytes."""
+
+    roots: list[SSAValue]
+    bytes: int
+    first: int
+    last: int
+
+
+class _Planner:
+    def __init__(self, network: NetworkOp, alignment: int, in_place: bool) -> None:
+        self.network, self.alignment, self.in_place = network, alignment, in_place
+        self.names = value_names(network)
+        self.steps = {op: index for index, op in enumerate(network.block.ops, start=1)}
+        self.addresses = Addresses(network)
+        self.address: dict[SSAValue, Address] = {}
+        self.groups: dict[SSAValue, _Group] = {}
+        for value in self.values():
+            self.enter(value)
+
+    def values(self) -> list[SSAValue]:
+        """Inputs and computed values, in program order."""
+        computed = [r for op in self.network.block.ops for r in op.results]
+        return [*self.network.block.args, *computed]
+
+    def enter(self, value: SSAValue) -> None:
+        """Note a value's address, and from when to when its root is live because of it."""
+        found = self.addresses.of(value)
+        if found is None:
+            reason = "is a view that no strides describe"
+            raise refuse("memory-view", reason, self.names[value], "run eliminate-views first")
+        self.address[value] = found
+        if isinstance(found.root.owner, WeightOp):
+            return
+        owner = value.owner
+        born = self.steps[owner] if isinstance(owner, AnyOperation) else 0
+        dies = max((self.steps[use.operation] for use in value.uses), default=born)
+        group = self.groups.get(found.root)
+        if group is None:
+            count = self.bytes_of(found.root)
+            self.groups[found.root] = _Group([found.root], count, born, dies)
+        else:
+            group.first, group.last = min(group.first, born), max(group.last, dies)
+
+    @staticmethod
+    def bytes_of(value: SSAValue) -> int:
+        """Bytes in memory, the layout's padding included."""
+        item = element_dtype(tensor_type(value).element_type).itemsize
+        return size(layout_of(value), shape_of(value)) * item
+
+    def plan(self) -> MemoryPlan:
+        """Let kernels write over dying operands, place what is left, and tell about it."""
+        if self.in_place:
+            for op in self.network.block.ops:
+                if isinstance(op, KernelOp):
+                    self.write_over(op)
+        groups = list({id(group): group for group in self.groups.values()}.values())
+        buffers = [Buffer(self.names[g.roots[-1]], g.bytes, g.first, g.last) for g in groups]
+        found = allocate(buffers, alignment=self.alignment)
+        offset_of = {id(g): offset for g, offset in zip(groups, found.offsets, strict=True)}
+        placements, weight_bytes = self.place_weights()
+        for value, address in self.address.items():
+            group = self.groups.get(address.root)
+            if group is not None:
+                placements[value] = self.placement(
+                    value, ACTIVATIONS, offset_of[id(group)], address
+                )
+            elif not isinstance(value.owner, WeightOp):
+                base = placements[address.root].offset
+                placements[value] = self.placement(value, WEIGHTS, base, address)
+        return self.report(groups, buffers, found, placements, weight_bytes)
+
+    def write_over(self, kernel: KernelOp) -> None:
+        """Let a kernel's result take the bytes of an operand that dies there, if that is safe.
+
+        Safe is an operand of the result's size and layout that owns its memory whole, is read by
+        nothing later, and by this kernel only element by element, at the index that is written.
+        """
+        own = self.groups.get(kernel.result)
+        address = self.address[kernel.result]
+        if own is None or address.root is not kernel.result or own.first != self.steps[kernel]:
+            return
+        for index, value in enumerate(kernel.inputs):
+            source = self.groups.get(value)
+            if source is None or source is own or isinstance(value, BlockArgument):
+                continue
+            same = source.bytes == own.bytes and self.address[value].root is value
+            alike = layout_of(value) == layout_of(kernel.result)
+            alike = alike and shape_of(value) == shape_of(kernel.result)
+            dying = source.last == self.steps[kernel]
+            alone = all(
+                self.address[other].root not in source.roots
+                for position, other in enumerate(kernel.inputs)
+                if position != index
+            )
+            if same and alike and dying and alone and _read_in_step(kernel, index):
+                merged = _Group([*source.roots, *own.roots], own.bytes, source.first, own.last)
+                for root in merged.roots:
+                    self.groups[root] = merged
+                return
+
+    def place_weights(self) -> tuple[dict[SSAValue, Placement], int]:
+        """Weights one after the other; equal symbols of one type share their bytes."""
+        placements: dict[SSAValue, Placement] = {}
+        known: dict[tuple[str, str], int] = {}
+        end = 0
+        for op in self.network.block.ops:
+            if not isinstance(op, WeightOp):
+                continue
+            key = (op.symbol.data, str(op.result.type))
+            if key not in known:
+                known[key] = end
+                count = self.bytes_of(op.result)
+                end += -(-count // self.alignment) * self.alignment
+            address = self.address[op.result]
+            placements[op.result] = self.placement(op.result, WEIGHTS, known[key], address)
+        return placements, end
+
+    def placement(self, value: SSAValue, arena: str, base: int, address: Address) -> Placement:
+        item = element_dtype(tensor_type(value).element_type).itemsize
+        return Placement(arena, base + address.box.offset * item, address.box.strides)
+
+    def report(
+        self,
+        groups: Sequence[_Group],
+        buffers: Sequence[Buffer],
+        found: Allocation,
+        placements: dict[SSAValue, Placement],
+        weight_bytes: int,
+    ) -> MemoryPlan:
+        inside: dict[int, list[str]] = {id(group): [] for group in groups}
+        for value, address in self.address.items():
+            group = self.groups.get(address.root)
+            if group is not None:
+                inside[id(group)].append(self.names[value])
+        planned = tuple(
+            PlannedBuffer(b.name, tuple(inside[id(g)]), offset, b.size, b.first, b.last)
+            for b, g, offset in zip(buffers, groups, found.offsets, strict=True)
+        )
+        alive = [b for b in planned if b.first <= found.busiest <= b.last]
+        alive.sort(key=lambda b: (-b.bytes, b.offset))
+        return MemoryPlan(
+            planned,
+            found.peak,
+            found.bound,
+            found.heuristic,
+            self.step_name(found.busiest),
+            tuple((b.name, b.bytes) for b in alive),
+            weight_bytes,
+            placements,
+        )
+
+    def step_name(self, step: int) -> str:
+        """The kernel (or other operation) that runs at a step."""
+        op = next((op for op, index in self.steps.items() if index == step), None)
+        if isinstance(op, KernelOp):
+            return op.symbol.data
+        if isinstance(op, OutputOp) or op is None:
+            return "the outputs" if op is not None else "the inputs"
+        return self.names[op.results[0]]
+
+
+def _read_in_step(kernel: KernelOp, index: int) -> bool:
+    """Whether a kernel reads an operand once, element by element as it writes its result."""
+    argument = kernel.body.block.args[index]
+    use = next(iter(argument.uses), None)
+    if use is None or not argument.has_one_use():
+        return False
+    op = use.operation
+    if not isinstance(op, Operation):
+        return False
+    mapped = isinstance(op, PointwiseOperation) or op.operation in REPRESENTATION
+    return mapped and shape_of(argument) == shape_of(op.result)

@@ -1,0 +1,49 @@
+"""plan-memory: an address for every value, so that a run allocates nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from tilewright.graph.dialect import KernelOp, WeightOp, network_of
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.memory_plan import memory_plan_of
+from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, arenas_attribute
+from tilewright.ir import ArrayAttr, Attribute, Context, ModuleOp, ModulePass
+
+
+@dataclass(frozen=True)
+class PlanMemory(ModulePass):
+    """Write ``placement`` on every operation, ``placements`` and ``arenas`` on the network.
+
+    Before::
+
+        %1 = graph.kernel "k0" (%x, %w) : ...
+
+    After::
+
+        %1 = graph.kernel "k0" (%x, %w) : ... attributes {placement = ["activations", 4096,
+             [2304, 48, 8, 1]]}
+
+    Offsets are in bytes and multiples of ``alignment``, strides in elements, one for each axis of
+    the physical shape (graph/placement.py). Values whose lives do not overlap share bytes; views
+    lie in other values' memory; a kernel writes over an operand of its result's form that dies
+    with it and that it reads element by element (``in_place``). The inputs and outputs of the
+    network lie in the same arena; an input's bytes are used again after its last use. The plan
+    itself, with peak and lower bound, is ``memory_plan_of``.
+    """
+
+    name = "plan-memory"
+    alignment: int = 64
+    in_place: bool = True
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Annotate the module in place."""
+        network = network_of(op)
+        plan = memory_plan_of(network, alignment=self.alignment, in_place=self.in_place)
+        for step in network.block.ops:
+            if isinstance(step, KernelOp | Operation | WeightOp):
+                step.placement = plan.placements[step.result].to_attribute()
+        inputs = [plan.placements[value].to_attribute() for value in network.block.args]
+        network.placements = cast("ArrayAttr[Attribute]", ArrayAttr(inputs))
+        network.arenas = arenas_attribute({ACTIVATIONS: plan.peak, WEIGHTS: plan.weight_bytes})
