@@ -93,6 +93,8 @@ def test_what_is_not_arithmetic_is_refused_with_its_column(text, column):
         ("1/a", {"a": np.array([1, 0])}),
         ("1%a", {"a": 0.0}),
         ("a*a", {"a": 2**40}),
+        ("a-b", {"a": 2**62 - 1, "b": -(2**61)}),
+        ("a+b", {"a": 2**61, "b": np.array([2**61])}),
         ("a*a", {"a": np.array([1, 2**40])}),
         ("a*a", {"a": 1e200}),
         ("a", {"a": np.array([1.0, np.inf])}),
