@@ -31,13 +31,26 @@ SUPPORT = Path(__file__).parent / "support"
 
 MANIFEST = "program.json"
 
+_FILES = ("kernels", "vectors", "main")
+"""Names of files of every package, which a model's files must not take."""
+
 
 def write_package(
-    compilation: Compilation, directory: Path, kernels: Sequence[CompiledKernel], lanes: int
+    compilation: Compilation,
+    directory: Path,
+    kernels: Sequence[CompiledKernel],
+    lanes: int,
+    *,
+    weights: bool = True,
 ) -> list[Path]:
-    """Write all files for the given kernels of a compilation; returns them, sorted."""
+    """Write all files for the given kernels of a compilation; returns them, sorted.
+
+    Without ``weights`` there is no weights.bin: who runs the steps has the arena.
+    """
     network = network_of(compilation.network)
     prefix = identifier(network.symbol.data, "model")
+    if prefix in _FILES:
+        prefix += "_network"
     inputs = [Port.of(name, value) for name, value in network.inputs]
     outputs = [Port.of(name, value) for name, value in network.outputs]
     inputs, outputs = distinct_ports(inputs, outputs)
@@ -61,9 +74,10 @@ def write_package(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         paths.append(path)
-    weights = directory / "program" / "weights.bin"
-    write_weights(network, compilation, weights)
-    return sorted([*paths, weights])
+    if weights:
+        paths.append(directory / "program" / "weights.bin")
+        write_weights(network, compilation, paths[-1])
+    return sorted(paths)
 
 
 def _steps(

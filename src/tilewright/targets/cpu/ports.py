@@ -77,14 +77,15 @@ class Port:
 
 
 def distinct_ports(inputs: list[Port], outputs: list[Port]) -> tuple[list[Port], list[Port]]:
-    """Ports with C names that differ, whatever the model calls them."""
-    taken: set[str] = {"weights", "workspace", "seconds", "step"}
+    """The ports with C names that differ, also in capitals: ``in_`` and ``out_`` before them."""
+    taken: set[str] = set()
 
-    def fresh(port: Port) -> Port:
-        name, number = port.identifier, 2
-        while name in taken:
-            name, number = f"{port.identifier}_{number}", number + 1
-        taken.add(name)
+    def fresh(port: Port, prefix: str) -> Port:
+        base = f"{prefix}_{port.identifier}"
+        name, number = base, 2
+        while name.upper() in taken:
+            name, number = f"{base}_{number}", number + 1
+        taken.add(name.upper())
         return replace(port, identifier=name)
 
-    return [fresh(port) for port in inputs], [fresh(port) for port in outputs]
+    return [fresh(port, "in") for port in inputs], [fresh(port, "out") for port in outputs]

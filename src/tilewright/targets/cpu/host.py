@@ -1,0 +1,110 @@
+"""The host's share of an accelerator's package: kernels in C, run on the accelerator's memory.
+
+An accelerator target writes its host kernels with ``emit_host`` and gets them back, by symbol, from
+``load_host``; each runs on the arenas in which all of the package's tensors lie, in whatever layout
+the accelerator keeps them. The C uses short vectors, so the same bytes build on any processor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import refuse
+from tilewright.graph.dialect import KernelOp, network_of
+from tilewright.graph.kernels import operand_values
+from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
+from tilewright.graph.values import value_names
+from tilewright.machine import Machine
+from tilewright.passes import CompilerContext
+from tilewright.planning import plan
+from tilewright.targets.base import Arenas, Compilation, CompiledKernel, HostStep
+from tilewright.targets.cpu.machine import Processor, machine
+from tilewright.targets.cpu.package import write_package
+from tilewright.targets.cpu.runner import load_library, read_manifest
+from tilewright.tile.build import build
+from tilewright.tile.passes.boundary import Boundary
+
+PORTABLE = Processor(lanes=4, registers=16, vectors_per_cycle=2.0)
+"""Vectors of 16 bytes, which every processor has."""
+
+
+def emit_host(compilation: Compilation, directory: Path) -> list[Path]:
+    """Write the kernels on the host of a compilation below ``directory/host``; [] if none.
+
+    Kernels are planned here, for the host. Raises TilewrightError for a kernel that the cpu target
+    cannot compute.
+    """
+    kernels = host_kernels(compilation, machine(PORTABLE))
+    if not kernels:
+        return []
+    host = directory / "host"
+    host.mkdir(exist_ok=True)
+    return write_package(compilation, host, kernels, PORTABLE.lanes, weights=False)
+
+
+def host_kernels(compilation: Compilation, host: Machine) -> list[CompiledKernel]:
+    """The kernels on the host, planned and built for ``host``."""
+    network = network_of(compilation.network)
+    names = value_names(compilation.network)
+    operations = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+    found: list[CompiledKernel] = []
+    for compiled in compilation.kernels:
+        if not compiled.on_host:
+            continue
+        kernel = compiled.kernel
+        places = {
+            name: (place.arena, place.offset, place.strides)
+            for name, value in operand_values(operations[kernel.symbol], names).items()
+            for place in [placement_of(value)]
+        }
+        schedule = plan(kernel, host).schedule
+        program = build(kernel, schedule, host, places)
+        Boundary().apply(CompilerContext(host, compilation.weights), program)
+        found.append(CompiledKernel(kernel, schedule, program))
+    return found
+
+
+def load_host(directory: Path) -> dict[str, HostStep]:
+    """What ``emit_host`` wrote, ready to run, by the kernels' symbols; {} if there is none.
+
+    Builds the C on first use. The arenas given to a step are C-contiguous bytes.
+    """
+    program = directory / "host" / "program"
+    if not program.exists():
+        return {}
+    manifest = read_manifest(program)
+    prefix = str(manifest["prefix"])
+    library = ctypes.CDLL(str(load_library(program, prefix)))
+    function: Callable[..., None] = getattr(library, f"{prefix}_step")
+    sizes = {WEIGHTS: manifest["weight_bytes"], ACTIVATIONS: manifest["workspace_bytes"]}
+    return {
+        step["symbol"]: _step(function, number, sizes)
+        for number, step in enumerate(manifest["steps"])
+    }
+
+
+def _step(function: Callable[..., None], number: int, sizes: Mapping[str, int]) -> HostStep:
+    def run(arenas: Arenas) -> None:
+        function(
+            ctypes.c_int(number),
+            _pointer(arenas, WEIGHTS, sizes),
+            _pointer(arenas, ACTIVATIONS, sizes),
+        )
+
+    return run
+
+
+def _pointer(arenas: Arenas, name: str, sizes: Mapping[str, int]) -> ctypes.c_void_p:
+    space: NDArray[Any] = arenas.get(name, np.zeros(0, np.uint8))
+    if space.nbytes < sizes[name]:
+        reason = f"arena {name} has {space.nbytes} bytes, the package needs {sizes[name]}"
+        raise refuse("package-invalid", reason)
+    if not space.flags.c_contiguous:
+        raise refuse("package-invalid", f"arena {name} is not contiguous")
+    return ctypes.c_void_p(space.ctypes.data)
