@@ -145,6 +145,19 @@ def pool_counts(
     counted: Sequence[int] = (0, 0, 0, 0),
 ) -> NDArray[np.int64]:
     """Elements [oh, ow] that each window has in the image [h, w] grown by ``counted``."""
+    rows, columns = axis_counts(extents, kernel, strides, pads, dilations, counted)
+    return rows[:, None] * columns
+
+
+def axis_counts(
+    extents: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int] = (1, 1),
+    pads: Sequence[int] = (0, 0, 0, 0),
+    dilations: Sequence[int] = (1, 1),
+    counted: Sequence[int] = (0, 0, 0, 0),
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The same along each axis: a window has the product of its rows' and its columns' counts."""
     counts: list[NDArray[np.int64]] = []
     for axis in range(2):
         extent, size, d = extents[axis], kernel[axis], dilations[axis]
@@ -153,7 +166,7 @@ def pool_counts(
         first = np.maximum(-((counted[axis] + base) // d), 0)
         last = np.minimum(-((base - extent - counted[2 + axis]) // d), size)
         counts.append(np.maximum(last - first, 0))
-    return counts[0][:, None] * counts[1]
+    return counts[0], counts[1]
 
 
 def average_pool2d(
