@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
-from onnx import FunctionProto, TensorProto, TypeProto, helper
+from onnx import FunctionProto, NodeProto, TensorProto, TypeProto, helper
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.imported import Imported
@@ -48,11 +49,7 @@ def import_onnx(
     data outside. ``shapes`` settles inputs whose sizes the model leaves open. Raises
     TilewrightError with every reason for which the model is refused.
     """
-    read = read_model(source)
-    try:
-        return _Importer(read, shapes).run()
-    except UnicodeDecodeError as error:
-        raise refuse("onnx-truncated", "a name in it is not text", where=read.title) from error
+    return _Importer(read_model(source), shapes).run()
 
 
 class Unknown:
@@ -250,6 +247,12 @@ class _Importer:
                 kind = helper.make_tensor_type_proto(TensorProto.FLOAT, shape_of(value))
                 types[name] = kind
         found = infer_types(node, self.opset, types, arrays)
+        if not found:
+            # What is wrong may be an attribute; shapes often do not depend on it.
+            bare = NodeProto()
+            bare.CopyFrom(node.proto)
+            del bare.attribute[:]
+            found = infer_types(replace(node, proto=bare), self.opset, types, arrays)
         results: list[Value] = []
         for name in node.outputs:
             kind = found.get(name)

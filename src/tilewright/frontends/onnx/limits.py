@@ -15,7 +15,7 @@ MAX_ELEMENTS = 2**30
 MAX_CONSTANT_ELEMENTS = 2**28
 """Elements of one constant that nodes make."""
 
-MAX_FOLDED_BYTES = 2**32
+MAX_FOLDED_BYTES = 2**31
 """What evaluating constant nodes at import may produce in all."""
 
 MAX_NAME = 120

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
 from tilewright.errors import refuse
 from tilewright.frontends.onnx.limits import MAX_FILE_BYTES, MAX_NODES, shown
@@ -84,6 +85,8 @@ def check_model(source: Source) -> int:
     Raises TilewrightError for a model without a graph or with an operator set out of range.
     """
     model, title = source.model, source.title
+    if not _is_text(model):
+        raise refuse("onnx-truncated", "a name in it is not text", where=title)
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise refuse("onnx-truncated", "there is no graph in it", where=title)
     if len(model.graph.node) > MAX_NODES:
@@ -112,3 +115,37 @@ def check_model(source: Source) -> int:
             else "install a newer onnx",
         )
     return versions[0]
+
+
+def _is_text(model: ModelProto) -> bool:
+    """Whether every name is UTF-8; protobuf lets through what is not, as bytes or as an error."""
+    try:
+        return all(isinstance(name, str) for name in _names(model))
+    except UnicodeDecodeError:
+        return False
+
+
+def _names(model: ModelProto) -> Iterator[object]:
+    """Every name in a model that import reads."""
+    graph = model.graph
+    yield graph.name
+    yield from (entry.domain for entry in model.opset_import)
+    for function in model.functions:
+        yield from (function.name, function.domain)
+    for value in (*graph.input, *graph.output):
+        yield value.name
+        yield from (dim.dim_param for dim in value.type.tensor_type.shape.dim)
+    for node in graph.node:
+        yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+        for attribute in node.attribute:
+            yield from (attribute.name, attribute.ref_attr_name)
+            yield from _tensor_names(attribute.t)
+    for tensor in graph.initializer:
+        yield from _tensor_names(tensor)
+    yield from (sparse.values.name for sparse in graph.sparse_initializer)
+
+
+def _tensor_names(tensor: TensorProto) -> Iterator[object]:
+    yield tensor.name
+    for entry in tensor.external_data:
+        yield from (entry.key, entry.value)
