@@ -88,11 +88,18 @@ def test_split():
     check(single("Split", [(2, 7)], 18, outputs=3, axis=1, num_outputs=3))
 
 
-def test_gather_of_one_index():
-    for index in (np.array(2), np.array(-1), ints(1)):
-        check(single("Gather", [(2, 3, 4), index], axis=1))
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("index", [2, -1, [1], [0, 2], [2, 0, 1, 1], [[0, 1], [2, -3]]])
+def test_gather_of_constant_indices(index, axis):
+    check(single("Gather", [(3, 3, 4), np.array(index)], axis=axis))
+
+
+def test_gathers_that_are_not_slices_are_refused():
+    many = np.arange(1000) % 4
     with pytest.raises(TilewrightError, match="onnx-unsupported-operator"):
-        import_onnx(single("Gather", [(2, 3, 4), ints(0, 2)], axis=1))
+        import_onnx(single("Gather", [(2, 3, 4), many], axis=2))
+    with pytest.raises(TilewrightError, match="index 4"):
+        import_onnx(single("Gather", [(2, 3, 4), ints(0, 4)], axis=2))
 
 
 @pytest.mark.parametrize("target", [(2, 3, 4), (5, 2, 3, 4), (3, 1), (1,), (2, 1, 4)])

@@ -1,6 +1,5 @@
 """Constants of a model in every storage: raw, typed, in nodes, outside the file, as inputs."""
 
-
 import ml_dtypes
 import numpy as np
 import onnx

@@ -13,7 +13,8 @@ from tilewright.frontends.onnx.lowering import Lowering
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.types import shape_of
 
-MAX_EXTENT = 2**31
+MAX_EXTENT = 2**24
+"""Largest padded extent of an image, and largest kernel, stride, dilation and pad."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,14 @@ class Window:
     counted_ends: tuple[int, ...]
     """Padding after each axis as the model states it."""
 
-    def flat(self, values: Sequence[int], fill: int) -> PythonValue:
+    def flat(self, values: Sequence[int], fill: int) -> tuple[int, ...]:
         """Per-axis values as rows and columns; a lone axis is the columns."""
-        return [fill, *values] if len(values) == 1 else list(values)
+        return (fill, *values) if len(values) == 1 else tuple(values)
 
-    def pads(self, *, counted: bool = False) -> PythonValue:
+    def pads(self, *, counted: bool = False) -> tuple[int, ...]:
         """Pads as top, left, bottom, right; those that count in an average if ``counted``."""
         ends = self.counted_ends if counted else self.ends
-        if len(self.begins) == 1:
-            return [0, self.begins[0], 0, ends[0]]
-        return [*self.begins, *ends]
+        return (*self.flat(self.begins, 0), *self.flat(ends, 0))
 
     def attributes(self, *, kernel: bool, dilations: bool) -> dict[str, PythonValue]:
         """The attributes of a graph operation."""
@@ -93,6 +92,10 @@ def window_of(at: Lowering, kernel: Sequence[int], *, pool: bool) -> Window:
             _ceil_pad(extents[i] + begins[i], ends[i], spans[i], strides[i]) for i in range(rank)
         ]
     for axis, (extent, span) in enumerate(zip(extents, spans, strict=True)):
+        if extent + begins[axis] + ends[axis] > MAX_EXTENT:
+            raise at.refuse(
+                f"its padded input is larger than {MAX_EXTENT} along an axis", code="onnx-too-large"
+            )
         if pool and max(begins[axis], ends[axis]) >= span:
             raise at.refuse(f"its pads are as large as the window, {spans} wide")
         if extent + begins[axis] + ends[axis] + extra[axis] < span:

@@ -173,19 +173,30 @@ def split(at: Lowering) -> Sequence[Value]:
     return results
 
 
+MAX_INDICES = 256
+"""Constant indices of a Gather, which becomes slices."""
+
+
 def gather(at: Lowering) -> Value:
-    """One index of an axis, as a slice without the axis; other indices are not computed."""
+    """Constant indices along an axis: slices, one for each run of indices, joined."""
     sizes = at.shape(0)
     axis = at.axis(at.integer("axis"), len(sizes))
     index = at.constant(1)
-    if index is None or index.size != 1 or index.dtype.kind not in "iu" or index.ndim > 1:
+    if index is None or index.dtype.kind not in "iu" or not 1 <= index.size <= MAX_INDICES:
         raise at.refuse(
-            "only one constant index is taken of a tensor that is computed at run time",
+            f"only 1 to {MAX_INDICES} constant indices are taken of a computed tensor",
             code="onnx-unsupported-operator",
         )
-    place = at.axis(int(index.reshape(-1)[0]), sizes[axis], "index")
-    part = cut(at, at.tensor(0), {axis: (place, place + 1, 1)})
-    return at.reshape(part, (*sizes[:axis], *index.shape, *sizes[axis + 1 :]))
+    places = [at.axis(int(i), sizes[axis], "index") for i in index.reshape(-1)]
+    runs: list[tuple[int, int, int]] = []
+    for place in places:
+        if runs and runs[-1][1] == place:
+            runs[-1] = (runs[-1][0], place + 1, 1)
+        else:
+            runs.append((place, place + 1, 1))
+    parts = [cut(at, at.tensor(0), {axis: run}) for run in runs]
+    joined = parts[0] if len(parts) == 1 else at.emit("concat", *parts, axis=axis)
+    return at.reshape(joined, (*sizes[:axis], *index.shape, *sizes[axis + 1 :]))
 
 
 def expand(at: Lowering) -> Value:

@@ -15,7 +15,11 @@ from tilewright.frontends.onnx.windows import (
     window_of,
 )
 from tilewright.ir import SSAValue
+from tilewright.numerics import reference
 from tilewright.types import shape_of
+
+MAX_TABLE = 2**24
+"""Elements of a constant that stands for a dilated average."""
 
 
 def max_pool(at: Lowering) -> Value:
@@ -51,23 +55,25 @@ def _dilated_average(at: Lowering, image: SSAValue, window: Window, counted: boo
     """A dilated mean: a depthwise convolution with ones, over the number of elements counted."""
     channels = shape_of(image)[1]
     kernel = (1, *window.kernel)[-2:]
+    if channels * math.prod(kernel) > MAX_TABLE:
+        raise at.refuse(f"a dilated window of {list(kernel)} is too large", code="onnx-too-large")
     ones = at.weight(np.ones((channels, 1, *kernel), np.float32), f"{at.node.name}.ones")
-    total = at.emit(
-        "conv", image, ones, group=channels, **window.attributes(kernel=False, dilations=True)
+    attributes = window.attributes(kernel=False, dilations=True)
+    total = at.emit("conv", image, ones, group=channels, **attributes)
+    if math.prod(shape_of(total)[2:]) > MAX_TABLE:
+        raise at.refuse("a dilated average of so large an image", code="onnx-too-large")
+    counts = reference.pool_counts(
+        shape_of(image)[2:],
+        kernel,
+        window.flat(window.strides, 1),
+        window.pads(),
+        window.flat(window.dilations, 1),
+        window.pads(counted=True) if counted else (0, 0, 0, 0),
     )
-    counts = np.ones((), np.int64)
-    for axis, outputs in enumerate(shape_of(total)[-len(window.kernel) :]):
-        starts = np.arange(outputs) * window.strides[axis] - window.begins[axis]
-        taps = starts[:, None] + np.arange(window.kernel[axis]) * window.dilations[axis]
-        extent = at.shape(0)[2 + axis]
-        low = -window.begins[axis] if counted else 0
-        high = extent + (window.counted_ends[axis] if counted else 0)
-        inside = ((taps >= low) & (taps < high)).sum(axis=1)
-        counts = np.multiply.outer(counts, inside)
     if counts.min() < 1:
         raise at.refuse("a window lies wholly in the padding", code="onnx-shape")
-    divisors = counts.reshape((1, 1, *shape_of(total)[2:])).astype(np.float32)
-    return at.emit("mul", total, at.weight(1 / divisors, f"{at.node.name}.divisors"))
+    shares = (1 / counts[None, None]).astype(np.float32)
+    return at.emit("mul", total, at.weight(shares, f"{at.node.name}.shares"))
 
 
 def global_average_pool(at: Lowering) -> Value:
