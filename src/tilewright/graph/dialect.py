@@ -19,6 +19,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
+from tilewright.graph.checks import check_alike, check_order, names_in
 from tilewright.graph.names import value_hint
 from tilewright.ir import (
     ArrayAttr,
@@ -210,6 +211,16 @@ class KernelOp(IRDLOperation):
         """Whether the kernel runs on the host."""
         return self.engine is not None and self.engine.data == "host"
 
+    def verify_(self) -> None:
+        """Check the block against the operands and the result."""
+        where, block = f"graph.kernel {self.symbol.data!r}", self.body.block
+        last = block.last_op
+        if not isinstance(last, YieldOp):
+            raise VerifyException(f"{where} must end with graph.yield")
+        check_alike(self.inputs, block.args, where)
+        check_alike([self.result], last.values, where)
+        check_order(block, where)
+
 
 @irdl_op_definition
 class NetworkOp(IRDLOperation):
@@ -273,12 +284,14 @@ class NetworkOp(IRDLOperation):
         return list(zip(names, self.output_op.values, strict=True))
 
     def verify_(self) -> None:
-        """Check the names against the block."""
-        if len(cast("tuple[str, ...]", from_attribute(self.input_names))) != len(self.block.args):
+        """Check the names against the block, and the order of the operations."""
+        if len(names_in(self.input_names, "input_names")) != len(self.block.args):
             raise VerifyException("graph.network: one name per input is needed")
-        names = cast("tuple[str, ...]", from_attribute(self.output_names))
-        if len(names) != len(self.output_op.values):
+        if len(names_in(self.output_names, "output_names")) != len(self.output_op.values):
             raise VerifyException("graph.network: one name per output is needed")
+        for argument in self.block.args:
+            tensor_type(argument)
+        check_order(self.block, "graph.network")
 
 
 def network_of(module: Operation) -> NetworkOp:

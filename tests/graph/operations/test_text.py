@@ -89,10 +89,47 @@ def test_numbers_keep_their_value() -> None:
         assert to_text(parse(to_text(module))) == to_text(module)
 
 
+def network(body: str) -> str:
+    return (
+        'graph.network "n" attributes {input_names = ["x"], output_names = ["y"]} {\n'
+        f"^bb0(%x: tensor<2xf32>):\n{body}\ngraph.output %y : tensor<2xf32>\n}}"
+    )
+
+
+def kernel(argument: str, result: str) -> str:
+    return network(
+        '%y = graph.kernel "k" (%x) : (tensor<2xf32>) -> tensor<2xf32> {\n'
+        f"^bb0(%a: {argument}):\ngraph.yield {result} : tensor<2xf32>\n}}"
+    )
+
+
+RELU = "%y = graph.relu %x : (tensor<2xf32>) -> tensor<2xf32>"
+
+
+def test_these_texts_are_good() -> None:
+    parse(network(RELU))
+    parse(kernel("tensor<2xf32>", "%a"))
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "graph.nothing",
+        network("%y = graph.relu %x {bogus = 1} : (tensor<2xf32>) -> tensor<2xf32>"),
+        network("%y = graph.softmax %x {axis = f32} : (tensor<2xf32>) -> tensor<2xf32>"),
+        network("%y = graph.softmax %x {axis = [0]} : (tensor<2xf32>) -> tensor<2xf32>"),
+        network(
+            "%y = graph.relu %z : (tensor<2xf32>) -> tensor<2xf32>\n"
+            "%z = graph.relu %x : (tensor<2xf32>) -> tensor<2xf32>"
+        ),
+        network("%y = graph.relu %x : (tensor<2xf32>) -> tensor<3xf32>"),
+        network("%y = graph.relu %x : (tensor<?xf32>) -> tensor<?xf32>"),
+        kernel("tensor<3xf32>", "%a"),
+        kernel("tensor<2xf32>", "%x"),
+        network(RELU).replace('["x"]', "[1]"),
+        network(RELU).replace('["x"]', "f32"),
+        network(RELU).replace('["x"]', '["x", "x2"]'),
+        network(RELU).replace('["y"]', "[]"),
         '"graph.conv"() : () -> ()',
         'graph.network "n" { }',
         '%0 = graph.weight {symbol = "\\FF"} : tensor<1xf32>',

@@ -42,6 +42,13 @@ class Operation(GraphOperation):
     RESULT_CHOSEN: ClassVar[bool] = False
     """Whether the builder chooses the result's binary point (checked by ``verify_element``)."""
 
+    def get(self, name: str, default: PythonValue = 0) -> Any:
+        """The plain value of a property, or ``default``; raises VerifyException if not plain."""
+        try:
+            return super().get(name, default)
+        except TypeError:
+            raise VerifyException(f"{self.name}: {name} is no plain value") from None
+
     @property
     def operation(self) -> str:
         """The name without the dialect: ``conv``."""
@@ -159,6 +166,7 @@ class Operation(GraphOperation):
 
     def verify_(self) -> None:
         """Check the operands, the attributes, and the result's shape and element type."""
+        self.need(not self.attributes, f"has no attribute {next(iter(self.attributes), '')!r}")
         inferred = self.infer([tensor_type(value) for value in self.inputs])
         given = tensor_type(self.result)
         self.need(
