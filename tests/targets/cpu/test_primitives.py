@@ -9,11 +9,7 @@ import numpy as np
 import pytest
 from kernel_harness import PLAIN, Array, Maker
 
-from tilewright.graph.operations.convolution import ConvOp
-from tilewright.graph.operations.matrix import MatMulOp
-from tilewright.graph.operations.normalisation import BatchNormOp, LrnOp, ReduceMeanOp, SoftmaxOp
-from tilewright.graph.operations.numbers import ConvertLayoutOp
-from tilewright.graph.operations.pointwise import (
+from tilewright.graph.operations import (
     AbsOp,
     AddOp,
     ClipOp,
@@ -35,6 +31,10 @@ from tilewright.graph.operations.pointwise import (
     SubOp,
     TanhOp,
 )
+from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.matrix import MatMulOp
+from tilewright.graph.operations.normalisation import BatchNormOp, LrnOp, ReduceMeanOp, SoftmaxOp
+from tilewright.graph.operations.numbers import ConvertLayoutOp
 from tilewright.graph.operations.pooling import AveragePoolOp, MaxPoolOp
 from tilewright.graph.operations.views import PadOp, SliceOp, TransposeOp
 from tilewright.ir import PythonValue, SSAValue
