@@ -26,7 +26,7 @@ import numpy as np
 
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.footprint import Floats, Ints, Use
-from tilewright.planning.nests import Arrangement, arrangements, depends, nests_of
+from tilewright.planning.nests import Arrangement, Loop, arrangements, depends, nests_of
 from tilewright.planning.space import Cells, Space, cells_of
 
 TIE = 0.003
@@ -49,24 +49,46 @@ class Priced:
         return self.cycles
 
 
+def transfer_cycles(use: Use, size: Floats) -> Floats:
+    """Cycles that a transfer of ``size`` bytes occupies its engine, at best.
+
+    With one transfer in flight that is latency and bytes; with k, one k-th of that, but no less
+    than the bytes.
+    """
+    assert use.move is not None
+    flow = size / use.move.bytes_per_cycle
+    return np.maximum(flow, (use.move.latency + flow) / use.move.in_flight)
+
+
 def lower_bounds(space: Space) -> Floats:
-    """Per tiling, cycles that no order and no buffering of it can go below."""
-    cells = cells_of(space, boxes=False)
-    compute = cells.sum(cells.count * cells.cycles, space.rows)
+    """Per tiling, a cost that no order and no buffering of it can go below.
+
+    Compute, the first tile's loads and the last one's store follow each other; loads queue up; all
+    bytes pass main memory.
+    """
+    cells = cells_of(space)
+    rows = space.rows
+    share = cells.count / cells.sum(cells.count, rows)[cells.row]
+    compute = cells.sum(cells.count * cells.cycles, rows)
     bandwidth = main_bandwidth(space.machine)
-    loads, moved = np.zeros(space.rows), np.zeros(space.rows)
+    loads, moved, ends = np.zeros(rows), np.zeros(rows), np.zeros(rows)
     for use in space.uses:
         if use.move is None:
             continue
         size = space.total(use) * use.operand.element_bytes
         moved = moved + size
-        if not use.output:
-            dims = [dim for dim in space.extents if dim in use.operand.dims]
-            waits = use.move.latency if use.move.in_flight == 1 and not use.host else 0
-            grown = use.operand.role == "residual"
-            count = np.ones(1) if grown else space.trips_of(dims)
-            loads = loads + size / use.move.bytes_per_cycle + waits * count
-    return np.maximum(np.maximum(compute, loads), moved / bandwidth)
+        spans = use.output or use.operand.role == "residual"
+        if use.host or spans:
+            # A part of another's transfer, or one that may span tiles: its bytes alone.
+            loads = loads if use.output else loads + size / use.move.bytes_per_cycle
+            continue
+        box = cells.boxes[use.name] * use.operand.element_bytes
+        dims = [dim for dim in space.extents if dim in use.operand.dims]
+        loads = loads + cells.sum(share * transfer_cycles(use, box), rows) * space.trips_of(dims)
+        ends = ends + cells.sum(share * box, rows) / use.move.bytes_per_cycle
+        ends = ends + (use.move.latency if use.move.in_flight == 1 else 0)
+    limit = np.maximum(np.maximum(compute + ends, loads), moved / bandwidth)
+    return (limit + TIE * moved / bandwidth) * (1 - 1e-9)
 
 
 def price(space: Space) -> list[Priced]:
@@ -84,38 +106,36 @@ def price(space: Space) -> list[Priced]:
 
 
 class _Pricing:
-    """The price of one arrangement; columns are over cells unless said otherwise."""
+    """The price of one arrangement."""
 
     def __init__(self, space: Space, cells: Cells, arrangement: Arrangement) -> None:
         self.space, self.cells, self.arrangement = space, cells, arrangement
-        self.loops = arrangement.nest.loops
-        self.at = cells.row
         self.uses = [use for use in space.uses if use.move is not None]
         self.loads = [use for use in self.uses if not use.output and not use.host]
         self.stores = [use for use in self.uses if use.output]
         self.bandwidth = main_bandwidth(space.machine)
-        self.bytes = self._sizes()
-        self.trips = [np.broadcast_to(t, (space.rows,)) for t in arrangement.trips]
+        self.loops: list[Loop] = []
+        self.dims: list[str] = []
+        self.trips: list[Floats] = []
+        self._unfold()
         self.depth = {use.name: self._depth(use) for use in self.uses if not use.host}
+        self.bytes = self._sizes()
+        self.time = {u.name: transfer_cycles(u, self.bytes[u.name]) for u in self.loads}
+        self.time |= {u.name: transfer_cycles(u, self.bytes[u.name]) for u in self.stores}
 
-    def _sizes(self) -> dict[str, Floats]:
-        """Bytes of one transfer of every operand that is moved on its own."""
-        sizes: dict[str, Floats] = {}
-        grown = self.arrangement.grown
-        for use in self.uses:
-            size = self.cells.boxes[use.name] * use.operand.element_bytes
-            if grown and (use.output or use.operand.role == "residual"):
-                # The residency spans several tiles: the mean over them.
-                space = self.space
-                dims = [dim for dim in space.extents if dim in use.operand.dims]
-                rounds = np.ones(space.rows)
-                for dim in dims:
-                    trips = space.trips(dim)
-                    rounds = rounds * (-(-trips // grown[dim]) if dim in grown else trips)
-                size = (space.total(use) * use.operand.element_bytes / rounds)[self.at]
-            name = use.host or use.name
-            sizes[name] = sizes.get(name, 0) + size
-        return sizes
+    def _unfold(self) -> None:
+        """One loop per dim, outermost first, with its trips per row."""
+        space, nest, grown = self.space, self.arrangement.nest, self.arrangement.grown
+        for loop in nest.loops:
+            for dim in loop.group.dims:
+                trips = space.trips(dim).astype(np.float64)
+                if loop.group is nest.grown:
+                    outer = np.ceil(trips / grown[dim])
+                    trips = trips / outer if loop.inner else outer
+                if (trips > 1).any():
+                    self.loops.append(loop)
+                    self.dims.append(dim)
+                    self.trips.append(trips)
 
     def _depth(self, use: Use) -> Ints:
         """Per row, the loop in which the operand is moved; -1 before all loops."""
@@ -125,13 +145,28 @@ class _Pricing:
                 depth = np.where(count > 1, number, depth)
         return depth
 
+    def _sizes(self) -> dict[str, Floats]:
+        """Per cell, bytes of one transfer of every operand that is moved on its own."""
+        sizes: dict[str, Floats] = {}
+        grown, space = self.arrangement.grown, self.space
+        for use in self.uses:
+            size = self.cells.boxes[use.name] * use.operand.element_bytes
+            if grown and (use.output or use.operand.role == "residual"):
+                # The residency spans several tiles: the mean over them.
+                rounds = np.ones(space.rows)
+                for dim in space.extents:
+                    if dim in use.operand.dims:
+                        trips = space.trips(dim)
+                        rounds = rounds * (-(-trips // grown[dim]) if dim in grown else trips)
+                whole = space.total(use) * use.operand.element_bytes / rounds
+                size = whole[self.cells.row]
+            name = use.host or use.name
+            sizes[name] = sizes.get(name, 0) + size
+        return sizes
+
     def price(self, issue: int) -> tuple[Floats, Floats]:
         """Per row, predicted cycles (ties broken) and moved bytes."""
-        space, cells, at = self.space, self.cells, self.at
-        tiles = np.ones(space.rows)
-        for count in self.trips:
-            tiles = tiles * count
-        share = cells.count / np.maximum(cells.sum(cells.count, space.rows)[at], 1)
+        space, cells = self.space, self.cells
         innermost = np.full(space.rows, -1)
         for number, count in enumerate(self.trips):
             innermost = np.where(count > 1, number, innermost)
@@ -139,98 +174,156 @@ class _Pricing:
         total = np.zeros(space.rows)
         before = np.ones(space.rows)
         for number, count in enumerate(self.trips):
-            times = (count - 1) * before
+            rows = np.flatnonzero(count > 1)
+            if rows.size:
+                after, previous, share = self._pairs(number)
+                tile = _Step(self, number, after, previous)
+                spare = np.where(innermost[tile.row] == number, 0.0, left[previous])
+                step = tile.cycles(spare, issue)
+                mean = np.bincount(tile.row, share * step, space.rows)
+                total = total + (count - 1) * before * mean
             before = before * count
-            if not (times > 0).any():
-                continue
-            step = self._step(number, np.where(innermost[at] == number, 0.0, left), issue)
-            total = total + times * cells.sum(share * step, space.rows)
-        whole = np.zeros(space.rows)
-        whole[at[::-1]] = cells.cycles[::-1]  # the first cell of a row is that of its full tiles
-        total = total + whole + cells.sum(share * self._ends(), space.rows)
+        first, last = cells.place[:, 0], self._last()
+        compute = cells.sum(cells.count * cells.cycles, space.rows)
+        total = np.maximum(total + cells.cycles[last], compute)
+        total = total + self._first_loads(first) + self._last_store(last)
         moved = self._moved()
         return total + TIE * moved / self.bandwidth, moved
 
-    def _time(self, use: Use) -> Floats:
-        """Cycles that one transfer occupies its engine."""
-        assert use.move is not None
-        wait = use.move.latency / use.move.in_flight if use.move.in_flight == 1 else 0.0
-        return wait + self.bytes[use.name] / use.move.bytes_per_cycle
+    def _pairs(self, number: int) -> tuple[Ints, Ints, Floats]:
+        """Tiles that follow an advance of loop ``number``: cells, those before them, shares.
 
-    def _moves_in(self, use: Use, number: int) -> Floats:
-        """1 where a tile after an advance of loop ``number`` moves the operand, else 0."""
-        return (self.depth[use.name] >= number)[self.at].astype(np.float64)
+        Inside the loop all dims start anew, so that tile is full there and the one before was the
+        last; along the loop's own dim only the tile after may be cut short.
+        """
+        cells, space = self.cells, self.space
+        inner = {d for n, d in enumerate(self.dims) if n > number}
+        # A dim with loops at two levels ends in an edge only once in many rounds: taken as a mean.
+        inner -= {d for d in inner if self.dims.count(d) > 1}
+        own = self.dims[number] if self.dims.count(self.dims[number]) == 1 else ""
+        clear = sum(1 << i for i, d in enumerate(cells.dims) if d in inner)
+        after = np.flatnonzero((cells.kind & clear) == 0)
+        row, kind = cells.row[after], cells.kind[after]
+        share, before = np.ones(len(after)), kind
+        for i, dim in enumerate(cells.dims):
+            bit = 1 << i
+            edge = cells.edge[dim][row]
+            trips = space.trips(dim)[row]
+            if dim in inner:
+                before = np.where(edge, before | bit, before)
+            elif dim == own:
+                short = (kind & bit) > 0
+                before = before & ~bit
+                ways = np.maximum(trips - 1, 1)
+                share = share * np.where(short, 1.0, trips - 1.0 - edge) / ways
+            else:
+                short = (kind & bit) > 0
+                share = share * np.where(short, 1.0, trips - edge) / trips
+        return after, cells.place[row, before], share
+
+    def _last(self) -> Ints:
+        """Per row, the cell of the last tile."""
+        kind = np.zeros(self.space.rows, np.int64)
+        for i, dim in enumerate(self.cells.dims):
+            kind = np.where(self.cells.edge[dim], kind | 1 << i, kind)
+        return self.cells.place[np.arange(self.space.rows), kind]
 
     def _left_over(self, innermost: Ints) -> Floats:
-        """Time that the load queue has left beside compute when the innermost loop advances."""
-        busy = np.zeros(len(self.at))
+        """Per cell, time that the load queue has left beside compute in the innermost loop."""
+        busy = np.zeros(len(self.cells.row))
         for use in self.loads:
-            moves = (self.depth[use.name] >= innermost)[self.at]
-            busy = busy + moves * self._time(use)
+            moves = (self.depth[use.name] >= innermost)[self.cells.row]
+            busy = busy + moves * self.time[use.name]
         return np.maximum(self.cells.cycles - busy, 0.0)
 
-    def _step(self, number: int, left: Floats, issue: int) -> Floats:
-        """Cycles from tile to tile when loop ``number`` advances."""
-        compute, at = self.cells.cycles, self.at
-        slots = {name: column[at] for name, column in self.arrangement.slots.items()}
-        moves = {use.name: self._moves_in(use, number) for use in self.loads + self.stores}
-        queue = sum((moves[u.name] * self._time(u) for u in self.loads), np.zeros(len(at)))
-        flow = (
-            sum((moves[u.name] * self.bytes[u.name] for u in self.loads), np.zeros(len(at)))
-            / self.bandwidth
-        )
-        ahead = np.full(len(at), 9.0)
+    def _first_loads(self, cell: Ints) -> Floats:
+        """Cycles until the first tile is there."""
+        total, hidden = np.zeros(len(cell)), 0
         for use in self.loads:
-            ahead = np.where(moves[use.name] > 0, np.minimum(ahead, slots[use.name]), ahead)
-        step = np.maximum(compute, issue * (1 + sum(moves.values())))
-        stored = np.zeros(len(at))
+            assert use.move is not None
+            total = total + self.bytes[use.name][cell] / use.move.bytes_per_cycle
+            if use.move.in_flight == 1:
+                total = total + use.move.latency
+            hidden = max(hidden, use.move.latency if use.move.in_flight > 1 else 0)
+        return total + hidden
+
+    def _last_store(self, cell: Ints) -> Floats:
+        """Cycles from the last compute to the end."""
+        total = np.zeros(len(cell))
         for use in self.stores:
             assert use.move is not None
-            bytes_time = moves[use.name] * self.bytes[use.name] / self.bandwidth
-            stored = stored + bytes_time
-            one = moves[use.name] * use.move.latency + bytes_time
-            step = np.maximum(step, one)
-            step = np.maximum(step, moves[use.name] * (compute + one) / slots[use.name])
-        # A store delays the loads whose bytes flow at the same time.
-        busy = queue + stored * flow / np.maximum(queue, 1.0)
-        step = np.maximum(step, flow + stored)
-        for use in self.loads:
-            assert use.move is not None
-            behind = np.zeros(len(at))
-            for other in self.loads:
-                behind = behind + self._behind(use, other) * moves[other.name] * self._time(other)
-            if use.move.in_flight > 1:
-                behind = behind + use.move.latency
-            cycle = (behind + compute) * moves[use.name] / slots[use.name]
-            step = np.maximum(step, cycle)
-        borrowed = np.maximum(np.minimum(ahead, 4.0) - 1.0, 0.0) * left
-        return np.maximum(step, busy - borrowed)
-
-    def _behind(self, use: Use, other: Use) -> Floats:
-        """1 where ``other`` is ``use`` or comes after it among the moves of a tile, else 0."""
-        mine, its = self.depth[use.name][self.at], self.depth[other.name][self.at]
-        later = self.loads.index(other) >= self.loads.index(use)
-        return ((its > mine) | ((its == mine) & later)).astype(np.float64)
-
-    def _ends(self) -> Floats:
-        """The first tile's loads and the last tile's store."""
-        ends = np.zeros(len(self.at))
-        for use in self.loads + self.stores:
-            assert use.move is not None
-            ends = ends + self._time(use)
-            if use.move.in_flight > 1 and (use.output or use is self.loads[0]):
-                ends = ends + use.move.latency
-        return ends
+            flow = self.bytes[use.name][cell] / use.move.bytes_per_cycle
+            total = total + flow + use.move.latency
+        return total
 
     def _moved(self) -> Floats:
         """Per row, bytes moved in all."""
         total = np.zeros(self.space.rows)
         for use in self.uses:
-            host = next((u for u in self.uses if u.name == use.host), use)
             again = np.ones(self.space.rows)
-            depth = self.depth[host.name]
+            depth = self.depth[use.host or use.name]
             for number, (loop, count) in enumerate(zip(self.loops, self.trips, strict=True)):
                 if not depends(use, loop):
                     again = again * np.where(depth >= number, count, 1.0)
             total = total + again * self.space.total(use) * use.operand.element_bytes
         return total
+
+
+class _Step:
+    """From the compute of a tile to the next one's, when one loop advances; columns over pairs."""
+
+    def __init__(self, pricing: _Pricing, number: int, after: Ints, before: Ints) -> None:
+        self.of, self.after, self.before = pricing, after, before
+        self.row = pricing.cells.row[after]
+        self.compute = pricing.cells.cycles[before]
+        self.moves = {
+            use.name: (pricing.depth[use.name] >= number)[self.row].astype(np.float64)
+            for use in pricing.loads + pricing.stores
+        }
+        self.slots = {n: column[self.row] for n, column in pricing.arrangement.slots.items()}
+
+    def cycles(self, spare: Floats, issue: int) -> Floats:
+        """The longest of what must pass; ``spare`` is what the queue had left over before."""
+        queue, flow, stored = (np.zeros(len(self.row)) for _ in range(3))
+        ahead = np.full(len(self.row), 4)
+        step = np.maximum(self.compute, issue * (1 + sum(self.moves.values())))
+        for use in self.of.loads:
+            assert use.move is not None
+            moves = self.moves[use.name]
+            queue = queue + moves * self.of.time[use.name][self.after]
+            flow = flow + moves * self.of.bytes[use.name][self.after] / self.of.bandwidth
+            ahead = np.where(moves > 0, np.minimum(ahead, self.slots[use.name]), ahead)
+            behind = self._behind(use)
+            if use.move.in_flight > 1:
+                behind = behind + use.move.latency
+            cycle = moves * (behind + self.compute) / self._rounds(use)
+            step = np.maximum(step, cycle)
+        for use in self.of.stores:
+            assert use.move is not None
+            moves = self.moves[use.name]
+            bytes_time = self.of.bytes[use.name][self.before] / self.of.bandwidth
+            stored = stored + moves * bytes_time
+            step = np.maximum(step, moves * self.of.time[use.name][self.before])
+            cycle = moves * (self.compute + use.move.latency + bytes_time) / self._rounds(use)
+            step = np.maximum(step, cycle)
+        # A store delays the loads whose bytes flow at the same time.
+        busy = queue + stored * flow / np.maximum(queue, 1.0)
+        step = np.maximum(step, flow + stored)
+        return np.maximum(step, busy - (ahead - 1) * spare)
+
+    def _behind(self, use: Use) -> Floats:
+        """Queue time of the operand's move and those behind it before the tile's compute."""
+        total = np.zeros(len(self.row))
+        for other in self.of.loads:
+            mine, its = (self.of.depth[u.name][self.row] for u in (use, other))
+            later = self.of.loads.index(other) >= self.of.loads.index(use)
+            there = (its > mine) | ((its == mine) & later)
+            total = total + there * self.moves[other.name] * self.of.time[other.name][self.after]
+        return total
+
+    def _rounds(self, use: Use) -> Floats:
+        """Tiles from the start of a move to the reuse of its slot."""
+        tiles = np.ones(self.of.space.rows)
+        for number, count in enumerate(self.of.trips):
+            tiles = tiles * np.where(number > self.of.depth[use.name], count, 1.0)
+        return 1.0 + (self.slots[use.name] - 1) * tiles[self.row]

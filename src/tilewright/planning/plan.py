@@ -26,10 +26,15 @@ class Budget:
     """Tilings that are priced, best lower bound first ("priced")."""
     timed: int = 32
     """Candidates that are timed, best cost first."""
+    timed_tiles: int = 30_000
+    """Tiles of all candidates of a kernel that are timed; the first is timed in any case."""
     seconds: float = 30.0
-    """Wall time for one kernel, a last resort ("seconds")."""
+    """Wall time for one kernel's search, a last resort ("seconds")."""
     settled: float = 0.005
     """Timing stops at a schedule that is this close to the granule bound."""
+    margin: float = 0.03
+    """Timing stops when the costs left exceed the best time by this: the cost is hardly ever
+    that much too high."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ as good as at the granule bound.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from time import perf_counter
 
 import numpy as np
@@ -18,26 +19,50 @@ from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import granule_bound, physical_bound, primitives_for
 from tilewright.planning.cost import Priced, lower_bounds, price
 from tilewright.planning.domain import Kernel
+from tilewright.planning.nests import Arrangement
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.space import Space, build_space
 
-BLOCK = 1024
-"""Tilings priced at once."""
+FIRST_BLOCK, BLOCK = 128, 1024
+"""Tilings priced at once: few at first, so that the best bounds the rest."""
+
+MIRRORS = 4
+"""Rows taken from a block for each candidate that is kept; mirrored ones drop out again."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One schedule with its cost."""
+    """One schedule with its cost, not yet written out."""
 
     cost: float
     moved_bytes: float
-    schedule: Schedule
+    space: Space
+    arrangement: Arrangement
+    row: int
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What candidates that mirror each other (oh for ow, say) have in common."""
+        return f"{self.cost:.7g}", f"{self.moved_bytes:.7g}"
+
+    @property
+    def tiles(self) -> float:
+        """Number of computes."""
+        count = 1.0
+        for dim in self.space.extents:
+            count *= float(self.space.trips(dim)[self.row])
+        return count
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The schedule."""
+        return _schedule(self.space, self.arrangement, self.row)
 
 
 @dataclass
 class Search:
-    """The outcome of a search: candidates by cost, best first."""
+    """The outcome of a search: candidates by cost, best first, no two of a kind."""
 
     candidates: list[Candidate]
     considered: int
@@ -55,9 +80,9 @@ def search(
     bounds = lower_bounds(space)
     order = np.argsort(bounds, kind="stable")
     best: list[Candidate] = []
-    priced = 0
-    for start in range(0, len(order), BLOCK):
-        block = order[start : start + BLOCK]
+    priced, start, size = 0, 0, FIRST_BLOCK
+    while start < len(order):
+        block = order[start : start + size]
         if len(best) == keep:
             block = block[bounds[block] <= best[-1].cost]
         if not block.size:
@@ -69,23 +94,31 @@ def search(
         for one in price(part):
             priced += int(np.isfinite(one.cycles).sum())
             best += _best_of(part, one, keep, best[-1].cost if len(best) == keep else np.inf)
-        best.sort(key=lambda c: (c.cost, c.moved_bytes, str(c.schedule)))
-        best = best[:keep]
+        best = _distinct(best)[:keep]
+        start, size = start + size, BLOCK
     return Search(best, space.considered, priced, cuts)
 
 
 def _best_of(space: Space, one: Priced, keep: int, limit: float) -> list[Candidate]:
     rows = np.flatnonzero(one.cycles < limit)
-    if len(rows) > keep:
-        rows = rows[np.argsort(one.cycles[rows], kind="stable")[:keep]]
+    if len(rows) > MIRRORS * keep:
+        rows = rows[np.argsort(one.cycles[rows], kind="stable")[: MIRRORS * keep]]
     return [
-        Candidate(float(one.cycles[row]), float(one.bytes[row]), _schedule(space, one, int(row)))
+        Candidate(float(one.cycles[row]), float(one.bytes[row]), space, one.arrangement, int(row))
         for row in rows
     ]
 
 
-def _schedule(space: Space, one: Priced, row: int) -> Schedule:
-    arrangement, extents = one.arrangement, space.extents
+def _distinct(candidates: list[Candidate]) -> list[Candidate]:
+    """Sorted by cost, and of those that mirror each other the first found."""
+    found: dict[tuple[str, str], Candidate] = {}
+    for candidate in sorted(candidates, key=lambda c: (c.cost, c.moved_bytes)):
+        found.setdefault(candidate.kind, candidate)
+    return list(found.values())
+
+
+def _schedule(space: Space, arrangement: Arrangement, row: int) -> Schedule:
+    extents = space.extents
     tile = {dim: int(space.size(dim)[row]) for dim in extents}
     trips = {dim: -(-extents[dim] // tile[dim]) for dim in extents}
     output = next(use for use in space.uses if use.output)
@@ -128,6 +161,25 @@ def _schedule(space: Space, one: Priced, row: int) -> Schedule:
     return Schedule(space.primitive.name, levels, buffers)
 
 
+def _fastest(
+    kernel: Kernel, candidates: list[Candidate], timer: Timer, budget: Budget, granule: float
+) -> tuple[Candidate, float, int]:
+    """The fastest candidate, its timed cycles, and how many were timed."""
+    best, cycles = candidates[0], timer(kernel, candidates[0].schedule)
+    timed, tiles = 1, candidates[0].tiles
+    for candidate in candidates[1:]:
+        near = cycles <= granule * (1 + budget.settled)
+        if near or candidate.cost > cycles * (1 + budget.margin):
+            break
+        if tiles + candidate.tiles > budget.timed_tiles:
+            continue
+        took = timer(kernel, candidate.schedule)
+        timed, tiles = timed + 1, tiles + candidate.tiles
+        if took < cycles:
+            best, cycles = candidate, took
+    return best, cycles, timed
+
+
 def plan_exact(
     kernel: Kernel, machine: Machine, *, timer: Timer | None = None, budget: Budget | None = None
 ) -> Plan:
@@ -149,20 +201,10 @@ def plan_exact(
         raise failures[0]
     physical = min(physical_bound(kernel, machine, p) for p, _ in found)
     granule = min(granule_bound(kernel, machine, p) for p, _ in found)
-    candidates = sorted(
-        (c for _, s in found for c in s.candidates), key=lambda c: (c.cost, str(c.schedule))
-    )[:keep]
+    candidates = _distinct([c for _, s in found for c in s.candidates])[:keep]
     best, cycles, timed = candidates[0], None, 0
-    for candidate in candidates if timer is not None else ():
-        assert timer is not None
-        if perf_counter() - begin > budget.seconds and timed:
-            break
-        took = timer(kernel, candidate.schedule)
-        timed += 1
-        if cycles is None or took < cycles:
-            best, cycles = candidate, took
-        if cycles <= granule * (1 + budget.settled):
-            break
+    if timer is not None:
+        best, cycles, timed = _fastest(kernel, candidates, timer, budget, granule)
     cuts = tuple(dict.fromkeys(cut for _, s in found for cut in s.cuts))
     return Plan(
         schedule=best.schedule,
