@@ -109,7 +109,8 @@ def _problem(name: str, token: Token, reason: str, help: str = "") -> Problem:
 
 def _syntax(error: UnexpectedInput, text: str, name: str) -> TilewrightError:
     line, column = error.line, error.column
-    if isinstance(error, UnexpectedEOF) or line < 1:
+    at_end = getattr(getattr(error, "token", None), "type", "") == "$END"
+    if isinstance(error, UnexpectedEOF) or at_end or line < 1:
         lines = text.split("\n")
         line, column = len(lines), len(lines[-1]) + 1
     if isinstance(error, UnexpectedCharacters):

@@ -100,10 +100,9 @@ def residual(
         raise refuse("isa-residual", f"{part.name} has no residual")
     dtype = element_dtype(unit.machine, values, "residual")
     strides = [values[f"residual.{axis}"] for axis in axes]
-    view = unit.memories.view(
+    return unit.memories.view(
         memory_of(part, "residual"), values["residual.address"], dtype, shape, strides
     )
-    return view.astype(np.int64) if unit.fixed else view
 
 
 def touches(

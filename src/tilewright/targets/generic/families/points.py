@@ -62,14 +62,13 @@ operands, `other`; a stride of 0 repeats an element. Then the steps `then1`, `th
 
         def read(name: str) -> NDArray[Any]:
             strides = [values[f"{name}.{axis}"] for axis in AXES]
-            view = unit.memories.view(
+            return unit.memories.view(
                 memory_of(part, "input"),
                 values[f"{name}.address"],
                 element_dtype(unit.machine, values, name),
                 shape,
                 strides,
             )
-            return view.astype(np.int64) if unit.fixed else view
 
         function = FUNCTIONS[_operation(part, values["function"])]
         other = read("other") if function.binary else None

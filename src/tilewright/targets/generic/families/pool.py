@@ -86,6 +86,8 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
         if values["last"]:
             if not greatest:
                 total = _mean(unit, values, total)
+            if unit.fixed:
+                total = total.astype(np.int16)
             total = epilogue.apply(unit, part, values, total, OUT)
         accumulate.write(unit, part, values, total, OUT)
 
