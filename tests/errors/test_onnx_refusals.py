@@ -349,10 +349,11 @@ def test_functions_inside_a_model_are_refused_with_advice():
 
 def test_names_in_messages_stay_on_one_short_line():
     for name in ("two\nlines", "\x1b[31mred", "q'uo\"te", "n" * 10_000):
-        error = TilewrightError(refusals(model_of([node("Det", name=name)])))
-        assert len(str(error).splitlines()) == 1
-        assert str(error).isprintable()
-        assert len(str(error)) < 400
+        for bad in (node("Det", name=name), node("Gemm", ["x", "x"], name=name)):
+            error = TilewrightError(refusals(model_of([bad], inputs={"x": (2, 3)})))
+            assert len(str(error).splitlines()) == 1
+            assert str(error).isprintable()
+            assert len(str(error)) < 400
 
 
 def test_names_that_are_not_text():

@@ -47,6 +47,14 @@ def test_one_symbol_has_one_size():
     assert input_shapes(imported) == {"x": (2, 9), "y": (2, 9)}
 
 
+def test_sizes_that_are_none_settle_no_symbol():
+    nodes = [helper.make_node("Add", ["x", "y"], ["z"])]
+    model = model_of(nodes, {"x": [1, "t"], "y": [1, "t"]}, ["z"])
+    with pytest.raises(TilewrightError) as caught:
+        import_onnx(model, shapes={"x": [1, "9"]})
+    assert [problem.where for problem in caught.value.problems] == ["input 'x'", "input 'y'"]
+
+
 @pytest.mark.parametrize(
     ("sizes", "shapes", "words"),
     [

@@ -28,6 +28,14 @@ CASES = {
         {"kernel_shape": [4, 3], "strides": [2, 3], "auto_pad": "SAME_LOWER"},
     ),
     "valid": ((1, 2, 9, 8), {"kernel_shape": [4, 3], "strides": [2, 2], "auto_pad": "VALID"}),
+    "valid, ceil": (
+        (1, 2, 10, 7),
+        {"kernel_shape": [3, 3], "strides": [2, 3], "auto_pad": "VALID", "ceil_mode": 1},
+    ),
+    "same, ceil": (
+        (1, 2, 10, 7),
+        {"kernel_shape": [3, 3], "strides": [2, 3], "auto_pad": "SAME_LOWER", "ceil_mode": 1},
+    ),
     "sequence": ((1, 2, 17), {"kernel_shape": [4], "strides": [3], "pads": [1, 2]}),
     "sequence, ceil": ((1, 2, 18), {"kernel_shape": [4], "strides": [3], "ceil_mode": 1}),
 }

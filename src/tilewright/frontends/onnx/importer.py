@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from onnx import FunctionProto, NodeProto, TensorProto, TypeProto, helper
+from onnx import NodeProto, TensorProto, TypeProto, helper
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.imported import Imported
@@ -36,7 +36,7 @@ from tilewright.frontends.onnx.tensors import Constant, array_of, constant_of
 from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
 from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp, SSAValue, VerifyException
+from tilewright.ir import ModuleOp, SSAValue
 from tilewright.types import Array, shape_of, tensor
 
 
@@ -66,6 +66,7 @@ class _Importer:
         self.source = source
         self.graph = source.model.graph
         self.opset = check_model(source)
+        self.functions = {(f.name, f.domain) for f in source.model.functions}
         self.problems: list[Problem] = []
         self.notes: list[str] = []
         self.weights = Weights()
@@ -157,10 +158,6 @@ class _Importer:
         except TilewrightError as error:
             self.problems.extend(error.problems)
             results = self._guess(node)
-        except VerifyException as error:
-            reason = " ".join(str(error).split())
-            self.problems.append(Problem("onnx-shape", reason, node.where))
-            results = self._guess(node)
         for name in filter(None, node.outputs):
             self.values[name] = UNKNOWN
         for name, value in zip(node.outputs, results or (), strict=False):
@@ -184,7 +181,7 @@ class _Importer:
             reason = f"operator set {self.opset} has no such operator"
         if node.domain:
             reason = f"operators of the domain {shown(node.domain)} are not supported"
-        if any((f.name, f.domain) == (node.operator, node.domain) for f in self._functions()):
+        if (node.operator, node.domain) in self.functions:
             return refuse(
                 "onnx-unsupported-operator",
                 "functions inside a model are not read",
@@ -192,9 +189,6 @@ class _Importer:
                 help="inline them with onnx.inliner.inline_local_functions",
             )
         return refuse("onnx-unsupported-operator", reason, where=node.where)
-
-    def _functions(self) -> Sequence[FunctionProto]:
-        return self.source.model.functions
 
     def _results(self, node: Node) -> Sequence[Value] | None:
         """The values of a node's outputs; None if they depend on what was refused."""
@@ -237,7 +231,7 @@ class _Importer:
         types: dict[str, TypeProto] = {}
         arrays: dict[str, Array] = {}
         for name in filter(None, node.inputs):
-            value = self.values.get(name, UNKNOWN)
+            value = self._value(name)
             if isinstance(value, Unknown):
                 return None
             if isinstance(value, Constant):

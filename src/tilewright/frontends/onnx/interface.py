@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import cast
 
+import numpy as np
 from onnx import GraphProto, TensorProto, ValueInfoProto
 
 from tilewright.errors import Problem, TilewrightError
@@ -64,9 +64,14 @@ def _symbols(
     for value in inputs:
         dims = value.type.tensor_type.shape.dim
         for dim, size in zip(dims, wanted.get(value.name, ()), strict=False):
-            if dim.HasField("dim_param") and dim.dim_param:
-                symbols.setdefault(dim.dim_param, size)
+            if dim.dim_param and _is_size(size):
+                symbols.setdefault(dim.dim_param, int(size))
     return symbols
+
+
+def _is_size(size: object) -> bool:
+    """Whether a size that the caller gives is a positive integer, of Python's or of NumPy's."""
+    return isinstance(size, int | np.integer) and int(size) >= 1
 
 
 def _shape(
@@ -102,13 +107,12 @@ def _shape(
         stated = dims[axis].dim_value if kind.HasField("shape") else 0
         symbol = dims[axis].dim_param if kind.HasField("shape") else ""
         if wanted is not None:
-            # Shapes come from the caller and may hold anything that counts, NumPy's integers too.
-            size = cast("object", wanted[axis])
-            if not hasattr(size, "__index__") or int(wanted[axis]) < 1:
+            size = wanted[axis]
+            if not _is_size(size):
                 raise bad("onnx-shape", f"size {size!r} is not a positive integer")
-            if stated > 0 and stated != int(wanted[axis]):
+            if stated > 0 and stated != int(size):
                 raise bad("onnx-shape", f"size {size} is given for axis {axis}, which is {stated}")
-            sizes.append(int(wanted[axis]))
+            sizes.append(int(size))
         elif stated > 0:
             sizes.append(stated)
         elif symbol in symbols:

@@ -14,7 +14,7 @@ from tilewright.frontends.onnx.tensors import Constant
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.weights import Weights
-from tilewright.ir import Block, PythonValue, SSAValue
+from tilewright.ir import Block, PythonValue, SSAValue, VerifyException
 from tilewright.types import Array, element_of, shape_of, tensor
 
 Value = SSAValue | Constant
@@ -191,7 +191,12 @@ class Lowering:
 
     def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
         """Append an operation for this node; refuses results that are empty or too large."""
-        value = self._network.emit(operation, inputs, attributes, self.node.name)
+        try:
+            value = self._network.emit(operation, inputs, attributes, self.node.name)
+        except VerifyException as error:
+            # The graph's message names the node, as the refusal does.
+            reason = str(error).replace(f" (node {self.node.name!r})", "", 1)
+            raise self.refuse(" ".join(reason.split()), code="onnx-shape") from error
         shape = shape_of(value)
         size = math.prod(shape)
         if size == 0 or any(extent < 0 for extent in shape):
@@ -218,5 +223,5 @@ class Lowering:
 Rule = Callable[[Lowering], Value | Sequence[Value]]
 """Imports one node: emits what it means and returns its result, or all its results.
 
-Raises TilewrightError (a refusal) or VerifyException (operands the graph dialect does not take).
+Raises TilewrightError (a refusal).
 """

@@ -87,7 +87,9 @@ def window_of(at: Lowering, kernel: Sequence[int], *, pool: bool) -> Window:
     spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
     begins, ends = _pads(at, extents, strides, spans)
     extra = [0] * rank
-    if pool and at.integer("ceil_mode") and at.text("auto_pad", "NOTSET") == "NOTSET":
+    # With auto_pad VALID the specification's text has no rounding up; ONNX's shape inference and
+    # ONNX Runtime have it, and so do the networks that were trained with them.
+    if pool and at.integer("ceil_mode") and at.text("auto_pad", "NOTSET") in ("NOTSET", "VALID"):
         extra = [
             _ceil_pad(extents[i] + begins[i], ends[i], spans[i], strides[i]) for i in range(rank)
         ]
