@@ -23,7 +23,7 @@ from tilewright.errors import refuse
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
-from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException
+from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException, to_text
 from tilewright.machine import Machine
 from tilewright.targets.base import Compilation
 from tilewright.targets.generic.encode import from_bytes, to_bytes
@@ -113,7 +113,7 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
         if isinstance(op, WeightOp) and op.placement is not None:
             write_value(op.result, {WEIGHTS: weights}, compilation.weights.get(op.symbol.data))
     weights.tofile(directory / "weights.bin")
-    (directory / "network.mlir").write_text(f"{compilation.network}\n")
+    (directory / "network.mlir").write_text(to_text(compilation.network) + "\n")
     text = json.dumps(file.model_dump(mode="json"), indent=1, sort_keys=True)
     (directory / "program.json").write_text(text + "\n")
 
