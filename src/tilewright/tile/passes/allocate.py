@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.ir import IntegerAttr, Operation, i64, to_attribute
+from tilewright.ir import IntegerAttr, Operation, i64
 from tilewright.machine import Machine, Memory, Primitive
 from tilewright.planning.domain import ELEMENT_BYTES, Affine
 from tilewright.tile.boxes import interval_columns
@@ -54,23 +54,24 @@ class Allocate(TilePass):
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Place one program's buffers."""
         memories: dict[str, list[BufferOp]] = {}
+        extents = program.extents
         for op in program.walk():
             if isinstance(op, BufferOp):
-                _measure(op, machine, program)
+                _measure(op, machine, extents)
                 memories.setdefault(op.memory, []).append(op)
         for name, buffers in memories.items():
             _pack(buffers, machine.memory(name), program)
 
 
-def largest_box(buffer: BufferOp, program: ProgramOp) -> tuple[int, ...]:
+def largest_box(buffer: BufferOp, extents: Mapping[str, int]) -> tuple[int, ...]:
     """Largest extent, inside the tensor, of the buffer's boxes along each axis."""
     loops = enclosing_loops(buffer)
-    sizes = program.extents
+    sizes = dict(extents)
     for loop in loops:
         dim = loop.dim.data
         sizes[dim] = min(loop.step_size, min(loop.upper_bound, sizes[dim]) - loop.lower_bound)
     return tuple(
-        _largest(axis, extent, loops, sizes, program)
+        _largest(axis, extent, loops, sizes, extents)
         for axis, extent in zip(buffer.window.data, buffer.tensor_shape, strict=True)
     )
 
@@ -79,16 +80,16 @@ def _largest(
     axis: Affine,
     extent: int,
     loops: Sequence[LoopOp],
-    sizes: dict[str, int],
-    program: ProgramOp,
+    sizes: Mapping[str, int],
+    extents: Mapping[str, int],
 ) -> int:
     _, size = axis.interval({dim: (0, sizes[dim]) for dim in axis.dims})
-    low, span = axis.interval({dim: (0, n) for dim, n in program.extents.items()})
+    low, span = axis.interval({dim: (0, extents[dim]) for dim in axis.dims})
     relevant = [loop for loop in loops if loop.dim.data in axis.dims]
     if (low >= 0 and low + span <= extent) or not relevant:
         # Nothing of any box is padding (or there is one box): the largest tile has the largest.
         return size if low >= 0 and low + span <= extent else _inside(low, span, extent)
-    rows: Rows = nest_rows(relevant, program.extents)
+    rows: Rows = nest_rows(relevant, {dim: extents[dim] for dim in axis.dims})
     start, length = interval_columns(axis, rows)
     inside = np.minimum(start + length, extent) - np.maximum(start, 0)
     return int(max(inside.max(), 0))
@@ -105,9 +106,9 @@ def _primitive(buffer: BufferOp, machine: Machine) -> Primitive | None:
     return None
 
 
-def _measure(buffer: BufferOp, machine: Machine, program: ProgramOp) -> None:
-    shape = largest_box(buffer, program)
-    buffer.shape = to_attribute(shape)  # pyright: ignore[reportAttributeAccessIssue]
+def _measure(buffer: BufferOp, machine: Machine, extents: Mapping[str, int]) -> None:
+    shape = largest_box(buffer, extents)
+    buffer.set("shape", shape)
     size = slot_bytes(buffer, shape, machine, _primitive(buffer, machine))
     buffer.bytes = IntegerAttr(size, i64)
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from tilewright.ir import IntegerAttr, i64
 from tilewright.machine import Machine
-from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp, enclosing_loops
+from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp
+from tilewright.tile.implied import visits
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import leader_of
 
@@ -59,11 +60,3 @@ class DoubleBuffer(TilePass):
             slots = max(min(asked.get(operand, 1), visits(buffer)), 1)
             if slots != buffer.slot_count:
                 buffer.slots = IntegerAttr(slots, i64)
-
-
-def visits(buffer: BufferOp) -> int:
-    """How often a buffer is filled, at most."""
-    count = 1
-    for loop in enclosing_loops(buffer):
-        count *= -(-(loop.upper_bound - loop.lower_bound) // loop.step_size)
-    return count

@@ -1,0 +1,183 @@
+"""When a wait says nothing new, because the engine has waited for the same or later before.
+
+All rules rest on engines being in-order queues: what an engine has waited for once, it knows for
+all its later commands, and a command's completion means that of all before it in its queue. They
+speak of a buffer's *visits*: a fill of visit v in one of s slots needs the users of visit v - s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tilewright.ir import Block, Operation
+from tilewright.tile.operations import BufferOp, LoopOp, MoveOp, ProgramOp
+from tilewright.tile.queues import Command, commands_of, fills, leader_of, users_of
+
+
+class Dependences:
+    """Who fills and who uses which buffer of a program, and which waits follow from others."""
+
+    def __init__(self, program: ProgramOp) -> None:
+        self.commands = commands_of(program)
+        self.buffers = [op for op in program.walk() if isinstance(op, BufferOp)]
+        self.position: dict[Operation, int] = {op: i for i, op in enumerate(program.walk())}
+        self.users = {buffer: users_of(buffer) for buffer in self.buffers}
+        self.depth = {buffer: len(_loops(buffer)) for buffer in self.buffers}
+        self.filled: dict[Command, list[BufferOp]] = {}
+        """The buffers that each command fills, those of moves joined to it included."""
+        for buffer, users in self.users.items():
+            for op in users:
+                if fills(op, buffer):
+                    leader = leader_of(op) if isinstance(op, MoveOp) else op
+                    self.filled.setdefault(leader, []).append(buffer)
+
+    def foreign(self, buffer: BufferOp, engine: str) -> dict[str, int]:
+        """Engine -> position in the text of the last user of a buffer on it; without ``engine``."""
+        found: dict[str, int] = {}
+        for user in self.users[buffer]:
+            name = user.engine.data
+            if name != engine:
+                found[name] = max(found.get(name, 0), self.position[user])
+        return found
+
+    def is_implied(self, op: Command, buffer: BufferOp, ready: Sequence[BufferOp]) -> bool:
+        """Whether ``op``, which fills a buffer, knows anyway that the slot's users are done.
+
+        ``ready`` are the buffers whose content ``op`` waits for.
+        """
+        engine = op.engine.data
+        if self._is_ready_later(engine, buffer, ready) or self._is_stored_since(engine, buffer):
+            return True
+        for other_op, others in self.filled.items():
+            if other_op.engine != op.engine:
+                continue
+            for other in others:
+                if other is buffer:
+                    continue
+                before = self._is_before(other_op, other, op, buffer)
+                if self._is_waited_for(engine, other, buffer, before):
+                    return True
+        return False
+
+    def _is_before(self, other_op: Command, other: BufferOp, op: Command, buffer: BufferOp) -> bool:
+        """Whether ``other`` is filled before ``buffer``; of two filled at once, the first is."""
+        if other_op is op:
+            return self.position[other] < self.position[buffer]
+        return self.position[other_op] < self.position[op]
+
+    def _is_waited_for(self, engine: str, other: BufferOp, buffer: BufferOp, before: bool) -> bool:
+        """Whether fills of ``other`` by the same engine have waited for the users of ``buffer``."""
+        block, around = buffer.parent_block(), other.parent_block()
+        if block is None or around is None:
+            return False
+        users, others = self.foreign(buffer, engine), self.foreign(other, engine)
+        if not users.keys() <= others.keys():
+            return False
+        slots, reaches = other.slot_count, all(others[e] >= p for e, p in users.items())
+        if block is around:
+            # Filled before it in this visit: ``other`` waited for its users ``slots`` visits ago.
+            # Filled after it, in the visit before: for those one visit earlier.
+            visits_ago = slots if before else slots + 1
+            return visits_ago <= buffer.slot_count and visits(other) > slots and reaches
+        # Further in: of the visits between the users waited for and this fill, the last fill of
+        # ``other`` waited for users ``slots`` fills back, within those visits or right before.
+        within = (buffer.slot_count - 1) * fewest_visits(other, block)
+        if within > slots or (within == slots and reaches):
+            return True
+        # Further out: it waited for all uses up to ``slots`` of its visits ago.
+        most = most_visits(buffer, around)
+        enough = 0 < most * slots <= buffer.slot_count
+        return before and enough and visits(other) > slots and reaches
+
+    def _is_ready_later(self, engine: str, buffer: BufferOp, ready: Sequence[BufferOp]) -> bool:
+        """Whether what is waited for comes behind the buffer's users in their own queues.
+
+        So it is where one engine both stores a tile and loads the next one's operands.
+        """
+        block = buffer.parent_block()
+        covered: set[str] = set()
+        for other in ready:
+            if other.parent_block() is block or (block and fewest_visits(other, block)):
+                covered |= {u.engine.data for u in self.users[other] if fills(u, other)}
+        return self.foreign(buffer, engine).keys() <= covered
+
+    def _is_stored_since(self, engine: str, buffer: BufferOp) -> bool:
+        """Whether the engine has, since, stored what the users of ``buffer`` computed."""
+        users = self.foreign(buffer, engine)
+        for stored in self.buffers:
+            makers = [user for user in self.users[stored] if fills(user, stored)]
+            made = {maker.engine.data: self.position[maker] for maker in makers}
+            others = [user for user in self.users[stored] if user not in makers]
+            if not any(user.engine.data == engine for user in others):
+                continue
+            since = self._fills_since(stored, buffer)
+            # With a slot to spare, what the visit before made comes after the users anyway.
+            reaches = since < buffer.slot_count or all(
+                made.get(e, -1) >= p for e, p in users.items()
+            )
+            if since and reaches and users.keys() <= made.keys():
+                return True
+        return False
+
+    def _fills_since(self, stored: BufferOp, buffer: BufferOp) -> int:
+        """How many fills of ``buffer`` follow the store of ``stored`` before, at most.
+
+        0 if they may be more than it has slots, or if nothing need have been stored.
+        """
+        block, around = buffer.parent_block(), stored.parent_block()
+        if block is None or around is None:
+            return 0
+        if block is around or fewest_visits(stored, block) > 0:
+            return 1
+        most = most_visits(buffer, around)
+        return most if most <= buffer.slot_count else 0
+
+
+def visits(buffer: BufferOp) -> int:
+    """How often a buffer is filled, at most."""
+    return prod(_trips(loop) for loop in _loops(buffer))
+
+
+def fewest_visits(buffer: BufferOp, block: Block) -> int:
+    """How often a buffer is filled in one run of a block around it, at least; 0 if outside."""
+    inner = _loops_between(block, buffer)
+    count = 1
+    # Sizes that the interval of a dim may have: a loop over it leaves a shorter one at the edge.
+    sizes: dict[str, set[int]] = {}
+    for loop in _loops(buffer):
+        dim, lower, step = loop.dim.data, loop.lower_bound, loop.step_size
+        spans = {min(loop.upper_bound, n) - lower for n in sizes.get(dim, {loop.upper_bound})}
+        if loop in inner:
+            count *= max(0, min(-(-span // step) for span in spans))
+        sizes[dim] = {n for span in spans for n in (min(step, span), span % step) if n > 0}
+    return count if inner else 0
+
+
+def most_visits(buffer: BufferOp, block: Block) -> int:
+    """How often a buffer is filled in one run of a block around it, at most; 0 if outside."""
+    inner = _loops_between(block, buffer)
+    return prod(_trips(loop) for loop in inner) if inner else 0
+
+
+def _trips(loop: LoopOp) -> int:
+    return -(-(loop.upper_bound - loop.lower_bound) // loop.step_size)
+
+
+def _loops(op: Operation | None) -> list[LoopOp]:
+    """The loops around an operation, outermost first."""
+    found: list[LoopOp] = []
+    while op is not None:
+        op = op.parent_op()
+        if isinstance(op, LoopOp):
+            found.append(op)
+    return found[::-1]
+
+
+def _loops_between(block: Block, buffer: BufferOp) -> Sequence[LoopOp]:
+    """The loops within a block and around a buffer; none if the block does not enclose it."""
+    loops = _loops(buffer)
+    for number, loop in enumerate(loops):
+        if loop.parent_block() is block:
+            return loops[number:]
+    return []
