@@ -1,0 +1,22 @@
+"""docs/onnx.md names every operator and every code of the importer, and no others."""
+
+import re
+from pathlib import Path
+
+import tilewright.frontends
+from tilewright.frontends.onnx.operators import RULES
+
+TEXT = (Path(__file__).parents[3] / "docs" / "onnx.md").read_text(encoding="utf-8")
+
+
+def test_operators():
+    listed = TEXT.split("## Operators")[1].split("## Refusals")[0].split(":", 1)[1]
+    names = re.sub(r"\([^)]*\)", "", listed).replace(".", "").split(",")
+    assert sorted(name.strip() for name in names) == sorted(RULES)
+
+
+def test_codes():
+    folder = Path(tilewright.frontends.__file__).parent
+    source = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py")))
+    used = set(re.findall(r'"((?:onnx|model)-[a-z-]+)"', source))
+    assert set(re.findall(r"^\| `([a-z-]+)`", TEXT, re.MULTILINE)) == used
