@@ -15,6 +15,7 @@ FLOORS: list[set[str]] = [
     {"frontends", "targets"},
     {"runtime"},
     {"driver", "report"},
+    {"optimise"},
     {"api"},
     {"cli"},
 ]

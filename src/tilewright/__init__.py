@@ -1,1 +1,42 @@
-"""Tilewright: a compiler for processors whose fast memory is managed by software."""
+"""Tilewright: a compiler for processors whose fast memory is managed by software.
+
+import tilewright
+
+executable = tilewright.compile("resnet50.onnx", target="cambricon-x")
+outputs = executable.run({"data": image})
+print(executable.report())
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+try:
+    __version__ = version("tilewright")
+except PackageNotFoundError:  # a checkout that is not installed
+    __version__ = "0"
+
+if TYPE_CHECKING:
+    from tilewright.driver import compile
+    from tilewright.errors import TilewrightError
+    from tilewright.frontends import load
+    from tilewright.machine import Machine
+    from tilewright.runtime import Executable
+
+_HOMES = {
+    "compile": "tilewright.driver",
+    "TilewrightError": "tilewright.errors",
+    "load": "tilewright.frontends",
+    "Machine": "tilewright.machine",
+    "Executable": "tilewright.runtime",
+}
+
+__all__ = ["Executable", "Machine", "TilewrightError", "__version__", "compile", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public names on first use, so that ``import tilewright`` stays quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

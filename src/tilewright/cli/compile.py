@@ -1,0 +1,51 @@
+"""``tilewright compile``: model in, package out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tilewright.cli import console
+from tilewright.driver import compile
+
+
+def compile_command(
+    model: Annotated[Path, typer.Argument(help="An ONNX file.")],
+    target: console.TargetOption = "cpu",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The package [default: MODEL-TARGET].")
+    ] = None,
+    calibrate: console.CalibrateOption = None,
+    shape: console.ShapeOption = None,
+    settings: console.SetOption = None,
+    dump: Annotated[
+        Path | None, typer.Option("--dump", help="Write the representation after every pass here.")
+    ] = None,
+    as_json: console.JsonOption = False,
+    quiet: console.QuietOption = False,
+) -> None:
+    """Compile a model into a package.
+
+    Example: tilewright compile resnet50.onnx --target cambricon-x -o resnet50-package
+    """
+    with console.refusals(as_json), console.progress(quiet) as progress:
+        kind = Path(target).stem if target.endswith(".toml") else target
+        place = output or Path(f"{model.stem}-{kind}")
+        made = compile(
+            model,
+            target,
+            values=console.machine_values(settings),
+            shapes=console.shapes(shape),
+            calibration=None if calibrate is None else console.read_arrays(calibrate),
+            directory=place,
+            dump=dump,
+            progress=progress,
+        )
+    if as_json:
+        profile = made.summary()
+        console.print_json({"target": made.manifest.target, "package": str(place), "plan": profile})
+    else:
+        console.say(made.report())
+        console.say(f"package in {place}; run it: tilewright run {place} --check")

@@ -1,0 +1,210 @@
+"""What all commands share: options, progress, results as text or JSON, and refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
+from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.targets.base import TensorInfo, target_names
+from tilewright.types import Array
+
+REFUSED = 2
+"""Exit status when an input is refused."""
+
+_errors = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def complete_target(incomplete: str) -> list[str]:
+    """Target names for tab completion."""
+    return [name for name in target_names() if name.startswith(incomplete)]
+
+
+TargetOption = Annotated[
+    str,
+    typer.Option(
+        "--target",
+        "-t",
+        help="A target's name, or a machine file (.toml).",
+        autocompletion=complete_target,
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Vary the machine: memory.sb.bytes=65536."),
+]
+ShapeOption = Annotated[
+    list[str] | None,
+    typer.Option("--shape", metavar="NAME=1x3x224x224", help="Bind an input's shape."),
+]
+CalibrateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibrate", metavar="FILE.npz", help="Sample inputs by name, with a leading axis."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+
+
+def print_json(value: Any) -> None:
+    """Print a result for machines."""
+    typer.echo(json.dumps(value, indent=1, allow_nan=False, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value)} is not for JSON")
+
+
+@contextmanager
+def refusals(as_json: bool = False) -> Iterator[None]:
+    """Turn every refusal into a message (and JSON, if asked for) and exit status 2."""
+    try:
+        yield
+    except TilewrightError as error:
+        for problem in error.problems:
+            _errors.print(f"error {problem}", style="red", markup=False)
+        if as_json:
+            print_json({"errors": [_problem(problem) for problem in error.problems]})
+        raise typer.Exit(REFUSED) from None
+    except KeyboardInterrupt:
+        _errors.print("interrupted", style="red")
+        raise typer.Exit(130) from None
+    except BrokenPipeError:
+        raise typer.Exit(0) from None
+
+
+def _problem(problem: Problem) -> dict[str, str]:
+    return {
+        "code": problem.code,
+        "where": problem.where,
+        "reason": problem.reason,
+        "help": problem.help,
+    }
+
+
+@contextmanager
+def progress(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress line on standard error; plain lines when that is no terminal."""
+    if quiet:
+        yield lambda what, done, total: None
+    elif not _errors.is_terminal:
+        seen: set[str] = set()
+
+        def plain(what: str, done: int, total: int) -> None:
+            if what not in seen:
+                seen.add(what)
+                _errors.print(f"{what} ...")
+
+        yield plain
+    else:
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+        )
+        with Progress(*columns, console=_errors, transient=True) as bar:
+            task = bar.add_task("", total=None)
+
+            def show(what: str, done: int, total: int) -> None:
+                bar.update(task, description=what, completed=done, total=total or None)
+
+            yield show
+
+
+def machine_values(settings: list[str] | None) -> dict[str, float]:
+    """Read ``--set KEY=VALUE`` options."""
+    values: dict[str, float] = {}
+    for setting in settings or []:
+        key, separator, text = setting.partition("=")
+        try:
+            number = float(text)
+        except ValueError:
+            number = float("nan")
+        if not separator or number != number:
+            raise refuse("option-set", f"{setting!r} is not KEY=NUMBER", "--set")
+        values[key.strip()] = int(number) if number.is_integer() else number
+    return values
+
+
+def shapes(options: list[str] | None) -> dict[str, tuple[int, ...]]:
+    """Read ``--shape NAME=1x3x224x224`` options."""
+    found: dict[str, tuple[int, ...]] = {}
+    for option in options or []:
+        name, separator, text = option.rpartition("=")
+        if not separator or not re.fullmatch(r"\d{1,9}(x\d{1,9})*", text):
+            raise refuse("option-shape", f"{option!r} is not NAME=1x3x224x224", "--shape")
+        found[name] = tuple(int(size) for size in text.split("x"))
+    return found
+
+
+def read_array(path: Path) -> Array:
+    """Read an .npy file; never unpickles."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise refuse("input-file", str(error), str(path), "save it with numpy.save") from error
+    if not isinstance(array, np.ndarray):
+        raise refuse("input-file", "is no .npy array", str(path), "save it with numpy.save")
+    return array
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """Read an .npz file; never unpickles."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, AttributeError, KeyError) as error:
+        raise refuse("input-file", str(error), str(path), "save it with numpy.savez") from error
+
+
+def inputs_for(
+    infos: tuple[TensorInfo, ...], files: list[str] | None, seed: int | None
+) -> dict[str, Array]:
+    """The arrays of ``--input NAME=FILE.npy``; the inputs left over are random."""
+    given: dict[str, Array] = {}
+    for option in files or []:
+        name, separator, file = option.partition("=")
+        if not separator:
+            if len(infos) != 1:
+                raise refuse("option-input", f"{option!r} is not NAME=FILE.npy", "--input")
+            name, file = infos[0].name, option
+        given[name] = read_array(Path(file))
+    if given and seed is None:
+        return given
+    random = np.random.default_rng(seed or 0)
+    for info in infos:
+        values = random.standard_normal(info.shape)
+        given.setdefault(info.name, values.astype(info.dtype))
+    return given
+
+
+def describe(outputs: Mapping[str, Array]) -> list[dict[str, Any]]:
+    """Name, shape and dtype of outputs, for JSON."""
+    return [
+        {"name": name, "shape": list(array.shape), "dtype": str(array.dtype)}
+        for name, array in outputs.items()
+    ]
+
+
+def say(text: str) -> None:
+    """Print a result for people."""
+    typer.echo(text.rstrip("\n"))
+
+
+def warn(text: str) -> None:
+    """Print a remark beside the results."""
+    print(text, file=sys.stderr)

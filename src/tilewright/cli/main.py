@@ -1,0 +1,56 @@
+"""The ``tilewright`` command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import tilewright
+from tilewright.cli.asm import asm, disasm
+from tilewright.cli.bench import bench
+from tilewright.cli.compile import compile_command
+from tilewright.cli.opt import opt
+from tilewright.cli.plan import plan_command
+from tilewright.cli.run import run
+from tilewright.cli.targets import targets
+
+app = typer.Typer(
+    name="tilewright",
+    help="Compile neural networks for processors whose fast memory is managed by software.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("compile")(compile_command)
+app.command("run")(run)
+app.command("plan")(plan_command)
+app.command("bench")(bench)
+app.command("targets")(targets)
+app.command("opt")(opt)
+app.command("asm")(asm)
+app.command("disasm")(disasm)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tilewright {tilewright.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Compile neural networks for processors whose fast memory is managed by software."""
+
+
+def main() -> None:
+    """Entry point of the installed command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

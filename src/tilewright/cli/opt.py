@@ -1,0 +1,47 @@
+"""``tilewright opt``: run passes on text, in the manner of mlir-opt."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tilewright.cli import console
+from tilewright.errors import refuse
+from tilewright.optimise import all_passes, optimise_text
+
+
+def opt(
+    file: Annotated[str, typer.Argument(help="A graph or tile file; - is standard input.")] = "-",
+    passes: Annotated[
+        str, typer.Option("--passes", "-p", metavar="PASS,PASS", help="Passes to run, in order.")
+    ] = "",
+    target: console.TargetOption = "cambricon-x",
+    settings: console.SetOption = None,
+    weights: Annotated[
+        Path | None, typer.Option("--weights", help="The weights of a graph (.safetensors).")
+    ] = None,
+    list_passes: Annotated[bool, typer.Option("--list", help="List the passes and stop.")] = False,
+) -> None:
+    """Parse a graph or tile file, run passes, and print it.
+
+    Example: tilewright opt kernel.mlir -p place-moves,double-buffer,allocate -t cambricon-x
+    """
+    with console.refusals():
+        if list_passes:
+            for name, made in sorted(all_passes().items()):
+                first = (made.__doc__ or "").strip().splitlines()
+                console.say(f"{name:<20} {first[0] if first else ''}")
+            return
+        text = sys.stdin.read() if file == "-" else _read(Path(file))
+        values = console.machine_values(settings)
+        console.say(optimise_text(text, passes, target, values=values, weights=weights))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise refuse("input-file", str(error), str(path)) from error

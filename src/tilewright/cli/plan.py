@@ -1,0 +1,86 @@
+"""``tilewright plan``: each kernel's schedule and what it should cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tilewright.cli import console
+from tilewright.driver import resolve, travel
+
+
+def plan_command(
+    model: Annotated[Path, typer.Argument(help="An ONNX file.")],
+    target: console.TargetOption = "cambricon-x",
+    calibrate: console.CalibrateOption = None,
+    shape: console.ShapeOption = None,
+    settings: console.SetOption = None,
+    as_json: console.JsonOption = False,
+    quiet: console.QuietOption = False,
+) -> None:
+    """Print the schedule of every kernel, its predicted cost and its bounds.
+
+    Example: tilewright plan vgg16.onnx --target cambricon-x --set memory.sb.bytes=65536
+    """
+    with console.refusals(as_json), console.progress(quiet) as progress:
+        found, machine = resolve(target, None, console.machine_values(settings))
+        work = travel(
+            model,
+            found,
+            machine,
+            shapes=console.shapes(shape),
+            calibration=None if calibrate is None else console.read_arrays(calibrate),
+            progress=progress,
+            until="plan",
+        )
+    rows: list[dict[str, Any]] = []
+    for item in work.kernels:
+        row: dict[str, Any] = {"name": item.kernel.symbol, "nodes": list(item.kernel.nodes)}
+        if item.schedule is None:
+            rows.append(row | {"engine": "host"})
+            continue
+        plan = work.plans[item.kernel.symbol]
+        rows.append(
+            row
+            | {
+                "engine": "accelerator",
+                "schedule": str(plan.schedule),
+                "predicted_cycles": plan.predicted_cycles,
+                "moved_bytes": plan.moved_bytes,
+                "bound_cycles": plan.physical_bound,
+                "granule_bound_cycles": plan.granule_bound,
+                "efficiency": plan.granule_bound / plan.predicted_cycles,
+                "candidates": plan.candidates,
+                "complete": plan.complete,
+                "seconds": plan.seconds,
+            }
+        )
+    if as_json:
+        console.print_json({"target": found.name, "machine": machine.name, "kernels": rows})
+        return
+    planned = [row for row in rows if row["engine"] == "accelerator"]
+    heads = ("cycles", "bound", "granule", "eff.", "bytes", "space", "ms")
+    console.say(f"{'kernel':<24}" + "".join(f"{head:>14}" for head in heads) + "  schedule")
+    for row in rows:
+        if row["engine"] == "host":
+            console.say(f"{row['name']:<24} on the host")
+            continue
+        console.say(
+            f"{row['name']:<24}{row['predicted_cycles']:>14,.0f}{row['bound_cycles']:>14,.0f}"
+            f"{row['granule_bound_cycles']:>14,.0f}{row['efficiency']:>14.1%}"
+            f"{row['moved_bytes']:>14,}"
+            f"{row['candidates']:>13,}{' ' if row['complete'] else '*'}"
+            f"{1e3 * row['seconds']:>14.1f}  {row['schedule']}"
+        )
+    cycles = sum(row["predicted_cycles"] for row in planned)
+    bound = sum(row["granule_bound_cycles"] for row in planned)
+    seconds = sum(row["seconds"] for row in planned)
+    console.say(
+        f"total {cycles:,.0f} cycles, granule bound {bound:,.0f}"
+        + (f", efficiency {bound / cycles:.1%}" if cycles else "")
+        + f"; planned in {seconds:.2f} s"
+    )
+    if any(not row["complete"] for row in planned):
+        console.say("* a limit cut the space that was searched")

@@ -1,0 +1,116 @@
+"""``tilewright run``: run a model or a package once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from tilewright.cli import console
+from tilewright.driver import compile
+from tilewright.errors import refuse
+from tilewright.runtime import Executable
+
+ModelArgument = Annotated[Path, typer.Argument(help="An ONNX file or a package.")]
+InputOption = Annotated[
+    list[str] | None, typer.Option("--input", metavar="NAME=FILE.npy", help="An input's array.")
+]
+RandomOption = Annotated[
+    int | None, typer.Option("--random", metavar="SEED", help="Random inputs of this seed.")
+]
+
+
+def open_or_compile(
+    model: Path,
+    target: str | None,
+    settings: list[str] | None,
+    shape: list[str] | None,
+    calibrate: Path | None,
+    progress: Callable[[str, int, int], None],
+) -> Executable:
+    """The package at ``model``, or the model compiled into a temporary one."""
+    if model.is_dir():
+        if target or settings or shape or calibrate:
+            raise refuse(
+                "option-package", "a package is already compiled", str(model),
+                "give these options to a model file",
+            )  # fmt: skip
+        return Executable.load(model)
+    return compile(
+        model,
+        target or "cpu",
+        values=console.machine_values(settings),
+        shapes=console.shapes(shape),
+        calibration=None if calibrate is None else console.read_arrays(calibrate),
+        progress=progress,
+    )
+
+
+def run(
+    model: ModelArgument,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            "-t",
+            help="A target's name or a machine file [default: cpu].",
+            autocompletion=console.complete_target,
+        ),
+    ] = None,
+    inputs: InputOption = None,
+    random: RandomOption = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare with the graph interpreter.")
+    ] = False,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="FILE", help="Write a timeline for Perfetto.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE.npz", help="Save the outputs.")
+    ] = None,
+    calibrate: console.CalibrateOption = None,
+    shape: console.ShapeOption = None,
+    settings: console.SetOption = None,
+    as_json: console.JsonOption = False,
+    quiet: console.QuietOption = False,
+) -> None:
+    """Run a model or a package once, and report what it took.
+
+    Example: tilewright run lenet5.onnx --target cambricon-x --random 1 --check --trace lenet5.json
+    """
+    with console.refusals(as_json):
+        with console.progress(quiet) as progress:
+            executable = open_or_compile(model, target, settings, shape, calibrate, progress)
+            arrays = console.inputs_for(executable.inputs, inputs, random)
+            progress("run", 0, 0)
+            results = executable.run(arrays, trace=trace, check_races=check)
+            if output is not None:
+                np.savez(output, allow_pickle=False, **results)
+            compared = None
+            if check:
+                progress("check", 0, 0)
+                compared = executable.check(arrays, results)
+        if as_json:
+            console.print_json(
+                {
+                    "target": executable.manifest.target,
+                    "outputs": console.describe(results),
+                    "check": None if compared is None else asdict(compared),
+                    "profile": executable.summary(),
+                }
+            )
+        else:
+            console.say(executable.report())
+            if compared is not None:
+                word = "passed" if compared.passed else "FAILED"
+                how = "bit for bit" if compared.exact else "within the tolerance of float32"
+                console.say(
+                    f"check {word} ({how}): largest error {compared.max_abs_error:.3g},"
+                    f" {compared.mismatches} mismatches"
+                )
+    if compared is not None and not compared.passed:
+        raise typer.Exit(1)

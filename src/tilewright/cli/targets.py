@@ -1,0 +1,54 @@
+"""``tilewright targets``: what can be compiled for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from tilewright.cli import console
+from tilewright.targets.base import find_target, target_names
+
+
+def targets(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Show this target's machine.", autocompletion=console.complete_target),
+    ] = None,
+    as_json: console.JsonOption = False,
+) -> None:
+    """List the targets, or show one target's machine.
+
+    Example: tilewright targets cambricon-x --json
+    """
+    with console.refusals(as_json):
+        if name is None:
+            rows = [
+                {"name": known, "description": find_target(known).description}
+                for known in target_names()
+            ]
+            if as_json:
+                console.print_json(rows)
+            for row in [] if as_json else rows:
+                console.say(f"{row['name']:<16} {row['description']}")
+            return
+        found = find_target(name)
+        machine = found.machine()
+    if as_json:
+        facts: dict[str, Any] = found.options()
+        console.print_json({"name": name, "machine": machine.model_dump(mode="json")} | facts)
+        return
+    console.say(f"{machine.name}: {machine.description}")
+    console.say(f"  clock {machine.clock_hz / 1e6:,.0f} MHz, numbers {machine.element}")
+    for memory in machine.memories:
+        size = "main memory" if memory.bytes is None else f"{memory.bytes:,} bytes"
+        console.say(f"  memory    {memory.name:<16} {size}")
+    for move in machine.moves:
+        console.say(
+            f"  move      {move.source} -> {move.target}: {move.bytes_per_cycle:g} bytes a cycle,"
+            f" latency {move.latency}, in flight {move.in_flight}"
+        )
+    for engine in machine.engines:
+        console.say(f"  engine    {engine.name:<16} queue of {engine.queue}")
+    for primitive in machine.primitives:
+        console.say(f"  primitive {primitive.name:<16} {', '.join(primitive.operations)}")

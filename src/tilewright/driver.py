@@ -1,0 +1,376 @@
+"""The road of a model, as one list that can be read in a minute: see ``ROAD``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tilewright
+from tilewright import frontends
+from tilewright.errors import refuse
+from tilewright.graph.dialect import KernelOp, NetworkOp, network_of, tensor_type
+from tilewright.graph.interpreter import interpret
+from tilewright.graph.kernels import kernel_of
+from tilewright.graph.operations import context as graph_context
+from tilewright.graph.passes import before_numbers, from_numbers
+from tilewright.graph.passes.plan_memory import memory_plan_of
+from tilewright.graph.placement import placements_of
+from tilewright.graph.values import value_names
+from tilewright.ir import ModuleOp
+from tilewright.machine import Machine
+from tilewright.passes import CompilerContext, PassRunner
+from tilewright.planning import Plan, plan
+from tilewright.runtime.executable import (
+    GRAPH_FILE,
+    WEIGHTS_FILE,
+    Executable,
+    replacing,
+)
+from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
+from tilewright.targets.base import Compilation, CompiledKernel, Target, find_target
+from tilewright.tile.build import build
+from tilewright.tile.passes import pipeline as tile_pipeline
+from tilewright.types import Array, element_dtype
+
+Model = str | Path | bytes | frontends.Imported
+"""A model file's path, its bytes, or what ``tilewright.load`` returned."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+Samples = Mapping[str, Array] | Sequence[Mapping[str, Array]]
+"""Calibration inputs: by name with a leading axis of samples, or one mapping per sample."""
+
+CALIBRATION_SAMPLES = 4
+"""Random samples used when a fixed-point target gets no calibration data."""
+
+
+@dataclass
+class Work:
+    """What the stations of the road pass on."""
+
+    target: Target
+    machine: Machine
+    model: Model
+    shapes: Mapping[str, Sequence[int]]
+    samples: Samples | None
+    progress: Progress
+    runner: PassRunner
+    network: ModuleOp = field(default_factory=lambda: ModuleOp([]))
+    weights: Any = None
+    name: str = ""
+    kernels: list[CompiledKernel] = field(default_factory=list[CompiledKernel])
+    plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
+    notes: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Station:
+    """One stage of the road: its name, what it does, and what goes in and comes out."""
+
+    name: str
+    run: Callable[[Work], None]
+    what: str
+
+
+def import_model(work: Work) -> None:
+    """Model file to graph."""
+    model = work.model
+    imported = (
+        model
+        if isinstance(model, frontends.Imported)
+        else frontends.load(model, shapes=dict(work.shapes))
+    )
+    work.network = imported.module.clone()
+    work.weights = imported.weights
+    work.name = imported.name
+    work.notes += imported.notes
+    work.runner.context = _context(work, {})
+
+
+def optimise_graph(work: Work) -> None:
+    """Graph passes up to the choice of numbers."""
+    work.runner.run(work.network, before_numbers(work.machine), "graph-")
+
+
+def calibrate(work: Work) -> None:
+    """Ranges of all values on sample inputs, for machines that compute in fixed point."""
+    if work.machine.element == "float32":
+        return
+    samples = _samples(network_of(work.network), work.samples)
+    if work.samples is None:
+        work.notes.append(
+            f"binary points come from {CALIBRATION_SAMPLES} random inputs; give calibration data "
+            "for real accuracy"
+        )
+    ranges: dict[str, tuple[float, float]] = {}
+
+    def observe(name: str, array: Array) -> None:
+        low, high = ranges.get(name, (0.0, 0.0))
+        ranges[name] = (
+            min(low, float(array.min(initial=0.0))),
+            max(high, float(array.max(initial=0.0))),
+        )
+
+    for number, sample in enumerate(samples):
+        work.progress("calibrate", number, len(samples))
+        interpret(work.network, work.weights, sample, observe)
+    work.runner.context = _context(work, ranges)
+
+
+def place_graph(work: Work) -> None:
+    """Graph passes from the choice of numbers to the plan of memory."""
+    work.runner.run(work.network, from_numbers(work.machine), "graph-")
+
+
+def plan_kernels(work: Work) -> None:
+    """A schedule for every kernel; kernels alike are planned once."""
+    network = network_of(work.network)
+    names = value_names(network)
+    timer = work.target.timer(work.machine)
+    kernels = [op for op in network.block.ops if isinstance(op, KernelOp)]
+    for number, op in enumerate(kernels):
+        work.progress("plan", number, len(kernels))
+        kernel = kernel_of(op, names)
+        if op.on_host:
+            work.kernels.append(CompiledKernel(kernel))
+            continue
+        found = plan(kernel, work.machine, timer=timer)
+        work.plans[kernel.symbol] = found
+        work.kernels.append(CompiledKernel(kernel, found.schedule, None, found.predicted_cycles))
+
+
+def build_tiles(work: Work) -> None:
+    """Kernel and schedule to tile program, and the tile passes."""
+    network = network_of(work.network)
+    placements = placements_of(network, value_names(network))
+    built: list[CompiledKernel] = []
+    for number, item in enumerate(work.kernels):
+        work.progress("tile", number, len(work.kernels))
+        if item.schedule is not None:
+            program = build(item.kernel, item.schedule, work.machine, placements)
+            work.runner.run(program, tile_pipeline(work.machine), f"{item.kernel.symbol}-")
+            item = CompiledKernel(item.kernel, item.schedule, program, item.predicted_cycles)
+        built.append(item)
+    work.kernels = built
+
+
+ROAD: tuple[Station, ...] = (
+    Station("import", import_model, "model file -> graph"),
+    Station("graph passes", optimise_graph, "graph -> graph, in float32"),
+    Station("calibrate", calibrate, "graph + samples -> ranges of values"),
+    Station("numbers, layouts, memory", place_graph, "graph -> graph of placed kernels"),
+    Station("plan", plan_kernels, "kernel + machine -> schedule"),
+    Station("tile", build_tiles, "kernel + schedule -> tile program"),
+)
+"""Everything up to the target's own part; ``compile`` then lets the target emit a package."""
+
+
+def _context(work: Work, ranges: Mapping[str, tuple[float, float]]) -> CompilerContext:
+    made = CompilerContext(work.machine, work.weights, ranges)
+    for dialect in graph_context().loaded_dialects:
+        made.load_dialect(dialect)
+    return made
+
+
+def _samples(network: NetworkOp, given: Samples | None) -> list[dict[str, Array]]:
+    """Calibration data as one mapping per sample; random ones when none are given."""
+    if given is None:
+        random = np.random.default_rng(0)
+        return [
+            {
+                name: random.standard_normal(tensor_type(value).get_shape()).astype(
+                    element_dtype(tensor_type(value).element_type)
+                )
+                for name, value in network.inputs
+            }
+            for _ in range(CALIBRATION_SAMPLES)
+        ]
+    if isinstance(given, Mapping):
+        return _split(network, given)
+    return [dict(sample) for sample in given]
+
+
+def _split(network: NetworkOp, given: Mapping[str, Array]) -> list[dict[str, Array]]:
+    """Cut arrays with a leading axis of samples into one mapping per sample."""
+    counts: set[int] = set()
+    for name, value in network.inputs:
+        shape = tensor_type(value).get_shape()
+        if name not in given:
+            raise refuse("calibration-input", f"no calibration data for input {name!r}")
+        array = given[name]
+        if array.shape[1:] not in (shape, shape[1:]) or (
+            array.shape[1:] == shape[1:] and shape[:1] != (1,)
+        ):
+            raise refuse(
+                "calibration-input",
+                f"calibration data for {name!r} has shape {list(array.shape)}",
+                help=f"give samples of {list(shape)} along a leading axis",
+            )
+        counts.add(len(array))
+    if len(counts) != 1 or counts == {0}:
+        raise refuse("calibration-input", "the inputs have different numbers of samples, or none")
+    return [
+        {
+            name: given[name][index].reshape(tensor_type(value).get_shape()).astype(np.float32)
+            for name, value in network.inputs
+        }
+        for index in range(counts.pop())
+    ]
+
+
+def _quiet(what: str, done: int, total: int) -> None:
+    del what, done, total
+
+
+def resolve(
+    target: str | Target,
+    machine: Machine | str | Path | None = None,
+    values: Mapping[str, float] | None = None,
+) -> tuple[Target, Machine]:
+    """The target and its machine, with ``values`` such as ``memory.sb.bytes`` changed.
+
+    ``target`` may be the path of a machine file (``.toml``): the generic target then runs it.
+    """
+    if isinstance(target, str) and target.endswith(".toml"):
+        machine, target = target, "generic"
+    found = find_target(target) if isinstance(target, str) else target
+    if isinstance(machine, str | Path):
+        from tilewright.machine.load import load_machine
+
+        machine = load_machine(Path(machine))
+    described = machine or found.machine()
+    return found, described.with_values(values) if values else described
+
+
+def travel(
+    model: Model,
+    target: Target,
+    machine: Machine,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    calibration: Samples | None = None,
+    dump: Path | None = None,
+    progress: Progress = _quiet,
+    until: str = "tile",
+) -> Work:
+    """Take a model along the road, to the end of the station ``until``."""
+    runner = PassRunner(CompilerContext(machine), dump)
+    work = Work(target, machine, model, shapes or {}, calibration, progress, runner)
+    for station in ROAD:
+        progress(station.name, 0, 0)
+        station.run(work)
+        if station.name == until:
+            break
+    return work
+
+
+def compile(
+    model: Model,
+    target: str | Target = "cpu",
+    *,
+    machine: Machine | str | Path | None = None,
+    values: Mapping[str, float] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    calibration: Samples | None = None,
+    directory: str | Path | None = None,
+    dump: str | Path | None = None,
+    progress: Progress = _quiet,
+) -> Executable:
+    """Compile a model for a target; returns an executable package.
+
+    ``target`` is a target's name or a machine file; ``machine`` and ``values`` vary its machine
+    (``{"memory.sb.bytes": 65536}``). ``shapes`` binds the inputs' free dims. ``calibration`` gives
+    sample inputs to fixed-point machines. The package is written to ``directory`` (nothing is
+    there until it is whole), or to a temporary one that lives as long as the result. ``dump``
+    collects the representation after every pass. Raises TilewrightError.
+    """
+    found, described = resolve(target, machine, values)
+    work = travel(
+        model,
+        found,
+        described,
+        shapes=shapes,
+        calibration=calibration,
+        dump=None if dump is None else Path(dump),
+        progress=progress,
+    )
+    progress("emit", 0, 0)
+    if directory is not None:
+        with replacing(Path(directory)) as fresh:
+            _write_package(work, fresh)
+        return Executable(Path(directory))
+    temporary = tempfile.TemporaryDirectory(prefix="tilewright-")
+    _write_package(work, Path(temporary.name))
+    return Executable(Path(temporary.name), temporary=temporary)
+
+
+def _write_package(work: Work, directory: Path) -> None:
+    memory = memory_plan_of(work.network)
+    program = directory / PROGRAM
+    program.mkdir()
+    work.target.emit(
+        Compilation(work.machine, work.network, work.weights, tuple(work.kernels), memory.arenas),
+        program,
+    )
+    reference = directory / REFERENCE
+    reference.mkdir()
+    (reference / GRAPH_FILE).write_text(f"{work.network}\n")
+    work.weights.save(reference / WEIGHTS_FILE)
+    network = network_of(work.network)
+    manifest = Manifest(
+        tilewright=tilewright.__version__,
+        target=work.target.name,
+        machine=work.machine.model_dump(mode="json"),
+        model=work.name,
+        element=work.machine.element,
+        inputs=tuple(_tensor(name, value) for name, value in network.inputs),
+        outputs=tuple(_tensor(name, value) for name, value in network.outputs),
+        kernels=tuple(_entries(work)),
+        peak_memory_bytes=sum(memory.arenas.values()),
+        activation_bytes=memory.arenas["activations"],
+        lower_bound_memory_bytes=memory.lower_bound + memory.arenas["weights"],
+        notes=tuple(work.notes),
+    )
+    manifest.write(directory)
+
+
+def _tensor(name: str, value: Any) -> Tensor:
+    kind = tensor_type(value)
+    return Tensor(name=name, shape=kind.get_shape(), dtype=str(element_dtype(kind.element_type)))
+
+
+def _entries(work: Work) -> list[KernelEntry]:
+    """The manifest's rows of kernels."""
+    rows: list[KernelEntry] = []
+    ops = {op.symbol.data: op for op in work.network.walk() if isinstance(op, KernelOp)}
+    for item in work.kernels:
+        symbol = item.kernel.symbol
+        op = ops[symbol]
+        if item.schedule is None:
+            reason = op.reason.data if op.reason is not None else ""
+            rows.append(
+                KernelEntry(name=symbol, nodes=item.kernel.nodes, engine="host", reason=reason)
+            )
+            continue
+        found = work.plans[symbol]
+        rows.append(
+            KernelEntry(
+                name=symbol,
+                nodes=item.kernel.nodes,
+                engine="accelerator",
+                schedule=str(found.schedule),
+                predicted_cycles=found.predicted_cycles,
+                physical_bound=found.physical_bound,
+                granule_bound=found.granule_bound,
+                moved_bytes=found.moved_bytes,
+                candidates=found.candidates,
+                complete=found.complete,
+            )
+        )
+    return rows

@@ -1,0 +1,6 @@
+"""Runtime: packages on disk, and running them."""
+
+from tilewright.runtime.executable import Check, Executable
+from tilewright.runtime.manifest import KernelEntry, Manifest
+
+__all__ = ["Check", "Executable", "KernelEntry", "Manifest"]

@@ -1,0 +1,203 @@
+"""A compiled network that runs, checks itself against the interpreter, and reports."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.graph.interpreter import interpret
+from tilewright.graph.operations import context
+from tilewright.graph.weights import Weights
+from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException
+from tilewright.runtime.manifest import MANIFEST, PROGRAM, REFERENCE, Manifest, read_manifest
+from tilewright.runtime.summary import summary, table
+from tilewright.targets.base import Profile, Runner, TensorInfo, find_target
+from tilewright.types import Array
+
+GRAPH_FILE = "graph.mlir"
+WEIGHTS_FILE = "weights.safetensors"
+
+RELATIVE_TOLERANCE = 1e-4
+"""Of a float output's largest magnitude: sums of float32 in another order differ by about the
+square root of their length times 6e-8, which stays below this for reductions of a million."""
+
+ABSOLUTE_TOLERANCE = 1e-6
+"""Added for outputs that are all close to zero."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """How a run compares with the graph interpreter on the same graph and inputs."""
+
+    max_abs_error: float
+    max_rel_error: float
+    """The largest error of any output over that output's largest magnitude."""
+    mismatches: int
+    """Elements that differ: at all on integer machines, beyond the tolerance on float ones."""
+    passed: bool
+    exact: bool
+    """Whether the machine computes in integers, so that equality is asked for."""
+
+
+class Executable:
+    """A package ready to run; made by ``tilewright.compile`` or ``Executable.load``."""
+
+    def __init__(self, directory: Path, *, temporary: Any = None) -> None:
+        """Open a package; ``temporary`` is kept alive as long as this object is."""
+        self.directory = directory
+        self.manifest: Manifest = read_manifest(directory)
+        self._temporary = temporary
+        self._runner: Runner | None = None
+        self._profile: Profile | None = None
+        self._reference: tuple[ModuleOp, Weights] | None = None
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Executable:
+        """Open a package on disk; raises TilewrightError if it is damaged or none."""
+        return cls(Path(directory))
+
+    def save(self, directory: str | Path) -> Path:
+        """Copy the package to a new or empty place; an older package there is replaced.
+
+        Nothing half-written is left: the copy is made beside and then renamed.
+        """
+        target = Path(directory)
+        with replacing(target) as fresh:
+            shutil.copytree(self.directory, fresh, dirs_exist_ok=True)
+        return target
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """Name, shape and dtype of every input."""
+        return tuple(TensorInfo(t.name, t.shape, t.dtype) for t in self.manifest.inputs)
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """Name, shape and dtype of every output."""
+        return tuple(TensorInfo(t.name, t.shape, t.dtype) for t in self.manifest.outputs)
+
+    @property
+    def runner(self) -> Runner:
+        """The target's runner, made when first asked for."""
+        if self._runner is None:
+            self._runner = find_target(self.manifest.target).load(self.directory / PROGRAM)
+        return self._runner
+
+    def run(
+        self,
+        inputs: Mapping[str, Array],
+        *,
+        trace: str | Path | None = None,
+        check_races: bool = False,
+    ) -> dict[str, Array]:
+        """Run once on arrays by input name; returns arrays by output name.
+
+        Afterwards ``profile`` holds the run's measurements. ``trace`` writes a timeline for
+        Perfetto. Raises TilewrightError for inputs of a wrong name, shape or dtype.
+        """
+        result = self.runner.run(
+            inputs, trace=None if trace is None else Path(trace), check_races=check_races
+        )
+        self._profile = result.profile
+        return result.outputs
+
+    @property
+    def profile(self) -> Profile:
+        """Measurements of the last run; refuses when there was none."""
+        if self._profile is None:
+            raise refuse("profile-missing", "nothing has run yet", help="call run() first")
+        return self._profile
+
+    def reference(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """What the graph interpreter gives for the same final graph and inputs."""
+        if self._reference is None:
+            folder = self.directory / REFERENCE
+            weights = Weights.load(folder / WEIGHTS_FILE)
+            try:
+                module = Parser(context(), (folder / GRAPH_FILE).read_text()).parse_module()
+                module.verify()
+            except (ParseError, VerifyException, OSError) as error:
+                raise refuse("package-invalid", str(error), str(folder / GRAPH_FILE)) from error
+            self._reference = (module, weights)
+        module, weights = self._reference
+        return interpret(module, weights, dict(inputs))
+
+    def check(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Check:
+        """Compare outputs of ``run`` with the interpreter: exactly on integer machines."""
+        expected = self.reference(inputs)
+        exact = self.manifest.element != "float32"
+        absolute = relative = 0.0
+        mismatches = 0
+        for name, want in expected.items():
+            found = outputs[name]
+            if found.shape != want.shape or found.dtype != want.dtype:
+                mismatches += want.size
+                continue
+            difference = np.abs(found.astype(np.float64) - want.astype(np.float64))
+            largest = float(np.abs(want).max(initial=0.0))
+            allowed = 0.0 if exact else RELATIVE_TOLERANCE * largest + ABSOLUTE_TOLERANCE
+            # Not-a-number is a mismatch unless both have it in the same place.
+            same = (found == want) | (np.isnan(found) & np.isnan(want))
+            mismatches += int((~(same | (difference <= allowed))).sum())
+            worst = float(np.where(same, 0.0, difference).max(initial=0.0))
+            absolute = max(absolute, worst)
+            relative = max(relative, worst / largest if largest else 0.0)
+        return Check(absolute, relative, mismatches, mismatches == 0, exact)
+
+    def report(self) -> str:
+        """What is in the package and, after a run, what it took: plain text."""
+        return table(self.manifest, self._profile)
+
+    def summary(self) -> dict[str, Any]:
+        """Totals of the plan and of the last run, as ``tilewright run --json`` prints them."""
+        return summary(self.manifest, self._profile)
+
+
+class replacing:
+    """Make a directory's new content beside it and put it in place only when it is whole.
+
+    ``with replacing(target) as fresh:`` yields an empty directory. An existing ``target`` must be
+    a package or an empty directory; it is replaced at the end, and kept if anything fails.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self._work: Path | None = None
+
+    def __enter__(self) -> Path:
+        target = self.target
+        if target.exists():
+            is_directory = target.is_dir() and not target.is_symlink()
+            if not is_directory or (any(target.iterdir()) and not (target / MANIFEST).is_file()):
+                raise refuse(
+                    "output-exists", "exists and is no package", str(target),
+                    "name another directory",
+                )  # fmt: skip
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self._work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        except OSError as error:
+            raise refuse("output-failed", str(error), str(target)) from error
+        fresh = self._work / "new"
+        fresh.mkdir()
+        return fresh
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        assert self._work is not None
+        try:
+            if kind is None:
+                if self.target.exists():
+                    self.target.rename(self._work / "old")
+                (self._work / "new").rename(self.target)
+        finally:
+            shutil.rmtree(self._work, ignore_errors=True)
+
+
+__all__ = ["Check", "Executable", "TilewrightError", "replacing"]

@@ -1,0 +1,149 @@
+"""The manifest of a package: what it is for, what it takes and gives, and what was planned.
+
+A package is a directory:
+
+    manifest.json         this file, with the size and SHA-256 of every other one
+    program/              what the target emitted: C, or instruction words and weights
+    reference/            the final graph and its weights, for checks against the interpreter
+
+The same input gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tilewright.errors import refuse
+
+FORMAT = 1
+"""Version of the package's layout; readers refuse any other."""
+
+MANIFEST = "manifest.json"
+PROGRAM = "program"
+REFERENCE = "reference"
+
+_MOST_MANIFEST_BYTES = 64 << 20
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Tensor(_Part):
+    """An input or output, as the caller sees it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class KernelEntry(_Part):
+    """One kernel: where it runs, and what its plan says. Cycles and bounds are the machine's."""
+
+    name: str
+    nodes: tuple[str, ...]
+    engine: str
+    """``accelerator`` or ``host``."""
+    reason: str = ""
+    """Why it is on the host."""
+    schedule: str = ""
+    predicted_cycles: float | None = None
+    physical_bound: float | None = None
+    granule_bound: float | None = None
+    moved_bytes: int | None = None
+    candidates: int | None = None
+    complete: bool = True
+    """False when a limit cut the space that was searched."""
+
+
+class FileEntry(_Part):
+    """Size and digest of a file of the package."""
+
+    bytes: int = Field(ge=0)
+    sha256: str
+
+
+class Manifest(_Part):
+    """What ``manifest.json`` holds."""
+
+    format: int = FORMAT
+    tilewright: str
+    target: str
+    machine: dict[str, Any]
+    model: str
+    element: str
+    """Element type of the machine: results of ``fixed16`` are compared exactly."""
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    kernels: tuple[KernelEntry, ...]
+    peak_memory_bytes: int
+    """Activations and weights in main memory."""
+    activation_bytes: int
+    lower_bound_memory_bytes: int
+    """Weights and the most bytes of activations that are live at once."""
+    notes: tuple[str, ...] = ()
+    files: dict[str, FileEntry] = {}
+
+    def write(self, directory: Path) -> None:
+        """Write it beside the package's other files, which it lists."""
+        listed = {
+            path.relative_to(directory).as_posix(): _entry(path)
+            for path in sorted(directory.rglob("*"))
+            if path.is_file() and path.name != MANIFEST
+        }
+        full = self.model_copy(update={"files": listed})
+        text = json.dumps(full.model_dump(mode="json"), indent=1, sort_keys=True)
+        (directory / MANIFEST).write_text(text + "\n")
+
+
+def _entry(path: Path) -> FileEntry:
+    with path.open("rb") as file:
+        return FileEntry(
+            bytes=path.stat().st_size, sha256=hashlib.file_digest(file, "sha256").hexdigest()
+        )
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read and check a package: every file listed is there, inside it, and unchanged.
+
+    Raises TilewrightError (``package-missing``, ``package-invalid``, ``package-damaged``).
+    """
+    path = directory / MANIFEST
+    if not path.is_file():
+        raise refuse(
+            "package-missing", "no manifest.json: this is no package", str(directory),
+            "make one with `tilewright compile`",
+        )  # fmt: skip
+    if path.stat().st_size > _MOST_MANIFEST_BYTES:
+        raise refuse("package-invalid", "manifest.json is too large", str(directory))
+    try:
+        manifest = Manifest.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise refuse("package-invalid", f"{place}: {first['msg']}", str(path)) from error
+    if manifest.format != FORMAT:
+        raise refuse(
+            "package-invalid", f"format {manifest.format}; this version reads {FORMAT}", str(path),
+            "compile the model again",
+        )  # fmt: skip
+    for name, entry in manifest.files.items():
+        _check_file(directory, name, entry)
+    return manifest
+
+
+def _check_file(directory: Path, name: str, entry: FileEntry) -> None:
+    parts = PurePosixPath(name)
+    path = directory / parts
+    inside = not parts.is_absolute() and ".." not in parts.parts
+    if not inside or path.resolve() != directory.resolve() / parts:
+        raise refuse("package-invalid", f"file {name!r} lies outside the package", str(directory))
+    if not path.is_file():
+        raise refuse("package-damaged", f"file {name!r} is missing", str(directory))
+    if _entry(path) != entry:
+        raise refuse("package-damaged", f"file {name!r} has changed", str(directory))
