@@ -63,7 +63,9 @@ def demonstrate(target: str, place: Path, held_out: dict[str, np.ndarray]) -> np
     console.print(f"  accuracy     {right / len(images):.4f}  ({right} of {len(images)})")
     if "cycles" in found:
         time = 1e6 * found["cycles"] / found["clock_hz"]
-        console.print(f"  time         {found['cycles']:,} cycles, {time:.1f} microseconds an image")
+        console.print(
+            f"  time         {found['cycles']:,} cycles, {time:.1f} microseconds an image"
+        )
         taken = f"{found['efficiency']:.1%}"
     else:
         middle = float(np.median(seconds))

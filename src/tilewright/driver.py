@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,17 @@ from tilewright import frontends
 from tilewright.errors import refuse
 from tilewright.graph.dialect import KernelOp, NetworkOp, network_of, tensor_type
 from tilewright.graph.interpreter import interpret
-from tilewright.graph.kernels import kernel_of
+from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.operations import context as graph_context
-from tilewright.graph.passes import before_numbers, from_numbers
+from tilewright.graph.passes import pipeline as graph_pipeline
 from tilewright.graph.passes.plan_memory import memory_plan_of
-from tilewright.graph.placement import placements_of
+from tilewright.graph.placement import Placement, placement_of
 from tilewright.graph.values import value_names
-from tilewright.ir import ModuleOp
+from tilewright.graph.weights import Weights
+from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
-from tilewright.passes import CompilerContext, PassRunner
-from tilewright.planning import Plan, plan
+from tilewright.passes import CompilerContext, PassEntry, PassRunner
+from tilewright.planning import Plan, PlanCache, plan
 from tilewright.runtime.executable import (
     GRAPH_FILE,
     WEIGHTS_FILE,
@@ -37,8 +38,8 @@ from tilewright.tile.build import build
 from tilewright.tile.passes import pipeline as tile_pipeline
 from tilewright.types import Array, element_dtype
 
-Model = str | Path | bytes | frontends.Imported
-"""A model file's path, its bytes, or what ``tilewright.load`` returned."""
+Model = str | Path | frontends.Imported
+"""A model file's path, or what ``tilewright.load`` returned."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -62,7 +63,7 @@ class Work:
     progress: Progress
     runner: PassRunner
     network: ModuleOp = field(default_factory=lambda: ModuleOp([]))
-    weights: Any = None
+    weights: Weights = field(default_factory=Weights)
     name: str = ""
     kernels: list[CompiledKernel] = field(default_factory=list[CompiledKernel])
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
@@ -95,7 +96,7 @@ def import_model(work: Work) -> None:
 
 def optimise_graph(work: Work) -> None:
     """Graph passes up to the choice of numbers."""
-    work.runner.run(work.network, before_numbers(work.machine), "graph-")
+    work.runner.run(work.network, _graph_passes(work)[0], "graph-")
 
 
 def calibrate(work: Work) -> None:
@@ -125,7 +126,7 @@ def calibrate(work: Work) -> None:
 
 def place_graph(work: Work) -> None:
     """Graph passes from the choice of numbers to the plan of memory."""
-    work.runner.run(work.network, from_numbers(work.machine), "graph-")
+    work.runner.run(work.network, _graph_passes(work)[1], "graph-")
 
 
 def plan_kernels(work: Work) -> None:
@@ -133,6 +134,7 @@ def plan_kernels(work: Work) -> None:
     network = network_of(work.network)
     names = value_names(network)
     timer = work.target.timer(work.machine)
+    cache: PlanCache = {}
     kernels = [op for op in network.block.ops if isinstance(op, KernelOp)]
     for number, op in enumerate(kernels):
         work.progress("plan", number, len(kernels))
@@ -140,7 +142,7 @@ def plan_kernels(work: Work) -> None:
         if op.on_host:
             work.kernels.append(CompiledKernel(kernel))
             continue
-        found = plan(kernel, work.machine, timer=timer)
+        found = plan(kernel, work.machine, timer=timer, cache=cache)
         work.plans[kernel.symbol] = found
         work.kernels.append(CompiledKernel(kernel, found.schedule, None, found.predicted_cycles))
 
@@ -148,16 +150,30 @@ def plan_kernels(work: Work) -> None:
 def build_tiles(work: Work) -> None:
     """Kernel and schedule to tile program, and the tile passes."""
     network = network_of(work.network)
-    placements = placements_of(network, value_names(network))
-    built: list[CompiledKernel] = []
+    names = value_names(network)
+    kernels = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
     for number, item in enumerate(work.kernels):
         work.progress("tile", number, len(work.kernels))
-        if item.schedule is not None:
-            program = build(item.kernel, item.schedule, work.machine, placements)
-            work.runner.run(program, tile_pipeline(work.machine), f"{item.kernel.symbol}-")
-            item = CompiledKernel(item.kernel, item.schedule, program, item.predicted_cycles)
-        built.append(item)
-    work.kernels = built
+        if item.schedule is None:
+            continue
+        values = operand_values(kernels[item.kernel.symbol], names)
+        placements = {name: _place(value) for name, value in values.items()}
+        program = build(item.kernel, item.schedule, work.machine, placements)
+        work.runner.run(program, tile_pipeline(work.machine), f"{item.kernel.symbol}-")
+        work.kernels[number] = replace(item, program=program)
+
+
+def _place(value: SSAValue) -> tuple[str, int, tuple[int, ...]]:
+    """A value's placement as the tile level takes it."""
+    found: Placement = placement_of(value)
+    return found.arena, found.offset, found.strides
+
+
+def _graph_passes(work: Work) -> tuple[list[PassEntry], list[PassEntry]]:
+    """The graph pipeline, cut where the choice of numbers needs calibrated ranges."""
+    entries = list(graph_pipeline(work.machine))
+    cut = next((i for i, e in enumerate(entries) if e.step.name == "fix-numbers"), len(entries))
+    return entries[:cut], entries[cut:]
 
 
 ROAD: tuple[Station, ...] = (

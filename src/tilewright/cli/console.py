@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -69,7 +69,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def refusals(as_json: bool = False) -> Iterator[None]:
+def refusals(as_json: bool = False) -> Generator[None]:
     """Turn every refusal into a message (and JSON, if asked for) and exit status 2."""
     try:
         yield
@@ -96,7 +96,7 @@ def _problem(problem: Problem) -> dict[str, str]:
 
 
 @contextmanager
-def progress(quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+def progress(quiet: bool = False) -> Generator[Callable[[str, int, int], None]]:
     """A progress line on standard error; plain lines when that is no terminal."""
     if quiet:
         yield lambda what, done, total: None

@@ -42,21 +42,7 @@ def plan_command(
             rows.append(row | {"engine": "host"})
             continue
         plan = work.plans[item.kernel.symbol]
-        rows.append(
-            row
-            | {
-                "engine": "accelerator",
-                "schedule": str(plan.schedule),
-                "predicted_cycles": plan.predicted_cycles,
-                "moved_bytes": plan.moved_bytes,
-                "bound_cycles": plan.physical_bound,
-                "granule_bound_cycles": plan.granule_bound,
-                "efficiency": plan.granule_bound / plan.predicted_cycles,
-                "candidates": plan.candidates,
-                "complete": plan.complete,
-                "seconds": plan.seconds,
-            }
-        )
+        rows.append(row | {"engine": "accelerator"} | plan.to_json() | {"text": str(plan.schedule)})
     if as_json:
         console.print_json({"target": found.name, "machine": machine.name, "kernels": rows})
         return
@@ -68,13 +54,13 @@ def plan_command(
             console.say(f"{row['name']:<24} on the host")
             continue
         console.say(
-            f"{row['name']:<24}{row['predicted_cycles']:>14,.0f}{row['bound_cycles']:>14,.0f}"
+            f"{row['name']:<24}{_cycles(row):>14,.0f}{row['bound_cycles']:>14,.0f}"
             f"{row['granule_bound_cycles']:>14,.0f}{row['efficiency']:>14.1%}"
             f"{row['moved_bytes']:>14,}"
             f"{row['candidates']:>13,}{' ' if row['complete'] else '*'}"
-            f"{1e3 * row['seconds']:>14.1f}  {row['schedule']}"
+            f"{1e3 * row['seconds']:>14.1f}  {row['text']}"
         )
-    cycles = sum(row["predicted_cycles"] for row in planned)
+    cycles = sum(_cycles(row) for row in planned)
     bound = sum(row["granule_bound_cycles"] for row in planned)
     seconds = sum(row["seconds"] for row in planned)
     console.say(
@@ -84,3 +70,9 @@ def plan_command(
     )
     if any(not row["complete"] for row in planned):
         console.say("* a limit cut the space that was searched")
+
+
+def _cycles(row: dict[str, Any]) -> float:
+    """Simulated cycles where the planner had a timer, else predicted ones."""
+    timed = row["timed_cycles"]
+    return row["predicted_cycles"] if timed is None else timed
