@@ -1,0 +1,120 @@
+"""``tilewright asm`` and ``tilewright disasm``: text to instruction words and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tilewright.cli import console
+from tilewright.driver import resolve
+from tilewright.errors import refuse
+from tilewright.machine import Machine
+from tilewright.runtime import read_manifest
+from tilewright.runtime.manifest import PROGRAM
+from tilewright.targets.base import Target, find_target
+from tilewright.targets.generic.target import InstructionTarget
+
+MOST_BYTES = 1 << 30
+"""Largest file that is read."""
+
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Where to write [default: beside FILE].")
+]
+
+
+def asm(
+    file: Annotated[Path, typer.Argument(help="Assembly text.")],
+    target: console.TargetOption = "cambricon-x",
+    output: OutputOption = None,
+    settings: console.SetOption = None,
+    as_json: console.JsonOption = False,
+) -> None:
+    """Assemble text into instruction words.
+
+    Example: tilewright asm program.asm --target cambricon-x -o program.bin
+    """
+    with console.refusals(as_json):
+        found, machine = _instruction_target(*_described(target, settings))
+        try:
+            text = _bytes(file).decode()
+        except UnicodeDecodeError as error:
+            raise refuse("input-file", str(error), str(file)) from error
+        words = found.assemble(text, machine, str(file))
+        place = output or file.with_suffix(".bin")
+        _write(place, words)
+        count = len(words) // found.instruction_set(machine).word_bytes
+    if as_json:
+        console.print_json({"output": str(place), "bytes": len(words), "instructions": count})
+    else:
+        console.say(f"{count} instructions, {len(words):,} bytes in {place}")
+
+
+def disasm(
+    file: Annotated[Path, typer.Argument(help="Instruction words, or a package.")],
+    target: console.TargetOption = "cambricon-x",
+    output: OutputOption = None,
+    settings: console.SetOption = None,
+) -> None:
+    """Disassemble words or a package's program; the text assembles to the same words.
+
+    Example: tilewright disasm package -o program.asm
+    """
+    with console.refusals():
+        if file.is_dir():
+            text = disassemble_package(file)
+        else:
+            found, machine = _instruction_target(*_described(target, settings))
+            text = found.disassemble(_bytes(file), machine)
+        if output is None:
+            console.say(text)
+        else:
+            _write(output, text.encode())
+            console.say(f"{text.count(chr(10)):,} lines in {output}")
+
+
+def disassemble_package(directory: Path) -> str:
+    """The listing of a package's program, with kernels and the model's nodes as remarks."""
+    manifest = read_manifest(directory)
+    target = find_target(manifest.target)
+    if not isinstance(target, InstructionTarget):
+        raise _no_instructions(manifest.target)
+    return target.listing(directory / PROGRAM)
+
+
+def _described(target: str, settings: list[str] | None) -> tuple[Target, Machine]:
+    return resolve(target, None, console.machine_values(settings))
+
+
+def _instruction_target(target: Target, machine: Machine) -> tuple[InstructionTarget, Machine]:
+    if not isinstance(target, InstructionTarget):
+        raise _no_instructions(target.name)
+    return target, machine
+
+
+def _no_instructions(name: str) -> Exception:
+    return refuse("target-no-instructions", f"target {name!r} has no instruction words")
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise refuse("input-file", f"is larger than {MOST_BYTES} bytes", str(file))
+        return file.read_bytes()
+    except OSError as error:
+        raise refuse("input-file", error.strerror or str(error), str(file)) from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all."""
+    work = path.with_name(f".{path.name}.part")
+    try:
+        work.write_bytes(data)
+        work.replace(path)
+    except OSError as error:
+        work.unlink(missing_ok=True)
+        raise refuse("output-failed", error.strerror or str(error), str(path)) from error
+
+
+__all__ = ["asm", "disasm", "disassemble_package"]

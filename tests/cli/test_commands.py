@@ -1,0 +1,143 @@
+"""The commands as a user calls them: results, JSON, and refusals with exit status 2."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from tilewright.cli.main import app
+
+LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def answer(*arguments: object) -> Any:
+    """The JSON that a successful command prints."""
+    result = call(*arguments, "--json", "--quiet")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def refused(*arguments: object) -> list[dict[str, str]]:
+    """The problems of a refused command: exit status 2, one clear error, no traceback."""
+    result = call(*arguments, "--json")
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    return json.loads(result.stdout)["errors"]
+
+
+@pytest.mark.parametrize("target", ["cpu", "cambricon-x"])
+def test_run_prints_what_machines_read(target: str, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    found = answer("run", LENET, "-t", target, "--random", 3, "--check", "--trace", trace)
+    assert found["target"] == target
+    assert found["outputs"] == [{"name": "probabilities", "shape": [1, 10], "dtype": "float32"}]
+    assert found["check"]["passed"] and found["check"]["mismatches"] == 0
+    profile = found["profile"]
+    assert ("cycles" in profile) == (target != "cpu")
+    assert ("seconds" in profile) == (target == "cpu")
+    for key in (
+        "clock_hz",
+        "bound_cycles",
+        "granule_bound_cycles",
+        "efficiency",
+        "peak_memory_bytes",
+        "lower_bound_memory_bytes",
+    ):
+        assert profile[key] > 0, key
+    assert profile["peak_memory_bytes"] >= profile["lower_bound_memory_bytes"]
+    assert "dram_bytes" in profile and "engines" in profile
+    nodes = [node for kernel in profile["kernels"] for node in kernel["nodes"]]
+    assert {"conv1", "pool1", "fc3", "softmax"} <= set(nodes)
+    events = json.loads(trace.read_text())
+    assert "conv1" in trace.read_text() and events
+
+
+def test_package_runs_like_the_model(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    image = np.random.default_rng(5).random((1, 1, 32, 32), np.float32)
+    np.save(tmp_path / "image.npy", image)
+    given = f"image={tmp_path / 'image.npy'}"
+    answer("compile", LENET, "-t", "cambricon-x", "-o", package)
+    for number, source in enumerate((package, LENET)):
+        extra = () if source == package else ("-t", "cambricon-x")
+        answer("run", source, *extra, "--input", given, "-o", tmp_path / f"{number}.npz")
+    with np.load(tmp_path / "0.npz") as one, np.load(tmp_path / "1.npz") as two:
+        assert np.array_equal(one["probabilities"], two["probabilities"])
+
+
+def test_machine_values_change_the_plan() -> None:
+    def total(*options: object) -> float:
+        rows = answer("plan", LENET, "-t", "cambricon-x", *options)["kernels"]
+        return sum(row["predicted_cycles"] for row in rows if row["engine"] == "accelerator")
+
+    assert total("--set", "memory.dram.bytes_per_cycle=8") > total()
+
+
+def test_targets_lists_them() -> None:
+    names = [row["name"] for row in answer("targets")]
+    assert {"cpu", "cambricon-x", "generic"} <= set(names)
+    assert answer("targets", "cambricon-x")["machine"]["clock_hz"] == 1e9
+
+
+def test_refusals(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.onnx"
+    assert refused("run", missing)[0]["code"].startswith("onnx-")
+    garbage = tmp_path / "garbage.onnx"
+    garbage.write_bytes(b"\x08\x07garbage" * 9)
+    assert refused("compile", garbage, "-o", tmp_path / "out")[0]["code"].startswith("onnx-")
+    assert not (tmp_path / "out").exists()
+    assert [p.name for p in tmp_path.iterdir()] == ["garbage.onnx"]
+    assert refused("run", LENET, "-t", "nonsense")[0]["code"] == "target-unknown"
+    assert refused("plan", LENET, "--set", "memory.sb.bytes=-1")
+    assert refused("plan", LENET, "--set", "memory.sb.bytes=__import__('os')")
+    assert refused("plan", LENET, "--set", "memory.nowhere.bytes=1")
+    assert refused("run", LENET, "--input", "nobody=x.npy")[0]["code"] == "input-file"
+    np.save(tmp_path / "small.npy", np.zeros((1, 1, 8, 8), np.float32))
+    wrong = refused("run", LENET, "--input", f"image={tmp_path / 'small.npy'}")[0]
+    assert wrong["code"] == "input-shape" and "32" in wrong["reason"]
+    np.save(tmp_path / "double.npy", np.zeros((1, 1, 32, 32)))
+    assert refused("run", LENET, "--input", f"image={tmp_path / 'double.npy'}")
+    np.save(tmp_path / "object.npy", np.array([{}], object), allow_pickle=True)
+    assert refused("run", LENET, "--input", f"image={tmp_path / 'object.npy'}")
+
+
+def test_damaged_package_is_refused(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    answer("compile", LENET, "-t", "cambricon-x", "-o", package)
+    words = next(package.glob("program/*.bin"))
+    words.write_bytes(words.read_bytes()[:-1] + b"\xff")
+    assert refused("run", package)[0]["code"] == "package-damaged"
+    words.unlink()
+    assert refused("run", package)[0]["code"] == "package-damaged"
+    (package / "manifest.json").write_text("{}")
+    assert refused("run", package)[0]["code"] == "package-invalid"
+    (package / "manifest.json").unlink()
+    assert refused("run", package)[0]["code"] == "package-missing"
+
+
+def test_output_that_is_no_package_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "precious.txt").write_text("keep me")
+    assert refused("compile", LENET, "-o", tmp_path)[0]["code"] == "output-exists"
+    assert (tmp_path / "precious.txt").read_text() == "keep me"
+
+
+def test_dumps_are_numbered_and_read_back(tmp_path: Path) -> None:
+    answer("compile", LENET, "-t", "cambricon-x", "-o", tmp_path / "p", "--dump", tmp_path / "d")
+    dumps = sorted((tmp_path / "d").iterdir())
+    assert [dump.name[:3] for dump in dumps] == [f"{n:03d}" for n in range(len(dumps))]
+    for dump in dumps[:: max(len(dumps) // 6, 1)]:
+        result = call("opt", dump, "-t", "cambricon-x")
+        assert result.exit_code == 0, f"{dump.name}: {result.output}"
+
+
+def test_help_shows_an_example() -> None:
+    for command in ("compile", "run", "plan", "bench", "targets", "opt", "asm", "disasm"):
+        result = call(command, "--help")
+        assert result.exit_code == 0 and "Example: tilewright" in result.output, command

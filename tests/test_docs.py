@@ -1,0 +1,37 @@
+"""The pages' commands work: every indented ``tilewright`` line is run, in page order."""
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tilewright.cli.main import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The arguments of the page's commands: indented lines that begin with ``tilewright``."""
+    found = [line.strip() for line in page.read_text().splitlines() if line.startswith("    ")]
+    return [shlex.split(line)[1:] for line in found if line.startswith("tilewright ")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_of_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    for arguments in commands(page):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, f"tilewright {shlex.join(arguments)}\n{result.output}"
+
+
+def test_pages_name_files_that_exist() -> None:
+    for page in PAGES:
+        for word in page.read_text().replace("`", " ").split():
+            name = word.strip("().,:;")
+            if name.startswith(("src/", "docs/", "examples/", "tests/", "benchmarks/")):
+                assert (ROOT / name).exists() or "NAME" in name, f"{page.name}: {name}"
