@@ -17,14 +17,20 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, network_of, tensor_typ
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.operations import context as graph_context
-from tilewright.graph.passes import pipeline as graph_pipeline
-from tilewright.graph.passes.plan_memory import memory_plan_of
-from tilewright.graph.placement import Placement, placement_of
+from tilewright.graph.passes import place_pipeline, prepare_pipeline
+from tilewright.graph.passes.memory_plan import memory_plan_of
+from tilewright.graph.placement import (
+    ACTIVATIONS,
+    WEIGHTS,
+    Placement,
+    arenas_of,
+    placement_of,
+)
 from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
-from tilewright.passes import CompilerContext, PassEntry, PassRunner
+from tilewright.passes import CompilerContext, PassRunner
 from tilewright.planning import Plan, PlanCache, plan
 from tilewright.runtime.executable import (
     GRAPH_FILE,
@@ -96,7 +102,7 @@ def import_model(work: Work) -> None:
 
 def optimise_graph(work: Work) -> None:
     """Graph passes up to the choice of numbers."""
-    work.runner.run(work.network, _graph_passes(work)[0], "graph-")
+    work.runner.run(work.network, prepare_pipeline(work.machine), "graph-")
 
 
 def calibrate(work: Work) -> None:
@@ -126,7 +132,7 @@ def calibrate(work: Work) -> None:
 
 def place_graph(work: Work) -> None:
     """Graph passes from the choice of numbers to the plan of memory."""
-    work.runner.run(work.network, _graph_passes(work)[1], "graph-")
+    work.runner.run(work.network, place_pipeline(work.machine), "graph-")
 
 
 def plan_kernels(work: Work) -> None:
@@ -167,13 +173,6 @@ def _place(value: SSAValue) -> tuple[str, int, tuple[int, ...]]:
     """A value's placement as the tile level takes it."""
     found: Placement = placement_of(value)
     return found.arena, found.offset, found.strides
-
-
-def _graph_passes(work: Work) -> tuple[list[PassEntry], list[PassEntry]]:
-    """The graph pipeline, cut where the choice of numbers needs calibrated ranges."""
-    entries = list(graph_pipeline(work.machine))
-    cut = next((i for i, e in enumerate(entries) if e.step.name == "fix-numbers"), len(entries))
-    return entries[:cut], entries[cut:]
 
 
 ROAD: tuple[Station, ...] = (
@@ -327,18 +326,19 @@ def compile(
 
 
 def _write_package(work: Work, directory: Path) -> None:
-    memory = memory_plan_of(work.network)
+    network = network_of(work.network)
+    arenas = arenas_of(network)
+    memory = memory_plan_of(network)
     program = directory / PROGRAM
     program.mkdir()
     work.target.emit(
-        Compilation(work.machine, work.network, work.weights, tuple(work.kernels), memory.arenas),
+        Compilation(work.machine, work.network, work.weights, tuple(work.kernels), arenas),
         program,
     )
     reference = directory / REFERENCE
     reference.mkdir()
-    (reference / GRAPH_FILE).write_text(f"{work.network}\n")
+    (reference / GRAPH_FILE).write_text(f"{work.network!s}\n")
     work.weights.save(reference / WEIGHTS_FILE)
-    network = network_of(work.network)
     manifest = Manifest(
         tilewright=tilewright.__version__,
         target=work.target.name,
@@ -348,9 +348,9 @@ def _write_package(work: Work, directory: Path) -> None:
         inputs=tuple(_tensor(name, value) for name, value in network.inputs),
         outputs=tuple(_tensor(name, value) for name, value in network.outputs),
         kernels=tuple(_entries(work)),
-        peak_memory_bytes=sum(memory.arenas.values()),
-        activation_bytes=memory.arenas["activations"],
-        lower_bound_memory_bytes=memory.lower_bound + memory.arenas["weights"],
+        peak_memory_bytes=sum(arenas.values()),
+        activation_bytes=arenas[ACTIVATIONS],
+        lower_bound_memory_bytes=memory.lower_bound + arenas[WEIGHTS],
         notes=tuple(work.notes),
     )
     manifest.write(directory)

@@ -100,7 +100,7 @@ class PassRunner:
         self.dump.mkdir(parents=True, exist_ok=True)
         path = self.dump / f"{self._number:03d}-{title}.mlir"
         self._number += 1
-        path.write_text((f"// {remark}\n" if remark else "") + f"{module}\n")
+        path.write_text((f"// {remark}\n" if remark else "") + f"{module!s}\n")
         return path
 
     def run(self, module: ModuleOp, pipeline: Iterable[PassEntry], title: str = "") -> None:
