@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -320,9 +321,13 @@ def compile(
         with replacing(Path(directory)) as fresh:
             _write_package(work, fresh)
         return Executable(Path(directory))
-    temporary = tempfile.TemporaryDirectory(prefix="tilewright-")
-    _write_package(work, Path(temporary.name))
-    return Executable(Path(temporary.name), temporary=temporary)
+    temporary = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    try:
+        _write_package(work, temporary)
+        return Executable(temporary, temporary=True)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
 
 
 def _write_package(work: Work, directory: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,11 +50,12 @@ class Check:
 class Executable:
     """A package ready to run; made by ``tilewright.compile`` or ``Executable.load``."""
 
-    def __init__(self, directory: Path, *, temporary: Any = None) -> None:
-        """Open a package; ``temporary`` is kept alive as long as this object is."""
+    def __init__(self, directory: Path, *, temporary: bool = False) -> None:
+        """Open a package; a ``temporary`` one is removed together with this object."""
         self.directory = directory
         self.manifest: Manifest = read_manifest(directory)
-        self._temporary = temporary
+        if temporary:
+            weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
         self._runner: Runner | None = None
         self._profile: Profile | None = None
         self._reference: tuple[ModuleOp, Weights] | None = None
