@@ -29,7 +29,7 @@ from tilewright.graph.placement import (
 )
 from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir import ModuleOp, SSAValue, to_text
 from tilewright.machine import Machine
 from tilewright.passes import CompilerContext, PassRunner
 from tilewright.planning import Plan, PlanCache, plan
@@ -342,7 +342,7 @@ def _write_package(work: Work, directory: Path) -> None:
     )
     reference = directory / REFERENCE
     reference.mkdir()
-    (reference / GRAPH_FILE).write_text(f"{work.network!s}\n")
+    (reference / GRAPH_FILE).write_text(f"{to_text(work.network)}\n")
     work.weights.save(reference / WEIGHTS_FILE)
     manifest = Manifest(
         tilewright=tilewright.__version__,

@@ -17,6 +17,7 @@ from tilewright.ir import (
     Parser,
     PassPipeline,
     VerifyException,
+    to_text,
 )
 from tilewright.passes import CompilerContext, PassEntry, PassRunner
 from tilewright.tile.dialect import context as tile_context
@@ -66,4 +67,4 @@ def optimise_text(
         raise refuse("pass-unknown", str(error), passes, ", ".join(sorted(known))) from error
     runner = PassRunner(context)
     runner.run(module, [PassEntry(step, "asked for") for step in steps])
-    return str(module)
+    return to_text(module)

@@ -11,7 +11,14 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.ir import Context, DiagnosticException, ModuleOp, ModulePass, VerifyException
+from tilewright.ir import (
+    Context,
+    DiagnosticException,
+    ModuleOp,
+    ModulePass,
+    VerifyException,
+    to_text,
+)
 from tilewright.machine import Machine
 
 
@@ -100,7 +107,7 @@ class PassRunner:
         self.dump.mkdir(parents=True, exist_ok=True)
         path = self.dump / f"{self._number:03d}-{title}.mlir"
         self._number += 1
-        path.write_text((f"// {remark}\n" if remark else "") + f"{module!s}\n")
+        path.write_text((f"// {remark}\n" if remark else "") + f"{to_text(module)}\n")
         return path
 
     def run(self, module: ModuleOp, pipeline: Iterable[PassEntry], title: str = "") -> None:
@@ -109,7 +116,7 @@ class PassRunner:
         ``title`` is put before the pass's name in file names. An error inside a pass is raised as
         ``pass-failed`` with the command that repeats it; refusals pass through as they are.
         """
-        before = str(module) if self.dump is not None else ""
+        before = to_text(module) if self.dump is not None else ""
         previous = self.write(module, f"{title}input") if self._number == 0 else None
         for entry in pipeline:
             start = time.perf_counter()
@@ -127,7 +134,7 @@ class PassRunner:
             seconds = time.perf_counter() - start
             changed = True
             if self.dump is not None:
-                after = str(module)
+                after = to_text(module)
                 changed, before = after != before, after
                 remark = spelling(entry.step) + ("" if changed else " (unchanged)")
                 previous = self.write(module, f"{title}{entry.step.name}", remark)
