@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from dataclasses import replace
-from importlib import import_module
-from typing import Any
 
 from tilewright.machine import Machine
+from tilewright.planning.cached import plan_cached
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
@@ -45,11 +44,8 @@ def plan(
         found = cache[key]
         back = {new: old for old, new in names.items()}
         return replace(found, schedule=renamed(found.schedule, back), seconds=0.0)
-    if _in_place(kernel, machine):
-        planner: Any = import_module("tilewright.planning.cached").plan_cached
-    else:
-        planner = plan_exact
-    result: Plan = planner(kernel, machine, timer=timer, budget=budget)
+    planner = plan_cached if _in_place(kernel, machine) else plan_exact
+    result = planner(kernel, machine, timer=timer, budget=budget)
     if cache is not None:
         cache[key] = replace(result, schedule=renamed(result.schedule, names))
     return result

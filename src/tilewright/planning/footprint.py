@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Memory, Move, Primitive
 from tilewright.planning.domain import ELEMENT_BYTES, Affine, Kernel, Operand
+from tilewright.planning.layout import Layout
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -163,25 +165,17 @@ def _distinct(axis: Affine, extent: int, extents: Mapping[str, int]) -> int:
     return min(count, cut)
 
 
-def largest_box(use: Use, extents: Mapping[str, int], tile: Mapping[str, int]) -> tuple[int, ...]:
-    """The largest box of one operand over all tiles, rounded as its memory asks."""
-    lengths: list[int] = []
-    for axis, extent, multiple in zip(
-        use.operand.access, use.operand.shape, use.multiples, strict=True
-    ):
-        sizes: dict[str, Ints] = {
-            name: np.array([min(tile.get(name, extents[name]), extents[name])])
-            for name in axis.dims
-            if name in extents
-        }
-        lengths.append(int(axis_table(axis, extent, multiple, extents, sizes).largest.max()))
-    return tuple(lengths)
+def run_elements(operand: Operand, lengths: Sequence[Ints]) -> Ints:
+    """Contiguous elements in main memory of boxes with these lengths along the logical axes.
 
-
-def buffer_bytes(use: Use, box: Sequence[int], element_bytes: int) -> int:
-    """Bytes of one buffer slot for a box, aligned as the memory asks."""
-    count = element_bytes
-    for length in box:
-        count *= length
-    granule = use.memory.granule
-    return -(-count // granule) * granule
+    Boxes are taken to begin at whole blocks of the layout.
+    """
+    layout = Layout.parse(operand.layout, len(operand.shape))
+    extents = layout.physical_shape(operand.shape)
+    run, whole = np.ones_like(lengths[0]), np.ones_like(lengths[0], np.bool_)
+    for factor, extent in zip(reversed(layout.factors), reversed(extents), strict=True):
+        length = -(-lengths[factor.axis] // factor.divisor)
+        full = length >= np.minimum(extent, -(-operand.shape[factor.axis] // factor.divisor))
+        run = run * np.where(whole, np.minimum(length, extent), 1)
+        whole = whole & full
+    return run

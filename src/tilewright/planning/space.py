@@ -17,16 +17,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import PRODUCTS
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import (
     AxisTable,
+    Bools,
     Floats,
     Ints,
     Use,
     accumulator_bytes,
     axis_table,
+    run_elements,
     uses_of,
 )
 
@@ -90,11 +92,12 @@ class Space:
             count = count * self.trips(dim)
         return count
 
-    def split(self) -> NDBool:
+    def split(self) -> Bools:
         """Column: whether the reduction is split over several computes."""
         split = np.zeros(self.rows, np.bool_)
         for dim in self.kernel.anchor.reduction:
-            split |= self.trips(dim) > 1
+            if dim in self.index:
+                split |= self.trips(dim) > 1
         return split
 
     def box(self, use: Use, edges: dict[str, bool] | None = None) -> Floats:
@@ -114,12 +117,33 @@ class Space:
             count = count * table.total[tuple(self.index[dim] for dim in table.dims)]
         return count
 
+    def bytes_per_element(self, use: Use) -> Floats:
+        """Column of the bytes of bandwidth that an element of a box costs, given its blocks."""
+        operand, move = use.operand, use.move
+        plain = np.full(self.rows, float(operand.element_bytes))
+        if move is None or (move.transaction == 1 and not move.efficiency):
+            return plain
+        lengths = [
+            table.largest[tuple(self.index[dim] for dim in table.dims)]
+            for table in self.tables[use.name]
+        ]
+        run = run_elements(operand, lengths) * operand.element_bytes
+        # Both ends of a block are rounded outwards; on average that costs most of a transaction.
+        rounded = run if move.transaction == 1 else run + (move.transaction - 1)
+        share = np.ones(self.rows)
+        if move.efficiency:
+            known, fractions = zip(*move.efficiency, strict=True)
+            share = np.interp(run, known, fractions)
+        return plain * rounded / run / share
+
     def slot_bytes(self, use: Use) -> Ints:
         """Column of the bytes of one buffer slot."""
-        return _slot_bytes(self, use)
-
-
-NDBool = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+        element = np.full(self.rows, use.operand.element_bytes)
+        if use.output:
+            wide = accumulator_bytes(self.kernel, self.machine)
+            element = np.where(self.split(), wide, element)
+        granule = use.memory.granule
+        return (-(-(self.box(use) * element) // granule) * granule).astype(np.int64)
 
 
 def candidate_sizes(
@@ -220,91 +244,7 @@ def _cross(space: Space, max_rows: int) -> None:
         for memory in {u.memory.name: u.memory for u in space.uses}.values():
             if memory.name not in touched or not memory.bytes or memory.managed == "hardware":
                 continue
-            used = sum((_slot_bytes(space, u) for u in ready if u.memory == memory), start=0)
+            used = sum((space.slot_bytes(u) for u in ready if u.memory == memory), start=0)
             fits = np.flatnonzero(used <= memory.bytes)
             space.index = {d: column[fits] for d, column in space.index.items()}
         rows = space.rows
-
-
-def _slot_bytes(space: Space, use: Use) -> Ints:
-    element = np.full(space.rows, use.operand.element_bytes)
-    if use.output:
-        for dim in space.kernel.anchor.reduction:
-            if dim in space.index:
-                wide = accumulator_bytes(space.kernel, space.machine)
-                element = np.where(space.trips(dim) > 1, wide, element)
-    granule = use.memory.granule
-    return (-(-(space.box(use) * element) // granule) * granule).astype(np.int64)
-
-
-@dataclass(frozen=True)
-class Cells:
-    """Kinds of tiles: a row's tiles that are cut short along the same dims.
-
-    Columns over all kinds of all rows; the first kind of every row is that of its full tiles.
-    """
-
-    row: Ints
-    """Row number."""
-    kind: Ints
-    """Bit ``i`` is set where the tiles are cut short along ``dims[i]``."""
-    count: Floats
-    """Tiles of the row that are of the kind."""
-    cycles: Floats
-    """Compute cycles of one."""
-    boxes: dict[str, Floats]
-    """Mean box of every moved operand in elements."""
-    dims: tuple[str, ...]
-    """Dims along which the last tile of some row is cut short."""
-    edge: dict[str, NDBool]
-    """Per dim of ``dims``, for every row: whether its last tile is cut short."""
-    place: Ints
-    """``place[row, kind]``: where a kind of a row stands in the columns; -1: it has no tiles."""
-
-    def sum(self, values: Floats, rows: int) -> Floats:
-        """Per row, the sum of a column of values."""
-        return np.bincount(self.row, values, rows).astype(np.float64)
-
-
-def cells_of(space: Space) -> Cells:
-    """The kinds of tiles of every row; edge tiles apart from the others."""
-    names = list(space.index)
-    size = {d: space.size(d) for d in names}
-    trips = {d: space.trips(d) for d in names}
-    last = {d: space.extents[d] - (trips[d] - 1) * size[d] for d in names}
-    edge = {d: last[d] != size[d] for d in names}
-    dims = tuple(d for d in names if edge[d].any())
-    expression = parse_expression(space.primitive.cycles)
-    used = [u for u in space.uses if u.move is not None]
-    place = np.full((space.rows, 1 << len(dims)), -1)
-    rows: list[Ints] = []
-    kinds: list[Ints] = []
-    columns: list[list[Floats]] = []
-    filled = 0
-    for kind in range(1 << len(dims)):
-        short = {d: bool(kind >> i & 1) for i, d in enumerate(dims)}
-        count = np.ones(space.rows)
-        for dim in names:
-            count = count * (edge[dim] if short.get(dim) else trips[dim] - edge[dim])
-        row = np.flatnonzero(count > 0)
-        if not row.size:
-            continue
-        part = space.take(row)
-        tile = {d: (last if short.get(d) else size)[d][row] for d in names}
-        cycles = np.broadcast_to(np.asarray(expression.evaluate(tile), np.float64), row.shape)
-        rows.append(row)
-        kinds.append(np.full(row.size, kind))
-        columns.append([count[row], cycles, *(part.box(u, short) for u in used)])
-        place[row, kind] = filled + np.arange(row.size)
-        filled += row.size
-    joined = [np.concatenate([column[i] for column in columns]) for i in range(2 + len(used))]
-    return Cells(
-        np.concatenate(rows),
-        np.concatenate(kinds),
-        joined[0],
-        joined[1],
-        {use.name: joined[2 + i] for i, use in enumerate(used)},
-        dims,
-        {d: edge[d] for d in dims},
-        place,
-    )

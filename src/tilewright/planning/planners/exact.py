@@ -19,6 +19,7 @@ from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import granule_bound, physical_bound, primitives_for
 from tilewright.planning.cost import Priced, lower_bounds, price
 from tilewright.planning.domain import Kernel
+from tilewright.planning.layout import Layout
 from tilewright.planning.nests import Arrangement
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.schedule import Level, Schedule
@@ -36,6 +37,7 @@ class Candidate:
     """One schedule with its cost, not yet written out."""
 
     cost: float
+    cycles: float
     moved_bytes: float
     space: Space
     arrangement: Arrangement
@@ -100,12 +102,13 @@ def search(
 
 
 def _best_of(space: Space, one: Priced, keep: int, limit: float) -> list[Candidate]:
-    rows = np.flatnonzero(one.cycles < limit)
+    rows = np.flatnonzero(one.cost < limit)
     if len(rows) > MIRRORS * keep:
-        rows = rows[np.argsort(one.cycles[rows], kind="stable")[: MIRRORS * keep]]
+        rows = rows[np.argsort(one.cost[rows], kind="stable")[: MIRRORS * keep]]
+    columns = zip(one.cost[rows], one.cycles[rows], one.bytes[rows], rows, strict=True)
     return [
-        Candidate(float(one.cycles[row]), float(one.bytes[row]), space, one.arrangement, int(row))
-        for row in rows
+        Candidate(float(cost), float(cycles), float(moved), space, one.arrangement, int(row))
+        for cost, cycles, moved, row in columns
     ]
 
 
@@ -161,6 +164,21 @@ def _schedule(space: Space, arrangement: Arrangement, row: int) -> Schedule:
     return Schedule(space.primitive.name, levels, buffers)
 
 
+def _agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
+    """The primitives that take the operands in the layouts that they have; all if none does."""
+
+    def agrees(primitive: Primitive) -> bool:
+        for operand in kernel.operands:
+            rank = len(operand.shape)
+            wanted = machine.layout_of(primitive, operand.role, rank)
+            if wanted != "any" and Layout.parse(wanted, rank) != Layout.parse(operand.layout, rank):
+                return False
+        return True
+
+    serving = primitives_for(kernel, machine)
+    return tuple(p for p in serving if agrees(p)) or serving
+
+
 def _fastest(
     kernel: Kernel, candidates: list[Candidate], timer: Timer, budget: Budget, granule: float
 ) -> tuple[Candidate, float, int]:
@@ -192,7 +210,7 @@ def plan_exact(
     keep = max(budget.timed, 1) if timer is not None else 1
     found: list[tuple[Primitive, Search]] = []
     failures: list[TilewrightError] = []
-    for primitive in primitives_for(kernel, machine):
+    for primitive in _agreeing(kernel, machine):
         try:
             found.append((primitive, search(kernel, machine, primitive, budget, keep)))
         except TilewrightError as error:
@@ -208,7 +226,7 @@ def plan_exact(
     cuts = tuple(dict.fromkeys(cut for _, s in found for cut in s.cuts))
     return Plan(
         schedule=best.schedule,
-        predicted_cycles=best.cost,
+        predicted_cycles=best.cycles,
         moved_bytes=int(best.moved_bytes),
         physical_bound=physical,
         granule_bound=granule,

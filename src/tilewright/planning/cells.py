@@ -1,0 +1,84 @@
+"""Cells: the kinds of tiles of a tiling, edge tiles apart from the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.machine import parse_expression
+from tilewright.planning.footprint import Bools, Floats, Ints
+from tilewright.planning.space import Space
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Kinds of tiles: a row's tiles that are cut short along the same dims.
+
+    Columns over all kinds of all rows; the first kind of every row is that of its full tiles.
+    """
+
+    row: Ints
+    """Row number."""
+    kind: Ints
+    """Bit ``i`` is set where the tiles are cut short along ``dims[i]``."""
+    count: Floats
+    """Tiles of the row that are of the kind."""
+    cycles: Floats
+    """Compute cycles of one."""
+    boxes: dict[str, Floats]
+    """Mean box of every moved operand in elements."""
+    dims: tuple[str, ...]
+    """Dims along which the last tile of some row is cut short."""
+    edge: dict[str, Bools]
+    """Per dim of ``dims``, for every row: whether its last tile is cut short."""
+    place: Ints
+    """``place[row, kind]``: where a kind of a row stands in the columns; -1: it has no tiles."""
+
+    def sum(self, values: Floats, rows: int) -> Floats:
+        """Per row, the sum of a column of values."""
+        return np.bincount(self.row, values, rows).astype(np.float64)
+
+
+def cells_of(space: Space) -> Cells:
+    """The kinds of tiles of every row; edge tiles apart from the others."""
+    names = list(space.index)
+    size = {d: space.size(d) for d in names}
+    trips = {d: space.trips(d) for d in names}
+    last = {d: space.extents[d] - (trips[d] - 1) * size[d] for d in names}
+    edge = {d: last[d] != size[d] for d in names}
+    dims = tuple(d for d in names if edge[d].any())
+    expression = parse_expression(space.primitive.cycles)
+    used = [u for u in space.uses if u.move is not None]
+    place = np.full((space.rows, 1 << len(dims)), -1)
+    rows: list[Ints] = []
+    kinds: list[Ints] = []
+    columns: list[list[Floats]] = []
+    filled = 0
+    for kind in range(1 << len(dims)):
+        short = {d: bool(kind >> i & 1) for i, d in enumerate(dims)}
+        count = np.ones(space.rows)
+        for dim in names:
+            count = count * (edge[dim] if short.get(dim) else trips[dim] - edge[dim])
+        row = np.flatnonzero(count > 0)
+        if not row.size:
+            continue
+        part = space.take(row)
+        tile = {d: (last if short.get(d) else size)[d][row] for d in names}
+        cycles = np.broadcast_to(np.asarray(expression.evaluate(tile), np.float64), row.shape)
+        rows.append(row)
+        kinds.append(np.full(row.size, kind))
+        columns.append([count[row], cycles, *(part.box(u, short) for u in used)])
+        place[row, kind] = filled + np.arange(row.size)
+        filled += row.size
+    joined = [np.concatenate([column[i] for column in columns]) for i in range(2 + len(used))]
+    return Cells(
+        np.concatenate(rows),
+        np.concatenate(kinds),
+        joined[0],
+        joined[1],
+        {use.name: joined[2 + i] for i, use in enumerate(used)},
+        dims,
+        {d: edge[d] for d in dims},
+        place,
+    )

@@ -1,0 +1,266 @@
+"""The pipeline that a nest and its buffering allow: cycles and moved bytes, as columns.
+
+Trip counts and moved bytes are exact. The tiles of a nest fall into **classes** by the loop that
+advanced before them: that says which operands are moved anew. Within a class, tiles are kept apart
+by the dims along which they are cut short (cells.py). From the compute of a tile to that of the
+next passes the longest of
+
+- the compute of the tile;
+- the next tile's place in the in-order load queue: latency (unless transfers in flight hide it)
+  and bytes of every transfer;
+- the bytes of loads and stores together through main memory;
+- for an operand of s slots that every tile moves, 1 / s of the time from its move's start through
+  the moves behind it in the queue to the end of the compute that frees the slot. With one slot this
+  is the serialisation that a single-buffered operand causes: nothing behind it in the queue
+  overlaps with compute;
+- likewise for the output, compute and store.
+
+A class whose loads take longer than compute borrows the time that the queue had left over in the
+tile before, as far as slots let it run ahead. The first loads and the last compute and store stand
+alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.planning.bounds import main_bandwidth
+from tilewright.planning.cells import Cells
+from tilewright.planning.footprint import Floats, Ints, Use
+from tilewright.planning.nests import Arrangement, Loop, depends
+from tilewright.planning.space import Space
+
+
+def transfer_cycles(use: Use, size: Floats) -> Floats:
+    """Cycles that a transfer of ``size`` bytes occupies its engine, at best.
+
+    With one transfer in flight that is latency and bytes; with k, one k-th of that, but no less
+    than the bytes.
+    """
+    assert use.move is not None
+    flow = size / use.move.bytes_per_cycle
+    return np.maximum(flow, (use.move.latency + flow) / use.move.in_flight)
+
+
+class Pipeline:
+    """One arrangement of a space's rows."""
+
+    def __init__(self, space: Space, cells: Cells, arrangement: Arrangement) -> None:
+        self.space, self.cells, self.arrangement = space, cells, arrangement
+        self.uses = [use for use in space.uses if use.move is not None]
+        self.loads = [use for use in self.uses if not use.output and not use.host]
+        self.stores = [use for use in self.uses if use.output]
+        self.bandwidth = main_bandwidth(space.machine)
+        self.loops: list[Loop] = []
+        self.dims: list[str] = []
+        self.trips: list[Floats] = []
+        self._unfold()
+        self.depth = {use.name: self._depth(use) for use in self.uses if not use.host}
+        self.bytes = self._sizes()
+        self.time = {u.name: transfer_cycles(u, self.bytes[u.name]) for u in self.loads}
+        self.time |= {u.name: transfer_cycles(u, self.bytes[u.name]) for u in self.stores}
+
+    def _unfold(self) -> None:
+        """One loop per dim, outermost first, with its trips per row."""
+        space, nest, grown = self.space, self.arrangement.nest, self.arrangement.grown
+        for loop in nest.loops:
+            for dim in loop.group.dims:
+                trips = space.trips(dim).astype(np.float64)
+                if loop.group is nest.grown:
+                    outer = np.ceil(trips / grown[dim])
+                    trips = trips / outer if loop.inner else outer
+                if (trips > 1).any():
+                    self.loops.append(loop)
+                    self.dims.append(dim)
+                    self.trips.append(trips)
+
+    def _depth(self, use: Use) -> Ints:
+        """Per row, the loop in which the operand is moved; -1 before all loops."""
+        depth = np.full(self.space.rows, -1)
+        for number, (loop, count) in enumerate(zip(self.loops, self.trips, strict=True)):
+            if depends(use, loop):
+                depth = np.where(count > 1, number, depth)
+        return depth
+
+    def _sizes(self) -> dict[str, Floats]:
+        """Per cell, bytes of one transfer of every operand that is moved on its own."""
+        sizes: dict[str, Floats] = {}
+        grown, space = self.arrangement.grown, self.space
+        for use in self.uses:
+            weight = space.bytes_per_element(use)
+            size = self.cells.boxes[use.name] * weight[self.cells.row]
+            if grown and (use.output or use.operand.role == "residual"):
+                # The residency spans several tiles: the mean over them.
+                rounds = np.ones(space.rows)
+                for dim in space.extents:
+                    if dim in use.operand.dims:
+                        trips = space.trips(dim)
+                        rounds = rounds * (-(-trips // grown[dim]) if dim in grown else trips)
+                whole = space.total(use) * weight / rounds
+                size = whole[self.cells.row]
+            name = use.host or use.name
+            sizes[name] = sizes.get(name, 0) + size
+        return sizes
+
+    def cycles_and_bytes(self) -> tuple[Floats, Floats]:
+        """Per row, predicted cycles and moved bytes."""
+        space, cells = self.space, self.cells
+        innermost = np.full(space.rows, -1)
+        for number, count in enumerate(self.trips):
+            innermost = np.where(count > 1, number, innermost)
+        left = self._left_over(innermost)
+        total = np.zeros(space.rows)
+        before = np.ones(space.rows)
+        for number, count in enumerate(self.trips):
+            rows = np.flatnonzero(count > 1)
+            if rows.size:
+                after, previous, share = self._pairs(number)
+                tile = Step(self, number, after, previous)
+                spare = np.where(innermost[tile.row] == number, 0.0, left[previous])
+                step = tile.cycles(spare, space.machine.issue_cycles)
+                mean = np.bincount(tile.row, share * step, space.rows)
+                total = total + (count - 1) * before * mean
+            before = before * count
+        first, last = cells.place[:, 0], self._last()
+        compute = cells.sum(cells.count * cells.cycles, space.rows)
+        total = np.maximum(total + cells.cycles[last], compute)
+        total = total + self._first_loads(first) + self._last_store(last)
+        return total, self._moved()
+
+    def _pairs(self, number: int) -> tuple[Ints, Ints, Floats]:
+        """Tiles that follow an advance of loop ``number``: cells, those before them, shares.
+
+        Inside the loop all dims start anew, so that tile is full there and the one before was the
+        last; along the loop's own dim only the tile after may be cut short.
+        """
+        cells, space = self.cells, self.space
+        inner = {d for n, d in enumerate(self.dims) if n > number}
+        # A dim with loops at two levels ends in an edge only once in many rounds: taken as a mean.
+        inner -= {d for d in inner if self.dims.count(d) > 1}
+        own = self.dims[number] if self.dims.count(self.dims[number]) == 1 else ""
+        clear = sum(1 << i for i, d in enumerate(cells.dims) if d in inner)
+        after = np.flatnonzero((cells.kind & clear) == 0)
+        row, kind = cells.row[after], cells.kind[after]
+        share, before = np.ones(len(after)), kind
+        for i, dim in enumerate(cells.dims):
+            bit = 1 << i
+            edge = cells.edge[dim][row]
+            trips = space.trips(dim)[row]
+            if dim in inner:
+                before = np.where(edge, before | bit, before)
+            elif dim == own:
+                short = (kind & bit) > 0
+                before = before & ~bit
+                ways = np.maximum(trips - 1, 1)
+                share = share * np.where(short, 1.0, trips - 1.0 - edge) / ways
+            else:
+                short = (kind & bit) > 0
+                share = share * np.where(short, 1.0, trips - edge) / trips
+        return after, cells.place[row, before], share
+
+    def _last(self) -> Ints:
+        """Per row, the cell of the last tile."""
+        kind = np.zeros(self.space.rows, np.int64)
+        for i, dim in enumerate(self.cells.dims):
+            kind = np.where(self.cells.edge[dim], kind | 1 << i, kind)
+        return self.cells.place[np.arange(self.space.rows), kind]
+
+    def _left_over(self, innermost: Ints) -> Floats:
+        """Per cell, time that the load queue has left beside compute in the innermost loop."""
+        busy = np.zeros(len(self.cells.row))
+        for use in self.loads:
+            moves = (self.depth[use.name] >= innermost)[self.cells.row]
+            busy = busy + moves * self.time[use.name]
+        return np.maximum(self.cells.cycles - busy, 0.0)
+
+    def _first_loads(self, cell: Ints) -> Floats:
+        """Cycles until the first tile is there."""
+        total, hidden = np.zeros(len(cell)), 0
+        for use in self.loads:
+            assert use.move is not None
+            total = total + self.bytes[use.name][cell] / use.move.bytes_per_cycle
+            if use.move.in_flight == 1:
+                total = total + use.move.latency
+            hidden = max(hidden, use.move.latency if use.move.in_flight > 1 else 0)
+        return total + hidden
+
+    def _last_store(self, cell: Ints) -> Floats:
+        """Cycles from the last compute to the end."""
+        total = np.zeros(len(cell))
+        for use in self.stores:
+            assert use.move is not None
+            flow = self.bytes[use.name][cell] / use.move.bytes_per_cycle
+            total = total + flow + use.move.latency
+        return total
+
+    def _moved(self) -> Floats:
+        """Per row, bytes moved in all."""
+        total = np.zeros(self.space.rows)
+        for use in self.uses:
+            again = np.ones(self.space.rows)
+            depth = self.depth[use.host or use.name]
+            for number, (loop, count) in enumerate(zip(self.loops, self.trips, strict=True)):
+                if not depends(use, loop):
+                    again = again * np.where(depth >= number, count, 1.0)
+            total = total + again * self.space.total(use) * self.space.bytes_per_element(use)
+        return total
+
+
+class Step:
+    """From the compute of a tile to the next one's, when one loop advances; columns over pairs."""
+
+    def __init__(self, pricing: Pipeline, number: int, after: Ints, before: Ints) -> None:
+        self.of, self.after, self.before = pricing, after, before
+        self.row = pricing.cells.row[after]
+        self.compute = pricing.cells.cycles[before]
+        self.moves = {
+            use.name: (pricing.depth[use.name] >= number)[self.row].astype(np.float64)
+            for use in pricing.loads + pricing.stores
+        }
+        self.slots = {n: column[self.row] for n, column in pricing.arrangement.slots.items()}
+
+    def cycles(self, spare: Floats, issue: int) -> Floats:
+        """The longest of what must pass; ``spare`` is what the queue had left over before."""
+        queue, flow, stored = (np.zeros(len(self.row)) for _ in range(3))
+        ahead = np.full(len(self.row), 4)
+        step = np.maximum(self.compute, issue * (1 + sum(self.moves.values())))
+        for use in self.of.loads:
+            assert use.move is not None
+            moves = self.moves[use.name]
+            queue = queue + moves * self.of.time[use.name][self.after]
+            flow = flow + moves * self.of.bytes[use.name][self.after] / self.of.bandwidth
+            ahead = np.where(moves > 0, np.minimum(ahead, self.slots[use.name]), ahead)
+            behind = self._behind(use)
+            if use.move.in_flight > 1:
+                behind = behind + use.move.latency
+            cycle = moves * (behind + self.compute) / self._rounds(use)
+            step = np.maximum(step, cycle)
+        for use in self.of.stores:
+            assert use.move is not None
+            moves = self.moves[use.name]
+            bytes_time = self.of.bytes[use.name][self.before] / self.of.bandwidth
+            stored = stored + moves * bytes_time
+            step = np.maximum(step, moves * self.of.time[use.name][self.before])
+            cycle = moves * (self.compute + use.move.latency + bytes_time) / self._rounds(use)
+            step = np.maximum(step, cycle)
+        # A store delays the loads whose bytes flow at the same time.
+        busy = queue + stored * flow / np.maximum(queue, 1.0)
+        step = np.maximum(step, flow + stored)
+        return np.maximum(step, busy - (ahead - 1) * spare)
+
+    def _behind(self, use: Use) -> Floats:
+        """Queue time of the operand's move and those behind it before the tile's compute."""
+        total = np.zeros(len(self.row))
+        for other in self.of.loads:
+            mine, its = (self.of.depth[u.name][self.row] for u in (use, other))
+            later = self.of.loads.index(other) >= self.of.loads.index(use)
+            there = (its > mine) | ((its == mine) & later)
+            total = total + there * self.moves[other.name] * self.of.time[other.name][self.after]
+        return total
+
+    def _rounds(self, use: Use) -> Floats:
+        """Tiles from the start of a move to the reuse of its slot."""
+        tiles = np.ones(self.of.space.rows)
+        for number, count in enumerate(self.of.trips):
+            tiles = tiles * np.where(number > self.of.depth[use.name], count, 1.0)
+        return 1.0 + (self.slots[use.name] - 1) * tiles[self.row]
