@@ -1,0 +1,226 @@
+"""The reduction of a product: loops over input channels and taps around one row of multiply-adds.
+
+Loops are data first: each has a count and a step through the input and through the weights. Two
+that step as one through both are joined, so a kernel that covers its whole image runs as the
+matrix product that it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.targets.cpu.address import Address
+from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.primitives.chain import vector_at
+from tilewright.targets.cpu.primitives.windows import Columns, axis_of
+from tilewright.targets.cpu.source import Writer, plus, total
+
+UNROLLED_TAPS = 8
+"""Taps of a row that are written out when the loop within them would be short."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The register tile: ``rows`` x ``columns`` points, ``vectors`` of output channels."""
+
+    instance: Instance
+    row: str
+    column: str
+
+    @property
+    def rows(self) -> int:
+        """Rows of points."""
+        return self.instance.size(self.row)
+
+    @property
+    def columns(self) -> int:
+        """Points of a row."""
+        return self.instance.size(self.column)
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of output channels."""
+        return -(-self.instance.size("co") // self.instance.lanes)
+
+    def lanes(self, v: int) -> int:
+        """Lanes in use of vector ``v``."""
+        lanes = self.instance.lanes
+        return min(lanes, self.instance.size("co") - v * lanes)
+
+    def loops(self, low: int = 0, high: int | None = None) -> str:
+        """Unrolled loops over rows (q) and columns (j) of points."""
+        rows = f"UNROLL for (int q = 0; q < {self.rows}; q++) " if self.rows > 1 else ""
+        end = self.columns if high is None else high
+        return rows + f"UNROLL for (int j = {low}; j < {end}; j++)"
+
+    @property
+    def point(self) -> str:
+        """C index of a point's accumulators."""
+        return f"q * {self.columns} + j" if self.rows > 1 else "j"
+
+    def step(self, operand: Address, dim: str, count: int) -> int:
+        """The operand's stride along a dim, which must be constant; 0 if it does not depend."""
+        if dim not in operand.dims():
+            return 0
+        stride = operand.stride(dim, count, self.instance.dims)
+        if stride is None:
+            reason = f"operand {operand.pointer} has no fixed stride along {dim}"
+            raise self.instance.cannot(reason)
+        return stride
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One loop: its C variable, its count (a number or a C expression), its two steps."""
+
+    variable: str
+    count: int | str
+    x: int
+    w: int
+
+
+@dataclass(frozen=True)
+class Tap:
+    """One tap: the columns for which it is inside, and where its operands lie."""
+
+    low: int
+    high: int
+    x: int
+    w: int
+
+
+def write_reduction(
+    writer: Writer, tile: Tile, x: Address, w: Address, columns: Columns, rows: str
+) -> None:
+    """Write all loops of the reduction; ``rows`` is the C count of rows inside the image."""
+    instance = tile.instance
+    depth = instance.size("ci")
+    count: int | str = int(rows) if rows.isdigit() else rows
+    window = Loop("k", count, tile.step(x, "kh", 2), tile.step(w, "kh", 2))
+    across = Loop("m", len(columns.spans), tile.step(x, "kw", 2), tile.step(w, "kw", 2))
+    taps = _taps(tile, x, columns, across)
+    strides = [t.stride("ci", depth, instance.dims) for t in (x, w)]
+    if strides[0] is not None and strides[1] is not None:
+        channels = Loop("i", depth, strides[0], strides[1])
+        if channels.w > across.w > 0:
+            _write(writer, tile, w, [channels, window], taps, across, [], ("x", "w"))
+        else:
+            _write(writer, tile, w, [window], taps, across, [channels], ("x", "w"))
+        return
+    lanes = instance.lanes
+    blocks, rest = divmod(depth, lanes)
+    steps = [t.block_stride("ci", lanes, depth, instance.dims) for t in (x, w)]
+    if steps[0] is None or steps[1] is None:
+        raise instance.cannot("input channels do not lie in blocks of the vector's lanes")
+    inner = [t.stride("ci", lanes, instance.dims) or 0 for t in (x, w)]
+    outer = Loop("c", blocks, steps[0], steps[1])
+    if blocks:
+        within = Loop("i", lanes, inner[0], inner[1])
+        _write(writer, tile, w, [outer, window], taps, across, [within], ("x", "w"))
+    if rest:
+        within = Loop("i", rest, inner[0], inner[1])
+        with writer.block():
+            writer.line(f"const float *xr = x + {blocks * steps[0]};")
+            writer.line(f"const float *wr = w + {blocks * steps[1]};")
+            _write(writer, tile, w, [window], taps, across, [within], ("xr", "wr"))
+
+
+def _taps(tile: Tile, x: Address, columns: Columns, across: Loop) -> list[Tap]:
+    """The taps of a row that are inside for any column."""
+    axis = axis_of(tile.instance, x, "kw")
+    taps: list[Tap] = []
+    for number, (low, high) in enumerate(columns.spans):
+        shift = 0
+        if axis is not None:
+            # Input column of the span's first element, from the class's origin.
+            shift = low * axis.stride + number * axis.dilation - columns.origin
+            shift *= across.x // axis.dilation
+        if low < high:
+            taps.append(Tap(low, high, shift, number * across.w))
+    return taps
+
+
+def _write(
+    writer: Writer,
+    tile: Tile,
+    w: Address,
+    before: list[Loop],
+    taps: list[Tap],
+    across: Loop,
+    after: list[Loop],
+    pointers: tuple[str, str],
+) -> None:
+    """Loops ``before``, then the taps (as a loop where they are alike), then loops ``after``."""
+    alike = len(taps) == across.count and all(
+        (tap.low, tap.high) == (0, tile.columns) for tap in taps
+    )
+    short = not after or after[-1].count in range(UNROLLED_TAPS)
+    if alike and not (short and len(taps) <= UNROLLED_TAPS):
+        loops = _joined([*before, across, *after])
+        before, after = loops[:-1], loops[-1:]
+        taps = [Tap(0, tile.columns, 0, 0)]
+    else:
+        before, after = _joined(before), _joined(after)
+    depth = writer.depth
+    xp, wp = pointers
+    for loop in before:
+        v = loop.variable
+        writer.line(f"for (long {v} = 0; {v} < {loop.count}; {v}++) {{")
+        writer.depth += 1
+        writer.line(f"const float *x{v} = {plus(xp, total([(loop.x, v)]))};")
+        writer.line(f"const float *w{v} = {plus(wp, total([(loop.w, v)]))};")
+        xp, wp = f"x{v}", f"w{v}"
+    for tap in taps:
+        head = [
+            f"for (long {a.variable} = 0; {a.variable} < {a.count}; {a.variable}++)" for a in after
+        ]
+        with writer.block(" ".join(head)):
+            _multiply(writer, tile, w, tap, after, (xp, wp))
+    while writer.depth > depth:
+        writer.depth -= 1
+        writer.line("}")
+
+
+def _joined(loops: Sequence[Loop]) -> list[Loop]:
+    """The loops without those of one round, and with those joined that step as one."""
+    found: list[Loop] = []
+    for loop in loops:
+        if loop.count == 1:
+            continue
+        if found and isinstance(found[-1].count, int) and isinstance(loop.count, int):
+            outer = found[-1]
+            if (outer.x, outer.w) == (loop.x * loop.count, loop.w * loop.count):
+                found[-1] = Loop(loop.variable, outer.count * loop.count, loop.x, loop.w)
+                continue
+        found.append(loop)
+    return found
+
+
+def _multiply(
+    writer: Writer,
+    tile: Tile,
+    w: Address,
+    tap: Tap,
+    loops: Sequence[Loop],
+    pointers: tuple[str, str],
+) -> None:
+    """One step: the weights' vectors, and for each point a broadcast and its multiply-adds."""
+    instance = tile.instance
+    x = instance.anchor.inputs[0]
+    assert isinstance(x, Address)
+    step_j = tile.step(x, tile.column, tile.columns)
+    step_q = tile.step(x, tile.row, tile.rows) if tile.rows > 1 else 0
+    block = w.block_stride("co", instance.lanes, instance.size("co"), instance.dims)
+    if block is None:
+        raise instance.cannot("the weights have no stride between vectors of output channels")
+    for v in range(tile.vectors):
+        position = total([(loop.w, loop.variable) for loop in loops], tap.w + v * block)
+        value = vector_at(instance, w, "co", position, tile.lanes(v), pointers[1])
+        writer.line(f"const vec w{v} = {value};")
+    terms = [(loop.x, loop.variable) for loop in loops]
+    index = total([*terms, (step_j, "j"), (step_q, "q")], tap.x - tap.low * step_j)
+    with writer.block(tile.loops(tap.low, tap.high)):
+        writer.line(f"const float e = {pointers[0]}[{index}];")
+        for v in range(tile.vectors):
+            writer.line(f"a[{tile.point}][{v}] += e * w{v};")
