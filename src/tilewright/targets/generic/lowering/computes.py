@@ -102,12 +102,22 @@ class Operand:
     rows: Rows
 
     @cached_property
+    def dims(self) -> frozenset[str]:
+        """The dims on which the address depends."""
+        return frozenset(name for axis in self.window for name in axis.dims)
+
+    @cached_property
     def boxes(self) -> Boxes:
         """The boxes of the window."""
         return box_columns(self.window, self.place.op.tensor_shape, self.rows)
 
     def stride(self, dim: str) -> int:
-        """Bytes from one index of a dim to the next."""
+        """Bytes from one index of a dim to the next; 0 if no execution has a second index.
+
+        Such a stride may exceed the buffer, and its field: it steps to data that is elsewhere.
+        """
+        if dim not in self.dims or int(self.rows.size(dim).max(initial=1)) <= 1:
+            return 0
         return dim_stride(self.window, self.place.strides, dim)
 
     def fields(self, name: str, dims: Mapping[str, str]) -> Fields:
