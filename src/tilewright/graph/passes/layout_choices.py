@@ -152,9 +152,30 @@ def _kernel_choices(kernel: KernelOp, machine: Machine) -> list[Choice]:
         demands = _demands(kernel, primitive, machine)
         result = machine.layout_of(primitive, "output", rank)
         found = _shared(kernel, demands, result, machine, primitive.name)
+        found = [choice for choice in found if _groups_fit_blocks(kernel, choice)]
         if found:
             return found
     return [row_major]
+
+
+def _groups_fit_blocks(kernel: KernelOp, choice: Choice) -> bool:
+    """Whether groups of channels start at whole blocks (``g*48 + ci`` on blocks of 16).
+
+    Read off the access maps: along an axis that the layout cuts, a coefficient is 1 or a multiple
+    of the block.
+    """
+    anchor = kernel.operations[0]
+    stage = candidate(anchor).stage if isinstance(anchor, Operation) else None
+    if stage is None:
+        return True
+    arguments: list[SSAValue] = list(kernel.body.block.args)
+    texts = [choice.operands[arguments.index(value)] for value in anchor.inputs]
+    for operand, text in zip((*stage.inputs, stage.output), (*texts, choice.result), strict=True):
+        for factor in parse(text or "", len(operand.shape)).factors:
+            steps = {abs(step) for _, step in operand.access[factor.axis].terms} - {1}
+            if any(step % factor.divisor for step in steps):
+                return False
+    return True
 
 
 def _demands(kernel: KernelOp, primitive: Primitive, machine: Machine) -> list[set[str]]:

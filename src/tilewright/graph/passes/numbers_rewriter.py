@@ -33,6 +33,19 @@ CALIBRATED = "calibrated"
 """The accumulator has room for twice the calibrated range, at least."""
 
 
+_CHUNK = 1 << 16
+"""Elements quantised at a time: what they need in between stays in the cache."""
+
+
+def quantise_weight(array: Array, fraction: int) -> Array:
+    """A constant in 16-bit fixed point."""
+    flat, result = array.reshape(-1), np.empty(array.size, np.int16)
+    for start in range(0, flat.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        result[part] = fixed.quantise(flat[part], fraction)
+    return result.reshape(array.shape)
+
+
 @dataclass
 class NumbersRewriter:
     """Builds the fixed-point network beside the float32 one, then drops the latter."""
@@ -85,7 +98,7 @@ class NumbersRewriter:
             array = constant(value, self.ctx)
             if array is not None:
                 made = self.weight(
-                    fixed.quantise(array, point.fraction), element, before, self.points.names[value]
+                    quantise_weight(array, point.fraction), element, before, self.points.names[value]
                 )
             else:
                 made = self.conversion("quantise", value, element, before)
@@ -190,7 +203,7 @@ class NumbersRewriter:
             return self.fixed_of(outer, before)
         point = self.points.argument_class(argument, outer)
         element, hint = FixedType.of(16, point.fraction), self.points.names[outer]
-        made = self.weight(fixed.quantise(array, point.fraction), element, before, hint)
+        made = self.weight(quantise_weight(array, point.fraction), element, before, hint)
         made.name_hint = outer.name_hint
         return made
 

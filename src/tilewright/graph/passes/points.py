@@ -111,11 +111,19 @@ class Points:
     """Accumulators stay below this magnitude."""
     missing: list[str] = field(default_factory=list[str])
     _classes: dict[SSAValue, PointClass] = field(default_factory=dict[SSAValue, PointClass])
+    _ranges: dict[SSAValue, tuple[float, float]] = field(
+        default_factory=dict[SSAValue, tuple[float, float]]
+    )
     _merged: dict[PointClass, PointClass] = field(default_factory=dict[PointClass, PointClass])
     _kernels: list[KernelOp] = field(default_factory=list[KernelOp])
 
     def range_of(self, value: SSAValue) -> tuple[float, float]:
         """The values that a tensor takes: all of a weight's, the calibrated ones of others."""
+        if value not in self._ranges:
+            self._ranges[value] = self._find_range(value)
+        return self._ranges[value]
+
+    def _find_range(self, value: SSAValue) -> tuple[float, float]:
         array = constant(value, self.ctx)
         if array is not None:
             return (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
@@ -307,5 +315,5 @@ def _only_bias(argument: SSAValue) -> bool:
 
 def largest_product_sum(weight: Array) -> int:
     """Largest magnitude of rows of integer weights times 16-bit integers, summed."""
-    rows = np.abs(weight.astype(np.int64))
-    return int(rows.reshape(rows.shape[0], -1).sum(axis=1).max(initial=0)) * 2**15
+    rows = np.abs(weight.astype(np.int32)).reshape(weight.shape[0], -1)
+    return int(rows.sum(axis=1, dtype=np.int64).max(initial=0)) * 2**15
