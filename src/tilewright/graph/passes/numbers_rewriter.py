@@ -98,7 +98,10 @@ class NumbersRewriter:
             array = constant(value, self.ctx)
             if array is not None:
                 made = self.weight(
-                    quantise_weight(array, point.fraction), element, before, self.points.names[value]
+                    quantise_weight(array, point.fraction),
+                    element,
+                    before,
+                    self.points.names[value],
                 )
             else:
                 made = self.conversion("quantise", value, element, before)

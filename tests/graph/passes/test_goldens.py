@@ -1,0 +1,81 @@
+"""Each pass on a small network, text to text.
+
+A golden file starts with ``// passes: A, B; machine: NAME``, then comes the network, then a line
+``// -----``, then what the passes make of it. After a change that is meant, write what they make
+now with ``python tests/graph/passes/test_goldens.py --bless`` and read the difference.
+"""
+
+import re
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pass_networks import accelerator
+
+from tilewright.graph.dialect import WeightOp
+from tilewright.graph.operations import parse
+from tilewright.graph.passes import PASSES
+from tilewright.graph.values import value_names
+from tilewright.ir import ModuleOp
+from tilewright.passes import CompilerContext
+from tilewright.targets.cpu.machine import Processor
+from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.types import element_dtype, shape_of, tensor_type
+
+FOLDER = Path(__file__).parent / "goldens"
+MACHINES = {"cpu16": cpu(Processor(lanes=16)), "small": accelerator()}
+SEPARATOR = "// -----\n"
+
+
+class TextStore:
+    """Weights drawn by their symbols; new ones are called after their hints and numbered."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self.arrays: dict[str, NDArray[Any]] = {}
+        for op in module.walk():
+            if isinstance(op, WeightOp):
+                symbol, kind = op.symbol.data, tensor_type(op.result)
+                random = np.random.default_rng(zlib.crc32(symbol.encode()))
+                drawn = random.uniform(0.5, 2, shape_of(op.result))
+                self.arrays[symbol] = drawn.astype(element_dtype(kind.element_type))
+
+    def get(self, symbol: str) -> NDArray[Any]:
+        return self.arrays[symbol]
+
+    def add(self, array: NDArray[Any], hint: str = "") -> str:
+        symbol = f"{hint}.{len(self.arrays)}"
+        self.arrays[symbol] = array
+        return symbol
+
+
+def transform(text: str) -> str:
+    found = re.match(r"// passes: (.*); machine: (\w+)\n", text)
+    assert found, "the first line says what to run"
+    module = parse(text)
+    ranges = dict.fromkeys(value_names(module).values(), (-3.5, 3.0))
+    ctx = CompilerContext(MACHINES[found.group(2)], TextStore(module), ranges)
+    for name in found.group(1).split(", "):
+        PASSES[name]().apply(ctx, module)
+        module.verify()
+    return str(module) + "\n"
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.mlir")), ids=lambda path: path.stem)
+def test_golden(path: Path) -> None:
+    source, expected = path.read_text().split(SEPARATOR)
+    assert transform(source) == expected
+
+
+def test_every_pass_has_a_golden() -> None:
+    first_lines = " ".join(path.read_text().split("\n")[0] for path in FOLDER.glob("*.mlir"))
+    assert all(name in first_lines for name in PASSES)
+
+
+if __name__ == "__main__" and "--bless" in sys.argv:
+    for golden in sorted(FOLDER.glob("*.mlir")):
+        given = golden.read_text().split(SEPARATOR)[0]
+        golden.write_text(given + SEPARATOR + transform(given))
