@@ -239,7 +239,8 @@ def _operand_layout(value: SSAValue, asked: set[str], shared: str, result: tuple
     like_result = len(shape) == len(result) and shape[1:2] == result[1:2]
     named = sorted(asked - {"any"})
     text = named[0] if named else (shared if like_result else "")
-    if text and len(shape) == 4 and shape[1:2] == (1,) and not like_result and pads(text, shape):
+    image = "C" in text  # not weights, whose second axis has extent 1 in depthwise convolutions
+    if image and len(shape) == 4 and shape[1] == 1 and not like_result and pads(text, shape):
         text = ""
     return plain(text, len(shape))
 
