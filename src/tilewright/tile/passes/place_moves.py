@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.errors import refuse
@@ -106,7 +107,9 @@ def _place(group: _Group, levels: dict[str, int], program: ProgramOp) -> None:
         while target and levels.get(_memory(chain[target - 1]), level) > level:
             target -= 1
     dims = group.dims
-    while target and chain[target - 1].dim.data not in dims:
+    while target and not (
+        chain[target - 1].dim.data in dims and _moves(chain, target - 1, program)
+    ):
         target -= 1
     depth = len(loops)
     if target > depth:
@@ -133,6 +136,14 @@ def _place(group: _Group, levels: dict[str, int], program: ProgramOp) -> None:
     for op in reversed(group.stores):
         op.detach()
         block.insert_op_after(op, anchor)
+
+
+def _moves(chain: Sequence[LoopOp], number: int, program: ProgramOp) -> bool:
+    """Whether a loop changes its dim's interval: it does not if it runs once, over all of it."""
+    loop = chain[number]
+    dim = loop.dim.data
+    size = min([program.extents[dim], *(o.step_size for o in chain[:number] if o.dim.data == dim)])
+    return loop.lower_bound > 0 or loop.step_size < size or loop.upper_bound < size
 
 
 def _memory(loop: LoopOp) -> str:

@@ -1,0 +1,53 @@
+// tilewright opt FILE -p 'synchronise,check' --target cambricon-x
+// Nothing to refuse: the program stays as it is.
+tile.program "k" on "cambricon-x" [n 1, co 40, oh 28, ow 28 | ci 32, kh 3, kw 3] {
+  %x = tile.tensor "x" {role = "input"} : tensor<1x32x28x28x!tilewright.fixed<16, 8>>
+  %w = tile.tensor "w" {role = "weight"} : tensor<40x32x3x3x!tilewright.fixed<16, 12>>
+  %b = tile.tensor "b" {role = "bias"} : tensor<40x!tilewright.fixed<32, 20>>
+  %y = tile.tensor "y" {role = "output"} : tensor<1x40x28x28x!tilewright.fixed<16, 8>>
+tile.loop "co" 0 to 40 step 16 {
+%bw = tile.buffer "w" of %w [co, ci, kh, kw] in "sb" slots 1 role "weight" shape [16, 32, 3, 3] address 0 bytes 9216
+tile.move %w to %bw on "load"
+%bb = tile.buffer "b" of %b [co] in "sb" slots 1 role "bias" shape [16] address 9216 bytes 64
+tile.move %b to %bb on "load" joined
+tile.loop "oh" 0 to 28 step 4 {
+tile.loop "ow" 0 to 28 step 7 {
+%by = tile.buffer "y" of %y [n, co, oh, ow] in "nbout" slots 1 role "output" shape [1, 16, 4, 7] address 0 bytes 896
+%bx = tile.buffer "x" of %x [n, ci, oh + kh - 1, ow + kw - 1] in "nbin" slots 1 role "input" shape [1, 32, 6, 9] address 0 bytes 3456
+tile.move %x to %bx on "load"
+tile.compute "conv" on "compute" to %by {
+%0 = tile.stage "conv"(%bx [n, ci, oh + kh - 1, ow + kw - 1], %bw [co, ci, kh, kw], %bb [co]) to [n, co, oh, ow] with {strides = [1, 1], pads = [1, 1, 1, 1]} node "conv1" : tensor<1x40x28x28x!tilewright.fixed<32, 20>>
+%1 = tile.stage "requantise"(%0 [n, co, oh, ow]) to [n, co, oh, ow] node "conv1" : tensor<1x40x28x28x!tilewright.fixed<16, 8>>
+}
+tile.move %by to %y on "store"
+}
+}
+}
+}
+// -----
+builtin.module {
+  tile.program "k" on "cambricon-x" [n 1, co 40, oh 28, ow 28 | ci 32, kh 3, kw 3] {
+    %x = tile.tensor "x" {role = "input"} : tensor<1x32x28x28x!tilewright.fixed<16, 8>>
+    %w = tile.tensor "w" {role = "weight"} : tensor<40x32x3x3x!tilewright.fixed<16, 12>>
+    %b = tile.tensor "b" {role = "bias"} : tensor<40x!tilewright.fixed<32, 20>>
+    %y = tile.tensor "y" {role = "output"} : tensor<1x40x28x28x!tilewright.fixed<16, 8>>
+    tile.loop "co" 0 to 40 step 16 {
+      %bw = tile.buffer "w" of %w [co, ci, kh, kw] in "sb" slots 1 role "weight" shape [16, 32, 3, 3] address 0 bytes 9216
+      tile.move %w to %bw on "load" waits ["free w"]
+      %bb = tile.buffer "b" of %b [co] in "sb" slots 1 role "bias" shape [16] address 9216 bytes 64
+      tile.move %b to %bb on "load" joined
+      tile.loop "oh" 0 to 28 step 4 {
+        tile.loop "ow" 0 to 28 step 7 {
+          %by = tile.buffer "y" of %y [n, co, oh, ow] in "nbout" slots 1 role "output" shape [1, 16, 4, 7] address 0 bytes 896
+          %bx = tile.buffer "x" of %x [n, ci, oh + kh - 1, ow + kw - 1] in "nbin" slots 1 role "input" shape [1, 32, 6, 9] address 0 bytes 3456
+          tile.move %x to %bx on "load" waits ["free x"]
+          tile.compute "conv" on "compute" to %by waits ["ready x", "free y"] {
+            %0 = tile.stage "conv"(%bx [n, ci, oh + kh - 1, ow + kw - 1], %bw [co, ci, kh, kw], %bb [co]) to [n, co, oh, ow] with {strides = [1, 1], pads = [1, 1, 1, 1]} node "conv1" : tensor<1x40x28x28x!tilewright.fixed<32, 20>>
+            %1 = tile.stage "requantise"(%0 [n, co, oh, ow]) to [n, co, oh, ow] node "conv1" : tensor<1x40x28x28x!tilewright.fixed<16, 8>>
+          }
+          tile.move %by to %y on "store" waits ["ready y"]
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,46 @@
+"""What each pass does to small programs, as text.
+
+A file holds the command in its first line, the input, a line of dashes, and the output.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tilewright.ir import Parser, PassPipeline, to_text
+from tilewright.passes import CompilerContext
+from tilewright.targets.cambricon_x.machine import machine
+from tilewright.tile.dialect import load_into
+from tilewright.tile.passes import PASSES
+
+FOLDER = Path(__file__).parent / "goldens"
+DASHES = "// -----\n"
+COMMAND = re.compile(r"// tilewright opt FILE -p '(\S.*)' --target cambricon-x\n")
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.mlir")), ids=lambda path: path.stem)
+def test_golden(path: Path, request: pytest.FixtureRequest) -> None:
+    text = path.read_text()
+    source, _, expected = text.partition(DASHES)
+    command = COMMAND.match(source)
+    assert command, "the first line is the command"
+    context = CompilerContext(machine())
+    load_into(context)
+    module = Parser(context, source).parse_module()
+    module.verify()
+    assert to_text(Parser(context, to_text(module)).parse_module()) == to_text(module)
+    available = {name: (lambda made=made: made) for name, made in PASSES.items()}
+    for step in PassPipeline.parse_spec(available, command.group(1)).passes:
+        step.apply(context, module)
+        module.verify()
+    result = to_text(module) + "\n"
+    if request.config.getoption("--bless", default=False):
+        path.write_text(source + DASHES + result)
+    else:
+        assert result == expected
+
+
+def test_every_pass_has_a_golden() -> None:
+    commands = " ".join(path.read_text().splitlines()[0] for path in FOLDER.glob("*.mlir"))
+    assert [name for name in PASSES if name not in commands] == []
