@@ -90,8 +90,8 @@ def spelling(step: ModulePass) -> str:
 class PassRunner:
     """Runs pipelines; verifies, times and dumps after each pass.
 
-    With ``dump``, each pass leaves ``NNN-pass-name.mlir`` there, numbered through all pipelines
-    that this runner runs; a pass that changed nothing leaves a file whose first line says so.
+    With ``dump``, every pipeline leaves its input and each pass ``NNN-pass-name.mlir`` there,
+    numbered through all pipelines that this runner runs; a pass that changed nothing leaves a file whose first line says so.
     """
 
     context: CompilerContext
@@ -117,7 +117,7 @@ class PassRunner:
         ``pass-failed`` with the command that repeats it; refusals pass through as they are.
         """
         before = to_text(module) if self.dump is not None else ""
-        previous = self.write(module, f"{title}input") if self._number == 0 else None
+        previous = self.write(module, f"{title}input")
         for entry in pipeline:
             start = time.perf_counter()
             try:
