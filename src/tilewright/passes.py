@@ -91,7 +91,8 @@ class PassRunner:
     """Runs pipelines; verifies, times and dumps after each pass.
 
     With ``dump``, every pipeline leaves its input and each pass ``NNN-pass-name.mlir`` there,
-    numbered through all pipelines that this runner runs; a pass that changed nothing leaves a file whose first line says so.
+    numbered through all pipelines that this runner runs; the first line of a file tells its pass,
+    and whether that changed nothing.
     """
 
     context: CompilerContext
