@@ -120,6 +120,11 @@ class Runner(ABC):
 
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...]
+    exact: bool = True
+    """Whether results on an integer machine equal the interpreter's bit for bit.
+
+    They need not where the host computes in float32: C and NumPy round exponentials differently.
+    """
 
     @abstractmethod
     def run(

@@ -1,23 +1,29 @@
 """Steps between the accelerator's kernels: host kernels, and operations at the borders.
 
+Host kernels that compute are the cpu target's C. What only moves or converts elements, what the
+cpu target refuses, and everything where there is no C compiler, runs by its meaning in NumPy.
+
 A step reads its operands from the arenas, where their placements say, and writes its result there.
 Whatever only renames addresses (a view that memory planning has resolved) is no step at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
-from tilewright.errors import refuse
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp
+from tilewright.errors import TilewrightError, refuse
+from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp, network_of
 from tilewright.graph.placement import Placement, placement_of
 from tilewright.ir import Operation, SSAValue, VerifyException
 from tilewright.planning.layout import Layout
-from tilewright.targets.base import Arenas, HostStep
+from tilewright.targets.base import Arenas, Compilation, CompiledKernel, HostStep
+from tilewright.targets.cpu.compiler import find_compiler
+from tilewright.targets.cpu.host import PORTABLE, emit_host, host_kernels, load_host
+from tilewright.targets.cpu.machine import machine as cpu_machine
 from tilewright.types import Array, element_dtype, layout_of, shape_of, tensor_type
 
 
@@ -127,10 +133,47 @@ def _run_kernel(op: KernelOp, arenas: Arenas) -> None:
     raise VerifyException(f"kernel {op.symbol.data} yields nothing")
 
 
-HostBuilder = Callable[[Mapping[int, Operation]], Mapping[int, HostStep]]
-"""Makes the steps of operations, by their place in the network's block."""
+MOVED = frozenset(
+    f"graph.{name}"
+    for name in (
+        *("quantise", "dequantise", "requantise", "convert_layout", "copy"),
+        *("reshape", "transpose", "slice", "concat", "pad"),
+    )
+)
+"""Operations that only move or convert elements: the runner does them in NumPy, exactly."""
 
 
-def build_steps(ops: Mapping[int, Any]) -> dict[int, HostStep]:
-    """The steps of some operations."""
-    return {number: interpreted(op) for number, op in ops.items()}
+def computes(op: Operation) -> bool:
+    """Whether an operation or kernel is more than moving and converting elements."""
+    if isinstance(op, KernelOp):
+        return any(inner.name not in MOVED for inner in op.operations)
+    return op.name not in MOVED
+
+
+def emit_kernels(compilation: Compilation, directory: Path) -> None:
+    """Write the host's kernels as C, through the cpu target, as far as it computes them.
+
+    Kernels that it refuses (fixed point, say) and those that only move elements are left to
+    ``interpreted``.
+    """
+    network = network_of(compilation.network)
+    ops = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+    kept: list[CompiledKernel] = []
+    for one in compilation.kernels:
+        if not one.on_host or not computes(ops[one.kernel.symbol]):
+            continue
+        try:
+            host_kernels(replace(compilation, kernels=(one,)), cpu_machine(PORTABLE))
+        except TilewrightError:
+            continue
+        kept.append(one)
+    emit_host(replace(compilation, kernels=tuple(kept)), directory)
+
+
+def load_kernels(directory: Path) -> dict[str, HostStep]:
+    """The host's kernels in C by symbol; none where there is no C compiler."""
+    try:
+        find_compiler()
+    except TilewrightError:
+        return {}
+    return load_host(directory)

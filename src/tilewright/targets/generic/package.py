@@ -29,7 +29,7 @@ from tilewright.targets.base import Compilation
 from tilewright.targets.generic.encode import from_bytes, to_bytes
 from tilewright.targets.generic.fields import Lanes
 from tilewright.targets.generic.functions import TABLES
-from tilewright.targets.generic.host import steps_of, write_value
+from tilewright.targets.generic.host import emit_kernels, steps_of, write_value
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.lower import Lowering
 from tilewright.tile.dialect import programs_of
@@ -79,6 +79,7 @@ class Package:
     module: ModuleOp
     weights: NDArray[np.uint8]
     tables: NDArray[np.uint8]
+    directory: Path
 
 
 def write_package(compilation: Compilation, directory: Path, instructions: InstructionSet) -> None:
@@ -114,6 +115,7 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
             write_value(op.result, {WEIGHTS: weights}, compilation.weights.get(op.symbol.data))
     weights.tofile(directory / "weights.bin")
     (directory / "network.mlir").write_text(to_text(compilation.network) + "\n")
+    emit_kernels(compilation, directory)
     text = json.dumps(file.model_dump(mode="json"), indent=1, sort_keys=True)
     (directory / "program.json").write_text(text + "\n")
 
@@ -159,7 +161,7 @@ def read_package(directory: Path, derive: Deriver) -> Package:
     except (ParseError, VerifyException) as error:
         raise refuse("package-invalid", str(error)[:300], str(directory / "network.mlir")) from None
     words = from_bytes(instructions, data)
-    return Package(file, instructions, words, network, module, weights, tables)
+    return Package(file, instructions, words, network, module, weights, tables, directory)
 
 
 def _weights(path: Path) -> NDArray[np.uint8]:

@@ -27,7 +27,13 @@ from tilewright.targets.generic.disassemble import disassemble
 from tilewright.targets.generic.encode import Program, decode
 from tilewright.targets.generic.fields import Column
 from tilewright.targets.generic.functions import TABLES
-from tilewright.targets.generic.host import build_steps, read_value, write_value
+from tilewright.targets.generic.host import (
+    computes,
+    interpreted,
+    load_kernels,
+    read_value,
+    write_value,
+)
 from tilewright.targets.generic.package import Package, remarks_of
 from tilewright.targets.generic.simulate import Simulator
 from tilewright.targets.generic.timing import check_races, race_error, time_program, timed_program
@@ -53,8 +59,21 @@ class InstructionRunner(Runner):
         wanted = {number for kind, number in file.steps if kind == "host"}
         if any(number >= len(ops) for number in wanted):
             raise refuse("package-invalid", "a step names no operation of the network")
-        self._host: dict[int, HostStep] = build_steps({n: ops[n] for n in sorted(wanted)})
         self._ops = ops
+        self.exact = not any(
+            isinstance(ops[number], KernelOp) and computes(ops[number]) for number in wanted
+        )
+
+    @cached_property
+    def host(self) -> dict[int, HostStep]:
+        """The host's steps by the operations' place in the network; C is built when first asked."""
+        numbers = [number for kind, number in self.package.file.steps if kind == "host"]
+        ops = {number: self._ops[number] for number in numbers}
+        symbols = {n: op.symbol.data for n, op in ops.items() if isinstance(op, KernelOp)}
+        compiled: dict[str, HostStep] = {}
+        if any(computes(op) for op in ops.values()):
+            compiled = load_kernels(self.package.directory)
+        return {n: compiled.get(symbols.get(n, "")) or interpreted(op) for n, op in ops.items()}
 
     @property
     def instructions(self) -> int:
@@ -88,13 +107,14 @@ class InstructionRunner(Runner):
         for name, value in self.package.network.inputs:
             write_value(value, self.arenas, np.asarray(inputs[name]))
         seconds: dict[int, float] = {}
+        host = self.host
         for kind, number in self.package.file.steps:
             if kind == "words":
                 row = self.package.file.kernels[number]
                 self._simulator.run(row.start, row.end)
             else:
                 begin = time.perf_counter()
-                self._host[number](self.arenas)
+                host[number](self.arenas)
                 seconds[number] = time.perf_counter() - begin
         outputs = {
             name: read_value(value, self.arenas) for name, value in self.package.network.outputs
