@@ -141,6 +141,13 @@ def test_groups_that_cut_blocks_are_row_major() -> None:
         assert (layout_of(kernel.result) == "NCHW16c") is blocked
 
 
+def test_depthwise_weights_are_blocked() -> None:
+    net = Builder(x=(1, 32, 6, 6))
+    module = assign(net, net.conv(net.inputs["x"], 32, group=32, node="depthwise"))
+    kernel = kernels(module)["depthwise"]
+    assert [layout_of(v) for v in kernel.inputs] == ["NCHW16c", "OIHW16o", "O16o"]
+
+
 def test_value_read_in_two_roles_has_two_operands() -> None:
     """The image is a row-major input and a blocked residual of one kernel."""
     net = Builder(x=(1, 4, 6, 6))
