@@ -34,8 +34,8 @@ from tilewright.tile.dialect import (
 )
 from tilewright.types import Array
 
-MAXIMUM_EXECUTIONS = 1 << 26
-"""Executions of one operation beyond which columns are refused (half a gigabyte each)."""
+MAXIMUM_EXECUTIONS = 1 << 23
+"""Executions of one operation beyond which columns (64 MB each) are refused."""
 
 
 class Rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.errors import refuse
@@ -96,26 +96,14 @@ def _groups(program: ProgramOp) -> list[_Group]:
     return list(groups.values())
 
 
-def _place(group: _Group, levels: dict[str, int], program: ProgramOp) -> None:
+def _place(group: _Group, levels: Mapping[str, int], program: ProgramOp) -> None:
     first = group.buffers[0]
-    loops = enclosing_loops(first)
-    inner = _innermost(first)
-    chain = enclosing_loops(inner) if inner is not None else loops
-    depth = target = len(chain)
-    level = levels.get(first.memory)
-    if level is not None:
-        while target and levels.get(_memory(chain[target - 1]), level) > level:
-            target -= 1
-    dims = group.dims
-    while target and not (
-        chain[target - 1].dim.data in dims and _moves(chain, target - 1, program)
-    ):
-        target -= 1
-    depth = len(loops)
-    if target > depth:
-        if first.accumulates is None:
-            return
-        loop = next(o for o in chain[depth:] if o.dim.data in program.reduction_dims)
+    depth = len(enclosing_loops(first))
+    chain = _loops_through(first)
+    target = _settled(group, chain, levels, program)
+    if target > depth and first.accumulates is not None:
+        reduced = program.reduction_dims
+        loop = next(loop for loop in chain[depth:] if loop.dim.data in reduced)
         raise refuse(
             "schedule-partial-sums",
             f"the loop over {loop.dim.data} reduces, but stands outside of the loop over "
@@ -124,18 +112,38 @@ def _place(group: _Group, levels: dict[str, int], program: ProgramOp) -> None:
             program.symbol.data,
             "loop over reduction dims within those over the output's dims",
         )
-    if target == depth:
-        return
-    anchor = loops[target]
-    block = anchor.parent_block()
+    if target < depth:
+        _hoist(group, chain[target])
+
+
+def _settled(
+    group: _Group, chain: Sequence[LoopOp], levels: Mapping[str, int], program: ProgramOp
+) -> int:
+    """How many loops of the chain stay around the group."""
+    target = len(chain)
+    level = levels.get(group.buffers[0].memory)
+    if level is not None:
+        while target and levels.get(_memory(chain[target - 1]), level) > level:
+            target -= 1
+    dims = group.dims
+    while target:
+        if chain[target - 1].dim.data in dims and _moves(chain, target - 1, program):
+            break
+        target -= 1
+    return target
+
+
+def _hoist(group: _Group, loop: LoopOp) -> None:
+    """Put buffers and loads right before a loop, stores right behind it."""
+    block = loop.parent_block()
     if block is None:
         return
     for op in group.before():
         op.detach()
-        block.insert_op_before(op, anchor)
+        block.insert_op_before(op, loop)
     for op in reversed(group.stores):
         op.detach()
-        block.insert_op_after(op, anchor)
+        block.insert_op_after(op, loop)
 
 
 def _moves(chain: Sequence[LoopOp], number: int, program: ProgramOp) -> bool:
@@ -150,14 +158,14 @@ def _memory(loop: LoopOp) -> str:
     return "" if loop.memory is None else loop.memory.data
 
 
-def _innermost(buffer: BufferOp) -> Operation | None:
-    """A command in the innermost block beside or after the buffer: where computes stand."""
+def _loops_through(buffer: BufferOp) -> list[LoopOp]:
+    """The loops around a buffer, and the first of each block from there inwards."""
+    chain = enclosing_loops(buffer)
     block = buffer.parent_block()
-    found: Operation | None = buffer
     while block is not None:
         loop = next((op for op in block.ops if isinstance(op, LoopOp)), None)
-        found = block.last_op if block.last_op is not None else found
         if loop is None:
-            return found
+            break
+        chain.append(loop)
         block = loop.body.block
-    return found
+    return chain

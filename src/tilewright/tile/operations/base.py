@@ -1,0 +1,28 @@
+"""What the tile operations share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ir import (
+    IRDLOperation,
+    ParsePropInAttrDict,
+    PythonValue,
+    from_attribute,
+    to_attribute,
+)
+
+
+class TileOperation(IRDLOperation):
+    """Base of the tile operations: properties as plain values."""
+
+    irdl_options = (ParsePropInAttrDict(),)
+
+    def get(self, name: str, default: PythonValue = 0) -> Any:
+        """The plain value of a property, or ``default`` when it is absent."""
+        attribute = self.properties.get(name)
+        return default if attribute is None else from_attribute(attribute)
+
+    def set(self, name: str, value: PythonValue) -> None:
+        """Set a property to a plain value."""
+        self.properties[name] = to_attribute(value)

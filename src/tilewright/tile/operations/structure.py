@@ -1,0 +1,189 @@
+"""Programs, their tensors, and loops."""
+
+from __future__ import annotations
+
+from typing import ClassVar, cast
+
+from tilewright.ir import (
+    ArrayAttr,
+    Attribute,
+    Block,
+    IntegerAttr,
+    IsolatedFromAbove,
+    NoTerminator,
+    PlainParser,
+    Printer,
+    Region,
+    StringAttr,
+    TensorType,
+    VerifyException,
+    i64,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+)
+from tilewright.tile import syntax
+from tilewright.tile.operations.base import TileOperation
+
+
+@irdl_op_definition
+class ProgramOp(TileOperation):
+    """One kernel on one machine: tensors first, then loops."""
+
+    name = "tile.program"
+    symbol = prop_def(StringAttr)
+    machine = prop_def(StringAttr)
+    dims = prop_def(ArrayAttr)
+    """``[name, extent]`` of every dim of the anchor; the reduction dims come last."""
+    reduction = prop_def(ArrayAttr)
+    """Names of the reduction dims."""
+    nodes = prop_def(ArrayAttr)
+    """Names of the model's nodes."""
+    slots = opt_prop_def(ArrayAttr)
+    """``[operand, slots]``: the buffering that the schedule asks for; see double-buffer."""
+    levels = opt_prop_def(ArrayAttr)
+    """Memories of the schedule's levels, outermost first; see place-moves."""
+    body = region_def("single_block")
+    traits = traits_def(IsolatedFromAbove(), NoTerminator())
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Extent of every dim."""
+        return {str(name): int(extent) for name, extent in self.get("dims", ())}
+
+    @property
+    def reduction_dims(self) -> tuple[str, ...]:
+        """Names of the reduction dims."""
+        return cast("tuple[str, ...]", self.get("reduction", ()))
+
+    @property
+    def tensors(self) -> dict[str, TensorOp]:
+        """The tensors by name."""
+        return {op.symbol.data: op for op in self.body.block.ops if isinstance(op, TensorOp)}
+
+    def print(self, printer: Printer) -> None:
+        """Print the operation."""
+        syntax.print_program(printer, self)
+
+    @classmethod
+    def parse(cls, parser: PlainParser) -> ProgramOp:
+        """Read what ``print`` printed."""
+        properties: dict[str, Attribute | None] = {"symbol": StringAttr(parser.parse_str_literal())}
+        parser.parse_keyword("on")
+        properties["machine"] = StringAttr(parser.parse_str_literal())
+        properties["dims"], properties["reduction"] = syntax.parse_dims(parser)
+        properties["levels"] = syntax.optional_plain(parser, "levels")
+        properties["slots"] = syntax.optional_plain(parser, "slots")
+        properties["nodes"] = syntax.optional_plain(parser, "nodes") or ArrayAttr([])
+        return syntax.finish(parser, cls, properties, region=True)
+
+    def verify_(self) -> None:
+        """Check dims and names."""
+        from tilewright.tile.verify import check_program
+
+        check_program(self)
+
+
+@irdl_op_definition
+class TensorOp(TileOperation):
+    """A tensor in main memory: a kernel's input, weight or output.
+
+    ``arena`` names the allocation (``activations``, ``weights``); ``offset`` is in bytes,
+    ``strides`` in elements per axis of the physical layout (absent: dense).
+    """
+
+    name = "tile.tensor"
+    symbol = prop_def(StringAttr)
+    role = prop_def(StringAttr)
+    arena = opt_prop_def(StringAttr)
+    offset = opt_prop_def(IntegerAttr)
+    strides = opt_prop_def(ArrayAttr)
+    result = result_def(TensorType)
+    assembly_format: ClassVar[str | None] = "$symbol attr-dict `:` type($result)"
+
+    def verify_(self) -> None:
+        """Check that tensors stand at the top of a program."""
+        if not isinstance(self.parent_op(), ProgramOp):
+            raise VerifyException("tile.tensor stands directly in a tile.program")
+
+
+@irdl_op_definition
+class LoopOp(TileOperation):
+    """Runs its body for ``dim`` in ``[i, min(i + step, upper))``, i = lower, lower + step, ...
+
+    Bounds are within the interval that an enclosing loop over the same dim gives: there, ``lower``
+    and ``upper`` are relative to that interval's start, and ``upper`` is cut at its end.
+    ``memory`` names the schedule's level that the loop belongs to.
+    """
+
+    name = "tile.loop"
+    dim = prop_def(StringAttr)
+    lower = prop_def(IntegerAttr)
+    upper = prop_def(IntegerAttr)
+    step = prop_def(IntegerAttr)
+    memory = opt_prop_def(StringAttr)
+    body = region_def("single_block")
+    traits = traits_def(NoTerminator())
+
+    @classmethod
+    def of(
+        cls, dim: str, lower: int, upper: int, step: int, body: Block, memory: str = ""
+    ) -> LoopOp:
+        """A loop around a block."""
+        return cls.build(
+            properties={
+                "dim": StringAttr(dim),
+                "lower": IntegerAttr(lower, i64),
+                "upper": IntegerAttr(upper, i64),
+                "step": IntegerAttr(step, i64),
+                "memory": StringAttr(memory) if memory else None,
+            },
+            regions=[Region(body)],
+        )
+
+    @property
+    def lower_bound(self) -> int:
+        """First index, from the start of the enclosing interval."""
+        return self.lower.value.data
+
+    @property
+    def upper_bound(self) -> int:
+        """End of the indices, from the start of the enclosing interval."""
+        return self.upper.value.data
+
+    @property
+    def step_size(self) -> int:
+        """Size of the interval that an iteration gives to the dim."""
+        return self.step.value.data
+
+    def print(self, printer: Printer) -> None:
+        """Print the operation."""
+        printer.print_string(
+            f" {syntax.quoted(self.dim.data)} {self.lower_bound} to {self.upper_bound} "
+            f"step {self.step_size}"
+        )
+        if self.memory is not None:
+            printer.print_string(f" for {syntax.quoted(self.memory.data)}")
+        syntax.print_rest(printer, self, ("dim", "lower", "upper", "step", "memory"))
+        syntax.print_body(printer, self.body)
+
+    @classmethod
+    def parse(cls, parser: PlainParser) -> LoopOp:
+        """Read what ``print`` printed."""
+        properties: dict[str, Attribute | None] = {"dim": StringAttr(parser.parse_str_literal())}
+        properties["lower"] = IntegerAttr(syntax.parse_integer(parser), i64)
+        parser.parse_keyword("to")
+        properties["upper"] = IntegerAttr(syntax.parse_integer(parser), i64)
+        parser.parse_keyword("step")
+        properties["step"] = IntegerAttr(syntax.parse_integer(parser), i64)
+        properties["memory"] = syntax.optional_plain(parser, "for")
+        return syntax.finish(parser, cls, properties, region=True)
+
+    def verify_(self) -> None:
+        """Check the dim and the bounds."""
+        from tilewright.tile.verify import check_loop
+
+        check_loop(self)

@@ -1,0 +1,188 @@
+"""Buffers and the moves that fill and empty them."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from tilewright.ir import (
+    ArrayAttr,
+    Attribute,
+    IntegerAttr,
+    PlainParser,
+    Printer,
+    SSAValue,
+    StringAttr,
+    TensorType,
+    UnitAttr,
+    VerifyException,
+    i64,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+)
+from tilewright.tile import syntax
+from tilewright.tile.attributes import BufferType, WindowAttr
+from tilewright.tile.operations.base import TileOperation
+from tilewright.tile.operations.structure import TensorOp
+
+
+@irdl_op_definition
+class BufferOp(TileOperation):
+    """A buffer for the box that ``window`` spans here; see the module's text.
+
+    ``role`` is the operand's role in its primitive. ``shape`` is the largest box, ``address`` and
+    ``bytes`` (of one slot; the next slot follows) are set by allocate. ``accumulates`` marks an
+    output whose reduction is split over several computes: it holds accumulators until the last.
+    """
+
+    name = "tile.buffer"
+    symbol = prop_def(StringAttr)
+    tensor = operand_def(TensorType)
+    window = prop_def(WindowAttr)
+    slots = prop_def(IntegerAttr)
+    role = opt_prop_def(StringAttr)
+    shape = opt_prop_def(ArrayAttr)
+    address = opt_prop_def(IntegerAttr)
+    bytes = opt_prop_def(IntegerAttr)
+    accumulates = opt_prop_def(UnitAttr)
+    result = result_def(BufferType)
+
+    @classmethod
+    def of(
+        cls, symbol: str, tensor: SSAValue, window: WindowAttr, memory: str, role: str = ""
+    ) -> BufferOp:
+        """A buffer of one slot for ``window`` of ``tensor``."""
+        of = cast("TensorType[Attribute]", tensor.type)
+        return cls.build(
+            operands=[tensor],
+            result_types=[BufferType(StringAttr(memory), of)],
+            properties={
+                "symbol": StringAttr(symbol),
+                "window": window,
+                "slots": IntegerAttr(1, i64),
+                "role": StringAttr(role) if role else None,
+            },
+        )
+
+    @property
+    def memory(self) -> str:
+        """Name of the memory that holds the buffer."""
+        return self.result.type.memory.data
+
+    @property
+    def slot_count(self) -> int:
+        """Number of slots."""
+        return self.slots.value.data
+
+    @property
+    def tensor_op(self) -> TensorOp:
+        """The tensor whose box the buffer holds."""
+        return cast(TensorOp, self.tensor.owner)
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """Shape of the whole tensor."""
+        return self.result.type.of.get_shape()
+
+    def print(self, printer: Printer) -> None:
+        """Print the operation."""
+        syntax.print_buffer(printer, self)
+
+    @classmethod
+    def parse(cls, parser: PlainParser) -> BufferOp:
+        """Read what ``print`` printed."""
+        symbol = StringAttr(parser.parse_str_literal())
+        parser.parse_keyword("of")
+        tensor = syntax.parse_value(parser)
+        window = WindowAttr(WindowAttr.parse_axes(parser))
+        parser.parse_keyword("in")
+        memory = StringAttr(parser.parse_str_literal())
+        properties: dict[str, Attribute | None] = {"symbol": symbol, "window": window}
+        parser.parse_keyword("slots")
+        properties["slots"] = IntegerAttr(syntax.parse_integer(parser), i64)
+        if parser.parse_optional_keyword("accumulates"):
+            properties["accumulates"] = UnitAttr()
+        for key in ("role", "shape", "address", "bytes"):
+            properties[key] = syntax.optional_plain(parser, key)
+        if not isinstance(tensor.type, TensorType):
+            parser.raise_error("a buffer is of a tensor")
+        of = cast("TensorType[Attribute]", tensor.type)
+        return syntax.finish(parser, cls, properties, [tensor], [BufferType(memory, of)])
+
+    def verify_(self) -> None:
+        """Check window, slots and scope."""
+        from tilewright.tile.verify import check_buffer
+
+        check_buffer(self)
+
+
+@irdl_op_definition
+class MoveOp(TileOperation):
+    """Copies the buffer's box between its tensor and the buffer, asynchronously.
+
+    ``engine`` runs it. ``joined`` moves travel in one transfer with the move before them. For
+    ``waits`` see the module's text.
+    """
+
+    name = "tile.move"
+    source = operand_def()
+    target = operand_def()
+    engine = prop_def(StringAttr)
+    joined = opt_prop_def(UnitAttr)
+    waits = opt_prop_def(ArrayAttr)
+
+    @classmethod
+    def of(cls, source: SSAValue, target: SSAValue, engine: str) -> MoveOp:
+        """A move on an engine."""
+        return cls.build(operands=[source, target], properties={"engine": StringAttr(engine)})
+
+    @property
+    def loads(self) -> bool:
+        """Whether data goes from main memory to a buffer."""
+        return isinstance(self.target.type, BufferType)
+
+    @property
+    def buffer(self) -> BufferOp:
+        """The buffer at one end."""
+        owner = (self.target if self.loads else self.source).owner
+        if not isinstance(owner, BufferOp):
+            raise VerifyException("tile.move: one end must be a buffer")
+        return owner
+
+    @property
+    def wait_list(self) -> tuple[str, ...]:
+        """The waits, as text."""
+        return cast("tuple[str, ...]", self.get("waits", ()))
+
+    def print(self, printer: Printer) -> None:
+        """Print the operation."""
+        printer.print_string(" ")
+        printer.print_operand(self.source)
+        printer.print_string(" to ")
+        printer.print_operand(self.target)
+        printer.print_string(f" on {syntax.quoted(self.engine.data)}")
+        if self.joined is not None:
+            printer.print_string(" joined")
+        syntax.print_optional(printer, self, "waits")
+        syntax.print_rest(printer, self, ("engine", "joined", "waits"))
+
+    @classmethod
+    def parse(cls, parser: PlainParser) -> MoveOp:
+        """Read what ``print`` printed."""
+        source = syntax.parse_value(parser)
+        parser.parse_keyword("to")
+        target = syntax.parse_value(parser)
+        parser.parse_keyword("on")
+        properties: dict[str, Attribute | None] = {"engine": StringAttr(parser.parse_str_literal())}
+        if parser.parse_optional_keyword("joined"):
+            properties["joined"] = UnitAttr()
+        properties["waits"] = syntax.optional_plain(parser, "waits")
+        return syntax.finish(parser, cls, properties, [source, target])
+
+    def verify_(self) -> None:
+        """Check the ends, the scope and the waits."""
+        from tilewright.tile.verify import check_move
+
+        check_move(self)
