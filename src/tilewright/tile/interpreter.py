@@ -12,51 +12,21 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import prod
 
-import numpy as np
-from numpy.typing import NDArray
-
-from tilewright.errors import TilewrightError, refuse
-from tilewright.ir import Block, SSAValue, to_text
+from tilewright.errors import refuse
+from tilewright.ir import Block
 from tilewright.machine import Machine
-from tilewright.planning.domain import Affine, Interval
-from tilewright.tile.boxes import Box
+from tilewright.tile.execution import Dims, Execution, Step
 from tilewright.tile.iteration import Order, each_run
-from tilewright.tile.meaning import ANCHORS, Anchor, Tile, apply_map
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
     LoopOp,
     MoveOp,
     ProgramOp,
-    StageOp,
-    TensorOp,
 )
-from tilewright.tile.queues import Command, Queues, leader_of
-from tilewright.tile.storage import Content, Storage
-from tilewright.types import (
-    Array,
-    FixedType,
-    element_dtype,
-    fraction_of,
-    shape_of,
-    tensor_type,
-)
-
-Dims = Mapping[str, Interval]
-
-
-@dataclass(frozen=True)
-class _Step:
-    """One execution of a command."""
-
-    op: Command
-    dims: Dims
-    visits: Mapping[BufferOp, int]
-    outer: Mapping[BufferOp, Dims]
-    """The dims' intervals where each buffer stands."""
+from tilewright.tile.queues import Command, Queues, commands_of, leader_of
+from tilewright.types import Array
 
 
 def run(
@@ -71,20 +41,20 @@ def run(
     ``machine`` adds checks of capacity. ``interleave`` is the seed of a random order of the
     engines. Raises TilewrightError (``tile-run``) with the operation and the iteration.
     """
-    interpreter = _Interpreter(program, tensors, machine)
-    steps = interpreter.steps()
+    execution = Execution(program, tensors, machine)
+    steps = steps_of(program)
     if interleave is None:
         for step in steps:
-            interpreter.execute(step)
+            execution.execute(step)
     else:
-        _interleaved(interpreter, steps, random.Random(interleave))
-    return interpreter.outputs()
+        _interleaved(execution, steps, random.Random(interleave))
+    return execution.outputs()
 
 
-def _interleaved(interpreter: _Interpreter, steps: list[_Step], chance: random.Random) -> None:
-    queues = Queues(Order(interpreter.program))
+def _interleaved(execution: Execution, steps: list[Step], chance: random.Random) -> None:
+    queues = Queues(Order(execution.program))
     waits = {op: queues.waits(op) for op in queues.commands}
-    waiting: dict[str, deque[tuple[_Step, dict[str, int]]]] = {}
+    waiting: dict[str, deque[tuple[Step, dict[str, int]]]] = {}
     seen: dict[Command, int] = {}
     done: dict[str, int] = {}
     for step in steps:
@@ -100,7 +70,7 @@ def _interleaved(interpreter: _Interpreter, steps: list[_Step], chance: random.R
             if queue and all(done.get(e, 0) >= n for e, n in queue[0][1].items())
         ]
         if not able:
-            raise refuse("tile-run", "every engine waits", interpreter.program.symbol.data)
+            raise refuse("tile-run", "every engine waits", execution.program.symbol.data)
         engine = chance.choice(able)
         # Runs of several commands let one engine get far ahead of the others.
         for _ in range(chance.choice((1, 1, 2, 8))):
@@ -108,7 +78,7 @@ def _interleaved(interpreter: _Interpreter, steps: list[_Step], chance: random.R
             if not queue or any(done.get(e, 0) < n for e, n in queue[0][1].items()):
                 break
             step, _ = queue.popleft()
-            interpreter.execute(step)
+            execution.execute(step)
             op = step.op
             followed = bool(queue) and _is_joined(queue[0][0].op, op)
             done[engine] = done.get(engine, 0) + (0 if followed else 1)
@@ -123,290 +93,28 @@ def _is_joined(op: Command, before: Command) -> bool:
     )
 
 
-class _Interpreter:
-    def __init__(
-        self, program: ProgramOp, tensors: Mapping[str, Array], machine: Machine | None
+def steps_of(program: ProgramOp) -> list[Step]:
+    """Every execution of every command, in program order; refuses more than columns may hold."""
+    order = Order(program)
+    for op in commands_of(program):
+        order.rows(op)
+    found: list[Step] = []
+    filled: dict[BufferOp, int] = {}
+
+    def walk(
+        block: Block, dims: Dims, visits: dict[BufferOp, int], outer: dict[BufferOp, Dims]
     ) -> None:
-        self.program = program
-        self.machine = machine
-        self.extents = program.extents
-        self.reduced = program.reduction_dims
-        self.storage = Storage()
-        self.arrays: dict[TensorOp, Array] = {}
-        self.written: dict[TensorOp, NDArray[np.bool_]] = {}
-        self.partial: dict[TensorOp, Content] = {}
-        for name, op in program.tensors.items():
-            shape = shape_of(op.result)
-            dtype = element_dtype(tensor_type(op.result).element_type)
-            if op.role.data == "output":
-                self.arrays[op] = np.zeros(shape, dtype)
-                self.written[op] = np.zeros(shape, np.bool_)
-                continue
-            array = tensors.get(name)
-            if array is None:
-                raise refuse("tile-run", f"tensor {name} is not given", program.symbol.data)
-            if array.shape != shape or array.dtype != dtype:
-                raise refuse(
-                    "tile-run",
-                    f"tensor {name} is {array.dtype}{list(array.shape)}, "
-                    f"the program has {dtype}{list(shape)}",
-                    program.symbol.data,
-                )
-            self.arrays[op] = array
+        for op in block.ops:
+            if isinstance(op, LoopOp):
+                for inner in each_run(op, dims):
+                    walk(op.body.block, inner, visits, outer)
+            elif isinstance(op, BufferOp):
+                visit = filled.get(op, 0)
+                filled[op] = visit + 1
+                visits, outer = {**visits, op: visit}, {**outer, op: dims}
+            elif isinstance(op, (MoveOp, ComputeOp)):
+                found.append(Step(op, dims, visits, outer))
 
-    def steps(self) -> list[_Step]:
-        """Every execution of every command, in program order."""
-        found: list[_Step] = []
-        filled: dict[BufferOp, int] = {}
-
-        def walk(
-            block: Block, dims: Dims, visits: dict[BufferOp, int], outer: dict[BufferOp, Dims]
-        ) -> None:
-            for op in block.ops:
-                if isinstance(op, LoopOp):
-                    for inner in each_run(op, dims):
-                        walk(op.body.block, inner, visits, outer)
-                elif isinstance(op, BufferOp):
-                    visit = filled.get(op, 0)
-                    filled[op] = visit + 1
-                    visits, outer = {**visits, op: visit}, {**outer, op: dims}
-                elif isinstance(op, (MoveOp, ComputeOp)):
-                    found.append(_Step(op, dims, visits, outer))
-
-        whole = {dim: (0, extent) for dim, extent in self.extents.items()}
-        walk(self.program.body.block, whole, {}, {})
-        return found
-
-    def outputs(self) -> dict[str, Array]:
-        """The outputs; refuses those that were not written in full."""
-        for op, written in self.written.items():
-            if not written.all():
-                at = tuple(int(i) for i in np.argwhere(~written)[0])
-                raise refuse(
-                    "tile-run",
-                    f"element {at} of output {op.symbol.data} was never written",
-                    self.program.symbol.data,
-                )
-        return {op.symbol.data: self.arrays[op] for op in self.written}
-
-    def error(self, step: _Step, reason: str) -> TilewrightError:
-        """The refusal of one execution."""
-        line = to_text(step.op).splitlines()[0].rstrip(" {")
-        dims = ", ".join(
-            f"{dim} {start}:{start + size}"
-            for dim, (start, size) in step.dims.items()
-            if size != self.extents[dim]
-        )
-        place = f"{self.program.symbol.data}: {line}" + (f" at {dims}" if dims else "")
-        return refuse("tile-run", reason, place)
-
-    def execute(self, step: _Step) -> None:
-        """Run one command."""
-        if isinstance(step.op, ComputeOp):
-            self.compute(step, step.op)
-        elif step.op.loads:
-            self.load(step, step.op)
-        else:
-            self.store(step, step.op)
-
-    def load(self, step: _Step, op: MoveOp) -> None:
-        """Fill a buffer's slot with its box."""
-        buffer = op.buffer
-        content = self.fresh(step, buffer)
-        array = self.arrays[buffer.tensor_op]
-        content.values[...] = array[content.box.slices]
-        content.valid[...] = True
-        self.storage.fill(buffer, content)
-
-    def store(self, step: _Step, op: MoveOp) -> None:
-        """Write a buffer's box to its tensor."""
-        buffer = op.buffer
-        tensor = buffer.tensor_op
-        content = self.held(step, buffer)
-        if not content.valid.all():
-            raise self.error(step, f"buffer {buffer.symbol.data} is stored before it is complete")
-        if tensor not in self.written:
-            raise self.error(step, f"tensor {tensor.symbol.data} is no output")
-        self.arrays[tensor][content.box.slices] = content.values
-        self.written[tensor][content.box.slices] = True
-
-    def fresh(self, step: _Step, buffer: BufferOp) -> Content:
-        """An empty slot for this visit; checks that its box fits."""
-        box = Box.of(buffer.window.data, buffer.tensor_shape, step.outer[buffer])
-        dtype = element_dtype(buffer.result.type.of.element_type)
-        size = tuple(n for _, n in box.clamped)
-        shape: tuple[int, ...] = buffer.get("shape", ())
-        if shape and any(n > limit for n, limit in zip(size, shape, strict=True)):
-            raise self.error(
-                step, f"box {box} of {buffer.symbol.data} exceeds its shape {list(shape)}"
-            )
-        item = dtype.itemsize
-        if buffer.accumulates is not None:
-            item = max(item, 4)
-        need, room = prod(size) * item, buffer.get("bytes", 0)
-        limit = None if self.machine is None else self.machine.memory(buffer.memory).bytes
-        end = buffer.get("address", 0) + buffer.slot_count * max(room, need)
-        if (room and need > room) or (limit is not None and end > limit):
-            raise self.error(
-                step,
-                f"box {box} of {buffer.symbol.data} takes {need} bytes; a slot has "
-                f"{room or 'no size'}, {buffer.memory} has {limit}",
-            )
-        return Content.empty(step.visits[buffer], box, dtype)
-
-    def held(self, step: _Step, buffer: BufferOp) -> Content:
-        """What a buffer holds, which must be of this visit."""
-        visit = step.visits[buffer]
-        content = self.storage.find(buffer, visit)
-        name = buffer.symbol.data
-        if content is None:
-            raise self.error(step, f"buffer {name} is read before anything is written to it")
-        if content.visit != visit:
-            raise self.error(
-                step,
-                f"buffer {name} is stale: its slot holds visit {content.visit}, not {visit}",
-            )
-        return content
-
-    def read(self, step: _Step, value: SSAValue, window: tuple[Affine, ...]) -> tuple[Array, Box]:
-        """The part inside the tensor of the box that a compute reads, and the box."""
-        owner = value.owner
-        if isinstance(owner, BufferOp):
-            box = Box.of(window, owner.tensor_shape, step.dims)
-            content = self.held(step, owner)
-            if not content.box.contains(box):
-                raise self.error(
-                    step, f"reads {box} of buffer {owner.symbol.data}, which holds {content.box}"
-                )
-            if box.empty:
-                return np.zeros([n for _, n in box.clamped], content.values.dtype), box
-            part = content.part(box)
-            if not content.valid[part].all():
-                raise self.error(step, f"reads {box} of buffer {owner.symbol.data} uninitialised")
-            return content.values[part], box
-        assert isinstance(owner, TensorOp)
-        box = Box.of(window, shape_of(value), step.dims)
-        if owner in self.written and not self.written[owner][box.slices].all():
-            raise self.error(step, f"reads {box} of tensor {owner.symbol.data} uninitialised")
-        return self.arrays[owner][box.slices], box
-
-    def compute(self, step: _Step, op: ComputeOp) -> None:
-        """Run the stages on one tile."""
-        stages = op.stages
-        first, last, content = self.output(step, op)
-        window = stages[0].windows.data[-1].data
-        target = Box.of(stages[-1].windows.data[-1].data, content.box.shape, step.dims)
-        if not content.box.contains(target) or any(a or b for a, b in target.padding):
-            raise self.error(step, f"writes {target} outside of its output's {content.box}")
-        points = prod(size for name, (_, size) in step.dims.items() if name in _names(window))
-        if points != prod(target.size):
-            raise self.error(step, f"the box {target} of its output has holes")
-        part = content.part(target)
-        anchor = ANCHORS.get(stages[0].operation.data)
-        tile = self.tile(step, stages[0], {})
-        if anchor is None:
-            value = self.map(step, stages[0], tile)
-        else:
-            value = self.reduce(step, anchor, tile, content, part, first, last)
-            if value is None:
-                return
-        values: dict[SSAValue, tuple[Array, Box]] = {stages[0].result: (value, target)}
-        for stage in stages[1:]:
-            value = self.map(step, stage, self.tile(step, stage, values))
-            values[stage.result] = (value, target)
-        content.values[part] = value
-        content.valid[part] = True
-        tensor = op.output.owner
-        if isinstance(tensor, TensorOp):
-            self.arrays[tensor][target.slices] = value
-            self.written[tensor][target.slices] = True
-
-    def output(self, step: _Step, op: ComputeOp) -> tuple[bool, bool, Content]:
-        """Whether the tile starts, and ends, its reduction; and what the output holds."""
-        owner = op.output.owner
-        whole = {dim: (0, extent) for dim, extent in self.extents.items()}
-        outer = step.outer[owner] if isinstance(owner, BufferOp) else whole
-        starts, ends = True, True
-        for dim in self.reduced:
-            start, size = step.dims[dim]
-            starts &= start == outer[dim][0]
-            ends &= start + size == sum(outer[dim])
-        if isinstance(owner, BufferOp):
-            content = self.storage.find(owner, step.visits[owner])
-            if content is None or content.visit != step.visits[owner]:
-                content = self.fresh(step, owner)
-                self.storage.fill(owner, content)
-            return starts, ends, content
-        assert isinstance(owner, TensorOp)
-        if owner not in self.partial:
-            shape = shape_of(op.output)
-            box = Box((0,) * len(shape), shape, shape)
-            self.partial[owner] = Content.empty(0, box, self.arrays[owner].dtype)
-        return starts, ends, self.partial[owner]
-
-    def tile(
-        self, step: _Step, stage: StageOp, values: Mapping[SSAValue, tuple[Array, Box]]
-    ) -> Tile:
-        """A stage's operands on this tile."""
-        windows = [window.data for window in stage.windows.data]
-        read = [
-            values[value] if value in values else self.read(step, value, window)
-            for value, window in zip(stage.inputs, windows, strict=False)
-        ]
-        types = [_tensor_of(value) for value in stage.inputs]
-        result = tensor_type(stage.result)
-        kinds = [kind.element_type for kind in (*types, result)]
-        return Tile(
-            [array for array, _ in read],
-            [box for _, box in read],
-            windows,
-            step.dims,
-            self.extents,
-            stage.parameters,
-            any(isinstance(kind, FixedType) for kind in kinds[:1]),
-            [fraction_of(kind) for kind in types],
-            fraction_of(result),
-            element_dtype(result.element_type),
-        )
-
-    def reduce(
-        self,
-        step: _Step,
-        anchor: Anchor,
-        tile: Tile,
-        content: Content,
-        part: tuple[slice, ...],
-        first: bool,
-        last: bool,
-    ) -> Array | None:
-        """Add a tile to its reduction; the result, if that completes it."""
-        own = anchor.part(tile)
-        if not (first and last):
-            if anchor.combine is None:
-                raise self.error(step, "the operation needs its reduction whole")
-            if content.partial is None:
-                content.partial = np.zeros(content.valid.shape, own.dtype)
-            if not first:
-                if not content.begun[part].all():
-                    raise self.error(step, "adds to accumulators that were never started")
-                own = anchor.combine(content.partial[part], own)
-            content.partial[part] = own
-            content.begun[part] = True
-            content.valid[part] = False
-        return anchor.finish(tile, own) if last else None
-
-    def map(self, step: _Step, stage: StageOp, tile: Tile) -> Array:
-        """The result of a map."""
-        try:
-            return apply_map(stage.operation.data, tile)
-        except KeyError:
-            raise self.error(step, f"operation {stage.operation.data} has no meaning") from None
-
-
-def _names(window: tuple[Affine, ...]) -> set[str]:
-    return {name for axis in window for name, c in axis.terms if c}
-
-
-def _tensor_of(value: SSAValue):
-    owner = value.owner
-    return owner.result.type.of if isinstance(owner, BufferOp) else tensor_type(value)
+    whole = {dim: (0, extent) for dim, extent in program.extents.items()}
+    walk(program.body.block, whole, {}, {})
+    return found
