@@ -49,7 +49,7 @@ def test_two_emits_give_identical_bytes(tmp_path: Path) -> None:
         TARGET.emit(small(plain=False).compilation(), tmp_path / name)
     first, second = files_of(tmp_path / "a"), files_of(tmp_path / "b")
     assert first == second
-    assert {"program/weights.bin", "program/Makefile", "program/src/net.c"} <= first.keys()
+    assert {"weights.bin", "Makefile", "src/net.c"} <= first.keys()
 
 
 def test_equal_kernels_share_a_function(tmp_path: Path) -> None:
@@ -59,15 +59,15 @@ def test_equal_kernels_share_a_function(tmp_path: Path) -> None:
         x = m.kernel([(ReluOp, [x], {})], B)
     m.finish(x)
     TARGET.emit(m.compilation(), tmp_path)
-    sources = sorted(path.name for path in (tmp_path / "program/src").glob("k*.c"))
+    sources = sorted(path.name for path in (tmp_path / "src").glob("k*.c"))
     assert sources == ["k00_relu.c"]
-    assert (tmp_path / "program/src/net.c").read_text().count("net_k00_relu(") == 3
+    assert (tmp_path / "src/net.c").read_text().count("net_k00_relu(") == 3
 
 
 def test_make_builds_a_program_that_runs_on_files(tmp_path: Path) -> None:
     m = small()
     TARGET.emit(m.compilation(), tmp_path)
-    program = tmp_path / "program"
+    program = tmp_path
     flags = "-std=c11 -O1 -Wall -Wextra -Werror"
     subprocess.run(
         ["make", "-s", "-C", program, "-j2", f"CFLAGS={flags} -fPIC -D_GNU_SOURCE"], check=True
@@ -121,14 +121,14 @@ def test_runs_are_profiled_and_inputs_checked(tmp_path: Path) -> None:
 
 def test_damaged_packages_are_refused(tmp_path: Path) -> None:
     TARGET.emit(small().compilation(), tmp_path)
-    manifest = tmp_path / "program/program.json"
+    manifest = tmp_path / "program.json"
     good = manifest.read_text()
     for bad in ("", "[]", "{}", good.replace('"net"', '"../net"'), good.replace("float32", "x")):
         manifest.write_text(bad)
         with pytest.raises(TilewrightError, match="package-invalid"):
             TARGET.load(tmp_path)
     manifest.write_text(good)
-    with (tmp_path / "program/weights.bin").open("ab") as file:
+    with (tmp_path / "weights.bin").open("ab") as file:
         file.write(b"x")
     with pytest.raises(TilewrightError, match="package-invalid"):
         TARGET.load(tmp_path)

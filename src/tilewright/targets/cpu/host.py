@@ -75,7 +75,7 @@ def load_host(directory: Path) -> dict[str, HostStep]:
 
     Builds the C on first use. The arenas given to a step are C-contiguous bytes.
     """
-    program = directory / "host" / "program"
+    program = directory / "host"
     if not program.exists():
         return {}
     manifest = read_manifest(program)

@@ -56,16 +56,16 @@ def write_package(
     inputs, outputs = distinct_ports(inputs, outputs)
     functions, steps = _steps(kernels, lanes, prefix)
     files: dict[str, str | bytes] = {
-        f"program/include/{prefix}.h": header_text(prefix, compilation, inputs, outputs, steps),
-        f"program/src/{prefix}.c": network_text(prefix, inputs, outputs, steps, functions),
-        "program/src/kernels.h": kernels_header_text(prefix, functions, lanes),
-        "program/src/vectors.h": (SUPPORT / "vectors.h").read_text(),
-        "program/main.c": main_text(prefix, inputs, outputs),
-        "program/Makefile": makefile_text(prefix),
-        f"program/{MANIFEST}": _manifest(prefix, compilation, inputs, outputs, steps, lanes),
+        f"include/{prefix}.h": header_text(prefix, compilation, inputs, outputs, steps),
+        f"src/{prefix}.c": network_text(prefix, inputs, outputs, steps, functions),
+        "src/kernels.h": kernels_header_text(prefix, functions, lanes),
+        "src/vectors.h": (SUPPORT / "vectors.h").read_text(),
+        "main.c": main_text(prefix, inputs, outputs),
+        "Makefile": makefile_text(prefix),
+        MANIFEST: _manifest(prefix, compilation, inputs, outputs, steps, lanes),
     }
     for name, source, used in functions:
-        files[f"program/src/{name.removeprefix(prefix + '_')}.c"] = kernel_file_text(
+        files[f"src/{name.removeprefix(prefix + '_')}.c"] = kernel_file_text(
             prefix, name, source, used
         )
     paths: list[Path] = []
@@ -75,7 +75,7 @@ def write_package(
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         paths.append(path)
     if weights:
-        paths.append(directory / "program" / "weights.bin")
+        paths.append(directory / "weights.bin")
         write_weights(network, compilation, paths[-1])
     return sorted(paths)
 

@@ -29,7 +29,7 @@ _HUGE = 2 << 20
 def load_library(program: Path, prefix: str, flags: Sequence[str] = (*FLAGS, *NATIVE)) -> Path:
     """The shared library of a package's sources: built once for this machine and compiler.
 
-    It is kept in ``program/build`` under a name that holds a hash of what it was built from; a
+    It is kept in ``build`` under a name that holds a hash of what it was built from; a
     package that cannot be written to is built in a temporary directory.
     """
     sources = sorted((program / "src").glob("*.c"))
@@ -119,7 +119,7 @@ class CpuRunner(Runner):
     """A package's library with its weights and a workspace; one run at a time."""
 
     def __init__(self, directory: Path, flags: Sequence[str] = (*FLAGS, *NATIVE)) -> None:
-        program = directory / "program"
+        program = directory
         manifest = read_manifest(program)
         self.prefix = str(manifest["prefix"])
         self.inputs = tuple(_info(port) for port in manifest["inputs"])

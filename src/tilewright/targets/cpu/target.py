@@ -29,7 +29,7 @@ class CpuTarget(Target):
         return machine()
 
     def emit(self, compilation: Compilation, directory: Path) -> None:
-        """Write ``program/`` with sources, header, Makefile, main and weights."""
+        """Write the sources, header, Makefile, main and weights."""
         write_package(compilation, directory, compilation.kernels, lanes_of(compilation.machine))
 
     def load(self, directory: Path) -> Runner:

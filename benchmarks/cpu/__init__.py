@@ -1,0 +1,1 @@
+"""The cpu target against ONNX Runtime."""

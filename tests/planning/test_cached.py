@@ -1,0 +1,172 @@
+"""The planner for machines behind caches: its space, its traffic, its choices."""
+
+from math import ceil, prod
+
+import pytest
+
+from tilewright.errors import TilewrightError
+from tilewright.machine import Engine, Machine, Memory, Primitive, Storage
+from tilewright.planning import plan
+from tilewright.planning.cached import choose_primitive, registers_of, schedules
+from tilewright.planning.cached_cost import Caches, Nest, box_bytes
+from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
+from tilewright.planning.schedule import Level, Schedule
+
+LANES = 8
+
+
+def machine(level1: int = 32 << 10, level2: int = 1 << 20) -> Machine:
+    def primitive(name: str, layouts: bool, **more: object) -> Primitive:
+        image, weight = (f"NCHW{LANES}c", f"OIHW{LANES}i{LANES}o") if layouts else ("any", "any")
+        roles = {"input": image, "residual": image, "output": image, "weight": weight}
+        return Primitive(
+            name=name,
+            operations=("conv",),
+            engine="core",
+            operands={r: Storage(memory="dram", layout=text) for r, text in roles.items()},
+            epilogue_any=True,
+            cycles=f"n*g*oh*ow*ceil(co/{LANES})*ci*kh*kw/2" if layouts else "n*co*oh*ow*ci*kh*kw*4",
+            peak=f"n*g*oh*ow*co*ci*kh*kw/{2 * LANES}",
+            sizes="fixed",
+            **more,  # type: ignore[arg-type]
+        )
+
+    def memory(name: str, size: int, rate: float) -> Memory:
+        return Memory(name=name, bytes=size, managed="hardware", bytes_per_cycle=rate)
+
+    return Machine(
+        name="cached",
+        clock_hz=1e9,
+        memories=(
+            Memory(name="dram", bytes_per_cycle=6.0),
+            memory("l2", level2, 28.0),
+            memory("l1", level1, 56.0),
+            Memory(name="registers", bytes=16 * 32, granule=32, managed="hardware"),
+        ),
+        engines=(Engine(name="core"),),
+        primitives=(
+            primitive("conv", True, multiples={"co": LANES, "ci": LANES}, whole=("kh", "kw")),
+            primitive("general", False),
+        ),
+        synchronisation="none",
+    )
+
+
+def one(dim: str, factor: int = 1, offset: int = 0) -> Affine:
+    return Affine(((dim, factor),), offset)
+
+
+def conv(
+    ci: int = 32, co: int = 64, size: int = 14, k: int = 3, layout: str = f"NCHW{LANES}c"
+) -> Kernel:
+    pad = k // 2
+    dims = (
+        *(Dim("n", 1), Dim("co", co), Dim("oh", size), Dim("ow", size)),
+        *(Dim("ci", ci, "reduction"), Dim("kh", k, "reduction"), Dim("kw", k, "reduction")),
+    )
+    rows, columns = (Affine(((o, 1), (t, 1)), -pad) for o, t in (("oh", "kh"), ("ow", "kw")))
+    x = Operand("x", (1, ci, size, size), (one("n"), one("ci"), rows, columns), layout=layout)
+    weight = f"OIHW{LANES}i{LANES}o" if layout else ""
+    access = (one("co"), one("ci"), one("kh"), one("kw"))
+    w = Operand("w", (co, ci, k, k), access, role="weight", layout=weight)
+    target = (one("n"), one("co"), one("oh"), one("ow"))
+    y = Operand("y", (1, co, size, size), target, role="output", layout=layout)
+    return Kernel("k", (Stage("conv", dims, (x, w), y),), ("node",))
+
+
+def test_the_same_kernel_gets_the_same_schedule() -> None:
+    first, second = (plan(conv(), machine()) for _ in range(2))
+    assert first.schedule == second.schedule
+    assert first.predicted_cycles == second.predicted_cycles
+    assert first.schedule.primitive == "conv"
+    assert first.complete
+
+
+def test_every_schedule_fits_the_registers_and_covers_the_kernel() -> None:
+    kernel, cpu = conv(), machine()
+    primitive = choose_primitive(kernel, cpu)
+    registers = registers_of(cpu, primitive)
+    assert (registers.lanes, registers.count, registers.vectors_per_cycle) == (LANES, 16, 2.0)
+    found = list(schedules(kernel, cpu, primitive))
+    assert len(found) == len(set(found)) > 20
+    for schedule in found:
+        nest = Nest.of(kernel, schedule)
+        total = 0
+        for count, sizes in nest.tiles():
+            points = sizes["oh"] * sizes["ow"]
+            vectors = ceil(sizes["co"] / LANES)
+            assert points * vectors + vectors + 1 <= registers.count
+            assert (sizes["kh"], sizes["kw"]) == (3, 3)
+            total += count * prod(sizes.values())
+        assert total == kernel.anchor.iterations
+
+
+def test_rows_are_joined_only_where_windows_stay_inside() -> None:
+    cpu = machine()
+    heights = {
+        k: {
+            dict(schedule.levels[-1].tile).get("oh", 7)
+            for schedule in schedules(conv(size=4, k=k), cpu, cpu.primitive("conv"))
+        }
+        for k in (1, 3)
+    }
+    assert heights[3] == {1}
+    assert max(heights[1]) > 1
+
+
+def test_row_major_tensors_take_the_general_primitive() -> None:
+    found = plan(conv(layout=""), machine())
+    assert found.schedule.primitive == "general"
+    only = machine().model_copy(update={"primitives": machine().primitives[:1]})
+    with pytest.raises(TilewrightError, match="plan-primitive"):
+        plan(conv(layout=""), only)
+
+
+def test_a_reduction_under_a_residual_is_not_split() -> None:
+    kernel = conv(ci=512)
+    target = kernel.output
+    residual = Operand("r", target.shape, target.access, role="residual", layout=target.layout)
+    total = Operand("z", target.shape, target.access, role="output", layout=target.layout)
+    added = Stage("add", kernel.anchor.dims[:4], (target, residual), total)
+    fused = Kernel("k", (kernel.anchor, added))
+    cpu = machine()
+    depths = {
+        name: {
+            dict(schedule.levels[-1].tile)["ci"]
+            for schedule in schedules(which, cpu, cpu.primitive("conv"))
+        }
+        for name, which in (("plain", kernel), ("fused", fused))
+    }
+    assert depths == {"plain": {64, 128, 256, 512}, "fused": {512}}
+
+
+def nest_of(kernel: Kernel, order: tuple[str, ...], **tile: int) -> Nest:
+    return Nest.of(kernel, Schedule("conv", (Level("l1", tuple(tile.items()), order),)))
+
+
+def test_what_fits_is_moved_once_and_what_does_not_is_moved_again() -> None:
+    kernel = conv(ci=16, co=32, size=8, k=1)
+    extents = kernel.anchor.extents
+    x, w, y = (box_bytes(operand, extents) for operand in kernel.operands)
+    assert (x, w, y) == (16 * 64 * 4, 16 * 32 * 4, 32 * 64 * 4)
+    nest = nest_of(kernel, ("co", "oh"), co=8, oh=1)
+    roomy, _ = machine(level1=1 << 20, level2=1 << 21), None
+    assert Caches(kernel, roomy).price(nest, 0.0)[1] == x + w + 2 * y
+    # Nothing but a tile fits: weights come again for each row, inputs for each block of channels.
+    tiny = machine(level1=64, level2=128)
+    moved = Caches(kernel, tiny).price(nest, 0.0)[1]
+    assert moved == 4 * x + 8 * w + 2 * y
+    # A block of weights stays while the rows go by; the inputs still come four times.
+    box = {**extents, "co": 8, "oh": 1}
+    row = sum(box_bytes(operand, box) for operand in kernel.operands)
+    middling = machine(level1=64, level2=ceil(row / 0.8))
+    assert Caches(kernel, middling).price(nest, 0.0)[1] == 4 * x + w + 2 * y
+
+
+def test_compute_hides_traffic_or_is_hidden_by_it() -> None:
+    kernel, nest = conv(), nest_of(conv(), ("co",), co=8)
+    caches = Caches(kernel, machine())
+    idle, moved = caches.price(nest, 0.0)
+    busy, _ = caches.price(nest, 1e9)
+    assert idle >= moved / 6.0
+    assert 1.1e9 <= busy < 1.11e9
