@@ -24,7 +24,16 @@ from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, Placement, placement_of
 from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
-from tilewright.ir import ArrayAttr, Block, ModuleOp, PythonValue, Region, SSAValue, StringAttr
+from tilewright.ir import (
+    ArrayAttr,
+    Attribute,
+    Block,
+    ModuleOp,
+    PythonValue,
+    Region,
+    SSAValue,
+    StringAttr,
+)
 from tilewright.machine import Machine
 from tilewright.passes import CompilerContext
 from tilewright.planning import plan
@@ -86,8 +95,12 @@ class Maker:
             tuple[type[GraphOperation], Sequence[SSAValue | int], dict[str, PythonValue]]
         ],
         layout: str = "",
+        types: Sequence[Attribute] | None = None,
     ) -> SSAValue:
-        """A kernel of a chain of operations; an integer names an earlier one's result."""
+        """A kernel of a chain of operations; an integer names an earlier one's result.
+
+        ``types`` gives the results' types where they are not the inferred ones in ``layout``.
+        """
         outer = list(
             dict.fromkeys(v for _, inputs, _ in chain for v in inputs if isinstance(v, SSAValue))
         )
@@ -97,10 +110,13 @@ class Maker:
         kinds = self.layout(layout)
         for operation, inputs, attributes in chain:
             operands = [results[v] if isinstance(v, int) else inner[v] for v in inputs]
-            op = operation.build_from(operands, attributes, node=f"node{len(results)}")
-            kind = tensor_type(op.result)
-            typed = tensor(kind.get_shape(), kind.element_type, kinds)
-            op.erase(safe_erase=False)
+            if types is not None:
+                typed = types[len(results)]
+            else:
+                op = operation.build_from(operands, attributes)
+                kind = tensor_type(op.result)
+                typed = tensor(kind.get_shape(), kind.element_type, kinds)
+                op.erase(safe_erase=False)
             op = operation.build_from(
                 operands, attributes, node=f"node{len(results)}", result_type=typed
             )
