@@ -264,6 +264,17 @@ def test_buffers_of_peeled_nests_share_memory_if_they_must() -> None:
     assert shared >= 4
 
 
+# check
+
+
+def test_programs_in_place_are_checked_however_often_they_run() -> None:
+    everything = ("input", "weight", "bias", "residual", "output")
+    cpu = machine(in_place=everything)
+    wanted = schedule(level("l", ("n", "co", "ci"), n=1, co=1, ci=1))
+    program = tile(product(3000, 3000, 3000), wanted, cpu)  # 27 thousand million computes
+    assert len(list(buffers(program))) == 0
+
+
 # the pipeline
 
 

@@ -82,6 +82,12 @@ class Rows:
             self._dims[dim] = found
         return found
 
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The dims whose intervals are known here."""
+        outer = () if self.parent is None else self.parent.dims
+        return tuple(dict.fromkeys((*outer, *self._dims)))
+
     def start(self, dim: str) -> Array:
         """First index of a dim in each row; raises KeyError for a dim the program lacks."""
         return self._interval(dim)[0]

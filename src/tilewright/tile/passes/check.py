@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -13,8 +13,15 @@ from tilewright.ir import Block, Operation, SSAValue, to_text
 from tilewright.machine import Machine
 from tilewright.tile.attributes import Axes
 from tilewright.tile.boxes import Boxes, box_columns
-from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, buffer_of
-from tilewright.tile.iteration import Order
+from tilewright.tile.dialect import (
+    BufferOp,
+    ComputeOp,
+    MoveOp,
+    ProgramOp,
+    buffer_of,
+    enclosing_loops,
+)
+from tilewright.tile.iteration import Order, Rows, nest_rows
 from tilewright.tile.passes.allocate import live_spans, slot_bytes
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import Command, Queues, fills
@@ -54,6 +61,7 @@ class _Checker:
     def __init__(self, program: ProgramOp, machine: Machine) -> None:
         self.program = program
         self.machine = machine
+        self.extents = program.extents
         self.order = Order(program)
         self.queues = Queues(self.order)
         self.computes = [op for op in self.queues.commands if isinstance(op, ComputeOp)]
@@ -72,24 +80,37 @@ class _Checker:
             yield from self.races()
 
     def problem(
-        self, code: str, reason: str, op: Operation, row: int | None = None, help: str = ""
+        self,
+        code: str,
+        reason: str,
+        op: Operation,
+        row: int | None = None,
+        help: str = "",
+        rows: Rows | None = None,
     ) -> Problem:
-        """A problem with an operation, in one of its executions."""
+        """A problem with an operation, in one of its executions (a row of ``rows``)."""
         place = f"{self.program.symbol.data}: {headline(op)}"
         if row is not None:
-            place += f" at {self.iteration(op, row)}"
+            place += f" at {self.iteration(rows or self.order.rows(op), row)}"
         return Problem(code, reason, place, help)
 
-    def iteration(self, op: Operation, row: int) -> str:
+    def iteration(self, rows: Rows, row: int) -> str:
         """The loops' intervals in one execution."""
-        rows = self.order.rows(op)
-        extents = self.program.extents
         dims = [
             f"{dim} {start}:{start + size}"
-            for dim, (start, size) in rows.at(row, tuple(extents)).items()
-            if size != extents[dim]
+            for dim, (start, size) in rows.at(row, rows.dims).items()
+            if size != self.extents[dim]
         ]
         return ", ".join(dims) or "the only iteration"
+
+    def along(self, op: Operation, dims: Iterable[str]) -> Rows:
+        """The iterations of the loops over some dims alone: all that those dims' intervals need.
+
+        So a program with millions of executions is checked dim by dim.
+        """
+        wanted = [dim for dim in self.extents if dim in set(dims)]
+        loops = [loop for loop in enclosing_loops(op) if loop.dim.data in wanted]
+        return nest_rows(loops, {dim: self.extents[dim] for dim in wanted})
 
     def capacity(self) -> Iterator[Problem]:
         """Addresses, alignment and sizes of the buffers."""
@@ -145,28 +166,22 @@ class _Checker:
     def limits(self, compute: ComputeOp) -> Iterator[Problem]:
         """The primitive's limits, and dims that it needs whole."""
         primitive = self.machine.primitive(compute.primitive.data)
-        rows = self.order.rows(compute)
-        extents = self.program.extents
-        for dim, limit in primitive.limits.items():
-            if dim in extents and rows.count and rows.size(dim).max() > limit:
-                row = int(rows.size(dim).argmax())
-                yield self.problem(
-                    "tile-limits",
-                    f"{primitive.name} takes at most {limit} of {dim}, not "
-                    f"{int(rows.size(dim)[row])}",
-                    compute,
-                    row,
+        for dim, extent in self.extents.items():
+            rows = self.along(compute, (dim,))
+            sizes = rows.size(dim)
+            limit = primitive.limits.get(dim, extent)
+            if not rows.count:
+                continue
+            if sizes.max() > limit:
+                row = int(sizes.argmax())
+                reason = f"{primitive.name} takes at most {limit} of {dim}, not {int(sizes[row])}"
+                yield self.problem("tile-limits", reason, compute, row, rows=rows)
+            if dim in primitive.whole and sizes.min() < extent:
+                row = int(sizes.argmin())
+                reason = (
+                    f"{primitive.name} takes the whole of {dim}, {extent}, not {int(sizes[row])}"
                 )
-        for dim in primitive.whole:
-            if dim in extents and rows.count and rows.size(dim).min() < extents[dim]:
-                row = int(rows.size(dim).argmin())
-                yield self.problem(
-                    "tile-limits",
-                    f"{primitive.name} takes the whole of {dim}, {extents[dim]}, not "
-                    f"{int(rows.size(dim)[row])}",
-                    compute,
-                    row,
-                )
+                yield self.problem("tile-limits", reason, compute, row, rows=rows)
 
     def bounds(self, compute: ComputeOp) -> Iterator[Problem]:
         """What a compute touches lies in the buffers' boxes; its output's box has no holes."""
@@ -175,20 +190,22 @@ class _Checker:
                 yield from self.within(compute, value, window.data)
         window = compute.stages[-1].windows.data[-1]
         yield from self.within(compute, compute.output, window.data)
-        rows = self.order.rows(compute)
-        boxes = box_columns(window.data, _shape(compute.output), rows)
-        points = np.ones(rows.count, np.int64)
-        for dim in sorted(window.dims):
-            points = points * rows.size(dim)
-        wrong = np.flatnonzero(points != boxes.clamped_size.prod(axis=0))
-        if len(wrong):
-            yield self.problem(
-                "tile-coverage",
-                f"the box {window} of the output has holes or leaves the tensor",
-                compute,
-                int(wrong[0]),
-                "tile an outer dim of the axis by 1, or keep its inner dims whole",
-            )
+        for axis, extent in zip(window.data, _shape(compute.output), strict=True):
+            rows = self.along(compute, axis.dims)
+            box = box_columns((axis,), (extent,), rows)
+            points = np.ones(rows.count, np.int64)
+            for dim in axis.dims:
+                points = points * rows.size(dim)
+            wrong = np.flatnonzero(points != box.clamped_size[0])
+            if len(wrong):
+                yield self.problem(
+                    "tile-coverage",
+                    f"the box {window} of the output has holes or leaves the tensor along {axis}",
+                    compute,
+                    int(wrong[0]),
+                    "tile an outer dim of the axis by 1, or keep its inner dims whole",
+                    rows,
+                )
 
     def within(self, compute: ComputeOp, value: SSAValue, window: Axes) -> Iterator[Problem]:
         """The box that a compute touches lies in the buffer's box at that time."""
@@ -240,16 +257,14 @@ class _Checker:
 
     def coverage(self) -> Iterator[Problem]:
         """Every point is computed once, every output element stored once."""
-        extents = self.program.extents
         points = stored = 0
         for compute in self.computes:
-            rows = self.order.rows(compute)
-            sizes = [rows.size(dim) for dim in extents]
-            points += int(np.prod(np.array(sizes), axis=0).sum()) if sizes else rows.count
-        if self.computes and points != prod(extents.values()):
+            # Loops over one dim do not depend on those over another: points are a product.
+            points += prod(int(self.along(compute, (dim,)).size(dim).sum()) for dim in self.extents)
+        if self.computes and points != prod(self.extents.values()):
             yield self.problem(
                 "tile-coverage",
-                f"{points} points are computed, the domain has {prod(extents.values())}",
+                f"{points} points are computed, the domain has {prod(self.extents.values())}",
                 self.computes[0],
             )
         for tensor in self.program.tensors.values():
@@ -279,7 +294,7 @@ class _Checker:
             yield self.problem(
                 "tile-race",
                 f"may start before '{headline(race.earlier)}' at "
-                f"{self.iteration(race.earlier, race.earlier_row)} is done",
+                f"{self.iteration(self.order.rows(race.earlier), race.earlier_row)} is done",
                 race.later,
                 race.later_row,
                 f"it must wait for '{race.wait}'",
