@@ -89,3 +89,8 @@ def test_unknown_functions_and_parameters() -> None:
         tables.table("tanh", 1, 1, (2.0,))
     steps = tables.table_of(np.floor, 8, 8)
     assert steps[126:131].tolist() == [-512, -256, 0, 256, 512]
+
+
+def test_what_overflows_even_a_double_saturates() -> None:
+    entries = tables.table("exp", 5, 13)
+    assert entries[0] == 0 and entries[-1] == 32767

@@ -100,7 +100,8 @@ def table_of(
     entry is that of the nearest larger operand that has a number.
     """
     points = (np.arange(257, dtype=np.float64) * 256 - 32768) * 2.0**-in_fraction
-    values = np.asarray(function(points), dtype=np.float64) * 2.0**out_fraction
+    with np.errstate(over="ignore"):  # saturated below
+        values = np.asarray(function(points), dtype=np.float64) * 2.0**out_fraction
     known = ~np.isnan(values)
     if not known.all():
         first = int(np.argmax(known)) if known.any() else 0
