@@ -11,6 +11,7 @@ from tilewright.graph.passes.fuse_pointwise import FusePointwise
 from tilewright.graph.passes.partition import Partition
 from tilewright.graph.passes.plan_memory import PlanMemory
 from tilewright.graph.passes.simplify import Simplify
+from tilewright.graph.passes.subsample import Subsample
 from tilewright.ir import ModulePass
 from tilewright.machine import Machine
 from tilewright.passes import PassEntry
@@ -27,6 +28,7 @@ PASSES: dict[str, type[ModulePass]] = {
         Partition,
         PlanMemory,
         Simplify,
+        Subsample,
     )
 }
 """Every graph pass by its name on the command line."""
@@ -41,6 +43,7 @@ def prepare_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassE
         PassEntry(Simplify(), "scales and shifts that normalisations left join their producers"),
         PassEntry(FoldConstants(), "and what they leave unused goes"),
         PassEntry(Partition(host), f"ask {machine.name} what it computes, operation by operation"),
+        PassEntry(Subsample(), "pixels that no window touches need not travel to the accelerator"),
         PassEntry(FusePointwise(), "what passes between a kernel's stages never leaves the chip"),
     ]
 
