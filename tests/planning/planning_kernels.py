@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.machine import Machine, Memory
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 
 
@@ -212,3 +213,49 @@ def resnet50() -> list[Kernel]:
         softmax(1, 1000),
     ]
     return layers
+
+
+def variant(
+    machine: Machine,
+    *,
+    bandwidth: float | None = None,
+    in_flight: int | None = None,
+    latency: int | None = None,
+    **sizes: int,
+) -> Machine:
+    """The machine with other memory sizes, bandwidth, latency or transfers in flight."""
+    moves = {"bytes_per_cycle": bandwidth, "in_flight": in_flight, "latency": latency}
+    moves = {key: value for key, value in moves.items() if value is not None}
+    memories: list[Memory] = []
+    for memory in machine.memories:
+        update: dict[str, object] = {}
+        if memory.name in sizes:
+            update["bytes"] = sizes[memory.name]
+        if memory.name == machine.main and bandwidth is not None:
+            update["bytes_per_cycle"] = bandwidth
+        memories.append(memory.model_copy(update=update))
+    return machine.model_copy(
+        update={
+            "memories": tuple(memories),
+            "moves": tuple(move.model_copy(update=moves) for move in machine.moves),
+        }
+    )
+
+
+def unified(machine: Machine, memory: str, size: int) -> Machine:
+    """The machine with all operands in one memory of ``size`` bytes."""
+    store = next(move for move in machine.moves if move.target == machine.main)
+    own = store.model_copy(update={"source": memory, "name": f"{store.name}_of_{memory}"})
+    primitives = tuple(
+        primitive.model_copy(
+            update={
+                "operands": {
+                    role: storage.model_copy(update={"memory": memory})
+                    for role, storage in primitive.operands.items()
+                }
+            }
+        )
+        for primitive in machine.primitives
+    )
+    both = {"primitives": primitives, "moves": (*machine.moves, own)}
+    return variant(machine.model_copy(update=both), **{memory: size})

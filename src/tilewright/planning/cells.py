@@ -35,6 +35,24 @@ class Cells:
     place: Ints
     """``place[row, kind]``: where a kind of a row stands in the columns; -1: it has no tiles."""
 
+    def take(self, rows: Ints) -> Cells:
+        """The cells of some rows, which are numbered anew in that order."""
+        number = np.full(len(self.place), -1)
+        number[rows] = np.arange(len(rows))
+        keep = np.flatnonzero(number[self.row] >= 0)
+        moved = np.append(np.cumsum(number[self.row] >= 0) - 1, -1)
+        place = self.place[rows]
+        return Cells(
+            number[self.row[keep]],
+            self.kind[keep],
+            self.count[keep],
+            self.cycles[keep],
+            {name: box[keep] for name, box in self.boxes.items()},
+            self.dims,
+            {dim: edge[rows] for dim, edge in self.edge.items()},
+            np.where(place >= 0, moved[place], -1),
+        )
+
     def sum(self, values: Floats, rows: int) -> Floats:
         """Per row, the sum of a column of values."""
         return np.bincount(self.row, values, rows).astype(np.float64)

@@ -74,9 +74,12 @@ def price(space: Space) -> list[Priced]:
     found: list[Priced] = []
     for nest in nests_of(space):
         for arrangement in arrangements(space, nest):
-            if arrangement.valid.any():
-                cycles, moved = Pipeline(space, cells, arrangement).cycles_and_bytes()
-                cycles = np.where(arrangement.valid, cycles, np.inf)
-                cost = cycles + TIE * moved / bandwidth
-                found.append(Priced(arrangement, cycles, moved, cost))
+            rows = np.flatnonzero(arrangement.valid)
+            if not rows.size:
+                continue
+            part = arrangement.take(rows)
+            pipeline = Pipeline(space.take(rows), cells.take(rows), part)
+            cycles, moved = np.full(space.rows, np.inf), np.zeros(space.rows)
+            cycles[rows], moved[rows] = pipeline.cycles_and_bytes()
+            found.append(Priced(arrangement, cycles, moved, cycles + TIE * moved / bandwidth))
     return found

@@ -110,6 +110,16 @@ class Arrangement:
     slots: dict[str, Ints]
     """Buffer slots of every operand that is moved."""
 
+    def take(self, rows: Ints) -> Arrangement:
+        """The columns of some rows, in that order."""
+        return Arrangement(
+            self.nest,
+            self.valid[rows],
+            tuple(np.broadcast_to(count, self.valid.shape)[rows] for count in self.trips),
+            {dim: column[rows] for dim, column in self.grown.items()},
+            {name: column[rows] for name, column in self.slots.items()},
+        )
+
 
 def arrangements(space: Space, nest: Nest) -> list[Arrangement]:
     """The nest with every way to fill the memories with slots that is not dominated."""

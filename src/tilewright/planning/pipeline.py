@@ -56,6 +56,7 @@ class Pipeline:
         self.trips: list[Floats] = []
         self._unfold()
         self.depth = {use.name: self._depth(use) for use in self.uses if not use.host}
+        self.rounds = {use.name: self._rounds(use) for use in self.loads + self.stores}
         self.bytes = self._sizes()
         self.time = {u.name: transfer_cycles(u, self.bytes[u.name]) for u in self.loads}
         self.time |= {u.name: transfer_cycles(u, self.bytes[u.name]) for u in self.stores}
@@ -81,6 +82,13 @@ class Pipeline:
             if depends(use, loop):
                 depth = np.where(count > 1, number, depth)
         return depth
+
+    def _rounds(self, use: Use) -> Floats:
+        """Per row, tiles from the start of a move to the reuse of its slot."""
+        tiles = np.ones(self.space.rows)
+        for number, count in enumerate(self.trips):
+            tiles = tiles * np.where(number > self.depth[use.name], count, 1.0)
+        return 1.0 + (self.arrangement.slots[use.name] - 1) * tiles
 
     def _sizes(self) -> dict[str, Floats]:
         """Per cell, bytes of one transfer of every operand that is moved on its own."""
@@ -218,6 +226,11 @@ class Step:
             for use in pricing.loads + pricing.stores
         }
         self.slots = {n: column[self.row] for n, column in pricing.arrangement.slots.items()}
+        self.rounds = {n: column[self.row] for n, column in pricing.rounds.items()}
+        self.depth = {use.name: pricing.depth[use.name][self.row] for use in pricing.loads}
+        self.queued = {
+            use.name: self.moves[use.name] * pricing.time[use.name][after] for use in pricing.loads
+        }
 
     def cycles(self, spare: Floats, issue: int) -> Floats:
         """The longest of what must pass; ``spare`` is what the queue had left over before."""
@@ -227,13 +240,13 @@ class Step:
         for use in self.of.loads:
             assert use.move is not None
             moves = self.moves[use.name]
-            queue = queue + moves * self.of.time[use.name][self.after]
+            queue = queue + self.queued[use.name]
             flow = flow + moves * self.of.bytes[use.name][self.after] / self.of.bandwidth
             ahead = np.where(moves > 0, np.minimum(ahead, self.slots[use.name]), ahead)
             behind = self._behind(use)
             if use.move.in_flight > 1:
                 behind = behind + use.move.latency
-            cycle = moves * (behind + self.compute) / self._rounds(use)
+            cycle = moves * (behind + self.compute) / self.rounds[use.name]
             step = np.maximum(step, cycle)
         for use in self.of.stores:
             assert use.move is not None
@@ -241,7 +254,7 @@ class Step:
             bytes_time = self.of.bytes[use.name][self.before] / self.of.bandwidth
             stored = stored + moves * bytes_time
             step = np.maximum(step, moves * self.of.time[use.name][self.before])
-            cycle = moves * (self.compute + use.move.latency + bytes_time) / self._rounds(use)
+            cycle = moves * (self.compute + use.move.latency + bytes_time) / self.rounds[use.name]
             step = np.maximum(step, cycle)
         # A store delays the loads whose bytes flow at the same time.
         busy = queue + stored * flow / np.maximum(queue, 1.0)
@@ -250,17 +263,10 @@ class Step:
 
     def _behind(self, use: Use) -> Floats:
         """Queue time of the operand's move and those behind it before the tile's compute."""
-        total = np.zeros(len(self.row))
-        for other in self.of.loads:
-            mine, its = (self.of.depth[u.name][self.row] for u in (use, other))
-            later = self.of.loads.index(other) >= self.of.loads.index(use)
-            there = (its > mine) | ((its == mine) & later)
-            total = total + there * self.moves[other.name] * self.of.time[other.name][self.after]
+        total, mine = np.zeros(len(self.row)), self.depth[use.name]
+        at = self.of.loads.index(use)
+        for number, other in enumerate(self.of.loads):
+            its = self.depth[other.name]
+            there = its >= mine if number >= at else its > mine
+            total = total + there * self.queued[other.name]
         return total
-
-    def _rounds(self, use: Use) -> Floats:
-        """Tiles from the start of a move to the reuse of its slot."""
-        tiles = np.ones(self.of.space.rows)
-        for number, count in enumerate(self.of.trips):
-            tiles = tiles * np.where(number > self.of.depth[use.name], count, 1.0)
-        return 1.0 + (self.slots[use.name] - 1) * tiles[self.row]

@@ -59,7 +59,7 @@ class Candidate:
     @cached_property
     def schedule(self) -> Schedule:
         """The schedule."""
-        return _schedule(self.space, self.arrangement, self.row)
+        return schedule_of(self.space, self.arrangement, self.row)
 
 
 @dataclass
@@ -89,7 +89,7 @@ def search(
             block = block[bounds[block] <= best[-1].cost]
         if not block.size:
             break
-        if start >= budget.priced or perf_counter() - begin > budget.seconds:
+        if start and (start >= budget.priced or perf_counter() - begin > budget.seconds):
             cuts.append("priced" if start >= budget.priced else "seconds")
             break
         part = space.take(block)
@@ -120,7 +120,8 @@ def _distinct(candidates: list[Candidate]) -> list[Candidate]:
     return list(found.values())
 
 
-def _schedule(space: Space, arrangement: Arrangement, row: int) -> Schedule:
+def schedule_of(space: Space, arrangement: Arrangement, row: int) -> Schedule:
+    """The schedule of one row of a space under one arrangement."""
     extents = space.extents
     tile = {dim: int(space.size(dim)[row]) for dim in extents}
     trips = {dim: -(-extents[dim] // tile[dim]) for dim in extents}
