@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_joined_operands_follow_their_host_and_unknown_roles_are_refused() -> No
         ("r", ""),
         ("y", ""),
     ]
-    with pytest.raises(TilewrightError, match="plan-operand.*takes no weight"):
+    with pytest.raises(TilewrightError, match=r"plan-operand.*takes no weight"):
         uses_of(kernel, MACHINE, MACHINE.primitive("pool"))
 
 
@@ -105,8 +106,8 @@ def test_contiguous_runs_follow_the_layout() -> None:
     part = [np.array([1]), np.array([16]), np.array([4]), np.array([10])]
     runs = {
         layout: (
-            int(run_elements(kernels.replace(x, layout=layout), box)[0]),
-            int(run_elements(kernels.replace(x, layout=layout), part)[0]),
+            int(run_elements(replace(x, layout=layout), box)[0]),
+            int(run_elements(replace(x, layout=layout), part)[0]),
         )
         for layout in ("", "NHWC", "NCHW16c")
     }

@@ -52,7 +52,7 @@ def test_sizes_below_the_granule_are_a_last_resort() -> None:
     tiny = kernels.variant(MACHINE, nbout=32)
     space = build_space(kernels.conv(64, 64, 8, 1), tiny, tiny.primitive("conv"))
     assert max(space.size("co")) <= 16
-    with pytest.raises(TilewrightError, match="plan-capacity.*nbin 16 bytes"):
+    with pytest.raises(TilewrightError, match=r"plan-capacity.*nbin 16 bytes"):
         build_space(kernels.conv(4, 4, 8), kernels.variant(MACHINE, nbin=16), MACHINE.primitives[0])
 
 
