@@ -21,7 +21,6 @@ from tilewright.targets.generic.fields import Column, Columns, Field, selector
 from tilewright.targets.generic.functions import FUNCTIONS, TABLES
 from tilewright.targets.generic.operands import (
     Values,
-    address_bits,
     element_dtype,
     memory_of,
     operand_fields,
@@ -43,7 +42,7 @@ def parameter_fields(machine: Machine, name: str, operations: Sequence[str]) -> 
         if texts:
             result.append(Field(f"{name}.{letter}", 32, "; ".join(texts), signed=True))
     if fixed and any(f.table for f in found):
-        bits = address_bits(machine, TABLES)
+        bits = functions.table_bits(machine)
         result.append(Field(f"{name}.table", bits, f"address of the function's table in {TABLES}"))
     return tuple(result)
 

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import refuse
+from tilewright.machine import Machine
 from tilewright.numerics import fixed as fixed_point
 from tilewright.numerics import pointwise, tables
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.fields import Column
-from tilewright.targets.generic.operands import Values
+from tilewright.targets.generic.operands import Values, address_bits
 
 TABLES = "tables"
 """Name of the memory of function tables."""
@@ -127,6 +128,20 @@ def evaluate(
             return pointwise.FIXED[name](arrays, (x, y), {})
 
 
+def table_bits(machine: Machine) -> int:
+    """Bits of an address in the memory of tables; refuses machines that have none."""
+    known = [memory.name for memory in machine.memories]
+    loaded = [move for move in machine.moves if move.target == TABLES]
+    if TABLES not in known or not loaded or machine.memory(TABLES).bytes is None:
+        raise refuse(
+            "isa-tables",
+            f"{machine.name} computes functions by table but has no memory {TABLES!r} with a move "
+            "to it",
+            help=f"add memory.{TABLES} (1024 bytes per table) and a move from {machine.main}",
+        )
+    return address_bits(machine, TABLES)
+
+
 def table_touch(address: Column, used: NDArray[np.bool_]) -> Touch:
     """What instructions read of the tables."""
     size = np.where(used, TABLE_ENTRIES, 0)
@@ -143,6 +158,7 @@ __all__ = [
     "bits_of",
     "evaluate",
     "float_of",
+    "table_bits",
     "table_touch",
     "wrap32",
 ]

@@ -16,7 +16,6 @@ from tilewright.targets.generic.family import Family, Unit
 from tilewright.targets.generic.fields import Columns, Field
 from tilewright.targets.generic.operands import (
     Values,
-    address_bits,
     element_dtype,
     memory_of,
     operand_fields,
@@ -68,7 +67,7 @@ gives every step). On float32 `alpha`, `bias` and `beta` hold the bits of a floa
             *_point_fields(),
         )
         if machine.element == "fixed16":
-            bits = address_bits(machine, functions.TABLES)
+            bits = functions.table_bits(machine)
             power = Field("table", bits, "address of the power's tables")
         else:
             power = Field("beta", 32, "the exponent", signed=True)
