@@ -125,7 +125,7 @@ class Executable:
             try:
                 module = Parser(context(), (folder / GRAPH_FILE).read_text()).parse_module()
                 module.verify()
-            except (ParseError, VerifyException, OSError) as error:
+            except (ParseError, VerifyException, OSError, ValueError, RecursionError) as error:
                 raise refuse("package-invalid", str(error), str(folder / GRAPH_FILE)) from error
             self._reference = (module, weights)
         module, weights = self._reference
