@@ -32,7 +32,7 @@ class Budget:
     """Wall time for one kernel's search, a last resort ("seconds")."""
     settled: float = 0.005
     """Timing stops at a schedule that is this close to the granule bound."""
-    margin: float = 0.06
+    margin: float = 0.03
     """Timing stops when the costs left exceed the best time by this: the cost is hardly ever
     that much too high."""
 
