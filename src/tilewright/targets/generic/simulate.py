@@ -7,7 +7,6 @@ engines, running side by side, compute the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,9 @@ from tilewright.targets.generic.encode import Program
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.memories import Memories, Segment
 from tilewright.targets.generic.timing import check_bounds
+
+CHUNK = 4096
+"""Instructions whose fields are unpacked into Python numbers at a time."""
 
 
 class Simulator:
@@ -27,31 +29,35 @@ class Simulator:
         self.memories = Memories(machine, main)
         self.unit = Unit(machine, self.memories)
         check_bounds(program, dict(self.memories.sizes()))
-        self._which, self._index = (part.tolist() for part in program.place)
         self._names = [list(group.columns) for group in program.groups]
-        self._rows: list[list[tuple[Any, ...]]] = [
-            list(zip(*(column.tolist() for column in group.columns.values()), strict=True))
-            for group in program.groups
-        ]
 
     def run(self, start: int = 0, end: int | None = None) -> None:
         """Execute instructions ``start`` to ``end``; raises TilewrightError."""
-        groups = self.program.groups
+        last = self.program.size if end is None else end
         with np.errstate(all="ignore"):
-            for row in range(start, self.program.size if end is None else end):
-                which = self._which[row]
-                one = groups[which].instruction
-                values = dict(
-                    zip(self._names[which], self._rows[which][self._index[row]], strict=True)
-                )
-                try:
-                    one.family.execute(self.unit, one.move or one.primitive, values)
-                except TilewrightError as error:
-                    problem = error.problems[0]
-                    raise refuse(
-                        problem.code, problem.reason, f"instruction {row} ({one.mnemonic})"
-                    ) from None
-                except (ValueError, OverflowError, MemoryError, ZeroDivisionError) as error:
-                    raise refuse(
-                        "simulate-failed", str(error), f"instruction {row} ({one.mnemonic})"
-                    ) from None
+            for first in range(start, last, CHUNK):
+                self._run(first, min(first + CHUNK, last))
+
+    def _run(self, start: int, end: int) -> None:
+        """Execute a stretch short enough for its fields to become Python numbers at once."""
+        groups = self.program.groups
+        which, index = (part[start:end].tolist() for part in self.program.place)
+        rows: list[list[tuple[int, ...]]] = []
+        firsts: list[int] = []
+        for group in groups:
+            low, high = np.searchsorted(group.rows, (start, end)).tolist()
+            columns = [column[low:high].tolist() for column in group.columns.values()]
+            rows.append(list(zip(*columns, strict=True)))
+            firsts.append(low)
+        for number, (kind, place) in enumerate(zip(which, index, strict=True)):
+            one = groups[kind].instruction
+            values = dict(zip(self._names[kind], rows[kind][place - firsts[kind]], strict=True))
+            try:
+                one.family.execute(self.unit, one.move or one.primitive, values)
+            except TilewrightError as error:
+                problem = error.problems[0]
+                where = f"instruction {start + number} ({one.mnemonic})"
+                raise refuse(problem.code, problem.reason, where) from None
+            except (ValueError, OverflowError, MemoryError, ZeroDivisionError) as error:
+                where = f"instruction {start + number} ({one.mnemonic})"
+                raise refuse("simulate-failed", str(error), where) from None
