@@ -170,7 +170,13 @@ def _vgg16() -> ModelProto:
     return model
 
 
+def _lenet5() -> ModelProto:
+    """The trained example, as it is."""
+    return onnx.load(Path(__file__).parent.parent / "examples" / "lenet5" / "lenet5.onnx")
+
+
 BUILDERS: Mapping[str, Callable[[], ModelProto]] = {
+    "lenet5": _lenet5,
     "alexnet": lambda: randomise(_light("bvlc_alexnet")),
     "vgg16": lambda: randomise(_vgg16()),
     "vgg19": lambda: randomise(_light("vgg19")),

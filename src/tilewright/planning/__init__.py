@@ -10,12 +10,13 @@ from collections.abc import MutableMapping
 from dataclasses import replace
 
 from tilewright.machine import Machine
+from tilewright.planning.bounds import in_place, primitives_for
 from tilewright.planning.cached import plan_cached
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.plan import Budget, Plan, Timer
-from tilewright.planning.planners.exact import plan_exact, primitives_for
+from tilewright.planning.planners.exact import plan_exact
 
 PlanCache = MutableMapping[Kernel, Plan]
 """Plans by kernel without names; one cache serves one machine, timer and budget."""
@@ -44,21 +45,12 @@ def plan(
         found = cache[key]
         back = {new: old for old, new in names.items()}
         return replace(found, schedule=renamed(found.schedule, back), seconds=0.0)
-    planner = plan_cached if _in_place(kernel, machine) else plan_exact
+    behind_caches = in_place(kernel, machine, primitives_for(kernel, machine)[0])
+    planner = plan_cached if behind_caches else plan_exact
     result = planner(kernel, machine, timer=timer, budget=budget)
     if cache is not None:
         cache[key] = replace(result, schedule=renamed(result.schedule, names))
     return result
-
-
-def _in_place(kernel: Kernel, machine: Machine) -> bool:
-    """Whether the primitives keep all operands in main memory, behind caches."""
-    primitive = primitives_for(kernel, machine)[0]
-    return all(
-        primitive.operands[operand.role].memory == machine.main
-        for operand in kernel.operands
-        if operand.role in primitive.operands
-    )
 
 
 __all__ = ["Budget", "Layout", "Plan", "PlanCache", "Timer", "plan"]

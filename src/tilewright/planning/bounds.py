@@ -5,6 +5,12 @@ of every operand once) at full bandwidth; and the traffic that a finite on-chip 
 inevitable. The **granule bound** is the same with the machine's own whole-layer rounding, such as
 ceil(co / 16): what a perfect schedule reaches on this machine.
 
+Where operands stay in main memory behind caches, a kernel may find everything in the caches but
+what exceeds them; positions of a window that lie outside the image may be skipped; and a
+primitive's ``cycles`` is what its loops are expected to take, not a least time. There the bounds
+count inner positions alone, bytes beyond the caches at the speed of main memory, and of the
+rounding only that of the granules (``multiples``).
+
 Finite memory: a product of M multiply-adds through S elements of fast memory moves at least
 2 M / sqrt(S) - 2 S elements (Hong and Kung, "I/O complexity: the red-blue pebble game", STOC 1981;
 constant of Smith et al., "Pushing the bounds for matrix-matrix multiplication", 2019). A
@@ -15,8 +21,11 @@ accelerators", HPCA 2020). Without R the figure is no bound for kernels larger t
 
 from __future__ import annotations
 
-from math import sqrt
+from collections.abc import Mapping
+from math import ceil, inf, sqrt
 from typing import Any
+
+import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive, parse_expression
@@ -60,12 +69,48 @@ def finite_memory_bytes(kernel: Kernel, machine: Machine, primitive: Primitive) 
 
 def physical_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
     """Cycles that no schedule on this machine's memories can go below, at peak compute."""
-    return max(_evaluate(primitive.peak, kernel), _traffic_cycles(kernel, machine, primitive))
+    extents = kernel.anchor.extents
+    if in_place(kernel, machine, primitive):
+        compute = _evaluate(primitive.peak, extents) * inside_fraction(kernel)
+        return max(compute, _cached_cycles(kernel, machine))
+    return max(_evaluate(primitive.peak, extents), _traffic_cycles(kernel, machine, primitive))
 
 
 def granule_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
     """The physical bound with the machine's rounding of the whole layer."""
-    return max(_evaluate(primitive.cycles, kernel), _traffic_cycles(kernel, machine, primitive))
+    extents = kernel.anchor.extents
+    cycles = _evaluate(primitive.cycles, extents)
+    if in_place(kernel, machine, primitive):
+        granules = primitive.multiples
+        rounded = {d: ceil(e / granules.get(d, 1)) * granules.get(d, 1) for d, e in extents.items()}
+        # Not every granule is one of the compute's: the primitive's own expression knows.
+        compute = min(cycles, _evaluate(primitive.peak, rounded)) * inside_fraction(kernel)
+        return max(compute, physical_bound(kernel, machine, primitive))
+    return max(cycles, _traffic_cycles(kernel, machine, primitive))
+
+
+def in_place(kernel: Kernel, machine: Machine, primitive: Primitive) -> bool:
+    """Whether a primitive leaves all operands of a kernel in main memory, behind caches."""
+    return all(
+        primitive.operands[operand.role].memory == machine.main
+        for operand in kernel.operands
+        if operand.role in primitive.operands
+    )
+
+
+def inside_fraction(kernel: Kernel) -> float:
+    """The part of all positions of a window that lie inside the image."""
+    extents, fraction = kernel.anchor.extents, 1.0
+    reduction = set(kernel.anchor.reduction)
+    source = next((o for o in kernel.inputs if o.role == "input"), None)
+    for axis, extent in zip(source.access, source.shape, strict=True) if source else ():
+        if len(axis.terms) < 2 or not any(name in reduction for name, _ in axis.terms):
+            continue
+        places = np.array([axis.offset])
+        for name, step in axis.terms:
+            places = (places[:, None] + step * np.arange(extents[name])).ravel()
+        fraction *= float(np.mean((places >= 0) & (places < extent)))
+    return fraction
 
 
 def primitives_for(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
@@ -82,8 +127,17 @@ def _traffic_cycles(kernel: Kernel, machine: Machine, primitive: Primitive) -> f
     return max(compulsory_bytes(kernel), finite) / main_bandwidth(machine)
 
 
-def _evaluate(expression: str, kernel: Kernel) -> float:
-    value: Any = parse_expression(expression).evaluate(kernel.anchor.extents)
+def _cached_cycles(kernel: Kernel, machine: Machine) -> float:
+    """Every byte passes the innermost cache, and main memory gives what the caches cannot hold."""
+    total = compulsory_bytes(kernel)
+    caches = [m for m in machine.memories if m.managed == "hardware" and m.granule == 1]
+    held = sum(cache.bytes or 0 for cache in caches)
+    fastest = max((cache.bytes_per_cycle or inf for cache in caches), default=inf)
+    return max(total / fastest, (total - held) / main_bandwidth(machine))
+
+
+def _evaluate(expression: str, extents: Mapping[str, int]) -> float:
+    value: Any = parse_expression(expression).evaluate(extents)
     return float(value)
 
 

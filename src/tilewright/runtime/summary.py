@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.runtime.manifest import KernelEntry, Manifest
+from tilewright.runtime.reasons import why_low
 from tilewright.targets.base import Profile
 
 
@@ -33,6 +34,9 @@ def summary(manifest: Manifest, profile: Profile | None) -> dict[str, Any]:
     """The ``profile`` object of ``tilewright run --json``."""
     whole = totals(manifest)
     measured = {} if profile is None else {k.symbol: k for k in profile.kernels}
+    clock = float(manifest.machine["clock_hz"])
+    if profile is not None and profile.clock_hz:
+        clock = profile.clock_hz
     kernels: list[dict[str, Any]] = []
     for entry in manifest.kernels:
         row: dict[str, Any] = {
@@ -51,7 +55,18 @@ def summary(manifest: Manifest, profile: Profile | None) -> dict[str, Any]:
             row["dram_bytes"] = run.dram_bytes
             if run.seconds is not None:
                 row["seconds"] = run.seconds
-            row["efficiency"] = efficiency(entry.granule_bound, run.cycles)
+            taken = (run.seconds or 0.0) * clock if run.cycles is None else run.cycles
+            row["efficiency"] = efficiency(entry.granule_bound, taken)
+            reason = why_low(
+                manifest.machine,
+                taken=taken,
+                physical=entry.physical_bound,
+                granule=entry.granule_bound,
+                moved_bytes=run.dram_bytes,
+                simulated=run.cycles is not None,
+            )
+            if reason:
+                row["why_low"] = reason
         kernels.append(row)
     result: dict[str, Any] = {
         "bound_cycles": whole["bound_cycles"],
@@ -63,10 +78,10 @@ def summary(manifest: Manifest, profile: Profile | None) -> dict[str, Any]:
     }
     if profile is None:
         return result
-    clock = profile.clock_hz or float(manifest.machine["clock_hz"])
+    taken: float
     if profile.cycles is not None:
+        taken = profile.cycles
         result["cycles"] = profile.cycles
-        taken: float = profile.cycles
     else:
         result["seconds"] = profile.seconds
         taken = (profile.seconds or 0.0) * clock
@@ -123,27 +138,10 @@ def table(manifest: Manifest, profile: Profile | None) -> str:
         measured = row.get("cycles")
         if measured is None and row.get("seconds") is not None:
             measured = row["seconds"] * float(manifest.machine["clock_hz"])
-        fraction = efficiency(row["granule_bound_cycles"], measured)
+        why = f"  [{row['why_low']}]" if "why_low" in row else ""
         lines.append(
             f"  {row['name']:<28} {_number(measured):>13} {_number(row['predicted_cycles']):>13}"
-            f" {_number(row['granule_bound_cycles']):>13} {_percent(fraction):>8}"
-            f"  {row['schedule']}{_why_low(row, fraction)}"
+            f" {_number(row['granule_bound_cycles']):>13} {_percent(row.get('efficiency')):>8}"
+            f"  {row['schedule']}{why}"
         )
     return "\n".join(lines) + "\n"
-
-
-def _why_low(row: dict[str, Any], fraction: float | None) -> str:
-    """Why a kernel stays below 90 % of its physical bound, if it does."""
-    physical, granule = row["bound_cycles"], row["granule_bound_cycles"]
-    if fraction is None or not physical or not granule:
-        return ""
-    if fraction * physical / granule >= 0.9:
-        return ""
-    reasons: list[str] = []
-    if physical < 0.95 * granule:
-        reasons.append(
-            f"the machine's rounding of sizes costs {100 * (granule / physical - 1):.0f} %"
-        )
-    if fraction < 0.95:
-        reasons.append("latency and edges of transfers are not hidden")
-    return f"  [{'; '.join(reasons)}]" if reasons else ""

@@ -1,0 +1,62 @@
+"""Print the project's tables and keep them under benchmarks/results.
+
+python -m benchmarks                                all tables
+python -m benchmarks cambricon-x planner            some
+python -m benchmarks compile --networks lenet5 --no-save
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.report import Table, keep, surroundings, text_of
+from benchmarks.tables import cambricon_x, compiling, cpu, planner
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A page of tables: its title, its networks, and what measures them."""
+
+    title: str
+    networks: Sequence[str]
+    tables: Callable[[Sequence[str]], list[Table]]
+
+
+PAGES: Mapping[str, Entry] = {
+    name: Entry(module.TITLE, module.NETWORKS, module.tables)
+    for name, module in (
+        ("cambricon-x", cambricon_x),
+        ("planner", planner),
+        ("cpu", cpu),
+        ("compile", compiling),
+    )
+}
+
+
+def main() -> None:
+    """Measure, print, keep."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(PAGES))
+    parser.add_argument("--networks", nargs="+", help="instead of the page's own")
+    parser.add_argument("--no-save", action="store_true", help="print only")
+    arguments = parser.parse_args()
+    unknown = sorted(set(arguments.tables) - set(PAGES))
+    if unknown:
+        parser.error(f"no table {', '.join(unknown)}; there are {', '.join(PAGES)}")
+    for name in arguments.tables or PAGES:
+        page = PAGES[name]
+        about = surroundings()
+        found = page.tables(arguments.networks or page.networks)
+        print(text_of(page.title, found, about), flush=True)
+        if not arguments.no_save:
+            keep(name, page.title, found, about)
+
+
+if __name__ == "__main__":
+    main()

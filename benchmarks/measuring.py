@@ -1,0 +1,84 @@
+"""Fair measurements: processes of their own, on as many cores as asked for, and a stopwatch."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from benchmarks import models
+
+MODELS = Path("build/models")
+"""Where models are kept once they are made."""
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def model_path(name: str) -> Path:
+    """The network's file, made when first asked for."""
+    return models.save(name, MODELS)
+
+
+class Stopwatch:
+    """Seconds by stage; give it to ``compile`` as ``progress``."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._stage = ""
+        self._start = time.perf_counter()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """A stage begins when its total is not known yet."""
+        if total == 0:
+            self.lap(what)
+
+    def lap(self, what: str) -> None:
+        """End the stage that runs, and begin another."""
+        now = time.perf_counter()
+        if self._stage:
+            self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + now - self._start
+        self._stage, self._start = what, now
+
+    def stop(self) -> None:
+        """End the stage that runs."""
+        self.lap("")
+
+
+def peak_bytes() -> int:
+    """Most memory that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def alone(cores: int, function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a module's function, called in a fresh process on the first ``cores`` cores."""
+    with (
+        _environment({name: str(cores) for name in THREADS}),
+        ProcessPoolExecutor(1, get_context("spawn"), _pin, (cores,)) as pool,
+    ):
+        return pool.submit(function, *arguments).result()
+
+
+@contextmanager
+def _environment(values: dict[str, str]):
+    """The environment with these values, for processes started meanwhile."""
+    old = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in old.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _pin(cores: int) -> None:
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:cores]))

@@ -1,0 +1,1 @@
+"""One module a table: its networks, and ``tables(networks)``."""

@@ -1,0 +1,63 @@
+"""Why a kernel stays far below its physical bound, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+LOW = 0.9
+"""Part of the physical bound below which a kernel's row says why."""
+
+
+def why_low(
+    machine: Mapping[str, Any],
+    *,
+    taken: float | None,
+    physical: float | None,
+    granule: float | None,
+    moved_bytes: int | None,
+    simulated: bool,
+) -> str:
+    """The reason for a kernel that took ``taken`` cycles; "" for one that is near its bound.
+
+    ``machine`` is its description as JSON; ``physical`` and ``granule`` are the bounds in cycles.
+    """
+    if not taken or not physical or not granule or physical / taken >= LOW:
+        return ""
+    reasons: list[str] = []
+    if physical < 0.95 * granule:
+        reasons.append(
+            f"the machine's rounding of sizes costs {100 * (granule / physical - 1):.0f} %"
+        )
+    if granule < 0.95 * taken:
+        reasons.append(_beyond_rounding(machine, taken, granule, moved_bytes, simulated))
+    return "; ".join(reasons) or "a little of rounding, a little of start and end"
+
+
+def _beyond_rounding(
+    machine: Mapping[str, Any],
+    taken: float,
+    granule: float,
+    moved_bytes: int | None,
+    simulated: bool,
+) -> str:
+    """What keeps a kernel from the granule bound."""
+    if not simulated:
+        return "memory, loops' starts and ends, or other programs"
+    lost = taken - granule
+    moves: list[Mapping[str, Any]] = machine["moves"]
+    latency = max((int(move["latency"]) for move in moves), default=0)
+    # A kernel loads, computes and stores at least once, and each of these can begin late.
+    if lost <= 6 * latency:
+        return f"too short: its first load and last store, {lost:,.0f} cycles, overlap with nothing"
+    rate = max((float(move["bytes_per_cycle"]) for move in moves), default=0.0)
+    moving = (moved_bytes or 0) / rate / taken if rate else 0.0
+    serial = [move["name"] for move in moves if move["in_flight"] == 1 and move["latency"]]
+    if moving >= 0.4 and serial:
+        return (
+            f"bound by main memory, which moves bytes in {100 * moving:.0f} % of the time: each "
+            f"transfer waits for the {latency} cycles of latency of its own"
+        )
+    if moving >= 0.4:
+        return f"main memory moves bytes in {100 * moving:.0f} % of the time; the rest is edges"
+    return f"small tiles: {lost:,.0f} cycles of latency, starts and edges are not hidden"

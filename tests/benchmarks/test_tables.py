@@ -1,0 +1,102 @@
+"""Every table of benchmarks/ on LeNet-5, in this process; times are not looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from benchmarks.tables import cambricon_x, compiling, cpu, planner
+
+from benchmarks import __main__ as command
+from benchmarks import measuring, report
+
+MODULES = (cambricon_x, compiling, cpu, planner)
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    def here(cores: int, function: Callable[..., Any], *arguments: Any) -> Any:
+        assert cores in (1, 2)
+        return function(*arguments)
+
+    for module in MODULES:
+        monkeypatch.setattr(module, "alone", here)
+    monkeypatch.setattr(cpu, "ROUNDS", 2)
+    monkeypatch.setattr(measuring, "MODELS", tmp_path / "models")
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+
+
+def test_cambricon_x_is_exact_and_below_its_bounds() -> None:
+    efficiency, deviation, runs, low = cambricon_x.tables(["lenet5"])
+    assert [row["part"] for row in efficiency.rows] == ["all", "convolutions"] * 2
+    whole = efficiency.rows[0]
+    assert whole["kernels"] == 8
+    assert efficiency.rows[1]["kernels"] == 2
+    for row in efficiency.rows:
+        assert row["physical_bound"] <= row["granule_bound"] <= row["cycles"]
+        assert 0 < row["mean_granule_efficiency"] <= 1
+        assert row["mean_deviation"] <= row["worst_deviation"]
+    assert efficiency.rows[2]["cycles"] < whole["cycles"], "latencies that overlap cost less"
+    assert [row["passed"] for row in runs.rows] == [True, True]
+    assert all(row["reason"] for row in low.rows)
+    assert "k0_conv1" in low.markdown()
+    assert deviation.markdown().count("\n|") == 6
+
+
+def test_planner_counts_every_kernel() -> None:
+    (table,) = planner.tables(["lenet5"])
+    assert [row["target"] for row in table.rows] == list(planner.TARGETS)
+    assert all(row["kernels"] == 8 and row["candidates"] >= 8 for row in table.rows)
+
+
+def test_compile_names_every_stage() -> None:
+    from tilewright.driver import ROAD
+
+    (table,) = compiling.tables(["lenet5"])
+    stages = [*(station.name for station in ROAD), "emit", "load"]
+    for row in table.rows:
+        assert set(stages) <= row.keys()
+        assert row["total"] == pytest.approx(sum(row[stage] for stage in stages))
+
+
+def test_cpu_agrees_with_its_peer() -> None:
+    (table,) = cpu.tables(["lenet5"])
+    assert table.rows[0]["error"] < 1e-5
+    assert table.rows[0]["ratio"] > 0
+
+
+def test_command_prints_and_keeps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "planner", "--networks", "lenet5"])
+    command.main()
+    printed = capsys.readouterr().out
+    assert printed.strip() == (report.RESULTS / "planner.md").read_text().strip()
+    kept = json.loads((report.RESULTS / "planner.json").read_text())
+    assert kept["tables"][0]["rows"][0]["network"] == "lenet5"
+    assert kept["about"]["numpy"]
+
+
+def test_command_refuses_an_unknown_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "nothing"])
+    with pytest.raises(SystemExit):
+        command.main()
+
+
+def test_table_leaves_out_what_a_row_lacks() -> None:
+    columns = (report.Column("a", "A", report.percent), report.Column("b", "B", report.whole))
+    table = report.Table("T", columns, [{"a": 0.5}, {"a": 1.0, "b": 1234}], ("note",))
+    assert table.markdown() == (
+        "## T\n\n| A       | B     |\n|---------|-------|\n| 50.0 %  | -     |\n"
+        "| 100.0 % | 1,234 |\n\n- note\n"
+    )
+
+
+def test_alone_runs_in_a_process_on_few_cores() -> None:
+    import os
+
+    assert measuring.alone(1, os.getpid) != os.getpid()
+    if hasattr(os, "sched_getaffinity"):
+        assert len(measuring.alone(1, os.sched_getaffinity, 0)) == 1
