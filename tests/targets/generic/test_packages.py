@@ -119,6 +119,7 @@ def test_waits_between_kernels_are_needed() -> None:
         {"memory.sb.bytes": 65536, "memory.nbin.bytes": 16384},
         {"memory.nbin.bytes": 3072, "memory.nbout.bytes": 3072, "memory.sb.bytes": 4096},
         {"memory.dram.bytes_per_cycle": 8.0},
+        {"memory.tables.bytes": 1024},
         {"move.load_nbin.in_flight": 4, "move.load_sb.in_flight": 4},
         {"engine.load.queue": 1, "engine.compute.queue": 1, "engine.store.queue": 1},
         {"move.load_nbin.transaction": 64, "move.store_nbout.transaction": 64},
@@ -149,6 +150,13 @@ def test_a_machine_file_runs_without_python() -> None:
     on_host = {node for k in executable.profile.kernels if k.on_host for node in k.nodes}
     assert any("softmax" in node for node in on_host), "it has no softmax: the host's C runs it"
     assert (executable.directory / "program" / "host").is_dir()
+
+
+def test_one_scratchpad_and_one_engine_for_moves_do_too() -> None:
+    executable = driver.compile(network(), str(Path(__file__).parent / "one_scratchpad.toml"))
+    outputs = executable.run(image(2), check_races=True)
+    assert executable.check(image(2), outputs).passed
+    assert list(executable.profile.engines) == ["dma", "core"]
 
 
 def float_machine() -> Machine:

@@ -102,7 +102,13 @@ def step_columns(
         found = [i for i in range(group, len(part.epilogue)) if name in part.epilogue[i]]
         if not found:
             chain = ", ".join(one.operation.data for one in stages)
-            raise refuse("lower-epilogue", f"{part.name} does not apply the chain {chain}")
+            groups = ", ".join(f"[{', '.join(one)}]" for one in part.epilogue)
+            raise refuse(
+                "lower-epilogue",
+                f"{part.name} applies {groups or 'nothing'} behind its anchor, in this order; "
+                f"the kernel is {chain}",
+                help="on fixed point: residual, activation, requantise, then functions by table",
+            )
         number = found[0]
         group = number + 1
         columns[f"then{group}"] = part.epilogue[number].index(name) + 1
