@@ -217,3 +217,11 @@ def test_lrn_base_is_one_formula_of_the_sum_of_squares() -> None:
         2**20,
         2**20 + half_up(Fraction((5 << 30) * 21475, 2**26)),
     ]
+
+
+@pytest.mark.parametrize("fraction", [-29, -16, -15])
+def test_softmax_of_coarse_numbers_takes_the_largest(fraction: int) -> None:
+    """Steps of 2**15 and more: all of the probability goes to the maxima."""
+    x = np.array([[32767, 32766, -32768, 32767, 0]], np.int16)
+    found = fixed.softmax(x, -1, fraction, 14)
+    assert found.tolist() == [[8192, 0, 0, 8192, 0]]

@@ -224,7 +224,7 @@ def exponential(distance: Array, fraction: int) -> NDArray[np.int64]:
 
     z = distance * log2(e), log2(e) = 47274 / 2**15, rounded half up to 16 fraction bits. Its whole
     part n shifts, its upper 8 fraction bits choose a segment of the table of 2**-u, the lower 8
-    the place in it; the shift by n rounds half up. Needs -15 <= fraction <= 46.
+    the place in it; the shift by n rounds half up. Needs -29 <= fraction <= 46.
     """
     z = np.minimum(
         _shift(distance.astype(np.int64) * _LOG2_E, fraction - 1), np.int64(48) << np.int64(16)

@@ -141,7 +141,7 @@ class SoftmaxOp(Operation):
         element = types[0].element_type
         if isinstance(element, FixedType):
             point = self.fixed16(types[0]).fraction.data
-            self.need(-15 <= point <= 46, f"binary point {point} must lie in [-15, 46]")
+            self.need(-29 <= point <= 46, f"binary point {point} must lie in [-29, 46]")
             element = FixedType.of(16, 14)
         return self.result_of(shape, element)
 

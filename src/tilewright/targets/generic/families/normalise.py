@@ -150,7 +150,7 @@ point as numerics.fixed.softmax states, from binary point `point.in` to `point.o
         x = _read(unit, part, values, self.DIMS)
         if unit.fixed:
             point_in, point_out = values["point.in"], values["point.out"]
-            if not (-15 <= point_in <= 46 and 0 <= point_out <= 40):
+            if not (-29 <= point_in <= 46 and 0 <= point_out <= 40):
                 raise refuse("simulate-point", f"softmax from {point_in} to {point_out}")
             total = fixed.softmax(x, -1, point_in, point_out)
         else:
