@@ -205,6 +205,7 @@ CASES: dict[str, Callable[[Maker], SSAValue]] = {
         ],
         B,
     ),
+    "lrn_one_channel": lambda m: m.kernel([(LrnOp, [m.input((1, 1, 3, 5), B)], LRN)], B),
     "lrn_plain": lambda m: m.kernel([(LrnOp, [m.input((2, 23, 7, 9))], LRN_EVEN)]),
     "softmax": lambda m: m.kernel([(SoftmaxOp, [m.input((3, 1000), scale=5.0)], {"axis": 1})]),
     "softmax_mid": lambda m: m.kernel(

@@ -62,7 +62,7 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
         else:
             # What lies in memory past the last channel is not a channel's.
             value = f"load_part({plus('x', positions(x))}, {count})"
-            if x.stride("c", min(channels, lanes), instance.dims) != 1:
+            if count > 1 and x.stride("c", min(channels, lanes), instance.dims) != 1:
                 value = vector_at(instance, x, "c", positions(x), count)
         inner.line(f"const vec v = {value};")
         inner.line(f"store(squares + {before} + {block} * {lanes}, v * v);")
