@@ -6,10 +6,10 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from benchmarks import models
 from random_networks import Array, random_network
 
 import tilewright
+from benchmarks import models
 from tilewright.targets.cpu.runner import CpuRunner
 
 TOLERANCE = 2e-5

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tilewright.errors import refuse
+from tilewright.graph.dialect import GraphOperation, network_of
+from tilewright.graph.passes.editing import VIEWS
 from tilewright.machine import Machine
 from tilewright.targets.base import Compilation, Runner, Target
 from tilewright.targets.cpu.compiler import compiler_version
@@ -29,7 +32,13 @@ class CpuTarget(Target):
         return machine()
 
     def emit(self, compilation: Compilation, directory: Path) -> None:
-        """Write the sources, header, Makefile, main and weights."""
+        """Write the sources, header, Makefile, main and weights.
+
+        Raises TilewrightError for an operation that is neither in a kernel nor a mere view.
+        """
+        for op in network_of(compilation.network).block.ops:
+            if isinstance(op, GraphOperation) and op.name.removeprefix("graph.") not in VIEWS:
+                raise refuse("cpu-operation", f"no kernel computes {op.name}", op.node_name)
         write_package(compilation, directory, compilation.kernels, lanes_of(compilation.machine))
 
     def load(self, directory: Path) -> Runner:

@@ -1,0 +1,43 @@
+"""The processor's description, from what /proc/cpuinfo may say."""
+
+import pytest
+
+from tilewright.planning.layout import Layout
+from tilewright.targets.cpu.machine import Processor, machine, processor_of, this_processor
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "flags", "lanes", "rate"),
+    [
+        ("AuthenticAMD", 25, "fma avx2 avx512f avx512dq avx512vl", 16, 1.0),
+        ("AuthenticAMD", 26, "fma avx2 avx512f avx512dq avx512vl", 16, 2.0),
+        ("GenuineIntel", 6, "fma avx2 avx512f avx512dq avx512vl", 16, 2.0),
+        ("GenuineIntel", 6, "fma avx2", 8, 2.0),
+        ("GenuineIntel", 6, "avx2", 4, 2.0),
+        ("GenuineIntel", 6, "avx512f fma avx2", 8, 2.0),
+        ("GenuineIntel", 6, "sse2", 4, 2.0),
+    ],
+)
+def test_lanes_follow_the_flags(
+    vendor: str, family: int, flags: str, lanes: int, rate: float
+) -> None:
+    text = f"vendor_id\t: {vendor}\ncpu family\t: {family}\nflags\t\t: fpu {flags} sse\n"
+    found = processor_of(text)
+    assert (found.lanes, found.vectors_per_cycle) == (lanes, rate)
+
+
+def test_unknown_processors_get_short_vectors() -> None:
+    assert processor_of("").lanes == 4
+
+
+def test_the_machine_is_the_same_each_time_and_its_layouts_parse() -> None:
+    assert machine() == machine(this_processor())
+    for lanes in (4, 8, 16):
+        described = machine(Processor(lanes))
+        for primitive in described.primitives:
+            for role in primitive.operands:
+                for rank in (1, 2, 4):
+                    text = described.layout_of(primitive, role, rank)
+                    if text not in ("", "any"):
+                        assert Layout.parse(text, rank).rank == rank
+        assert described.memory("registers").granule == 4 * lanes
