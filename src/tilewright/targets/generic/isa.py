@@ -100,7 +100,14 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
     engines = [engine.name for engine in machine.engines]
     next_opcode = 1
 
-    def add(mnemonic: str, engine: str, family: Family, fields: tuple[Field, ...], **what: object):
+    def add(
+        mnemonic: str,
+        engine: str,
+        family: Family,
+        fields: tuple[Field, ...],
+        part: Move | Primitive,
+        operations: tuple[str, ...] = (),
+    ) -> None:
         nonlocal next_opcode
         if mnemonic not in fixed:
             while next_opcode in fixed.values():
@@ -118,12 +125,21 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
         opcode = Field("opcode", OPCODE_BITS, "which instruction", default=fixed[mnemonic])
         form = Format((opcode, *waits, *fields))
         found.append(
-            Instruction(mnemonic, fixed[mnemonic], family, engines.index(engine), form, **what)  # type: ignore[arg-type]
+            Instruction(
+                mnemonic,
+                fixed[mnemonic],
+                family,
+                engines.index(engine),
+                form,
+                part if isinstance(part, Move) else None,
+                part if isinstance(part, Primitive) else None,
+                operations,
+            )
         )
 
     transfer = FAMILIES["transfer"]
     for move in machine.moves:
-        add(move.name, move.engine, transfer, transfer.fields(machine, move), move=move)
+        add(move.name, move.engine, transfer, transfer.fields(machine, move), move)
     for primitive in machine.primitives:
         families: dict[str, list[str]] = {}
         for operation in primitive.operations:
@@ -134,14 +150,7 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
             family = FAMILIES[name]
             mnemonic = primitive.name if len(families) == 1 else f"{primitive.name}_{name}"
             fields = family.fields(machine, primitive)
-            add(
-                mnemonic,
-                primitive.engine,
-                family,
-                fields,
-                primitive=primitive,
-                operations=tuple(operations),
-            )
+            add(mnemonic, primitive.engine, family, fields, primitive, tuple(operations))
     lanes = max((one.format.lanes for one in found), default=1)
     least = -(-lanes * LANE_BITS // 8 // WORD_STEP) * WORD_STEP
     size = max(least, machine.instruction_bytes)

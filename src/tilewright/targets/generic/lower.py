@@ -10,45 +10,23 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.machine import Move
 from tilewright.planning.domain import ELEMENT_BYTES
 from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.targets.generic.encode import encode
-from tilewright.targets.generic.fields import Column, Lanes
+from tilewright.targets.generic.fields import Lanes
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet
-from tilewright.targets.generic.lowering.computes import Context, lower_compute
+from tilewright.targets.generic.lowering.computes import lower_compute
+from tilewright.targets.generic.lowering.context import Context
 from tilewright.targets.generic.lowering.hazards import Hazards, Use
 from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace
+from tilewright.targets.generic.lowering.parts import Part
 from tilewright.targets.generic.lowering.steps import Tables
+from tilewright.targets.generic.lowering.tables import TABLE_SLOT, TableMemory
 from tilewright.targets.generic.lowering.transfers import transfer_columns
-from tilewright.targets.generic.timing import timed_of
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, StageOp, TensorOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Command, Queues, leader_of
-
-TABLE_SLOT = 1024
-"""Bytes of ``tables`` that one table takes."""
-
-
-@dataclass
-class Part:
-    """Instructions of one kind in one kernel, and their keys in program order."""
-
-    one: Instruction
-    columns: dict[str, Any]
-    keys: Column
-
-    def timed(self, instructions: InstructionSet) -> TimedArray:
-        """Their TIMED records."""
-        count = self.keys.size
-        columns = {
-            one.name: np.broadcast_to(
-                np.asarray(self.columns.get(one.name, one.default), np.int64), (count,)
-            )
-            for one in self.one.format.fields
-        }
-        return timed_of(self.one, columns, count, instructions.machine)
 
 
 @dataclass
@@ -61,21 +39,24 @@ class Lowering:
 
     instructions: InstructionSet
     bases: Mapping[str, int]
-    table_image: bytearray = field(default_factory=bytearray)
     kernels: list[list[Part]] = field(default_factory=list[list[Part]])
 
     def __post_init__(self) -> None:
         self.machine = self.instructions.machine
-        self._engines = [engine.name for engine in self.machine.engines]
-        self._counts = dict.fromkeys(range(len(self._engines)), 0)
-        self._hazards = Hazards()
-        self._images: dict[bytes, int] = {}
-        self._slots: dict[bytes, int] = {}
-        """Table -> its slot in the memory, least recently used first."""
+        self.counts = dict.fromkeys(range(len(self.machine.engines)), 0)
+        """Commands of every engine so far."""
+        self.hazards = Hazards()
+        """The uses of all kernels before."""
+        self.tables = TableMemory(self.instructions, self.bases[TABLES], self.hazards, self.counts)
+
+    @property
+    def table_image(self) -> bytearray:
+        """All function tables, as they lie in main memory."""
+        return self.tables.image
 
     def barrier(self) -> None:
         """The host runs here: all before ends first, all after waits for it."""
-        self._hazards.settle(self._counts)
+        self.hazards.settle(self.counts)
 
     def kernel(self, program: ProgramOp) -> None:
         """Append a kernel. Raises TilewrightError."""
@@ -107,61 +88,6 @@ class Lowering:
             keys = np.concatenate([part.keys for part in parts])
             chunks.append(table[np.argsort(keys, kind="stable")])
         return np.concatenate(chunks)
-
-    # What a kernel being lowered asks for.
-
-    def load_tables(self, wanted: list[bytes]) -> tuple[dict[bytes, int], list[Part]]:
-        """Addresses of tables in their memory, and the loads of those not there yet."""
-        if not wanted:
-            return {}, []
-        memory = self.machine.memory(TABLES)
-        slots = (memory.bytes or 0) // TABLE_SLOT
-        if len(wanted) > slots:
-            raise refuse("lower-tables", f"one kernel needs {len(wanted)} function tables")
-        move = self.machine.move(self.machine.main, TABLES)
-        engine = self._engines.index(move.engine)
-        parts: list[Part] = []
-        for data in wanted:
-            slot = self._slots.pop(data, None)
-            if slot is None:
-                if len(self._slots) < slots:
-                    slot = next(s for s in range(slots) if s not in self._slots.values())
-                else:
-                    oldest = next(key for key in self._slots if key not in wanted)
-                    slot = self._slots.pop(oldest)
-                parts.append(self._table_load(move, engine, data, slot * TABLE_SLOT))
-            self._slots[data] = slot
-        return {data: self._slots[data] * TABLE_SLOT for data in wanted}, parts
-
-    def _table_load(self, move: Move, engine: int, data: bytes, address: int) -> Part:
-        if data not in self._images:
-            self._images[data] = len(self.table_image)
-            self.table_image += data + bytes(-len(data) % 64)
-        use = Use(TABLES, address, address + TABLE_SLOT, True)
-        columns: dict[str, Any] = {
-            "element": 2,
-            "size0": len(data) // 2,
-            "source.address": self.bases[TABLES] + self._images[data],
-            "source.stride0": 2,
-            "target.address": address,
-            "target.stride0": 2,
-        }
-        for other, count in self._hazards.waits([use], engine).items():
-            columns[f"wait.{self._engines[other]}"] = count
-        self._counts[engine] += 1
-        self._hazards.add([use], engine, self._counts[engine])
-        # Keys of the kernel's own commands start at 0.
-        return Part(self.instructions.for_move(move), columns, np.full(1, -1, np.int64))
-
-    @property
-    def hazards(self) -> Hazards:
-        """The uses of all kernels before."""
-        return self._hazards
-
-    @property
-    def counts(self) -> dict[int, int]:
-        """Commands of every engine so far."""
-        return self._counts
 
 
 class KernelLowering:
@@ -212,7 +138,7 @@ class KernelLowering:
         computes = [op for op in commands if isinstance(op, ComputeOp)]
         # Which tables the kernel needs is known once its computes are lowered.
         lowered = {op: self._compute(op) for op in computes}
-        self._addresses, parts = self.whole.load_tables(self._tables)
+        self._addresses, parts = self.whole.tables.load(self._tables)
         base = dict(self.whole.counts)
         waits_before = {op: self._waits_before(op) for op in commands}
         for op in commands:

@@ -10,7 +10,7 @@ program.json    the machine, addresses, and which words belong to which kernel
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -202,6 +202,3 @@ def remarks_of(rows: Sequence[KernelRow]) -> list[tuple[int, str]]:
     return [
         (row.start, f"kernel {row.symbol}: {', '.join(row.nodes)}".rstrip(": ")) for row in rows
     ]
-
-
-__all__ = ["Mapping", "Package", "ProgramFile", "read_package", "remarks_of", "write_package"]

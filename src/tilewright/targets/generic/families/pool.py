@@ -27,8 +27,6 @@ from tilewright.targets.generic.operands import (
 )
 
 OUT = ("n", "h", "w", "c")
-COUNT_LIMIT = 32768
-"""Least and greatest bounds of the counted rows and columns."""
 
 
 class Pool(Family):

@@ -3,136 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.machine import Machine, Primitive
 from tilewright.numerics import fixed
-from tilewright.planning.domain import Affine
-from tilewright.targets.generic.fields import Column
 from tilewright.targets.generic.functions import FUNCTIONS, bits_of
-from tilewright.targets.generic.isa import Instruction
-from tilewright.targets.generic.lowering.locations import (
-    BufferPlace,
-    Seen,
-    buffer_op,
-    dim_stride,
-)
+from tilewright.targets.generic.lowering.context import Context, Fields, Operand
 from tilewright.targets.generic.lowering.steps import (
-    Tables,
     elements,
     fraction,
     is_wide,
     parameters,
     step_columns,
 )
-from tilewright.tile.boxes import Boxes, box_columns
-from tilewright.tile.dialect import BufferOp, ComputeOp, StageOp, windows_of
-from tilewright.tile.iteration import Order, Rows
-
-Fields = dict[str, Any]
-"""Field -> column, or one number for all."""
-
-
-@dataclass(frozen=True)
-class Context:
-    """A compute, and what it takes to lower it."""
-
-    op: ComputeOp
-    order: Order
-    machine: Machine
-    part: Primitive
-    one: Instruction
-    places: Callable[[BufferOp], BufferPlace]
-    tables: Tables
-
-    @property
-    def where(self) -> str:
-        """The kernel, for messages."""
-        return self.order.program.symbol.data
-
-    @cached_property
-    def rows(self) -> Rows:
-        """The executions."""
-        return self.order.rows(self.op)
-
-    @property
-    def anchor(self) -> StageOp:
-        """The first stage."""
-        return self.op.stages[0]
-
-    @cached_property
-    def extents(self) -> dict[str, int]:
-        """Extents of the program's dims."""
-        return self.order.program.extents
-
-    def size(self, dim: str) -> Column | int:
-        """Size of a dim in every execution; 1 for a dim that the program lacks."""
-        return self.rows.size(dim) if dim in self.extents else 1
-
-    def start(self, dim: str) -> Column | int:
-        """First index of a dim in every execution."""
-        return self.rows.start(dim) if dim in self.extents else 0
-
-    def operand(self, stage: StageOp, index: int) -> Operand:
-        """An input of a stage, in a buffer."""
-        return self._operand(stage.inputs[index], windows_of(stage)[index].data)
-
-    @cached_property
-    def output(self) -> Operand:
-        """The result's buffer."""
-        return self._operand(self.op.output, windows_of(self.op.stages[-1])[-1].data)
-
-    def _operand(self, value: Any, window: Sequence[Affine]) -> Operand:
-        place = self.places(buffer_op(value, self.where))
-        return Operand(place, place.seen_by(self.op), window, self.rows)
-
-
-@dataclass(frozen=True)
-class Operand:
-    """An operand of a compute: its buffer and the box of its window in every execution."""
-
-    place: BufferPlace
-    seen: Seen
-    window: Sequence[Affine]
-    rows: Rows
-
-    @cached_property
-    def dims(self) -> frozenset[str]:
-        """The dims on which the address depends."""
-        return frozenset(name for axis in self.window for name in axis.dims)
-
-    @cached_property
-    def boxes(self) -> Boxes:
-        """The boxes of the window."""
-        return box_columns(self.window, self.place.op.tensor_shape, self.rows)
-
-    def stride(self, dim: str) -> int:
-        """Bytes from one index of a dim to the next; 0 if no execution has a second index.
-
-        Such a stride may exceed the buffer, and its field: it steps to data that is elsewhere.
-        """
-        if dim not in self.dims or int(self.rows.size(dim).max(initial=1)) <= 1:
-            return 0
-        return dim_stride(self.window, self.place.strides, dim)
-
-    def fields(self, name: str, dims: Mapping[str, str]) -> Fields:
-        """Address and strides as fields ``name.axis``, where ``dims[axis]`` is the axis's dim."""
-        found: Fields = {f"{name}.address": self.seen.address(self.boxes)}
-        for axis, dim in dims.items():
-            found[f"{name}.{axis}"] = self.stride(dim)
-        return found
-
-    def axis_of(self, dims: Sequence[str]) -> int | None:
-        """The axis whose index depends on any of some dims."""
-        for axis, expression in enumerate(self.window):
-            if any(dim in expression.dims for dim in dims):
-                return axis
-        return None
 
 
 def lower_compute(context: Context) -> Fields:

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.planning.domain import ELEMENT_BYTES, Affine
 from tilewright.planning.layout import Layout
 from tilewright.targets.generic.fields import Column
 from tilewright.tile.boxes import Boxes, box_columns
-from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
+from tilewright.tile.dialect import BufferOp, TensorOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Command
 from tilewright.types import element_name, layout_of, shape_of
@@ -168,22 +166,3 @@ def buffer_op(value: SSAValue, where: str) -> BufferOp:
     if not isinstance(owner, BufferOp):
         raise refuse("isa-in-place", "an operand has no buffer on the chip", where)
     return owner
-
-
-def extent_columns(program: ProgramOp, dims: Iterable[str]) -> dict[str, int]:
-    """Extents of those dims that the program has."""
-    extents = program.extents
-    return {dim: extents[dim] for dim in dims if dim in extents}
-
-
-__all__ = [
-    "BufferPlace",
-    "Seen",
-    "TensorPlace",
-    "buffer_op",
-    "dense_strides",
-    "dim_stride",
-    "extent_columns",
-    "np",
-    "physical_order",
-]

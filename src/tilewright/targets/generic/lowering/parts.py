@@ -1,0 +1,33 @@
+"""Instructions of one kind on their way into a program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.simulate.commands import TimedArray
+from tilewright.targets.generic.fields import Column
+from tilewright.targets.generic.isa import Instruction, InstructionSet
+from tilewright.targets.generic.timing import timed_of
+
+
+@dataclass
+class Part:
+    """Instructions of one kind in one kernel, and their keys in program order."""
+
+    one: Instruction
+    columns: dict[str, Any]
+    keys: Column
+
+    def timed(self, instructions: InstructionSet) -> TimedArray:
+        """Their TIMED records."""
+        count = self.keys.size
+        columns = {
+            one.name: np.broadcast_to(
+                np.asarray(self.columns.get(one.name, one.default), np.int64), (count,)
+            )
+            for one in self.one.format.fields
+        }
+        return timed_of(self.one, columns, count, instructions.machine)
