@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -91,14 +93,22 @@ class Manifest(_Part):
 
     def write(self, directory: Path) -> None:
         """Write it beside the package's other files, which it lists."""
-        listed = {
-            path.relative_to(directory).as_posix(): _entry(path)
+        paths = [
+            path
             for path in sorted(directory.rglob("*"))
             if path.is_file() and path.name != MANIFEST
-        }
+        ]
+        names = [path.relative_to(directory).as_posix() for path in paths]
+        listed = dict(zip(names, _entries(paths), strict=True))
         full = self.model_copy(update={"files": listed})
         text = json.dumps(full.model_dump(mode="json"), indent=1, sort_keys=True)
         (directory / MANIFEST).write_text(text + "\n")
+
+
+def _entries(paths: Iterable[Path]) -> list[FileEntry]:
+    """Sizes and digests of files, several at a time: weights may be large."""
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(_entry, paths))
 
 
 def _entry(path: Path) -> FileEntry:
@@ -132,12 +142,18 @@ def read_manifest(directory: Path) -> Manifest:
             "package-invalid", f"format {manifest.format}; this version reads {FORMAT}", str(path),
             "compile the model again",
         )  # fmt: skip
-    for name, entry in manifest.files.items():
-        _check_file(directory, name, entry)
+    paths = [_path_of(directory, name) for name in manifest.files]
+    for name, path, entry in zip(manifest.files, paths, manifest.files.values(), strict=True):
+        if path.stat().st_size != entry.bytes:
+            raise refuse("package-damaged", f"file {name!r} has changed", str(directory))
+    for (name, entry), found in zip(manifest.files.items(), _entries(paths), strict=True):
+        if found != entry:
+            raise refuse("package-damaged", f"file {name!r} has changed", str(directory))
     return manifest
 
 
-def _check_file(directory: Path, name: str, entry: FileEntry) -> None:
+def _path_of(directory: Path, name: str) -> Path:
+    """A listed file, if it is there and inside the package."""
     parts = PurePosixPath(name)
     path = directory / parts
     inside = not parts.is_absolute() and ".." not in parts.parts
@@ -145,5 +161,4 @@ def _check_file(directory: Path, name: str, entry: FileEntry) -> None:
         raise refuse("package-invalid", f"file {name!r} lies outside the package", str(directory))
     if not path.is_file():
         raise refuse("package-damaged", f"file {name!r} is missing", str(directory))
-    if _entry(path) != entry:
-        raise refuse("package-damaged", f"file {name!r} has changed", str(directory))
+    return path

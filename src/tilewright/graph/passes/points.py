@@ -47,6 +47,10 @@ WEIGHT_BITS_KEPT = 8
 """Weights lose fraction bits before activations do, as long as so many bits are left."""
 
 
+_CHUNK = 1 << 16
+"""Weights looked at together: what is computed of them stays in the cache."""
+
+
 @dataclass(eq=False)
 class PointClass:
     """Values that share one binary point, with the range that all of them take."""
@@ -315,5 +319,11 @@ def _only_bias(argument: SSAValue) -> bool:
 
 def largest_product_sum(weight: Array) -> int:
     """Largest magnitude of rows of integer weights times 16-bit integers, summed."""
-    rows = np.abs(weight.astype(np.int32)).reshape(weight.shape[0], -1)
-    return int(rows.sum(axis=1, dtype=np.int64).max(initial=0)) * 2**15
+    if not weight.size:
+        return 0
+    rows = weight.reshape(weight.shape[0], -1)
+    largest, step = 0, max(_CHUNK // rows.shape[1], 1)
+    for start in range(0, len(rows), step):
+        magnitudes = np.abs(rows[start : start + step].astype(np.int32))
+        largest = max(largest, int(magnitudes.sum(axis=1, dtype=np.int64).max()))
+    return largest * 2**15
