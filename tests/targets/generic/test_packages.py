@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -323,6 +324,39 @@ def test_damaged_packages_are_refused_or_run(
         pass
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code"),
+    [
+        ("word_bytes", 64, "package-invalid"),
+        ("arenas", {"weights": 64, "activations": 64}, "package-invalid"),
+        ("arenas", {"weights": -1, "activations": 1 << 60}, "package-invalid"),
+        ("bases", {}, "package-invalid"),
+        ("steps", [["words", 99]], "package-invalid"),
+        ("steps", [["shell", 0]], "package-invalid"),
+        ("kernels", [], "package-invalid"),
+        ("machine", {"name": "x"}, "machine-"),
+        ("machine.memories", 1 << 40, "simulate-memory"),
+    ],
+)
+def test_hostile_programs_are_refused(key: str, value: Any, code: str, tmp_path: Path) -> None:
+    folder = tmp_path / "program"
+    shutil.copytree(compiled().directory / "program", folder)
+    data = json.loads((folder / "program.json").read_text())
+    if key == "machine.memories":
+        for memory in data["machine"]["memories"]:
+            if memory["name"] == "sb":
+                memory["bytes"] = value
+        # Wider fields change the words' size; say so, or that alone is refused.
+        wide = TARGET.machine().with_values({"memory.sb.bytes": value})
+        data["word_bytes"] = TARGET.instruction_set(wide).word_bytes
+    else:
+        data[key] = value
+    (folder / "program.json").write_text(json.dumps(data))
+    with pytest.raises(TilewrightError) as caught:
+        TARGET.load(folder)
+    assert caught.value.problems[0].code.startswith(code)
 
 
 def test_the_network_keeps_its_outputs() -> None:

@@ -15,6 +15,9 @@ from tilewright.machine import Machine
 MAX_ELEMENTS = 1 << 26
 """Elements of one view; more is no sensible instruction."""
 
+MAX_BYTES = 1 << 33
+"""Bytes of all memories on the chip that are simulated."""
+
 Segment = tuple[int, NDArray[np.uint8]]
 """Start address and bytes of one part of main memory."""
 
@@ -25,6 +28,11 @@ class Memories:
     def __init__(self, machine: Machine, main: Sequence[Segment]) -> None:
         self.main = machine.main
         self.segments = sorted(main, key=lambda segment: segment[0])
+        on_chip = sum(memory.bytes or 0 for memory in machine.memories)
+        if on_chip > MAX_BYTES:
+            raise refuse(
+                "simulate-memory", f"{machine.name} has {on_chip} bytes on the chip to simulate"
+            )
         self.local: dict[str, NDArray[np.uint8]] = {
             memory.name: np.zeros(memory.bytes, np.uint8)
             for memory in machine.memories

@@ -25,6 +25,7 @@ from tilewright.graph.operations import context as graph_context
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException, to_text
 from tilewright.machine import Machine
+from tilewright.machine.forms import machine_of
 from tilewright.targets.base import Compilation
 from tilewright.targets.generic.encode import from_bytes, to_bytes
 from tilewright.targets.generic.fields import Lanes
@@ -145,7 +146,7 @@ def read_package(directory: Path, derive: Deriver) -> Package:
     try:
         text = (directory / "program.json").read_text()
         file = ProgramFile.model_validate_json(text)
-        machine = Machine.model_validate(file.machine)
+        machine = machine_of(file.machine, str(directory / "program.json"))
         data = (directory / "program.bin").read_bytes()
         source = (directory / "network.mlir").read_text()
         weights = _weights(directory / "weights.bin")
