@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilewright.errors import refuse
-from tilewright.frontends.imported import Imported
+from tilewright.frontends.imported import Imported, ModelNode
 
-__all__ = ["Imported", "load"]
+__all__ = ["Imported", "ModelNode", "load"]
 
 
 def load(path: str | Path, *, shapes: Mapping[str, Sequence[int]] | None = None) -> Imported:

@@ -9,6 +9,18 @@ from tilewright.ir import ModuleOp
 
 
 @dataclass(frozen=True)
+class ModelNode:
+    """One node of the model file."""
+
+    name: str
+    """As operations of the network call it (``GraphOperation.node``)."""
+    operator: str
+    """In the model's own terms (``Conv``)."""
+    outputs: tuple[str, ...] = ()
+    """Names of the tensors that it makes."""
+
+
+@dataclass(frozen=True)
 class Imported:
     """A model read into the graph dialect."""
 
@@ -24,3 +36,5 @@ class Imported:
     """SHA-256 of the model file, in hexadecimal; external data are not part of it."""
     notes: tuple[str, ...] = ()
     """What was assumed or left out, a sentence each."""
+    nodes: tuple[ModelNode, ...] = ()
+    """The model's nodes in its order; empty where a front-end does not say."""

@@ -61,6 +61,11 @@ class GraphOperation(IRDLOperation):
     inputs = var_operand_def(TensorType)
     result = result_def(TensorType)
     node = opt_prop_def(StringAttr)
+    merged = opt_prop_def(ArrayAttr)
+    """Further nodes of the model that passes made part of this operation, in order.
+
+    The result is then that of the last of them (a normalisation folded into a convolution's
+    weights, say), so that values can be compared with the model's own."""
     engine = opt_prop_def(StringAttr)
     """``accelerator`` or ``host``, as partition decided; a kernel's engine overrides it."""
     reason = opt_prop_def(StringAttr)
@@ -110,6 +115,18 @@ class GraphOperation(IRDLOperation):
     def node_name(self) -> str:
         """Name of the model's node this comes from, or ""."""
         return self.node.data if self.node is not None else ""
+
+    @property
+    def merged_nodes(self) -> tuple[str, ...]:
+        """Names of the nodes in ``merged``."""
+        if self.merged is None:
+            return ()
+        return tuple(item.data for item in self.merged.data if isinstance(item, StringAttr))
+
+    @property
+    def result_node(self) -> str:
+        """Name of the model's node whose result this operation's result is, or ""."""
+        return (self.node_name, *self.merged_nodes)[-1]
 
     @abstractmethod
     def infer(self, types: Sequence[TensorType[Any]]) -> TensorType[Any]:

@@ -74,3 +74,15 @@ def _name_of(op: GraphOperation, namer: Namer) -> str:
     if node in namer.known:
         return namer.unique(f"{node}_{operation}")
     return namer.unique(node)
+
+
+def node_results(module: Operation) -> dict[str, list[SSAValue]]:
+    """For each node of the model, the values that operations of its give, in program order.
+
+    The last one of the size of the node's own result is that result; it may be shaped otherwise.
+    """
+    found: dict[str, list[SSAValue]] = {}
+    for op in network_of(module).walk():
+        if isinstance(op, GraphOperation) and op.result_node:
+            found.setdefault(op.result_node, []).append(op.result)
+    return found

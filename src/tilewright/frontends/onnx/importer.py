@@ -16,7 +16,7 @@ import numpy as np
 from onnx import NodeProto, TensorProto, TypeProto, helper
 
 from tilewright.errors import Problem, TilewrightError, refuse
-from tilewright.frontends.imported import Imported
+from tilewright.frontends.imported import Imported, ModelNode
 from tilewright.frontends.onnx.folding import Folder, infer_types, shape_of_type, type_of
 from tilewright.frontends.onnx.interface import inputs_of, outputs_of
 from tilewright.frontends.onnx.limits import MAX_ELEMENTS, shown
@@ -99,7 +99,10 @@ class _Importer:
         module = ModuleOp([self.operator])
         module.verify()
         digest, notes = self.source.digest, tuple(self.notes)
-        return Imported(module, self.weights, self.name, self.opset, digest, notes)
+        named = (ModelNode(n.name, n.operator, n.outputs) for n in nodes_of(self.graph))
+        return Imported(
+            module, self.weights, self.name, self.opset, digest, notes, nodes=tuple(named)
+        )
 
     def _initializers(self) -> dict[str, TensorProto]:
         """The model's stored constants by name."""

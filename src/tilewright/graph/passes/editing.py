@@ -9,9 +9,17 @@ from typing import Any, cast
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
+from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import BY_NAME, Operation
-from tilewright.ir import Attribute, Context, PythonValue, SSAValue, TensorType
+from tilewright.ir import (
+    ArrayAttr,
+    Attribute,
+    Context,
+    PythonValue,
+    SSAValue,
+    TensorType,
+    to_attribute,
+)
 from tilewright.ir import Operation as AnyOperation
 from tilewright.passes import CompilerContext
 from tilewright.types import Array, element_dtype, element_of, shape_of, tensor, tensor_type
@@ -82,6 +90,7 @@ def make(
     )
     if like is not None:
         made.engine, made.reason = like.engine, like.reason
+        made.merged = like.merged
     insert(made, before)
     return made
 
@@ -98,11 +107,27 @@ def only_user(value: SSAValue) -> AnyOperation | None:
 
 
 def replace(op: Operation, value: SSAValue) -> None:
-    """Use ``value`` wherever the operation's result is used, and erase the operation."""
+    """Use ``value`` wherever the operation's result is used, and erase the operation.
+
+    What computes ``value`` keeps the names of the nodes whose result it now is (``merged``).
+    """
+    if isinstance(value.owner, GraphOperation):
+        _absorb(value.owner, op)
     if value.name_hint is None:
         value.name_hint = op.result.name_hint
     op.result.replace_all_uses_with(value)
     erase(op)
+
+
+def _absorb(into: GraphOperation, op: Operation) -> None:
+    """Note in ``into`` the nodes of ``op``, whose result it gives from now on."""
+    if into.result_node == op.result_node:
+        return
+    gained = [name for name in (op.node_name, *op.merged_nodes) if name]
+    kept = [name for name in into.merged_nodes if name not in gained]
+    names = [name for name in (*kept, *gained) if name != into.node_name or name == gained[-1]]
+    if names:
+        into.merged = cast("ArrayAttr[Attribute]", to_attribute(tuple(names)))
 
 
 def sweep(network: NetworkOp) -> int:

@@ -18,7 +18,7 @@ builtin.module {
   ^bb0(%x: tensor<1x3x8x8xf32>):
     %conv1_weight.5 = graph.weight {symbol = "conv1.weight.5"} : tensor<4x3x3x3xf32>
     %conv1_bias.6 = graph.weight {symbol = "conv1.bias.6"} : tensor<4xf32>
-    %conv1 = graph.conv %x, %conv1_weight.5, %conv1_bias.6 {strides = [1 : i64, 1 : i64], pads = [1 : i64, 1 : i64, 1 : i64, 1 : i64], dilations = [1 : i64, 1 : i64], group = 1 : i64, node = "conv1"} : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>, tensor<4xf32>) -> tensor<1x4x8x8xf32>
+    %conv1 = graph.conv %x, %conv1_weight.5, %conv1_bias.6 {strides = [1 : i64, 1 : i64], pads = [1 : i64, 1 : i64, 1 : i64, 1 : i64], dilations = [1 : i64, 1 : i64], group = 1 : i64, node = "conv1", merged = ["bn1"]} : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>, tensor<4xf32>) -> tensor<1x4x8x8xf32>
     %0 = graph.relu %conv1 {node = "relu1"} : (tensor<1x4x8x8xf32>) -> tensor<1x4x8x8xf32>
     %bn2_weight.7 = graph.weight {symbol = "bn2.weight.7"} : tensor<4x1x1x1xf32>
     %bn2_bias.8 = graph.weight {symbol = "bn2.bias.8"} : tensor<4xf32>

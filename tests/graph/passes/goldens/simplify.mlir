@@ -23,12 +23,12 @@ builtin.module {
   ^bb0(%x: tensor<1x3x8x8xf32>):
     %conv1_weight.9 = graph.weight {symbol = "conv1.weight.9"} : tensor<4x3x3x3xf32>
     %conv1_bias.10 = graph.weight {symbol = "conv1.bias.10"} : tensor<4xf32>
-    %conv1 = graph.conv %x, %conv1_weight.9, %conv1_bias.10 {strides = [1 : i64, 1 : i64], pads = [1 : i64, 1 : i64, 1 : i64, 1 : i64], dilations = [1 : i64, 1 : i64], group = 1 : i64, node = "conv1"} : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>, tensor<4xf32>) -> tensor<1x4x8x8xf32>
+    %conv1 = graph.conv %x, %conv1_weight.9, %conv1_bias.10 {strides = [1 : i64, 1 : i64], pads = [1 : i64, 1 : i64, 1 : i64, 1 : i64], dilations = [1 : i64, 1 : i64], group = 1 : i64, node = "conv1", merged = ["scale"]} : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>, tensor<4xf32>) -> tensor<1x4x8x8xf32>
     %fc1_weight.13 = graph.weight {symbol = "fc1.weight.13"} : tensor<10x4x8x8xf32>
     %fc1_bias.14 = graph.weight {symbol = "fc1.bias.14"} : tensor<10xf32>
-    %fc1 = graph.conv %conv1, %fc1_weight.13, %fc1_bias.14 {node = "fc1"} : (tensor<1x4x8x8xf32>, tensor<10x4x8x8xf32>, tensor<10xf32>) -> tensor<1x10x1x1xf32>
+    %fc1 = graph.conv %conv1, %fc1_weight.13, %fc1_bias.14 {node = "fc1", merged = ["bias1"]} : (tensor<1x4x8x8xf32>, tensor<10x4x8x8xf32>, tensor<10xf32>) -> tensor<1x10x1x1xf32>
     %relu1 = graph.relu %fc1 {node = "relu1"} : (tensor<1x10x1x1xf32>) -> tensor<1x10x1x1xf32>
-    %fc1_1 = graph.reshape %relu1 {shape = [1 : i64, 10 : i64], node = "fc1"} : (tensor<1x10x1x1xf32>) -> tensor<1x10xf32>
+    %fc1_1 = graph.reshape %relu1 {shape = [1 : i64, 10 : i64], node = "fc1", merged = ["bias1", "relu1"]} : (tensor<1x10x1x1xf32>) -> tensor<1x10xf32>
     %fc2_weight.8 = graph.weight {symbol = "fc2.weight.8"} : tensor<5x10xf32>
     %fc2 = graph.matmul %fc1_1, %fc2_weight.8 {transpose_a = false, transpose_b = true, node = "fc2"} : (tensor<1x10xf32>, tensor<5x10xf32>) -> tensor<1x5xf32>
     graph.output %fc2 : tensor<1x5xf32>

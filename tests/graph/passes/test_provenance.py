@@ -1,0 +1,47 @@
+"""Operations that passes make know whose results they give: the model's own, value by value."""
+
+from math import prod
+
+import numpy as np
+import pytest
+from pass_networks import accelerator, context, inputs_of, random_network
+
+from tilewright.graph.interpreter import interpret
+from tilewright.graph.passes import prepare_pipeline
+from tilewright.graph.values import node_results, value_names
+from tilewright.graph.weights import Weights
+from tilewright.ir import ModuleOp, SSAValue
+from tilewright.passes import PassRunner
+from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.types import Array, shape_of
+
+MACHINES = {"small": accelerator(), "cpu": cpu()}
+
+
+def results(module: ModuleOp, store: Weights, seed: int) -> dict[str, tuple[SSAValue, Array]]:
+    names = value_names(module)
+    seen: dict[str, Array] = {}
+    interpret(module, store, inputs_of(module, seed), seen.__setitem__)
+    return {
+        node: (values[-1], seen[names[values[-1]]]) for node, values in node_results(module).items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_results_are_those_of_their_nodes(seed: int) -> None:
+    module, store = random_network(seed)
+    before = {
+        node: (shape_of(value), array)
+        for node, (value, array) in results(module, store, seed).items()
+    }
+    machine = MACHINES["small" if seed % 2 else "cpu"]
+    PassRunner(context(machine, store)).run(module, prepare_pipeline(machine))
+    compared = 0
+    for node, (value, array) in results(module, store, seed).items():
+        shape, expected = before[node]
+        if prod(shape) == prod(shape_of(value)):
+            allowed = 1e-4 * float(np.abs(expected).max(initial=0)) + 1e-5
+            error = np.abs(array.reshape(-1) - expected.reshape(-1)).max(initial=0)
+            assert error <= allowed, node
+            compared += 1
+    assert compared >= len(before) / 4
