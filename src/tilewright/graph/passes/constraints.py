@@ -77,6 +77,20 @@ def _extents(found: Candidate, machine: Machine) -> str | None:
     return "; ".join(spans)
 
 
+def _places(found: Candidate, machine: Machine) -> str | None:
+    """Whether a primitive has a place for every operand."""
+    if found.stage is None:
+        return None
+    roles = dict.fromkeys(operand.role for operand in (*found.stage.inputs, found.stage.output))
+    reasons: list[str] = []
+    for primitive in serving(found, machine):
+        missing = [role for role in roles if role not in primitive.operands]
+        if not missing:
+            return None
+        reasons.append(f"{primitive.name} takes no {' and no '.join(missing)}")
+    return "; ".join(reasons)
+
+
 def _numbers(found: Candidate, machine: Machine) -> str | None:
     """Whether the operation has a meaning on the machine's elements."""
     if machine.element == "float32":
@@ -171,6 +185,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint("loop-nest", _has_loops, "write the operation in terms of supported ones"),
     Constraint("primitive", _listed, "replace the operation, or add a primitive to the machine"),
     Constraint("extents", _extents, "change the layer's size, or choose another machine"),
+    Constraint("operands", _places, "give the primitive's operands that role in the machine"),
     Constraint("numbers", _numbers, "use an operation with a fixed-point meaning"),
     Constraint(
         "whole-dims", _whole, "make the layer smaller, or vary the machine's memory with --set"

@@ -129,6 +129,8 @@ def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> boo
     if step.operation == "prelu" and step.inputs[0] is not value:
         return False
     others = [operand for operand in step.inputs if operand is not value]
+    if others and "residual" not in primitive.operands:
+        return False
     if primitive.epilogue_any:
         return True
     if any(isinstance(operand.owner, WeightOp) for operand in others):
