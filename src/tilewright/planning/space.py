@@ -197,7 +197,8 @@ def _attempt(
     sizes: dict[str, Ints] = {}
     for dim in (*reduction, *(d for d in extents if d not in reduction)):
         extent, granule = extents[dim], primitive.multiples.get(dim, 1)
-        if dim in primitive.whole or (dim in windows and effort in (0, 2)):
+        uncut = dim in windows and effort in (0, 2) and primitive.limits.get(dim, extent) >= extent
+        if dim in primitive.whole or uncut:
             found = [extent]
         else:
             found = candidate_sizes(extent, granule, primitive.limits.get(dim), effort >= 2)
