@@ -95,6 +95,20 @@ def timed_program(program: Program, kernels: Column) -> TimedArray:
         found = timed_of(group.instruction, group.columns, group.rows.size, machine)
         table[group.rows] = found
     table["kernel"] = kernels
+    return one_at_a_time(table, machine)
+
+
+def one_at_a_time(table: TimedArray, machine: Machine) -> TimedArray:
+    """The records of a machine without synchronisation: each waits for all before it.
+
+    Such a machine runs one command at a time, so that its programs need no waits; here the order
+    is written as waits, which the timing core and the race check understand.
+    """
+    if machine.synchronisation != "none":
+        return table
+    for engine in range(len(machine.engines)):
+        mine = table["engine"] == engine
+        table["waits"][:, engine] = np.cumsum(mine) - mine
     return table
 
 
