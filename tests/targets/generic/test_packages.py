@@ -31,7 +31,9 @@ from tilewright.simulate.races import find_races
 from tilewright.targets.base import find_target, target_names
 from tilewright.targets.cambricon_x import TARGET
 from tilewright.targets.generic.assemble import assemble
+from tilewright.targets.generic.encode import decode
 from tilewright.targets.generic.runner import InstructionRunner
+from tilewright.targets.generic.simulate import Simulator
 from tilewright.targets.generic.timing import accesses_of, timed_program
 from tilewright.types import shape_of, tensor
 
@@ -337,26 +339,26 @@ def test_damaged_packages_are_refused_or_run(
         ("steps", [["shell", 0]], "package-invalid"),
         ("kernels", [], "package-invalid"),
         ("machine", {"name": "x"}, "machine-"),
-        ("machine.memories", 1 << 40, "simulate-memory"),
     ],
 )
 def test_hostile_programs_are_refused(key: str, value: Any, code: str, tmp_path: Path) -> None:
     folder = tmp_path / "program"
     shutil.copytree(compiled().directory / "program", folder)
     data = json.loads((folder / "program.json").read_text())
-    if key == "machine.memories":
-        for memory in data["machine"]["memories"]:
-            if memory["name"] == "sb":
-                memory["bytes"] = value
-        # Wider fields change the words' size; say so, or that alone is refused.
-        wide = TARGET.machine().with_values({"memory.sb.bytes": value})
-        data["word_bytes"] = TARGET.instruction_set(wide).word_bytes
-    else:
-        data[key] = value
+    data[key] = value
     (folder / "program.json").write_text(json.dumps(data))
     with pytest.raises(TilewrightError) as caught:
         TARGET.load(folder)
     assert caught.value.problems[0].code.startswith(code)
+
+
+def test_memories_too_large_to_simulate_are_refused() -> None:
+    instructions = TARGET.instruction_set(
+        TARGET.machine().with_values({"memory.sb.bytes": 1 << 40})
+    )
+    program = decode(instructions, np.zeros((0, instructions.lanes), np.uint64))
+    with pytest.raises(TilewrightError, match="simulate-memory"):
+        Simulator(program, [])
 
 
 def test_the_network_keeps_its_outputs() -> None:
