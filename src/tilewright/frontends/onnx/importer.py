@@ -16,11 +16,12 @@ import numpy as np
 from onnx import NodeProto, TensorProto, TypeProto, helper
 
 from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.imported import Imported, ModelNode
 from tilewright.frontends.onnx.folding import Folder, infer_types, shape_of_type, type_of
 from tilewright.frontends.onnx.interface import inputs_of, outputs_of
 from tilewright.frontends.onnx.limits import MAX_ELEMENTS, shown
-from tilewright.frontends.onnx.lowering import Lowering, NetworkBuilder, Value
+from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.nodes import (
     AttributeValue,
     Node,

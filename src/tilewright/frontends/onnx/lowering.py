@@ -8,57 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.onnx.limits import MAX_ELEMENTS, shown
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.frontends.onnx.tensors import Constant
-from tilewright.graph.dialect import WeightOp
-from tilewright.graph.operations import BY_NAME
-from tilewright.graph.weights import Weights
-from tilewright.ir import Block, PythonValue, SSAValue, VerifyException
-from tilewright.types import Array, element_of, shape_of, tensor
+from tilewright.ir import PythonValue, SSAValue, VerifyException
+from tilewright.types import Array, shape_of
 
 Value = SSAValue | Constant
 """What an ONNX name stands for: a tensor of the network, or an array known at import."""
 
 MAX_LIST = 4096
 """Entries of a constant that lists axes, sizes or indices."""
-
-
-class NetworkBuilder:
-    """Appends operations to a network's block and constants to its weights."""
-
-    def __init__(self, block: Block, weights: Weights) -> None:
-        self.block = block
-        self.weights = weights
-        self._weights: dict[tuple[str, tuple[int, ...]], SSAValue] = {}
-
-    def emit(
-        self,
-        operation: str,
-        inputs: Sequence[SSAValue],
-        attributes: Mapping[str, PythonValue],
-        node: str,
-    ) -> SSAValue:
-        """Append an operation of the graph dialect; raises VerifyException."""
-        op = BY_NAME[operation].build_from(inputs, dict(attributes), node=node)
-        self.block.add_op(op)
-        return op.result
-
-    def weight(self, array: Array, hint: str) -> SSAValue:
-        """The value of a constant; equal constants share one."""
-        symbol = self.weights.add(array, hint)
-        key = (symbol, array.shape)
-        if key not in self._weights:
-            op = WeightOp.of(symbol, tensor(array.shape, element_of(array.dtype)))
-            self.block.add_op(op)
-            self._weights[key] = op.result
-        return self._weights[key]
-
-    def placeholder(self, shape: Sequence[int]) -> SSAValue:
-        """A tensor that stands in for the result of a refused node."""
-        op = WeightOp.of("refused", tensor(shape))
-        self.block.add_op(op)
-        return op.result
 
 
 class Lowering:
