@@ -49,7 +49,7 @@ from tilewright.types import element_dtype, layout_of, shape_of, tensor, tensor_
 
 Array = NDArray[Any]
 
-PLAIN = make_machine(Processor(lanes=4, registers=16, vectors_per_cycle=2.0))
+PLAIN = make_machine(Processor(lanes=4, registers=15, vectors_per_cycle=2.0))
 """Four lanes: builds anywhere without -march."""
 
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,24 @@ def test_runs_are_profiled_and_inputs_checked(tmp_path: Path) -> None:
         runner.run({"in0": np.zeros((1, 3, 9, 9), np.float64)})
     with pytest.raises(TilewrightError, match="input-missing"):
         runner.run({})
+
+
+def test_runs_side_by_side_do_not_disturb_each_other(tmp_path: Path) -> None:
+    m = small()
+    TARGET.emit(m.compilation(), tmp_path)
+    random = np.random.default_rng(0)
+    images = [random.standard_normal((1, 3, 9, 9)).astype(np.float32) for _ in range(4)]
+    alone = CpuRunner(tmp_path)
+    expected = [alone.run({"in0": image}).outputs["out0"] for image in images]
+    assert not np.array_equal(expected[0], expected[1])
+    runners = [CpuRunner(tmp_path), CpuRunner(tmp_path), alone, alone]
+
+    def work(number: int) -> bool:
+        found = [runners[number].run({"in0": images[number]}).outputs for _ in range(200)]
+        return all(np.array_equal(f["out0"], expected[number]) for f in found)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4))) == [True] * 4
 
 
 def test_damaged_packages_are_refused(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from tilewright.graph.operations.numbers import ConvertLayoutOp
 from tilewright.graph.operations.pooling import AveragePoolOp, MaxPoolOp
 from tilewright.graph.operations.views import PadOp, SliceOp, TransposeOp
 from tilewright.ir import PythonValue, SSAValue
-from tilewright.targets.cpu.compiler import FLAGS
+from tilewright.targets.cpu.compiler import FLAGS, NATIVE
 
 B = "NCHWLc"
 W = "OIHWLiLo"
@@ -381,7 +381,7 @@ def results(request: pytest.FixtureRequest) -> tuple[dict[str, Array], dict[str,
     m.finish(*values)
     names = [f"out{number}" for number in range(len(values))]
     # The plain machine's package needs no flag for a processor; warnings are errors in both.
-    expected, found = m.expected(), m.run((*FLAGS, "-Werror") if plain else None)
+    expected, found = m.expected(), m.run((*FLAGS, *(() if plain else NATIVE), "-Werror"))
     by_case = dict(zip(CASES, names, strict=True))
     return (
         {case: expected[name] for case, name in by_case.items()},

@@ -30,7 +30,7 @@ from tilewright.targets.cpu.runner import load_library, read_manifest
 from tilewright.tile.build import build
 from tilewright.tile.passes.boundary import Boundary
 
-PORTABLE = Processor(lanes=4, registers=16, vectors_per_cycle=2.0)
+PORTABLE = Processor(lanes=4, registers=15, vectors_per_cycle=2.0)
 """Vectors of 16 bytes, which every processor has."""
 
 

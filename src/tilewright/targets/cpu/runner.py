@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from typing import Any, cast
 
 import numpy as np
@@ -116,7 +117,10 @@ def _info(port: Any) -> TensorInfo:
 
 
 class CpuRunner(Runner):
-    """A package's library with its weights and a workspace; one run at a time."""
+    """A package's library with its weights and a workspace.
+
+    Threads that share a runner take turns; with a runner each they run side by side.
+    """
 
     def __init__(self, directory: Path, flags: Sequence[str] = (*FLAGS, *NATIVE)) -> None:
         program = directory
@@ -135,6 +139,7 @@ class CpuRunner(Runner):
             raise refuse("package-invalid", "weights.bin is missing or of another size", str(path))
         with path.open("rb") as file:
             file.readinto(memoryview(cast(Any, self.weights)))
+        self._lock = Lock()
         self.library = ctypes.CDLL(str(load_library(program, self.prefix, flags)))
         for name in ("run", "profile"):
             getattr(self.library, f"{self.prefix}_{name}").restype = None
@@ -183,7 +188,8 @@ class CpuRunner(Runner):
             ctypes.c_void_p(array.ctypes.data)
             for array in (self.weights, self.workspace, *arrays, *more)
         ]
-        getattr(self.library, f"{self.prefix}_{function}")(*pointers)
+        with self._lock:
+            getattr(self.library, f"{self.prefix}_{function}")(*pointers)
 
 
 def write_trace(path: Path, kernels: Sequence[KernelProfile]) -> None:
