@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import track
 
 import tilewright
+from tilewright.cli.asm import disassemble_package
 from tilewright.errors import TilewrightError
 from tilewright.graph.interpreter import interpret
 
@@ -92,15 +93,13 @@ def where(target: str, place: Path, trace: Path) -> dict[str, Path]:
     """The files that a reader wants to open."""
     package = place / target
     found = {"package": package}
-    if sources := sorted(package.glob("program/src/*.c")):
-        found["C"] = sources[0].parent
-    if words := sorted(package.glob("program/*.bin")):
-        from tilewright.cli.asm import disassemble_package
-
+    if (sources := package / "program" / "src").is_dir():
+        found["C"] = sources
+    words = package / "program" / "program.bin"
+    if words.exists():
         listing = place / f"{target}.asm"
         listing.write_text(disassemble_package(package))
-        found["words"] = words[0]
-        found["disassembly"] = listing
+        found |= {"words": words, "disassembly": listing}
     return found | {"trace": trace}
 
 
