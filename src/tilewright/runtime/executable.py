@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.graph.interpreter import interpret
+from tilewright.graph.dialect import network_of
+from tilewright.graph.interpreter import Observer, interpret
 from tilewright.graph.operations import context
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, REFERENCE, Manifest, read_manifest
+from tilewright.runtime.observing import Observing
 from tilewright.runtime.summary import summary, table
 from tilewright.targets.base import Profile, Runner, TensorInfo, find_target
 from tilewright.types import Array
@@ -98,14 +100,21 @@ class Executable:
         *,
         trace: str | Path | None = None,
         check_races: bool = False,
+        observe: Observer | None = None,
     ) -> dict[str, Array]:
         """Run once on arrays by input name; returns arrays by output name.
 
         Afterwards ``profile`` holds the run's measurements. ``trace`` writes a timeline for
-        Perfetto. Raises TilewrightError for inputs of a wrong name, shape or dtype.
+        Perfetto. ``observe`` is shown the name and the logical array of every value between
+        kernels, in program order, named as in the final graph. Raises
+        TilewrightError for inputs of a wrong name, shape or dtype.
         """
+        watch = None if observe is None else Observing(network_of(self.graph), observe).step
         result = self.runner.run(
-            inputs, trace=None if trace is None else Path(trace), check_races=check_races
+            inputs,
+            trace=None if trace is None else Path(trace),
+            check_races=check_races,
+            watch=watch,
         )
         self._profile = result.profile
         return result.outputs
@@ -117,19 +126,30 @@ class Executable:
             raise refuse("profile-missing", "nothing has run yet", help="call run() first")
         return self._profile
 
-    def reference(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """What the graph interpreter gives for the same final graph and inputs."""
+    @property
+    def graph(self) -> ModuleOp:
+        """The final graph that the program was made from, with placements."""
+        return self._read_reference()[0]
+
+    def _read_reference(self) -> tuple[ModuleOp, Weights]:
         if self._reference is None:
             folder = self.directory / REFERENCE
             weights = Weights.load(folder / WEIGHTS_FILE)
             try:
                 module = Parser(context(), (folder / GRAPH_FILE).read_text()).parse_module()
                 module.verify()
+                network_of(module)
             except (ParseError, VerifyException, OSError, ValueError, RecursionError) as error:
                 raise refuse("package-invalid", str(error), str(folder / GRAPH_FILE)) from error
             self._reference = (module, weights)
-        module, weights = self._reference
-        return interpret(module, weights, dict(inputs))
+        return self._reference
+
+    def reference(
+        self, inputs: Mapping[str, Array], observe: Observer | None = None
+    ) -> dict[str, Array]:
+        """What the graph interpreter gives for the same final graph and inputs."""
+        module, weights = self._read_reference()
+        return interpret(module, weights, dict(inputs), observe)
 
     def check(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Check:
         """Compare outputs of ``run`` with the interpreter: exactly on integer machines.

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilewright.errors import refuse
+from tilewright.graph.arenas import Arenas
 from tilewright.ir import ModuleOp
 from tilewright.machine import Machine
 from tilewright.passes import WeightStore
@@ -27,11 +27,13 @@ from tilewright.types import Array
 Timer = Callable[[Kernel, Schedule], float]
 """Simulated cycles of one kernel under one schedule."""
 
-Arenas = Mapping[str, NDArray[np.uint8]]
-"""Bytes of every allocation of a package: ``activations`` and ``weights``."""
-
 HostStep = Callable[[Arenas], None]
 """Runs one kernel on the host: reads its operands from the arenas and writes its result there."""
+
+
+Watch = Callable[[str, Arenas], None]
+"""Is shown the arenas after each step of a run, with the symbol of the kernel that has run ("" for
+an operation outside kernels). It must not change their bytes, nor keep them."""
 
 
 @dataclass(frozen=True)
@@ -133,12 +135,14 @@ class Runner(ABC):
         *,
         trace: Path | None = None,
         check_races: bool = False,
+        watch: Watch | None = None,
     ) -> RunResult:
         """Run once; ``inputs`` have the names, shapes and dtypes of ``self.inputs``.
 
         ``trace`` is a file to write (Chrome / Perfetto JSON); targets without a timeline of
         commands leave one event per kernel. ``check_races`` makes simulators refuse programs
-        that lack a wait. Raises TilewrightError.
+        that lack a wait. ``watch`` sees the arenas after every step, before any byte of its
+        result is used again. Raises TilewrightError.
         """
 
     def check_inputs(self, inputs: Mapping[str, Array]) -> None:

@@ -6,12 +6,16 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from tilewright.errors import refuse
+from tilewright.graph.arenas import Arenas, box
 from tilewright.graph.names import identifier
-from tilewright.graph.placement import placement_of
+from tilewright.graph.placement import Placement, placement_of
 from tilewright.ir import SSAValue
 from tilewright.planning.layout import Layout
-from tilewright.types import element_dtype, layout_of, shape_of, tensor_type
+from tilewright.targets.base import TensorInfo
+from tilewright.types import Array, element_dtype, layout_of, shape_of, tensor_type
 
 _C_OF_DTYPE = {"float32": "float", "int16": "int16_t", "int32": "int32_t", "int8": "int8_t"}
 
@@ -74,6 +78,31 @@ class Port:
             "offset": self.offset,
             "strides": list(self.strides),
         }
+
+    @classmethod
+    def of_json(cls, row: Any) -> Port:
+        """Read what ``to_json`` wrote; raises ValueError, KeyError or TypeError."""
+        shape, strides = (tuple(int(item) for item in row[key]) for key in ("shape", "strides"))
+        np.dtype(row["dtype"])
+        if any(extent < 0 for extent in shape) or int(row["offset"]) < 0:
+            raise ValueError("a negative extent or offset")
+        texts = [str(row[key]) for key in ("name", "dtype", "layout", "arena")]
+        name, dtype, layout, arena = texts
+        Layout.parse(layout, len(shape))
+        return cls(
+            name, identifier(name, "port"), shape, dtype, layout, arena, int(row["offset"]), strides
+        )
+
+    @property
+    def info(self) -> TensorInfo:
+        """The port as the caller sees it."""
+        return TensorInfo(self.name, self.shape, self.dtype)
+
+    def box(self, arenas: Arenas) -> tuple[Array, Layout]:
+        """The tensor's physical array in the arenas, sharing their bytes, and its layout."""
+        layout = Layout.parse(self.layout, len(self.shape))
+        place = Placement(self.arena, self.offset, self.strides)
+        return box(arenas, place, layout.physical_shape(self.shape), np.dtype(self.dtype)), layout
 
 
 def distinct_ports(inputs: list[Port], outputs: list[Port]) -> tuple[list[Port], list[Port]]:

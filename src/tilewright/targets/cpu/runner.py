@@ -18,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import refuse
-from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, TensorInfo
+from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
+from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
 from tilewright.targets.cpu.compiler import FLAGS, NATIVE, build_library, compiler_version
 from tilewright.targets.cpu.package import MANIFEST
+from tilewright.targets.cpu.ports import Port
 from tilewright.types import Array
 
 LARGEST_ARENA = 1 << 36
@@ -93,27 +95,19 @@ def read_manifest(program: Path) -> dict[str, Any]:
                 for step in cast("list[Any]", steps)
             )
         )
-        infos = [
-            _info(port)
+        ports = [
+            Port.of_json(port)
             for port in (
                 *cast("list[Any]", content["inputs"]),
                 *cast("list[Any]", content["outputs"]),
             )
         ]
-        valid = valid and len(infos) < 10000
+        valid = valid and len(ports) < 10000
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise refuse("package-invalid", f"the manifest is damaged: {error}", str(path)) from error
     if not valid:
         raise refuse("package-invalid", "the manifest is damaged", str(path))
     return cast("dict[str, Any]", content)
-
-
-def _info(port: Any) -> TensorInfo:
-    shape = tuple(int(extent) for extent in port["shape"])
-    np.dtype(port["dtype"])
-    if any(extent < 0 for extent in shape):
-        raise ValueError("a negative extent")
-    return TensorInfo(str(port["name"]), shape, str(port["dtype"]))
 
 
 class CpuRunner(Runner):
@@ -126,8 +120,10 @@ class CpuRunner(Runner):
         program = directory
         manifest = read_manifest(program)
         self.prefix = str(manifest["prefix"])
-        self.inputs = tuple(_info(port) for port in manifest["inputs"])
-        self.outputs = tuple(_info(port) for port in manifest["outputs"])
+        self._inputs = tuple(Port.of_json(port) for port in manifest["inputs"])
+        self._outputs = tuple(Port.of_json(port) for port in manifest["outputs"])
+        self.inputs = tuple(port.info for port in self._inputs)
+        self.outputs = tuple(port.info for port in self._outputs)
         self.steps: list[tuple[str, tuple[str, ...]]] = [
             (step["symbol"], tuple(str(node) for node in step["nodes"]))
             for step in manifest["steps"]
@@ -141,7 +137,7 @@ class CpuRunner(Runner):
             file.readinto(memoryview(cast(Any, self.weights)))
         self._lock = Lock()
         self.library = ctypes.CDLL(str(load_library(program, self.prefix, flags)))
-        for name in ("run", "profile"):
+        for name in ("run", "profile", "step"):
             getattr(self.library, f"{self.prefix}_{name}").restype = None
 
     def run(
@@ -150,6 +146,7 @@ class CpuRunner(Runner):
         *,
         trace: Path | None = None,
         check_races: bool = False,
+        watch: Watch | None = None,
     ) -> RunResult:
         """Run once on one thread; the profile has seconds for every kernel."""
         del check_races
@@ -157,7 +154,10 @@ class CpuRunner(Runner):
         outputs = {info.name: np.empty(info.shape, info.dtype) for info in self.outputs}
         seconds = np.zeros(max(len(self.steps), 1))
         begin = time.perf_counter()
-        self.call("profile", inputs, outputs, seconds)
+        if watch is None:
+            self.call("profile", inputs, outputs, seconds)
+        else:
+            self._run_steps(inputs, outputs, seconds, watch)
         whole = time.perf_counter() - begin
         kernels: list[KernelProfile] = []
         at = 0.0
@@ -173,6 +173,29 @@ class CpuRunner(Runner):
         if trace is not None:
             write_trace(trace, kernels)
         return RunResult(outputs, profile)
+
+    def _run_steps(
+        self,
+        inputs: Mapping[str, Array],
+        outputs: Mapping[str, Array],
+        seconds: NDArray[np.float64],
+        watch: Watch,
+    ) -> None:
+        """What ``profile`` does, one step at a time."""
+        arenas = {WEIGHTS: self.weights, ACTIVATIONS: self.workspace}
+        for port in self._inputs:
+            view, layout = port.box(arenas)
+            view[...] = layout.pack(np.asarray(inputs[port.name]))
+        function = getattr(self.library, f"{self.prefix}_step")
+        pointers = [ctypes.c_void_p(space.ctypes.data) for space in (self.weights, self.workspace)]
+        for number, (symbol, _) in enumerate(self.steps):
+            begin = time.perf_counter()
+            function(ctypes.c_int(number), *pointers)
+            seconds[number] = time.perf_counter() - begin
+            watch(symbol, arenas)
+        for port in self._outputs:
+            view, layout = port.box(arenas)
+            outputs[port.name][...] = layout.unpack(view, port.shape)
 
     def call(
         self,

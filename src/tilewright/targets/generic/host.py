@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.graph.arenas import read_value, write_value
 from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp, network_of
-from tilewright.graph.placement import Placement, placement_of
+from tilewright.graph.placement import placement_of
 from tilewright.ir import Operation, SSAValue, VerifyException
 from tilewright.planning.layout import Layout
 from tilewright.targets.base import Arenas, Compilation, CompiledKernel, HostStep
@@ -25,37 +26,6 @@ from tilewright.targets.cpu.compiler import find_compiler
 from tilewright.targets.cpu.host import PORTABLE, emit_host, host_kernels, load_host
 from tilewright.targets.cpu.machine import machine as cpu_machine
 from tilewright.types import Array, element_dtype, layout_of, shape_of, tensor_type
-
-
-def strided(value: SSAValue, arenas: Arenas) -> tuple[Array, Layout]:
-    """The physical array of a value, sharing the arena's bytes, and its layout."""
-    place: Placement = placement_of(value)
-    shape = shape_of(value)
-    layout = Layout.parse(layout_of(value), len(shape))
-    dtype = element_dtype(tensor_type(value).element_type)
-    data = arenas.get(place.arena)
-    if data is None:
-        raise refuse("package-invalid", f"a value lies in the unknown arena {place.arena}")
-    strides = [stride * dtype.itemsize for stride in place.strides]
-    try:
-        view: Array = np.ndarray(
-            layout.physical_shape(shape), dtype, data.data, place.offset, strides
-        )
-    except (ValueError, TypeError) as error:
-        raise refuse("package-invalid", f"a value lies outside {place.arena}: {error}") from error
-    return view, layout
-
-
-def read_value(value: SSAValue, arenas: Arenas) -> Array:
-    """The logical array of a value."""
-    view, layout = strided(value, arenas)
-    return layout.unpack(view, shape_of(value))
-
-
-def write_value(value: SSAValue, arenas: Arenas, array: Array) -> None:
-    """Store the logical array of a value."""
-    view, layout = strided(value, arenas)
-    view[...] = layout.pack(array)
 
 
 def is_free(op: GraphOperation) -> bool:

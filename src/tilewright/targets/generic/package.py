@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tilewright.errors import refuse
+from tilewright.graph.arenas import write_value
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
@@ -30,7 +31,7 @@ from tilewright.targets.base import Compilation
 from tilewright.targets.generic.encode import from_bytes, to_bytes
 from tilewright.targets.generic.fields import Lanes
 from tilewright.targets.generic.functions import TABLES
-from tilewright.targets.generic.host import emit_kernels, steps_of, write_value
+from tilewright.targets.generic.host import emit_kernels, steps_of
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.lower import Lowering
 from tilewright.tile.dialect import programs_of

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.errors import refuse
+from tilewright.graph.arenas import read_value, write_value
 from tilewright.graph.dialect import KernelOp
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir import Operation, SSAValue
@@ -22,6 +23,7 @@ from tilewright.targets.base import (
     Runner,
     RunResult,
     TensorInfo,
+    Watch,
 )
 from tilewright.targets.generic.disassemble import disassemble
 from tilewright.targets.generic.encode import Program, decode
@@ -31,8 +33,6 @@ from tilewright.targets.generic.host import (
     computes,
     interpreted,
     load_kernels,
-    read_value,
-    write_value,
 )
 from tilewright.targets.generic.package import Package, remarks_of
 from tilewright.targets.generic.simulate import Simulator
@@ -99,6 +99,7 @@ class InstructionRunner(Runner):
         *,
         trace: Path | None = None,
         check_races: bool = False,
+        watch: Watch | None = None,
     ) -> RunResult:
         """Run once; see the base class."""
         self.check_inputs(inputs)
@@ -116,12 +117,21 @@ class InstructionRunner(Runner):
                 begin = time.perf_counter()
                 host[number](self.arenas)
                 seconds[number] = time.perf_counter() - begin
+            if watch is not None:
+                watch(self._symbol(kind, number), self.arenas)
         outputs = {
             name: read_value(value, self.arenas) for name, value in self.package.network.outputs
         }
         if trace is not None:
             self._write_trace(trace)
         return RunResult(outputs, self._profile(seconds))
+
+    def _symbol(self, kind: str, number: int) -> str:
+        """The kernel that a step runs; "" for an operation outside kernels."""
+        if kind == "words":
+            return self.package.file.kernels[number].symbol
+        op = self._ops[number]
+        return op.symbol.data if isinstance(op, KernelOp) else ""
 
     def refuse_races(self) -> None:
         """Raise TilewrightError (``simulate-race``) if the program lacks a wait."""

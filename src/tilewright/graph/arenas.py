@@ -1,0 +1,53 @@
+"""Reading and writing values in the bytes of arenas, where their placements say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import refuse
+from tilewright.graph.placement import Placement, placement_of
+from tilewright.ir import SSAValue
+from tilewright.planning.layout import Layout
+from tilewright.types import Array, element_dtype, layout_of, shape_of, tensor_type
+
+Arenas = Mapping[str, NDArray[np.uint8]]
+"""Bytes of every allocation of a package: ``activations`` and ``weights``."""
+
+
+def box(arenas: Arenas, place: Placement, physical: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """The physical array at a placement, sharing the arena's bytes.
+
+    Refuses (``package-invalid``) a placement that leaves its arena.
+    """
+    data = arenas.get(place.arena)
+    if data is None:
+        raise refuse("package-invalid", f"a value lies in the unknown arena {place.arena}")
+    strides = [stride * dtype.itemsize for stride in place.strides]
+    try:
+        return np.ndarray(physical, dtype, data.data, place.offset, strides)
+    except (ValueError, TypeError) as error:
+        raise refuse("package-invalid", f"a value lies outside {place.arena}: {error}") from error
+
+
+def strided(value: SSAValue, arenas: Arenas) -> tuple[Array, Layout]:
+    """The physical array of a value, sharing the arena's bytes, and its layout."""
+    shape = shape_of(value)
+    layout = Layout.parse(layout_of(value), len(shape))
+    dtype = element_dtype(tensor_type(value).element_type)
+    return box(arenas, placement_of(value), layout.physical_shape(shape), dtype), layout
+
+
+def read_value(value: SSAValue, arenas: Arenas) -> Array:
+    """The logical array of a value."""
+    view, layout = strided(value, arenas)
+    return layout.unpack(view, shape_of(value))
+
+
+def write_value(value: SSAValue, arenas: Arenas, array: Array) -> None:
+    """Store the logical array of a value."""
+    view, layout = strided(value, arenas)
+    view[...] = layout.pack(array)
