@@ -269,7 +269,8 @@ class _Pricer:
         self.kernel = kernel
         self.caches = Caches(kernel, machine)
         self.registers = registers_of(machine, primitive) if primitive.multiples else None
-        self.inside = _inside_fraction(kernel)
+        self.inside = _inside_fraction(kernel, "kw")
+        self.rows = _inside_fraction(kernel, "kh")
         self.reduction = frozenset(kernel.anchor.reduction)
         self.blocked = "co" if "co" in kernel.anchor.extents else "c"
         self.plain = 0.0
@@ -294,24 +295,23 @@ class _Pricer:
             # Setting up, writing and the call; measured.
             overhead = 20.0 + 2.0 * points * vectors
             step = self.registers.step_cycles(points * self.inside, vectors)
-            compute += count * (steps * step + overhead)
+            compute += count * (steps * self.rows * step + overhead)
         return self.caches.price(nest, compute)
 
 
-def _inside_fraction(kernel: Kernel) -> float:
-    """The part of all taps along a row that lies inside the image."""
+def _inside_fraction(kernel: Kernel, tap: str) -> float:
+    """The part of all taps along one axis of the window that lies inside the image."""
     extents = kernel.anchor.extents
-    if "kw" not in extents:
-        return 1.0
     for operand in kernel.anchor.inputs:
         for axis, extent in zip(operand.access, operand.shape, strict=True):
             terms = dict(axis.terms)
-            if "kw" not in terms or "ow" not in terms:
+            out = next((name for name in terms if name != tap), None)
+            if tap not in terms or out is None:
                 continue
             taps = sum(
-                0 <= out * terms["ow"] + tap * terms["kw"] + axis.offset < extent
-                for out in range(extents["ow"])
-                for tap in range(extents["kw"])
+                0 <= index * terms[out] + number * terms[tap] + axis.offset < extent
+                for index in range(extents[out])
+                for number in range(extents[tap])
             )
-            return taps / (extents["ow"] * extents["kw"])
+            return taps / (extents[out] * extents[tap])
     return 1.0

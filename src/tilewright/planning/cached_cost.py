@@ -3,7 +3,7 @@
 Going outwards from the register tile, an operand that does not depend on a loop is found again in
 a cache if everything that one iteration of the loop touches fits there; one that depends on it is
 read anew, halos excepted. Each level's traffic overlaps with the compute, as hardware prefetches
-ahead; a tenth of everything is charged besides, for what does not.
+ahead: the slowest counts in full, and a tenth of all else, for what does not overlap.
 """
 
 from __future__ import annotations
@@ -70,24 +70,28 @@ def box_bytes(operand: Operand, sizes: Mapping[str, int]) -> int:
     return elements * operand.element_bytes
 
 
+def cache_levels(machine: Machine) -> list[tuple[int, float]]:
+    """Bytes of every cache, the nearest first, and bytes per cycle from what lies behind it."""
+    caches = sorted(
+        (m for m in machine.memories if m.managed == "hardware" and m.granule == 1),
+        key=lambda m: m.bytes or 0,
+    )
+    sources = [*caches[1:], machine.memory(machine.main)]
+    return [
+        (cache.bytes or 0, source.bytes_per_cycle or float("inf"))
+        for cache, source in zip(caches, sources, strict=False)
+    ]
+
+
 class Caches:
     """Prices nests of one kernel on one machine; keeps what many nests share."""
 
     def __init__(self, kernel: Kernel, machine: Machine) -> None:
         self.operands = [
-            (operand, operand.dims, tuple(sorted(operand.dims)), operand.role == "output")
+            (operand, operand.dims, tuple(sorted(operand.dims)), operand.role)
             for operand in kernel.operands
         ]
-        caches = sorted(
-            (m for m in machine.memories if m.managed == "hardware" and m.granule == 1),
-            key=lambda m: m.bytes or 0,
-        )
-        # What misses one cache comes from the next.
-        sources = [*caches[1:], machine.memory(machine.main)]
-        self.levels = [
-            (USABLE * (cache.bytes or 0), source.bytes_per_cycle or float("inf"))
-            for cache, source in zip(caches, sources, strict=False)
-        ]
+        self.levels = [(USABLE * size, rate) for size, rate in cache_levels(machine)]
         self._boxes: dict[tuple[int, ...], int] = {}
 
     def price(self, nest: Nest, compute: float) -> tuple[float, float]:
@@ -98,12 +102,19 @@ class Caches:
             bodies.append({**bodies[-1], dim: step})
         boxes = [self._boxes_of(body) for body in bodies]
         totals = [sum(row) for row in boxes]
-        worst, extra, main = compute, 0.1 * compute, 0.0
-        for capacity, bandwidth in self.levels:
-            main = self._misses(nest, boxes, totals, capacity)
-            worst = max(worst, main / bandwidth)
-            extra += 0.1 * main / bandwidth
-        return worst + extra, main
+        worst, every, main = compute, compute, 0.0
+        for level, (capacity, bandwidth) in enumerate(self.levels):
+            misses = self._misses(nest, boxes, totals, capacity)
+            main = sum(misses)
+            paid = main
+            if level == len(self.levels) - 1:
+                # Weights come from memory at every run; activations were written just before.
+                pairs = zip(misses, self.operands, strict=True)
+                weights = sum(moved for moved, (_, _, _, role) in pairs if role == "weight")
+                paid = weights + max(0.0, main - weights - capacity)
+            worst = max(worst, paid / bandwidth)
+            every += paid / bandwidth
+        return worst + 0.1 * (every - worst), main
 
     def _boxes_of(self, sizes: Mapping[str, int]) -> list[int]:
         found: list[int] = []
@@ -116,11 +127,11 @@ class Caches:
 
     def _misses(
         self, nest: Nest, boxes: list[list[int]], totals: list[int], capacity: float
-    ) -> float:
-        """Bytes that come through a cache's outer side."""
-        total = 0.0
+    ) -> list[float]:
+        """Bytes of each operand that come through a cache's outer side."""
+        found: list[float] = []
         depth = len(nest.loops)
-        for number, (_, dims, _, written) in enumerate(self.operands):
+        for number, (_, dims, _, role) in enumerate(self.operands):
             moved = float(boxes[depth][number])
             for level in range(depth - 1, -1, -1):
                 dim, extent, step = nest.loops[level]
@@ -131,5 +142,5 @@ class Caches:
                     moved = boxes[level][number]
                 else:
                     moved *= -(-extent // step)
-            total += moved * (2 if written else 1)
-        return total
+            found.append(moved * (2 if role == "output" else 1))
+        return found

@@ -26,8 +26,8 @@ from tilewright.targets.cpu.walk import KernelSource, kernel_source
 from tilewright.targets.cpu.weights import write_weights
 from tilewright.tile.dialect import programs_of
 
-SUPPORT = Path(__file__).parent / "support"
-"""C files that every package includes as they are."""
+SUPPORT = Path(__file__).parent
+"""Where ``vectors.h`` lies, which every package includes as it is."""
 
 MANIFEST = "program.json"
 
