@@ -1,7 +1,7 @@
 import pytest
-from machine_parts import small_machine
 from pydantic import ValidationError
 
+from tests.machine.machine_parts import small_machine
 from tilewright.machine import Engine, Machine, Memory
 from tilewright.targets.cambricon_x.machine import MACHINE
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from machine_parts import small_machine
 
+from tests.machine.machine_parts import small_machine
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, load_machine, to_toml
 from tilewright.machine.load import MAX_FILE

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from machine_parts import small_machine
 
+from tests.machine.machine_parts import small_machine
 from tilewright.errors import TilewrightError
 from tilewright.machine.values import value_keys
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import planning_kernels as kernels
 import pytest
-from event_reference import run
 
+from tests.planning import planning_kernels as kernels
+from tests.planning.event_reference import run
 from tilewright.planning import plan
 from tilewright.planning.bounds import (
     compulsory_bytes,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planning_kernels import conv
 
+from tests.planning.planning_kernels import conv
 from tilewright.machine import Machine
 from tilewright.planning.bounds import granule_bound, inside_fraction, physical_bound
 from tilewright.planning.domain import Kernel

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import planning_kernels as kernels
 import pytest
-from event_reference import run
 
+from tests.planning import planning_kernels as kernels
+from tests.planning.event_reference import run
 from tilewright.machine import Machine
 from tilewright.planning.bounds import primitives_for
 from tilewright.planning.cost import lower_bounds, price

@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
-import planning_kernels as kernels
 import pytest
-from event_reference import buffer_bytes, run, timer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.planning import planning_kernels as kernels
+from tests.planning.event_reference import buffer_bytes, run, timer
 from tilewright.machine import Machine
 from tilewright.planning import Budget, plan
 from tilewright.planning.bounds import primitives_for

@@ -6,12 +6,12 @@ from dataclasses import replace
 from itertools import product
 
 import numpy as np
-import planning_kernels as kernels
 import pytest
-from event_reference import box_elements
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.planning import planning_kernels as kernels
+from tests.planning.event_reference import box_elements
 from tilewright.errors import TilewrightError
 from tilewright.planning.domain import Affine
 from tilewright.planning.footprint import (

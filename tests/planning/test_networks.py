@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from time import process_time
 
-import planning_kernels as kernels
 import pytest
-from event_reference import run
 
+from tests.planning import planning_kernels as kernels
+from tests.planning.event_reference import run
 from tilewright.planning import Plan, plan
 from tilewright.targets.base import find_target
 from tilewright.targets.cambricon_x.machine import MACHINE

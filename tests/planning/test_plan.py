@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import planning_kernels as kernels
 import pytest
 
+from tests.planning import planning_kernels as kernels
 from tilewright.errors import TilewrightError
 from tilewright.planning import Plan, plan
 from tilewright.planning.schedule import Schedule

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import planning_kernels as kernels
 import pytest
-from event_reference import buffer_bytes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.planning import planning_kernels as kernels
+from tests.planning.event_reference import buffer_bytes
 from tilewright.errors import TilewrightError
 from tilewright.planning import plan
 from tilewright.planning.cells import cells_of

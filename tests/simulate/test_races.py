@@ -2,8 +2,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from timing_reference import random_machine
 
+from tests.simulate.timing_reference import random_machine
 from tilewright.errors import TilewrightError
 from tilewright.machine import Engine, Machine, Memory
 from tilewright.simulate import (

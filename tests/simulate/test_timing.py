@@ -3,8 +3,8 @@ from math import ceil
 
 import numpy as np
 import pytest
-from timing_reference import random_machine, random_program, simulate_plainly
 
+from tests.simulate.timing_reference import random_machine, random_program, simulate_plainly
 from tilewright.errors import TilewrightError
 from tilewright.machine import Engine, Machine, Memory, Move
 from tilewright.simulate import simulate, timed_table

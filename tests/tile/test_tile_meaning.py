@@ -1,8 +1,8 @@
 """Kernel and schedule, through every pass, against the meaning of the whole kernel."""
 
 import pytest
-from tile_kernels import case, random_schedule, toy
 
+from tests.tile.tile_kernels import case, random_schedule, toy
 from tilewright.ir import Parser, to_text
 from tilewright.passes import CompilerContext, PassRunner
 from tilewright.tile.build import build

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 
 import pytest
-from tile_kernels import Case, case, machine, random_schedule
 
+from tests.tile.tile_kernels import Case, case, machine, random_schedule
 from tilewright.errors import TilewrightError
 from tilewright.ir import ArrayAttr, IntegerAttr, StringAttr, i64
 from tilewright.planning.domain import Affine

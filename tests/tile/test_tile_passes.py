@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from tile_kernels import case, machine, random_schedule
 
+from tests.tile.tile_kernels import case, machine, random_schedule
 from tilewright.errors import TilewrightError
 from tilewright.ir import Context, ModuleOp
 from tilewright.machine import Machine

@@ -3,9 +3,9 @@
 import numpy as np
 import onnx
 import pytest
-from onnx_models import assert_close, onnxruntime_of
 
 from benchmarks import models
+from tests.frontends.onnx.onnx_models import assert_close, onnxruntime_of
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import network_of
 from tilewright.graph.interpreter import interpret

@@ -1,7 +1,8 @@
 """Conv in all its spellings, against ONNX Runtime."""
 
 import pytest
-from onnx_models import check, noise, single
+
+from tests.frontends.onnx.onnx_models import check, noise, single
 
 CASES = {
     "plain": ((1, 3, 9, 8), (4, 3, 3, 3), {}),

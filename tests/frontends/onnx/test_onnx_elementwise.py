@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 from onnx import helper
-from onnx_models import check, feeds_of, model_of, noise, single
 
+from tests.frontends.onnx.onnx_models import check, feeds_of, model_of, noise, single
 from tilewright.errors import TilewrightError
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import network_of

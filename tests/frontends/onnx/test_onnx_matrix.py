@@ -1,8 +1,8 @@
 """Gemm and MatMul, against ONNX Runtime."""
 
 import pytest
-from onnx_models import check, noise, single
 
+from tests.frontends.onnx.onnx_models import check, noise, single
 from tilewright.errors import TilewrightError
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import network_of

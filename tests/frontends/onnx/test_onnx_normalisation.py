@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from onnx_models import check, noise, single
 
+from tests.frontends.onnx.onnx_models import check, noise, single
 from tilewright.errors import TilewrightError
 from tilewright.frontends.onnx import import_onnx
 

@@ -5,8 +5,8 @@ import onnx
 import onnx.version_converter
 import pytest
 from onnx import helper
-from onnx_models import assert_close, feeds_of, model_of, noise, onnxruntime_of
 
+from tests.frontends.onnx.onnx_models import assert_close, feeds_of, model_of, noise, onnxruntime_of
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import network_of
 from tilewright.graph.interpreter import interpret

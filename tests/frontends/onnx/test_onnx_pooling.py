@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import onnx
 import pytest
-from onnx_models import assert_close, check, feeds_of, single
 
+from tests.frontends.onnx.onnx_models import assert_close, check, feeds_of, single
 from tilewright.errors import TilewrightError
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.interpreter import interpret

@@ -5,8 +5,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_models import check, model_of, noise, single
 
+from tests.frontends.onnx.onnx_models import check, model_of, noise, single
 from tilewright.errors import TilewrightError
 from tilewright.frontends import load
 from tilewright.frontends.onnx import import_onnx

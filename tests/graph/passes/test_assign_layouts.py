@@ -2,8 +2,15 @@
 
 import numpy as np
 import pytest
-from pass_networks import Builder, accelerator, assert_same, context, evaluate, inputs_of
 
+from tests.graph.passes.pass_networks import (
+    Builder,
+    accelerator,
+    assert_same,
+    context,
+    evaluate,
+    inputs_of,
+)
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.operations import parse
 from tilewright.graph.passes.assign_layouts import AssignLayouts, is_conversion

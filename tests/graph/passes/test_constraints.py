@@ -1,7 +1,6 @@
 """Constraints on operands: what a primitive has no place for goes to the host, or unfused."""
 
-from pass_networks import Builder, accelerator, context
-
+from tests.graph.passes.pass_networks import Builder, accelerator, context
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.passes.editing import operations_of
 from tilewright.graph.passes.fuse_pointwise import FusePointwise

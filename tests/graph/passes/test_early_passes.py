@@ -1,8 +1,15 @@
 """fold-constants, fuse-batch-norm and simplify keep the meaning of random networks."""
 
 import pytest
-from pass_networks import accelerator, assert_same, context, evaluate, inputs_of, random_network
 
+from tests.graph.passes.pass_networks import (
+    accelerator,
+    assert_same,
+    context,
+    evaluate,
+    inputs_of,
+    random_network,
+)
 from tilewright.graph.passes.fold_constants import FoldConstants
 from tilewright.graph.passes.fuse_batch_norm import FuseBatchNorm
 from tilewright.graph.passes.simplify import Simplify

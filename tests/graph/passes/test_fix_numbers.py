@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from pass_networks import (
+
+from tests.graph.passes.pass_networks import (
     Array,
     Builder,
     accelerator,
@@ -11,7 +12,6 @@ from pass_networks import (
     inputs_of,
     random_network,
 )
-
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.interpreter import interpret

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from pass_networks import accelerator
 
+from tests.graph.passes.pass_networks import accelerator
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import parse
 from tilewright.graph.passes import PASSES

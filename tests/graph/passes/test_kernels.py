@@ -1,7 +1,8 @@
 """partition and fuse-pointwise: who computes what, and what is computed together."""
 
 import pytest
-from pass_networks import (
+
+from tests.graph.passes.pass_networks import (
     Builder,
     accelerator,
     assert_same,
@@ -10,7 +11,6 @@ from pass_networks import (
     inputs_of,
     random_network,
 )
-
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
 from tilewright.graph.passes.partition import Partition

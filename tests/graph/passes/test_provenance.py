@@ -4,8 +4,8 @@ from math import prod
 
 import numpy as np
 import pytest
-from pass_networks import accelerator, context, inputs_of, random_network
 
+from tests.graph.passes.pass_networks import accelerator, context, inputs_of, random_network
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.passes import prepare_pipeline
 from tilewright.graph.values import node_results, value_names

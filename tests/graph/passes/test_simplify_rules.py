@@ -4,7 +4,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from pass_networks import (
+
+from tests.graph.passes.pass_networks import (
     Array,
     Builder,
     accelerator,
@@ -13,7 +14,6 @@ from pass_networks import (
     evaluate,
     inputs_of,
 )
-
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation

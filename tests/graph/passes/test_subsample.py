@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pass_networks import (
+
+from tests.graph.passes.pass_networks import (
     Builder,
     accelerator,
     assert_same,
@@ -13,7 +14,6 @@ from pass_networks import (
     inputs_of,
     random_network,
 )
-
 from tilewright.driver import compile
 from tilewright.frontends import Imported
 from tilewright.graph.dialect import KernelOp, network_of

@@ -1,8 +1,8 @@
 """eliminate-views and plan-memory: what is an address, what is copied, what shares bytes."""
 
 import pytest
-from pass_networks import Builder, accelerator, context
 
+from tests.graph.passes.pass_networks import Builder, accelerator, context
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.passes.assign_layouts import AssignLayouts, is_conversion

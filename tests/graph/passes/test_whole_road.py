@@ -5,7 +5,8 @@ from functools import lru_cache
 import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
-from pass_networks import (
+
+from tests.graph.passes.pass_networks import (
     Array,
     accelerator,
     assert_same,
@@ -14,8 +15,7 @@ from pass_networks import (
     inputs_of,
     random_network,
 )
-from test_fix_numbers import calibrate
-
+from tests.graph.passes.test_fix_numbers import calibrate
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.operations import parse

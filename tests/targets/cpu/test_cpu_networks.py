@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from random_networks import Array, random_network
+from tests.targets.cpu.random_networks import Array, random_network
 
 import tilewright
 from benchmarks import models

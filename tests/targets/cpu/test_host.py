@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_harness import PLAIN, Maker
+from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
 from tilewright.errors import TilewrightError
 from tilewright.graph.operations.normalisation import SoftmaxOp

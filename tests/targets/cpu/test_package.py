@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernel_harness import PLAIN, Maker
-from test_primitives import CASES, B, convolution
+from tests.targets.cpu.kernel_harness import PLAIN, Maker
+from tests.targets.cpu.test_primitives import CASES, B, convolution
 
 from tilewright.errors import TilewrightError
 from tilewright.graph.operations.normalisation import SoftmaxOp

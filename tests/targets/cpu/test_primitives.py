@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from kernel_harness import PLAIN, Array, Maker
+from tests.targets.cpu.kernel_harness import PLAIN, Array, Maker
 
 from tilewright.graph.operations import (
     AbsOp,

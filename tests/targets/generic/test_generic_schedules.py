@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from kernel_cases import CASES, Case, Lowered, lower_case, random_case
+from tests.targets.generic.kernel_cases import CASES, Case, Lowered, lower_case, random_case
 
 from tilewright.errors import TilewrightError
 from tilewright.planning.schedule import Level, Schedule

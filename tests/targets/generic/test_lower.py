@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kernel_cases import CASES, conv_case, lower_case, random_case
+from tests.targets.generic.kernel_cases import CASES, conv_case, lower_case, random_case
 
 from tilewright.planning import plan
 from tilewright.simulate.races import find_races
