@@ -14,7 +14,7 @@ import numpy as np
 import tilewright
 from tilewright import frontends
 from tilewright.errors import refuse
-from tilewright.graph.dialect import KernelOp, NetworkOp, network_of, tensor_type
+from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of, tensor_type
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.operations import context as graph_context
@@ -95,7 +95,8 @@ def import_model(work: Work) -> None:
         else frontends.load(model, shapes=dict(work.shapes))
     )
     work.network = imported.module.clone()
-    work.weights = imported.weights
+    # A store of our own: one import may be compiled several times, each time the same.
+    work.weights = imported.weights.subset(imported.weights)
     work.name = imported.name
     work.notes += imported.notes
     work.runner.context = _context(work, {})
@@ -104,6 +105,7 @@ def import_model(work: Work) -> None:
 def optimise_graph(work: Work) -> None:
     """Graph passes up to the choice of numbers."""
     work.runner.run(work.network, prepare_pipeline(work.machine), "graph-")
+    _drop_dead_weights(work)
 
 
 def calibrate(work: Work) -> None:
@@ -134,6 +136,14 @@ def calibrate(work: Work) -> None:
 def place_graph(work: Work) -> None:
     """Graph passes from the choice of numbers to the plan of memory."""
     work.runner.run(work.network, place_pipeline(work.machine), "graph-")
+    _drop_dead_weights(work)
+
+
+def _drop_dead_weights(work: Work) -> None:
+    """Keep only the weights that the network still reads: large ones would pile up."""
+    live = [op.symbol.data for op in work.network.walk() if isinstance(op, WeightOp)]
+    work.weights = work.weights.subset(live)
+    work.runner.context = _context(work, work.runner.context.ranges)
 
 
 def plan_kernels(work: Work) -> None:
