@@ -72,6 +72,7 @@ class Work:
     network: ModuleOp = field(default_factory=lambda: ModuleOp([]))
     weights: Weights = field(default_factory=Weights)
     name: str = ""
+    nodes: tuple[frontends.ModelNode, ...] = ()
     kernels: list[CompiledKernel] = field(default_factory=list[CompiledKernel])
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     notes: list[str] = field(default_factory=list[str])
@@ -98,6 +99,7 @@ def import_model(work: Work) -> None:
     # A store of our own: one import may be compiled several times, each time the same.
     work.weights = imported.weights.subset(imported.weights)
     work.name = imported.name
+    work.nodes = imported.nodes
     work.notes += imported.notes
     work.runner.context = _context(work, {})
 
@@ -250,7 +252,8 @@ def _split(network: NetworkOp, given: Mapping[str, Array]) -> list[dict[str, Arr
     ]
 
 
-def _quiet(what: str, done: int, total: int) -> None:
+def quiet(what: str, done: int, total: int) -> None:
+    """Show no progress."""
     del what, done, total
 
 
@@ -282,7 +285,7 @@ def travel(
     shapes: Mapping[str, Sequence[int]] | None = None,
     calibration: Samples | None = None,
     dump: Path | None = None,
-    progress: Progress = _quiet,
+    progress: Progress = quiet,
     until: str = "tile",
 ) -> Work:
     """Take a model along the road, to the end of the station ``until``."""
@@ -306,7 +309,7 @@ def compile(
     calibration: Samples | None = None,
     directory: str | Path | None = None,
     dump: str | Path | None = None,
-    progress: Progress = _quiet,
+    progress: Progress = quiet,
 ) -> Executable:
     """Compile a model for a target; returns an executable package.
 

@@ -138,6 +138,16 @@ def test_dumps_are_numbered_and_read_back(tmp_path: Path) -> None:
 
 
 def test_help_shows_an_example() -> None:
-    for command in ("compile", "run", "plan", "bench", "targets", "opt", "asm", "disasm"):
+    for command in (
+        "compile",
+        "run",
+        "plan",
+        "explain",
+        "bench",
+        "targets",
+        "opt",
+        "asm",
+        "disasm",
+    ):
         result = call(command, "--help")
         assert result.exit_code == 0 and "Example: tilewright" in result.output, command

@@ -6,7 +6,7 @@ user reads when part of a network runs on the host.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -42,6 +42,10 @@ def candidate(op: Operation) -> Candidate:
     return Candidate(op, op.stage(names, "y"))
 
 
+def _no_remedy(found: Candidate, machine: Machine) -> Mapping[str, int]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Constraint:
     """One condition: ``check`` gives None or the reason why the operation does not meet it."""
@@ -49,6 +53,8 @@ class Constraint:
     name: str
     check: Callable[[Candidate, Machine], str | None]
     help: str
+    remedy: Callable[[Candidate, Machine], Mapping[str, int]] = _no_remedy
+    """Values of the machine (``Machine.with_values``) with which the operation would meet it."""
 
 
 def _has_loops(found: Candidate, machine: Machine) -> str | None:
@@ -138,14 +144,34 @@ def _whole(found: Candidate, machine: Machine) -> str | None:
     """Whether dims that a tile must cover whole fit limits and memories."""
     reasons: list[str] = []
     for primitive in serving(found, machine):
-        reason = _too_large(found, primitive, machine)
-        if reason is None:
+        shortage = _shortage(found, primitive, machine)
+        if shortage is None:
             return None
-        reasons.append(reason)
+        reasons.append(shortage.reason)
     return "; ".join(dict.fromkeys(reasons))
 
 
-def _too_large(found: Candidate, primitive: Primitive, machine: Machine) -> str | None:
+def _larger(found: Candidate, machine: Machine) -> Mapping[str, int]:
+    """What the first primitive that serves the operation lacks."""
+    for primitive in serving(found, machine):
+        shortage = _shortage(found, primitive, machine)
+        if shortage is not None:
+            return {shortage.key: shortage.value}
+    return {}
+
+
+@dataclass(frozen=True)
+class _Shortage:
+    """What is too small for an operation's whole dims."""
+
+    reason: str
+    key: str
+    """The machine's value that is too small (``memory.nbin.bytes``)."""
+    value: int
+    """The least that would do."""
+
+
+def _shortage(found: Candidate, primitive: Primitive, machine: Machine) -> _Shortage | None:
     stage = found.stage
     if stage is None:
         return None
@@ -154,9 +180,11 @@ def _too_large(found: Candidate, primitive: Primitive, machine: Machine) -> str 
     for dim in whole:
         limit = primitive.limits.get(dim)
         if limit is not None and extents[dim] > limit:
-            return (
+            return _Shortage(
                 f"{found.operation} over {extents[dim]} elements: "
-                f"the {primitive.name} unit takes at most {limit}"
+                f"the {primitive.name} unit takes at most {limit}",
+                f"primitive.{primitive.name}.limits.{dim}",
+                extents[dim],
             )
     # The smallest tile: whole dims in full, one index of every other.
     dims = {dim: (0, extents[dim] if dim in whole else 1) for dim in extents}
@@ -171,12 +199,16 @@ def _too_large(found: Candidate, primitive: Primitive, machine: Machine) -> str 
         size = prod(box) * ELEMENT_BYTES[element]
         needed[storage.memory] = needed.get(storage.memory, 0) + size
     for memory, size in needed.items():
-        available = machine.memory(memory).bytes
+        described = machine.memory(memory)
+        available = described.bytes
         if available is not None and size > available:
             what = " x ".join(f"{dim} = {extents[dim]}" for dim in whole) or "one element"
-            return (
+            unit = described.banks * described.granule
+            return _Shortage(
                 f"{found.operation} with {what} kept whole needs {size} bytes of {memory}, "
-                f"which holds {available}"
+                f"which holds {available}",
+                f"memory.{memory}.bytes",
+                -(-size // unit) * unit,
             )
     return None
 
@@ -188,10 +220,16 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint("operands", _places, "give the primitive's operands that role in the machine"),
     Constraint("numbers", _numbers, "use an operation with a fixed-point meaning"),
     Constraint(
-        "whole-dims", _whole, "make the layer smaller, or vary the machine's memory with --set"
+        "whole-dims",
+        _whole,
+        "make the layer smaller, or vary the machine's memory with --set",
+        _larger,
     ),
 )
 """In the order in which they are checked; the first that fails gives the reason."""
+
+_MOST_VALUES = 16
+"""Values of the machine that a remedy changes at most."""
 
 
 def objection(op: Operation, machine: Machine) -> tuple[Constraint, str] | None:
@@ -201,4 +239,21 @@ def objection(op: Operation, machine: Machine) -> tuple[Constraint, str] | None:
         reason = constraint.check(found, machine)
         if reason is not None:
             return constraint, reason
+    return None
+
+
+def remedy(op: Operation, machine: Machine) -> dict[str, int] | None:
+    """Values of the machine that bring an operation of the host onto the accelerator, if any do.
+
+    ``machine.with_values`` takes them; None if no values alone would do.
+    """
+    found, values = candidate(op), dict[str, int]()
+    for _ in range(_MOST_VALUES):
+        refused = objection(op, machine.with_values(values))
+        if refused is None:
+            return values
+        more = refused[0].remedy(found, machine.with_values(values))
+        if not more:
+            return None
+        values.update(more)
     return None

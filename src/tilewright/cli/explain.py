@@ -1,0 +1,55 @@
+"""``tilewright explain``: where each node runs, and why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tilewright.cli import console
+from tilewright.driver import resolve
+from tilewright.errors import refuse
+from tilewright.report.explain import explain
+from tilewright.report.operators import operation_rows, operators_table
+
+
+def explain_command(
+    model: Annotated[Path | None, typer.Argument(help="A model file.")] = None,
+    target: console.TargetOption = "cambricon-x",
+    operators: Annotated[
+        bool, typer.Option("--operators", help="List the operations that the target runs.")
+    ] = False,
+    calibrate: console.CalibrateOption = None,
+    shape: console.ShapeOption = None,
+    settings: console.SetOption = None,
+    as_json: console.JsonOption = False,
+    quiet: console.QuietOption = False,
+) -> None:
+    """Say where each node of a model runs; for the host, why and which edit would change it.
+
+    Example: tilewright explain mobilenetv2.onnx --target cambricon-x --set memory.nbin.bytes=4096
+    """
+    with console.refusals(as_json), console.progress(quiet) as progress:
+        if (model is None) != operators:
+            raise refuse("option-model", "give a model file, or --operators", "MODEL")
+        found, machine = resolve(target, None, console.machine_values(settings))
+        if model is None:
+            if as_json:
+                console.print_json([asdict(row) for row in operation_rows(machine)])
+            else:
+                console.say(operators_table([(machine.name, machine)]))
+            return
+        told = explain(
+            model,
+            found,
+            machine,
+            shapes=console.shapes(shape),
+            calibration=None if calibrate is None else console.read_arrays(calibrate),
+            progress=progress,
+        )
+    if as_json:
+        console.print_json(told.to_json())
+    else:
+        console.say(str(told))

@@ -1,0 +1,1 @@
+"""Reports: where nodes run and why, how results differ, where memory goes."""

@@ -1,0 +1,314 @@
+"""Where each node of a model runs, and for those on the host, why and what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from tilewright import frontends
+from tilewright.driver import Progress, Samples, Work, calibrate, place_graph, quiet, travel
+from tilewright.frontends import ModelNode
+from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, network_of
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes import prepare_pipeline
+from tilewright.graph.passes.constraints import objection, remedy
+from tilewright.graph.passes.editing import operations_of
+from tilewright.graph.passes.partition import Partition
+from tilewright.ir import ModuleOp, SSAValue
+from tilewright.machine import Machine
+from tilewright.targets.base import Target
+
+Place = Literal["accelerator", "host", "address", "constant", "none"]
+
+
+@dataclass(frozen=True)
+class Objection:
+    """Why an operation is on the host."""
+
+    constraint: str
+    reason: str
+    help: str = ""
+    settings: Mapping[str, int] | None = None
+    """Values of the machine that bring it on; None if no values alone do."""
+
+    @property
+    def edit(self) -> str:
+        """The edit of the machine or the model that brings it on."""
+        if not self.settings:
+            return self.help
+        return " ".join(f"--set {key}={value}" for key, value in self.settings.items())
+
+
+@dataclass(frozen=True)
+class NodeFate:
+    """What became of one node of the model."""
+
+    node: str
+    operator: str
+    place: Place
+    """Where it runs: ``address`` is a view that costs nothing, ``constant`` was computed at compile
+    time, and ``none`` leads to no output or does nothing."""
+    kernels: tuple[str, ...] = ()
+    """The kernels that it is part of."""
+    how: str = ""
+    objection: Objection | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        row: dict[str, Any] = {
+            "node": self.node,
+            "operator": self.operator,
+            "place": self.place,
+            "kernels": list(self.kernels),
+            "how": self.how,
+        }
+        if self.objection is not None:
+            row |= asdict(self.objection) | {"edit": self.objection.edit}
+        return row
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The fates of all nodes, in the model's order."""
+
+    target: str
+    machine: str
+    nodes: tuple[NodeFate, ...]
+    notes: tuple[str, ...]
+    added: tuple[tuple[str, str], ...]
+    """Kernels that no node asked for (conversions, copies) and where they run."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "target": self.target,
+            "machine": self.machine,
+            "nodes": [node.to_json() for node in self.nodes],
+            "added_kernels": [{"name": name, "engine": engine} for name, engine in self.added],
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        rows = [(_shown(fate.node), _shown(fate.operator), *_told(fate)) for fate in self.nodes]
+        widths = [
+            max([len(head), *(len(row[i]) for row in rows)])
+            for i, head in enumerate(("node", "operator", "runs on"))
+        ]
+        heads = ("node", "operator", "runs on", "kernel")
+        lines = [_line(row, widths) for row in (heads, *rows)]
+        counts = {
+            place: sum(fate.place == place for fate in self.nodes)
+            for place in ("accelerator", "host", "address", "constant", "none")
+        }
+        words = [f"{count} {place}" for place, count in counts.items() if count]
+        lines.append(f"{len(self.nodes)} nodes: {', '.join(words)}")
+        for engine in ("accelerator", "host"):
+            names = [name for name, where in self.added if where == engine]
+            if names:
+                lines.append(f"added on the {engine}: {', '.join(names)}")
+        lines += [f"note: {note}" for note in self.notes]
+        return "\n".join(lines) + "\n"
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+    return "  ".join([*cells, *row[len(widths) :]]).rstrip()
+
+
+def _told(fate: NodeFate) -> tuple[str, str]:
+    """Where it runs, and the rest of its line."""
+    kernels = ", ".join(fate.kernels)
+    text = f"{kernels} ({fate.how})" if kernels and fate.how else kernels or fate.how
+    if fate.objection is not None:
+        edit = f"; to bring it on: {fate.objection.edit}" if fate.objection.edit else ""
+        text += f" [{fate.objection.constraint}] {fate.objection.reason}{edit}"
+    return fate.place if fate.place != "none" else "-", text
+
+
+def _shown(name: str) -> str:
+    """A model's name as one line of text."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in name)
+
+
+def explain(
+    model: str | Path | frontends.Imported,
+    target: Target,
+    machine: Machine,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    calibration: Samples | None = None,
+    progress: Progress = quiet,
+) -> Explanation:
+    """Compile a model as far as its kernels, and tell what became of each node."""
+    work = travel(
+        model,
+        target,
+        machine,
+        shapes=shapes,
+        calibration=calibration,
+        progress=progress,
+        until="import",
+    )
+    imported = work.network.clone()
+    objections = _prepare(work)
+    calibrate(work)
+    place_graph(work)
+    return Explanation(
+        target.name,
+        machine.name,
+        tuple(_Fates(work, imported, objections).all()),
+        tuple(work.notes),
+        tuple(
+            (op.symbol.data, "host" if op.on_host else "accelerator")
+            for op in network_of(work.network).block.ops
+            if isinstance(op, KernelOp) and not any(o.node_name for o in op.operations)
+        ),
+    )
+
+
+def _prepare(work: Work) -> dict[str, Objection]:
+    """The graph passes up to kernels; the objections to the host's kernels by symbol."""
+    found: dict[Operation, Objection] = {}
+    for entry in prepare_pipeline(work.machine):
+        work.runner.run(work.network, [entry], "graph-")
+        if isinstance(entry.step, Partition):
+            for op in operations_of(work.network):
+                made = objection_to(op, work.machine)
+                if op.engine is not None and op.engine.data == "host" and made is not None:
+                    found[op] = made
+    kernels = [op for op in network_of(work.network).block.ops if isinstance(op, KernelOp)]
+    return {
+        kernel.symbol.data: found[op]
+        for kernel in kernels
+        for op in kernel.operations
+        if isinstance(op, Operation) and op in found
+    }
+
+
+def objection_to(op: Operation, machine: Machine) -> Objection | None:
+    """Why the machine's accelerator cannot run an operation, and what would change that."""
+    refused = objection(op, machine)
+    if refused is None:
+        return None
+    constraint, reason = refused
+    return Objection(constraint.name, reason, constraint.help, remedy(op, machine))
+
+
+class _Fates:
+    """Finds the nodes of the model again in the final graph."""
+
+    def __init__(self, work: Work, imported: ModuleOp, objections: Mapping[str, Objection]) -> None:
+        self.work, self.objections = work, objections
+        self.nodes = work.nodes or _nodes_of(imported)
+        self.kernels: dict[str, list[tuple[KernelOp, GraphOperation, bool]]] = {}
+        """Node -> its kernels, its operation there, and whether it was merged into that."""
+        self.views: dict[str, GraphOperation] = {}
+        self.origin: dict[str, list[Operation]] = {}
+        """Node -> its operations as they were imported."""
+        for op in operations_of(imported):
+            self.origin.setdefault(op.node_name, []).append(op)
+        for op in network_of(work.network).block.ops:
+            if isinstance(op, KernelOp):
+                for inner in op.operations:
+                    self._enter(op, inner)
+            elif isinstance(op, GraphOperation):
+                for name in (op.node_name, *op.merged_nodes):
+                    self.views.setdefault(name, op)
+
+    def _enter(self, kernel: KernelOp, op: GraphOperation) -> None:
+        for name in dict.fromkeys((op.node_name, *op.merged_nodes)):
+            entries = self.kernels.setdefault(name, [])
+            if all(other is not kernel for other, _, _ in entries):
+                entries.append((kernel, op, name != op.node_name))
+
+    def all(self) -> Iterable[NodeFate]:
+        """The fates in the model's order."""
+        for node in self.nodes:
+            yield self._fate(node)
+
+    def _fate(self, node: ModelNode) -> NodeFate:
+        blank = NodeFate(node.name, node.operator, "none")
+        direct = self._in_kernels(blank)
+        if direct is not None:
+            return direct
+        if node.name in self.views:
+            return replace(blank, place="address", how="a view: no work is left")
+        origin = self.origin.get(node.name)
+        if not origin:
+            return replace(blank, how="a constant, an identity, or leads to no output")
+        if all(_constant(op.result) for op in origin):
+            return replace(blank, place="constant", how="computed at compile time")
+        for other in _readers(origin):
+            found = self._in_kernels(replace(blank, node=other))
+            if found is not None:
+                return replace(found, node=node.name, how=f"merged into {_shown(other)}")
+        return replace(blank, how="does nothing")
+
+    def _in_kernels(self, blank: NodeFate) -> NodeFate | None:
+        entries = self.kernels.get(blank.node)
+        if not entries:
+            return None
+        symbols = tuple(kernel.symbol.data for kernel, _, _ in entries)
+        hosts = [kernel for kernel, _, _ in entries if kernel.on_host]
+        kernel, op, merged = entries[-1]
+        how = ""
+        if merged:
+            how = f"merged into {_shown(op.node_name)}"
+        elif op is not kernel.operations[0]:
+            how = f"follows {_shown(kernel.operations[0].node_name)}"
+        if not hosts:
+            return replace(blank, place="accelerator", kernels=symbols, how=how)
+        return replace(
+            blank, place="host", kernels=symbols, how=how, objection=self._objection(hosts[0])
+        )
+
+    def _objection(self, kernel: KernelOp) -> Objection:
+        known = self.objections.get(kernel.symbol.data)
+        first = kernel.operations[0]
+        if known is None and isinstance(first, Operation):
+            known = objection_to(first, self.work.machine)
+        if known is None:
+            reason = kernel.reason.data if kernel.reason is not None else ""
+            known = Objection("asked-for" if reason == "asked for" else "numbers", reason)
+        return known
+
+
+def _nodes_of(imported: ModuleOp) -> tuple[ModelNode, ...]:
+    """The nodes that an imported network knows of, for front-ends that list none."""
+    found: dict[str, str] = {}
+    for op in operations_of(imported):
+        if op.node_name:
+            found.setdefault(op.node_name, op.operation)
+    return tuple(ModelNode(name, operator) for name, operator in found.items())
+
+
+def _constant(value: SSAValue) -> bool:
+    """Whether a value depends on nothing but weights."""
+    waiting, seen = [value], {value}
+    while waiting:
+        owner = waiting.pop().owner
+        if isinstance(owner, WeightOp):
+            continue
+        if not isinstance(owner, Operation) or not owner.inputs:
+            return False
+        fresh = [operand for operand in owner.inputs if operand not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return True
+
+
+def _readers(ops: Sequence[Operation]) -> Iterable[str]:
+    """The nodes that read the results of operations, the nearest first."""
+    waiting, seen = list(ops), set(ops)
+    for op in waiting:
+        for use in sorted(op.result.uses, key=lambda use: use.index):
+            reader = use.operation
+            if isinstance(reader, Operation) and reader not in seen:
+                seen.add(reader)
+                waiting.append(reader)
+                yield reader.node_name
+
+
+__all__ = ["Explanation", "NodeFate", "Objection", "explain", "objection_to"]
