@@ -5,7 +5,9 @@ from pathlib import Path
 
 import onnx
 import pytest
-from end_to_end_models import (
+
+import tilewright
+from tests.end_to_end.end_to_end_models import (
     LENET,
     MACHINES,
     ROOT,
@@ -15,8 +17,6 @@ from end_to_end_models import (
     network,
     run_checked,
 )
-
-import tilewright
 from tilewright.errors import TilewrightError
 from tilewright.machine.load import load_machine
 from tilewright.targets.generic.families import FAMILIES

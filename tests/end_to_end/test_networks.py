@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from end_to_end_models import network, run_checked
+
+from tests.end_to_end.end_to_end_models import network, run_checked
 
 # Networks that end in a global pool run on smaller images.
 SIZES = {
