@@ -101,12 +101,18 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
+def _machine(manifest: Manifest) -> str:
+    """The target, and the machine where that has another name."""
+    name = str(manifest.machine["name"])
+    return manifest.target if name == manifest.target else f"{name} (target {manifest.target})"
+
+
 def table(manifest: Manifest, profile: Profile | None) -> str:
     """A plain-text report: a header with totals, then a line per kernel."""
     found = summary(manifest, profile)
     taken = found.get("cycles")
     lines = [
-        f"{manifest.model} on {manifest.target}",
+        f"{manifest.model} on {_machine(manifest)}",
         f"  memory      {_number(manifest.peak_memory_bytes)} bytes"
         f" (at least {_number(manifest.lower_bound_memory_bytes)})",
         f"  predicted   {_number(found['predicted_cycles'])} cycles",
