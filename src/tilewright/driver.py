@@ -76,6 +76,8 @@ class Work:
     kernels: list[CompiledKernel] = field(default_factory=list[CompiledKernel])
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     notes: list[str] = field(default_factory=list[str])
+    weights_file: str | Path | None = None
+    """The file of the weights, for model formats that keep them apart."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,12 @@ class Station:
 def import_model(work: Work) -> None:
     """Model file to graph."""
     model = work.model
+    if isinstance(model, frontends.Imported) and work.weights_file is not None:
+        raise refuse("model-weights", "the model has been loaded, with its weights")
     imported = (
         model
         if isinstance(model, frontends.Imported)
-        else frontends.load(model, shapes=dict(work.shapes))
+        else frontends.load(model, shapes=dict(work.shapes), weights=work.weights_file)
     )
     work.network = imported.module.clone()
     # A store of our own: one import may be compiled several times, each time the same.
@@ -283,6 +287,7 @@ def travel(
     machine: Machine,
     *,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    weights: str | Path | None = None,
     calibration: Samples | None = None,
     dump: Path | None = None,
     progress: Progress = quiet,
@@ -291,6 +296,7 @@ def travel(
     """Take a model along the road, to the end of the station ``until``."""
     runner = PassRunner(CompilerContext(machine), dump)
     work = Work(target, machine, model, shapes or {}, calibration, progress, runner)
+    work.weights_file = weights
     for station in ROAD:
         progress(station.name, 0, 0)
         station.run(work)
@@ -306,6 +312,7 @@ def compile(
     machine: Machine | str | Path | None = None,
     values: Mapping[str, float] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    weights: str | Path | None = None,
     calibration: Samples | None = None,
     directory: str | Path | None = None,
     dump: str | Path | None = None,
@@ -314,10 +321,11 @@ def compile(
     """Compile a model for a target; returns an executable package.
 
     ``target`` is a target's name or a machine file; ``machine`` and ``values`` vary its machine
-    (``{"memory.sb.bytes": 65536}``). ``shapes`` binds the inputs' free dims. ``calibration`` gives
-    sample inputs to fixed-point machines. The package is written to ``directory`` (nothing is
-    there until it is whole), or to a temporary one that lives as long as the result. ``dump``
-    collects the representation after every pass. Raises TilewrightError.
+    (``{"memory.sb.bytes": 65536}``). ``shapes`` binds the inputs' free dims. ``weights`` is the
+    file of the weights where a format keeps them apart (Caffe). ``calibration`` gives sample
+    inputs to fixed-point machines. The package is written to ``directory`` (nothing is there
+    until it is whole), or to a temporary one that lives as long as the result. ``dump`` collects
+    the representation after every pass. Raises TilewrightError.
     """
     found, described = resolve(target, machine, values)
     work = travel(
@@ -325,6 +333,7 @@ def compile(
         found,
         described,
         shapes=shapes,
+        weights=weights,
         calibration=calibration,
         dump=None if dump is None else Path(dump),
         progress=progress,

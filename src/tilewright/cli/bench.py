@@ -28,6 +28,7 @@ def bench(
     random: RandomOption = None,
     calibrate: console.CalibrateOption = None,
     shape: console.ShapeOption = None,
+    weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
@@ -40,7 +41,7 @@ def bench(
     """
     with console.refusals(as_json), console.progress(quiet) as progress:
         start = time.perf_counter()
-        executable = open_or_compile(model, target, settings, shape, calibrate, progress)
+        executable = open_or_compile(model, target, settings, shape, calibrate, progress, weights)
         compile_seconds = time.perf_counter() - start
         arrays = console.inputs_for(executable.inputs, inputs, random)
         executable.run(arrays)

@@ -12,13 +12,14 @@ from tilewright.driver import compile
 
 
 def compile_command(
-    model: Annotated[Path, typer.Argument(help="An ONNX file.")],
+    model: Annotated[Path, typer.Argument(help="An ONNX file or a prototxt.")],
     target: console.TargetOption = "cpu",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The package [default: MODEL-TARGET].")
     ] = None,
     calibrate: console.CalibrateOption = None,
     shape: console.ShapeOption = None,
+    weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     dump: Annotated[
         Path | None, typer.Option("--dump", help="Write the representation after every pass here.")
@@ -38,6 +39,7 @@ def compile_command(
             target,
             values=console.machine_values(settings),
             shapes=console.shapes(shape),
+            weights=weights,
             calibration=None if calibrate is None else console.read_arrays(calibrate),
             directory=place,
             dump=dump,

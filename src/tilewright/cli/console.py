@@ -47,6 +47,10 @@ ShapeOption = Annotated[
     list[str] | None,
     typer.Option("--shape", metavar="NAME=1x3x224x224", help="Bind an input's shape."),
 ]
+WeightsOption = Annotated[
+    Path | None,
+    typer.Option("--weights", metavar="FILE", help="The caffemodel of a prototxt."),
+]
 CalibrateOption = Annotated[
     Path | None,
     typer.Option(

@@ -12,10 +12,11 @@ from tilewright.driver import resolve, travel
 
 
 def plan_command(
-    model: Annotated[Path, typer.Argument(help="An ONNX file.")],
+    model: Annotated[Path, typer.Argument(help="An ONNX file or a prototxt.")],
     target: console.TargetOption = "cambricon-x",
     calibrate: console.CalibrateOption = None,
     shape: console.ShapeOption = None,
+    weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
@@ -31,6 +32,7 @@ def plan_command(
             found,
             machine,
             shapes=console.shapes(shape),
+            weights=weights,
             calibration=None if calibrate is None else console.read_arrays(calibrate),
             progress=progress,
             until="plan",

@@ -15,7 +15,7 @@ from tilewright.driver import compile
 from tilewright.errors import refuse
 from tilewright.runtime import Executable
 
-ModelArgument = Annotated[Path, typer.Argument(help="An ONNX file or a package.")]
+ModelArgument = Annotated[Path, typer.Argument(help="An ONNX file, a prototxt, or a package.")]
 InputOption = Annotated[
     list[str] | None, typer.Option("--input", metavar="NAME=FILE.npy", help="An input's array.")
 ]
@@ -31,10 +31,11 @@ def open_or_compile(
     shape: list[str] | None,
     calibrate: Path | None,
     progress: Callable[[str, int, int], None],
+    weights: Path | None = None,
 ) -> Executable:
     """The package at ``model``, or the model compiled into a temporary one."""
     if model.is_dir():
-        if target or settings or shape or calibrate:
+        if target or settings or shape or calibrate or weights:
             raise refuse(
                 "option-package", "a package is already compiled", str(model),
                 "give these options to a model file",
@@ -45,6 +46,7 @@ def open_or_compile(
         target or "cpu",
         values=console.machine_values(settings),
         shapes=console.shapes(shape),
+        weights=weights,
         calibration=None if calibrate is None else console.read_arrays(calibrate),
         progress=progress,
     )
@@ -74,6 +76,7 @@ def run(
     ] = None,
     calibrate: console.CalibrateOption = None,
     shape: console.ShapeOption = None,
+    weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
@@ -84,7 +87,9 @@ def run(
     """
     with console.refusals(as_json):
         with console.progress(quiet) as progress:
-            executable = open_or_compile(model, target, settings, shape, calibrate, progress)
+            executable = open_or_compile(
+                model, target, settings, shape, calibrate, progress, weights
+            )
             arrays = console.inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)
             results = executable.run(arrays, trace=trace, check_races=check)

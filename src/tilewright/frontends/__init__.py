@@ -11,20 +11,45 @@ from tilewright.frontends.imported import Imported, ModelNode
 __all__ = ["Imported", "ModelNode", "load"]
 
 
-def load(path: str | Path, *, shapes: Mapping[str, Sequence[int]] | None = None) -> Imported:
-    """Read a model file of any format that Tilewright knows (today: ONNX).
+def load(
+    path: str | Path,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    weights: str | Path | None = None,
+) -> Imported:
+    """Read a model file of any format that Tilewright knows: ONNX, or Caffe's prototxt.
 
-    ``shapes`` gives the shapes of inputs whose sizes the model leaves open. Raises TilewrightError
-    with every reason for which the model is refused.
+    ``shapes`` gives the shapes of inputs whose sizes the model leaves open. ``weights`` is the
+    file of the weights for formats that keep them apart (a prototxt's caffemodel). Raises
+    TilewrightError with every reason for which the model is refused.
     """
     path = Path(path)
-    if path.suffix.lower() == ".onnx":
+    suffix = path.suffix.lower()
+    if suffix == ".prototxt":
+        from tilewright.frontends.caffe import import_caffe
+
+        return import_caffe(path, weights=weights, shapes=shapes)
+    if suffix == ".onnx" and weights is None:
         from tilewright.frontends.onnx import import_onnx
 
         return import_onnx(path, shapes=shapes)
+    if suffix == ".onnx":
+        raise refuse(
+            "model-weights",
+            "an ONNX model says itself where its weights are",
+            where=repr(str(path)),
+            help="leave the weights out",
+        )
+    if suffix == ".caffemodel":
+        raise refuse(
+            "model-format",
+            "a caffemodel holds the weights of a network that a prototxt describes",
+            where=repr(str(path)),
+            help="give the prototxt, and this file as its weights",
+        )
     raise refuse(
         "model-format",
         f"no front-end reads files that end in {path.suffix!r}",
         where=repr(str(path)),
-        help="ONNX models end in .onnx",
+        help="ONNX models end in .onnx, Caffe's in .prototxt",
     )

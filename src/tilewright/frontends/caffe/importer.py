@@ -1,0 +1,160 @@
+"""Import a whole model: settle its inputs, then take its layers in order.
+
+Import goes on past refusals, so that one report has them all: layers whose bottoms depend on what
+was refused are only checked as far as that goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.frontends.builder import NetworkBuilder
+from tilewright.frontends.caffe.inputs import SOURCES, inputs_of
+from tilewright.frontends.caffe.limits import shown
+from tilewright.frontends.caffe.lowering import Lowering
+from tilewright.frontends.caffe.net import Layer, layers_of
+from tilewright.frontends.caffe.operators import RULES
+from tilewright.frontends.caffe.parameters import Parameters, unused
+from tilewright.frontends.caffe.reader import read_prototxt
+from tilewright.frontends.caffe.stored import Stored, read_caffemodel, stored_in
+from tilewright.frontends.caffe.wiring import outputs_of
+from tilewright.frontends.imported import Imported, ModelNode
+from tilewright.graph.dialect import NetworkOp, OutputOp
+from tilewright.graph.names import identifier
+from tilewright.graph.weights import Weights
+from tilewright.ir import ModuleOp, SSAValue
+from tilewright.types import tensor
+
+
+def import_caffe(
+    path: str | Path,
+    *,
+    weights: str | Path | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> Imported:
+    """Read a prototxt, and a caffemodel (``weights``), into the graph dialect.
+
+    Both the newer form (``layer``) and the older (``layers``) are read, and the test phase of
+    training files is taken. Without a caffemodel the weights are made up, the same every time.
+    ``shapes`` gives inputs other shapes than the file's. Raises TilewrightError with every reason
+    for which the model is refused.
+    """
+    return _Importer(Path(path), weights, shapes).run()
+
+
+class _Importer:
+    """The state of one import."""
+
+    def __init__(
+        self,
+        path: Path,
+        weights: str | Path | None,
+        shapes: Mapping[str, Sequence[int]] | None,
+    ) -> None:
+        self.source = read_prototxt(path)
+        self.problems: list[Problem] = list(self.source.problems)
+        self.notes: list[str] = []
+        net, title = self.source.net, self.source.title
+        everything = layers_of(net, self.problems, self.notes, title)
+        self.layers = [layer for layer in everything if not layer.is_for_training]
+        dropped = [layer for layer in everything if layer.is_for_training]
+        if dropped:
+            listed = ", ".join(shown(layer.name) for layer in dropped)
+            self.notes.append(f"layers that only serve training are left out: {listed}")
+        if not self.layers:
+            self.problems.append(Problem("caffe-syntax", "there are no layers in it", title))
+            raise TilewrightError(self.problems)
+        self.stored = self._stored(weights)
+        own = stored_in(np.frombuffer(net.SerializeToString(), np.uint8), title)
+        self.parameters = Parameters(self.stored, own)
+        inputs = inputs_of(self.layers, shapes, self.problems, self.notes)
+        self.outputs = outputs_of(self.layers, dropped, self.problems)
+        self.name = identifier(net.name or path.stem, "network")
+        self.form = 1 if net.layers else 2
+        known = {name: shape for name, shape in inputs.items() if shape is not None}
+        self.operator = NetworkOp.of(
+            self.name, [(name, tensor(shape)) for name, shape in known.items()], self.outputs
+        )
+        self.weights = Weights()
+        self.network = NetworkBuilder(self.operator.block, self.weights)
+        self.inputs = dict(self.operator.inputs)
+        self.values: dict[str, SSAValue] = {}
+        """The blobs that are known so far; those that were refused are not."""
+        self.parameterised: set[str] = set()
+
+    def _stored(self, weights: str | Path | None) -> Stored | None:
+        """The caffemodel's blobs; what is wrong with it is kept for the report."""
+        if weights is None:
+            return None
+        try:
+            return read_caffemodel(weights)
+        except TilewrightError as error:
+            self.problems.extend(error.problems)
+            return None
+
+    def run(self) -> Imported:
+        """The model as a network; raises TilewrightError."""
+        for layer in self.layers:
+            self._take(layer)
+        if self.problems:
+            raise TilewrightError(self.problems)
+        results = [self.values[name] for name in self.outputs]
+        self.operator.block.add_op(OutputOp.build(operands=[results]))
+        module = ModuleOp([self.operator])
+        module.verify()
+        if self.parameters.made_up:
+            self.notes.append(
+                "there is no caffemodel: weights are random (seeded by the layers' names, "
+                "scaled by fan-in), so results mean nothing; give --weights"
+            )
+        if self.stored is not None and (note := unused(self.stored, self.layers)):
+            self.notes.append(note)
+        nodes = tuple(ModelNode(item.name, item.type, item.tops) for item in self.layers)
+        return Imported(
+            module,
+            self.weights,
+            self.name,
+            self.form,
+            self.source.digest,
+            tuple(self.notes),
+            nodes,
+        )
+
+    def _take(self, layer: Layer) -> None:
+        """Import one layer: give a value to each of its tops."""
+        results: Mapping[str, SSAValue] = {}
+        try:
+            results = self._results(layer)
+        except TilewrightError as error:
+            self.problems.extend(error.problems)
+        for name in layer.tops:
+            self.values.pop(name, None)
+        self.values.update(results)
+
+    def _results(self, layer: Layer) -> Mapping[str, SSAValue]:
+        """The values of a layer's tops; none if they depend on what was refused."""
+        if layer.type in SOURCES:
+            return {name: self.inputs[name] for name in layer.tops if name in self.inputs}
+        rule = RULES.get(layer.type)
+        if rule is None:
+            raise refuse(
+                "caffe-unsupported-layer", "layers of this type are not read", where=layer.where
+            )
+        if not layer.bottoms:
+            raise refuse("caffe-parameter", "it has no bottoms", where=layer.where)
+        values = [self.values[name] for name in layer.bottoms if name in self.values]
+        if len(values) < len(layer.bottoms):
+            return {}
+        at = Lowering(layer, values, self.network, self.parameters, self.problems)
+        results = rule(at)
+        if at.taken and layer.name in self.parameterised:
+            reason = "another layer with parameters has this name"
+            self.problems.append(Problem("caffe-duplicate-name", reason, layer.where))
+        if at.taken:
+            self.parameterised.add(layer.name)
+        self.problems += self.parameters.left_over(layer, at.taken)
+        return dict(zip(layer.tops, results, strict=True))

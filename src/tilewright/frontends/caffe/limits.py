@@ -1,0 +1,36 @@
+"""Bounds on what a model may ask for, so that a hostile file costs neither time nor memory."""
+
+MAX_TEXT_BYTES = 2**24
+"""Of a prototxt; the largest published ones have a few hundred kilobytes."""
+
+MAX_WEIGHT_BYTES = 2**36
+"""Of a caffemodel; protobuf itself stops at 2**31 - 1."""
+
+MAX_FIELDS = 2**20
+"""Fields of a caffemodel that are looked at; arrays are one each."""
+
+MAX_LAYERS = 20_000
+"""Layers of a network, and of a caffemodel."""
+
+MAX_BLOBS = 64
+"""Parameter blobs, bottoms or tops of one layer."""
+
+MAX_RANK = 8
+"""Axes of one blob; the graph has no more (Caffe: 32)."""
+
+MAX_ELEMENTS = 2**30
+"""Elements of one blob."""
+
+MAX_SEEDED_ELEMENTS = 2**29
+"""Weights that are made up, in all, where there is no caffemodel."""
+
+MAX_EXTENT = 2**24
+"""Largest kernel, stride, dilation and pad, and largest padded image along an axis."""
+
+MAX_NAME = 120
+"""Characters of a model's name that are shown in a message."""
+
+
+def shown(name: str) -> str:
+    """A name from the model as a message shows it: quoted, one line, not too long."""
+    return repr(name if len(name) <= MAX_NAME else name[:MAX_NAME] + "...")

@@ -1,0 +1,175 @@
+"""What the importer of one layer sees: the layer, its operands, and ways to emit and refuse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.frontends.builder import NetworkBuilder
+from tilewright.frontends.caffe.limits import MAX_ELEMENTS
+from tilewright.frontends.caffe.net import Layer
+from tilewright.frontends.caffe.parameters import Parameters
+from tilewright.ir import PythonValue, SSAValue, VerifyException
+from tilewright.types import Array, shape_of
+
+
+class Lowering:
+    """One layer on its way into the graph dialect."""
+
+    def __init__(
+        self,
+        layer: Layer,
+        values: Sequence[SSAValue],
+        network: NetworkBuilder,
+        parameters: Parameters,
+        problems: list[Problem],
+    ) -> None:
+        self.layer = layer
+        self.values = values
+        """The bottoms."""
+        self.taken = 0
+        """Parameters taken so far."""
+        self._network = network
+        self._parameters = parameters
+        self._problems = problems
+
+    # Refusing
+
+    def refuse(self, reason: str, code: str = "caffe-parameter", help: str = "") -> TilewrightError:
+        """The refusal of this layer; ``raise at.refuse(...)``."""
+        return refuse(code, reason, where=self.layer.where, help=help)
+
+    # The layer
+
+    def settings(self, name: str) -> Any:
+        """A message of settings such as ``pooling_param``; the defaults where there is none."""
+        return getattr(self.layer.proto, name)
+
+    def number(self, settings: Any, name: str) -> float:
+        """A number in a message of settings, finite."""
+        value = float(getattr(settings, name))
+        if not math.isfinite(value):
+            raise self.refuse(f"{name} is not a finite number")
+        return value
+
+    def check_number(self, value: float) -> None:
+        """Refuses a number that float32 does not hold."""
+        if not abs(value) <= np.finfo(np.float32).max:
+            raise self.refuse(f"its settings lead to {value}, which float32 does not hold")
+
+    def needs(self, bottoms: int, tops: int = 1) -> None:
+        """Refuses another number of bottoms or tops."""
+        for what, names, count in (
+            ("bottoms", self.layer.bottoms, bottoms),
+            ("tops", self.layer.tops, tops),
+        ):
+            if len(names) != count:
+                raise self.refuse(f"it has {len(names)} {what}; it takes {count}")
+
+    # Operands
+
+    @property
+    def x(self) -> SSAValue:
+        """The first bottom."""
+        return self.values[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the first bottom."""
+        return shape_of(self.x)
+
+    def images(self) -> tuple[int, int, int, int]:
+        """Shape of the first bottom, [n, c, h, w]; refuses other ranks."""
+        if len(self.shape) != 4:
+            raise self.refuse(
+                f"its bottom has shape {list(self.shape)}; images [n, c, h, w] are computed",
+                code="caffe-shape",
+            )
+        n, c, h, w = self.shape
+        return n, c, h, w
+
+    def axis(self, axis: int, rank: int, what: str = "axis") -> int:
+        """An axis counted from the front; refuses one outside ``[-rank, rank)``."""
+        if not -rank <= axis < rank:
+            raise self.refuse(f"{what} {axis} is outside a blob of rank {rank}")
+        return axis % rank
+
+    # Parameters
+
+    def parameter(
+        self, shape: Sequence[int], kind: str, fan_in: int = 1, *, drawn: Sequence[int] = ()
+    ) -> SSAValue:
+        """The next parameter as a value of the network, ``drawn`` its shape there if another.
+
+        A parameter that is refused is stood in for, so that import goes on.
+        """
+        try:
+            array = self._next(shape, kind, fan_in)
+        except TilewrightError as error:
+            self._problems.extend(error.problems)
+            return self._network.placeholder(drawn or shape)
+        return self.constant(array.reshape(drawn or shape), kind)
+
+    def parameter_array(self, shape: Sequence[int], kind: str, fan_in: int = 1) -> Array | None:
+        """The next parameter as an array; None if it is refused, which is noted."""
+        try:
+            return self._next(shape, kind, fan_in)
+        except TilewrightError as error:
+            self._problems.extend(error.problems)
+            return None
+
+    def _next(self, shape: Sequence[int], kind: str, fan_in: int) -> Array:
+        self.taken += 1
+        return self._parameters.take(self.layer, self.taken - 1, shape, kind, fan_in)
+
+    # Emitting
+
+    def constant(self, array: Array | float, hint: str = "constant") -> SSAValue:
+        """An array or a number of the layer's as a value of the network."""
+        if isinstance(array, float):
+            self.check_number(array)
+        made = np.asarray(array, np.float32)
+        return self._network.weight(made, f"{self.layer.name}.{hint}")
+
+    def placeholder(self, shape: Sequence[int]) -> SSAValue:
+        """A tensor that stands in for what was refused."""
+        return self._network.placeholder(shape)
+
+    def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
+        """Append an operation for this layer; refuses results that are empty or too large."""
+        try:
+            value = self._network.emit(operation, inputs, attributes, self.layer.name)
+        except VerifyException as error:
+            # The graph's message names the node, as the refusal does.
+            reason = str(error).replace(f" (node {self.layer.name!r})", "", 1)
+            raise self.refuse(" ".join(reason.split()), code="caffe-shape") from error
+        self.check_size(shape_of(value))
+        return value
+
+    def check_size(self, shape: Sequence[int]) -> None:
+        """Refuses the shape of a result that is empty or too large."""
+        if any(extent < 1 for extent in shape):
+            raise self.refuse(f"its result of shape {list(shape)} is empty", code="caffe-shape")
+        if math.prod(shape) > MAX_ELEMENTS:
+            raise self.refuse(
+                f"its result of shape {list(shape)} takes {math.prod(shape)} elements; "
+                f"the limit is {MAX_ELEMENTS}",
+                code="caffe-too-large",
+            )
+
+    def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """``value`` in another shape; itself if the shape is the same."""
+        if shape_of(value) == tuple(shape):
+            return value
+        return self.emit("reshape", value, shape=list(shape))
+
+
+Rule = Callable[[Lowering], Sequence[SSAValue]]
+"""Imports one layer: emits what it means and returns one value per top.
+
+Raises TilewrightError (a refusal).
+"""

@@ -1,0 +1,128 @@
+"""Convolution and Deconvolution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.frontends.caffe.limits import MAX_EXTENT
+from tilewright.frontends.caffe.lowering import Lowering
+from tilewright.frontends.caffe.operators.windows import Pair, pair
+from tilewright.ir import SSAValue
+from tilewright.types import shape_of
+
+
+class _Window:
+    """What both have: sizes, groups and channels, checked."""
+
+    def __init__(self, at: Lowering) -> None:
+        settings = at.settings("convolution_param")
+        self.channels = at.images()[1]
+        self.outputs, self.group = int(settings.num_output), int(settings.group)
+        self.kernel = pair(at, settings, "kernel_size", None)
+        self.strides = pair(at, settings, "stride", 1)
+        self.pads = pair(at, settings, "pad", 0, low=0)
+        self.dilations = pair(at, settings, "dilation", 1)
+        self.bias = bool(settings.bias_term)
+        if at.axis(settings.axis, 4) != 1:
+            raise at.refuse(f"axis {settings.axis} is not that of the channels, 1")
+        if not 1 <= self.outputs < MAX_EXTENT:
+            raise at.refuse(f"num_output {self.outputs} must lie in [1, {MAX_EXTENT})")
+        if self.group < 1 or self.channels % self.group or self.outputs % self.group:
+            raise at.refuse(
+                f"{self.channels} channels and {self.outputs} outputs do not divide into "
+                f"{self.group} groups",
+                code="caffe-shape",
+            )
+        if len(at.layer.tops) != len(at.layer.bottoms):
+            raise at.refuse(
+                f"it has {len(at.layer.bottoms)} bottoms and {len(at.layer.tops)} tops; "
+                "it makes one of each other"
+            )
+        for value in at.values[1:]:
+            if len(shape_of(value)) != 4 or shape_of(value)[1] != self.channels:
+                raise at.refuse("its bottoms differ in their channels", code="caffe-shape")
+
+    @property
+    def spans(self) -> Pair:
+        """Rows and columns that a window reaches over."""
+        (kh, kw), (dh, dw) = self.kernel, self.dilations
+        return (kh - 1) * dh + 1, (kw - 1) * dw + 1
+
+
+def convolution(at: Lowering) -> Sequence[SSAValue]:
+    """Cross-correlation, rounding sizes down; all bottoms share the weights [co, ci/group, ...]."""
+    window = _Window(at)
+    fan_in = window.channels // window.group * math.prod(window.kernel)
+    shape = (window.outputs, window.channels // window.group, *window.kernel)
+    operands = [at.parameter(shape, "weight", fan_in)]
+    if window.bias:
+        operands.append(at.parameter((window.outputs,), "bias"))
+    return [
+        at.emit(
+            "conv",
+            value,
+            *operands,
+            strides=window.strides,
+            pads=(*window.pads, *window.pads),
+            dilations=window.dilations,
+            group=window.group,
+        )
+        for value in at.values
+    ]
+
+
+def deconvolution(at: Lowering) -> Sequence[SSAValue]:
+    """The transpose of a convolution, with weights [ci, co/group, ...].
+
+    It is a convolution with mirrored weights of the image with zeros between its pixels.
+    """
+    window = _Window(at)
+    for index, span in enumerate(window.spans):
+        pad, stride = window.pads[index], window.strides[index]
+        if any(stride * (shape_of(x)[2 + index] - 1) + span <= 2 * pad for x in at.values):
+            raise at.refuse("its pads leave nothing of the result", code="caffe-shape")
+    inputs, outputs, group = window.channels, window.outputs, window.group
+    fan_in = max(inputs // group * math.prod(window.kernel) // math.prod(window.strides), 1)
+    shape = (inputs, outputs // group, *window.kernel)
+    stored = at.parameter_array(shape, "weight", fan_in)
+    turned = (outputs, inputs // group, *window.kernel)
+    if stored is None:
+        weight = at.placeholder(turned)
+    else:
+        apart = stored.reshape(group, inputs // group, outputs // group, *window.kernel)
+        mirrored = apart.swapaxes(1, 2)[..., ::-1, ::-1]
+        weight = at.constant(np.ascontiguousarray(mirrored).reshape(turned), "weight")
+    operands = [weight, at.parameter((outputs,), "bias")] if window.bias else [weight]
+    return [_transposed(at, window, value, operands) for value in at.values]
+
+
+def _transposed(
+    at: Lowering, window: _Window, image: SSAValue, operands: Sequence[SSAValue]
+) -> SSAValue:
+    edges = [span - 1 - pad for span, pad in zip(window.spans, window.pads, strict=True)]
+    spread = _spread(at, image, window.strides)
+    cut = [max(-edge, 0) for edge in edges]
+    if any(cut):
+        extents = shape_of(spread)[2:]
+        ends = [extent - size for extent, size in zip(extents, cut, strict=True)]
+        spread = at.emit("slice", spread, starts=tuple(cut), ends=tuple(ends), axes=[2, 3])
+    pads = tuple(max(edge, 0) for edge in edges)
+    return at.emit(
+        "conv", spread, *operands, pads=pads * 2, dilations=window.dilations, group=window.group
+    )
+
+
+def _spread(at: Lowering, image: SSAValue, strides: Pair) -> SSAValue:
+    """The image with ``stride - 1`` zeros between neighbours."""
+    if strides == (1, 1):
+        return image
+    (n, c, h, w), (sh, sw) = shape_of(image), strides
+    at.check_size((n, c, h * sh, w * sw))
+    apart = at.reshape(image, (n, c, h, 1, w, 1))
+    padded = at.emit("pad", apart, pads=[0, 0, 0, 0, 0, 0, 0, 0, 0, sh - 1, 0, sw - 1])
+    wide = at.reshape(padded, (n, c, h * sh, w * sw))
+    ends = ((h - 1) * sh + 1, (w - 1) * sw + 1)
+    return at.emit("slice", wide, starts=[0, 0], ends=ends, axes=[2, 3])

@@ -1,0 +1,158 @@
+"""Maps of each element, and of elements of several bottoms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from tilewright.frontends.caffe.lowering import Lowering, Rule
+from tilewright.ir import SSAValue
+from tilewright.types import shape_of
+
+LARGEST_POWER = 8
+"""Whole powers up to this one are products."""
+
+
+def unary(operation: str) -> Rule:
+    """The rule of a layer that is one operation of one operand."""
+
+    def rule(at: Lowering) -> Sequence[SSAValue]:
+        at.needs(1)
+        return [at.emit(operation, at.x)]
+
+    return rule
+
+
+def identity(at: Lowering) -> Sequence[SSAValue]:
+    """Dropout, which does nothing in the test phase."""
+    at.needs(1)
+    return [at.x]
+
+
+def relu(at: Lowering) -> Sequence[SSAValue]:
+    """max(x, 0), plus negative_slope * min(x, 0)."""
+    at.needs(1)
+    slope = at.number(at.settings("relu_param"), "negative_slope")
+    return [at.emit("leaky_relu", at.x, alpha=slope) if slope else at.emit("relu", at.x)]
+
+
+def prelu(at: Lowering) -> Sequence[SSAValue]:
+    """max(x, 0) plus a slope per channel, or one for all, times min(x, 0)."""
+    at.needs(1)
+    if len(at.shape) < 2:
+        raise at.refuse(f"its bottom of shape {list(at.shape)} has no channels", "caffe-shape")
+    channels = at.shape[1]
+    if at.settings("prelu_param").channel_shared:
+        # Caffe keeps a shared slope as a blob without axes.
+        slope = at.parameter((), "slope", drawn=(1,))
+    else:
+        drawn = (channels,) + (1,) * (len(at.shape) - 2)
+        slope = at.parameter((channels,), "slope", drawn=drawn)
+    return [at.emit("prelu", at.x, slope)]
+
+
+def elu(at: Lowering) -> Sequence[SSAValue]:
+    """x where it is positive, alpha * (exp(x) - 1) elsewhere."""
+    at.needs(1)
+    return [at.emit("elu", at.x, alpha=at.number(at.settings("elu_param"), "alpha"))]
+
+
+def power(at: Lowering) -> Sequence[SSAValue]:
+    """(shift + scale * x) ** power."""
+    at.needs(1)
+    settings = at.settings("power_param")
+    exponent, scale, shift = (at.number(settings, name) for name in ("power", "scale", "shift"))
+    if exponent == 0 or scale == 0:
+        # Caffe writes the same number everywhere, whatever x holds.
+        try:
+            value = float(shift**exponent) if exponent else 1.0
+            at.check_number(value)
+        except (OverflowError, ZeroDivisionError, TypeError) as error:
+            raise at.refuse(f"{shift} to the power of {exponent} is not a number") from error
+        return [at.emit("clip", at.x, minimum=value, maximum=value)]
+    base = _affine(at, at.x, scale, shift)
+    if exponent == 1:
+        return [base]
+    if exponent == int(exponent) and 2 <= exponent <= LARGEST_POWER:
+        result = base
+        for _ in range(int(exponent) - 1):
+            result = at.emit("mul", result, base)
+        return [result]
+    return [at.emit("pow", base, at.constant(exponent, "exponent"))]
+
+
+def exp(at: Lowering) -> Sequence[SSAValue]:
+    """base ** (shift + scale * x); the base is e if it is -1."""
+    at.needs(1)
+    settings = at.settings("exp_param")
+    scale, shift = at.number(settings, "scale"), at.number(settings, "shift")
+    rate = _log_of_base(at, settings)
+    return [at.emit("exp", _affine(at, at.x, scale * rate, shift * rate))]
+
+
+def log(at: Lowering) -> Sequence[SSAValue]:
+    """The logarithm of shift + scale * x to a base; the base is e if it is -1."""
+    at.needs(1)
+    settings = at.settings("log_param")
+    rate = _log_of_base(at, settings)
+    if rate == 0:
+        raise at.refuse("there is no logarithm to the base 1")
+    inner = _affine(at, at.x, at.number(settings, "scale"), at.number(settings, "shift"))
+    return [_affine(at, at.emit("log", inner), 1 / rate, 0.0)]
+
+
+def _log_of_base(at: Lowering, settings: Any) -> float:
+    base = at.number(settings, "base")
+    if base == -1:
+        return 1.0
+    if base <= 0:
+        raise at.refuse(f"base {base} is neither positive nor -1")
+    return math.log(base)
+
+
+def _affine(at: Lowering, value: SSAValue, scale: float, shift: float) -> SSAValue:
+    """scale * value + shift, without what does nothing."""
+    if scale != 1:
+        value = at.emit("mul", value, at.constant(scale, "scale"))
+    return at.emit("add", value, at.constant(shift, "shift")) if shift else value
+
+
+def eltwise(at: Lowering) -> Sequence[SSAValue]:
+    """The product, the largest, or the sum (with a coefficient each) of all bottoms' elements."""
+    if len(at.values) < 2 or len(at.layer.tops) != 1:
+        raise at.refuse("it takes two bottoms or more and one top")
+    for left, right in pairwise(at.values):
+        if shape_of(left) != shape_of(right):
+            raise at.refuse(
+                f"its bottoms have shapes {list(shape_of(left))} and {list(shape_of(right))}",
+                code="caffe-shape",
+            )
+    settings = at.settings("eltwise_param")
+    operation = settings.EltwiseOp.Name(settings.operation)
+    coefficients = [float(value) for value in settings.coeff]
+    if coefficients and operation != "SUM":
+        raise at.refuse(f"coefficients go with SUM, not with {operation}")
+    if operation == "SUM":
+        return [_weighted_sum(at, coefficients or [1.0] * len(at.values))]
+    result = at.x
+    for value in at.values[1:]:
+        result = at.emit("mul" if operation == "PROD" else "max", result, value)
+    return [result]
+
+
+def _weighted_sum(at: Lowering, coefficients: Sequence[float]) -> SSAValue:
+    if len(coefficients) != len(at.values):
+        raise at.refuse(f"{len(coefficients)} coefficients for {len(at.values)} bottoms")
+    if not all(map(math.isfinite, coefficients)):
+        raise at.refuse("a coefficient is not a finite number")
+    result: SSAValue | None = None
+    for value, coefficient in zip(at.values, coefficients, strict=True):
+        if result is not None and coefficient == -1:
+            result = at.emit("sub", result, value)
+            continue
+        term = _affine(at, value, coefficient, 0.0)
+        result = term if result is None else at.emit("add", result, term)
+    assert result is not None
+    return result

@@ -1,0 +1,102 @@
+"""Read a prototxt: text into Caffe's NetParameter."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+
+from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.frontends.caffe.limits import MAX_TEXT_BYTES, shown
+from tilewright.frontends.caffe.schema import message_class
+
+
+@dataclass(frozen=True)
+class Source:
+    """A parsed prototxt and where it came from."""
+
+    net: Any
+    """A NetParameter."""
+    digest: str
+    title: str
+    """How messages call the file."""
+    problems: tuple[Problem, ...] = ()
+    """What is wrong with the text though it could be parsed."""
+
+
+def read_prototxt(path: str | Path) -> Source:
+    """Parse a prototxt; raises TilewrightError."""
+    title = shown(str(path))
+    data = bytes_of(Path(path), title)
+    net, problems = parse_text(data, title)
+    return Source(net, hashlib.sha256(data).hexdigest(), title, tuple(problems))
+
+
+def bytes_of(path: Path, title: str) -> bytes:
+    """The text's bytes, after a look at their number; raises TilewrightError."""
+    try:
+        check_file(path, title, MAX_TEXT_BYTES)
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        raise refuse("caffe-missing-file", f"it cannot be read: {error}", where=title) from error
+
+
+def check_file(path: Path, title: str, most: int) -> None:
+    """Raises TilewrightError unless there is a file of at most ``most`` bytes; or OSError."""
+    if not path.is_file():
+        reason = "it is not a file" if path.exists() else "there is no such file"
+        raise refuse("caffe-missing-file", reason, where=title)
+    if path.stat().st_size > most:
+        raise refuse("caffe-too-large", f"the file has more than {most} bytes", where=title)
+
+
+def parse_text(data: bytes, title: str) -> tuple[Any, list[Problem]]:
+    """The text as a NetParameter; a field that Caffe lacks is a problem, and parsing goes on.
+
+    Raises TilewrightError where the text as such is wrong.
+    """
+    # Comments come in all encodings.
+    text = data.decode("utf-8", "replace")
+    try:
+        return _parse(text, lenient=False), []
+    except text_format.ParseError as error:
+        strict = error
+    except RecursionError as error:
+        raise refuse("caffe-syntax", "its braces are nested too deep", where=title) from error
+    try:
+        net = _parse(text, lenient=True)
+    except text_format.ParseError as error:
+        raise refuse("caffe-syntax", _message(error), where=title) from error
+    except RecursionError as error:
+        raise refuse("caffe-syntax", "its braces are nested too deep", where=title) from error
+    problem = Problem(
+        "caffe-field",
+        _message(strict),
+        title,
+        "Caffe's own format has no such field; where it does not matter, remove it",
+    )
+    return net, [problem]
+
+
+def _parse(text: str, *, lenient: bool) -> Any:
+    net = message_class("NetParameter")()
+    text_format.Parse(text, net, allow_unknown_field=lenient)
+    return net
+
+
+def _message(error: text_format.ParseError) -> str:
+    """One line: place and reason, without the names of our own package."""
+    text = " ".join(str(error).replace("tilewright.caffe.", "").split())
+    line, column = error.GetLine(), error.GetColumn()
+    if line is None:
+        return text
+    return f"line {line}: {text.removeprefix(f'{line}:{column} : ')}"
+
+
+def refused(problems: list[Problem] | tuple[Problem, ...]) -> None:
+    """Raises TilewrightError if there are problems."""
+    if problems:
+        raise TilewrightError(problems)
