@@ -21,7 +21,7 @@ from tilewright.simulate.timing import simulate
 from tilewright.targets.base import Timer
 from tilewright.targets.generic.isa import InstructionSet, derive
 from tilewright.targets.generic.lower import KernelLowering, Lowering
-from tilewright.targets.generic.timing import one_at_a_time
+from tilewright.targets.generic.timing import whole_program
 from tilewright.tile.build import Placement
 from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.lower import tile
@@ -55,7 +55,7 @@ def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
         tables.append(_timed(op, kernel))
         keys.append(kernel.order.rows(op).key)
     table = np.concatenate(tables)[np.argsort(np.concatenate(keys), kind="stable")]
-    return one_at_a_time(table, kernel.machine)
+    return whole_program(table, kernel.machine)
 
 
 def _timed(op: Command, kernel: KernelLowering) -> TimedArray:

@@ -95,10 +95,29 @@ def timed_program(program: Program, kernels: Column) -> TimedArray:
         found = timed_of(group.instruction, group.columns, group.rows.size, machine)
         table[group.rows] = found
     table["kernel"] = kernels
-    return one_at_a_time(table, machine)
+    return whole_program(table, machine)
 
 
-def one_at_a_time(table: TimedArray, machine: Machine) -> TimedArray:
+def whole_program(table: TimedArray, machine: Machine) -> TimedArray:
+    """What holds for the records of a program as a whole, in program order."""
+    return _one_at_a_time(_with_fetches(table, machine), machine)
+
+
+def _with_fetches(table: TimedArray, machine: Machine) -> TimedArray:
+    """Charge the bandwidth of main memory for the instruction words.
+
+    Words stream in over the bus of the transfers: each transfer carries its own word and those of
+    the computes issued since the transfer before it; the last carries what follows it, too.
+    """
+    transfers = np.flatnonzero(table["move"] >= 0)
+    if transfers.size:
+        words = np.diff(transfers, prepend=-1)
+        words[-1] += len(table) - 1 - transfers[-1]
+        table["bytes"][transfers] += words * machine.instruction_bytes
+    return table
+
+
+def _one_at_a_time(table: TimedArray, machine: Machine) -> TimedArray:
     """The records of a machine without synchronisation: each waits for all before it.
 
     Such a machine runs one command at a time, so that its programs need no waits; here the order
