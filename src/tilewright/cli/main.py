@@ -10,6 +10,7 @@ import tilewright
 from tilewright.cli.asm import asm, disasm
 from tilewright.cli.bench import bench
 from tilewright.cli.compile import compile_command
+from tilewright.cli.diff import diff
 from tilewright.cli.explain import explain_command
 from tilewright.cli.opt import opt
 from tilewright.cli.plan import plan_command
@@ -27,6 +28,7 @@ app.command("compile")(compile_command)
 app.command("run")(run)
 app.command("plan")(plan_command)
 app.command("explain")(explain_command)
+app.command("diff")(diff)
 app.command("bench")(bench)
 app.command("targets")(targets)
 app.command("opt")(opt)

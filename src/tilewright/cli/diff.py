@@ -1,0 +1,171 @@
+"""``tilewright diff``: a run beside a reference, layer by layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from tilewright import frontends
+from tilewright.cli import console
+from tilewright.cli.run import InputOption, RandomOption
+from tilewright.driver import Progress, compile, resolve, travel
+from tilewright.errors import refuse
+from tilewright.graph.dialect import network_of
+from tilewright.graph.names import Namer
+from tilewright.machine import Machine
+from tilewright.report.differences import (
+    Comparison,
+    Layer,
+    beside_interpreter,
+    beside_model,
+    layers_of,
+)
+from tilewright.report.measures import plain
+from tilewright.report.noise import Noise, noise
+from tilewright.report.onnx_reference import onnx_tensors
+from tilewright.runtime import Executable
+from tilewright.targets.base import Target
+from tilewright.types import Array
+
+FLOAT_TOLERANCE = {"interpreter": 1e-4, "onnxruntime": 1e-3}
+"""Of a layer's largest magnitude, for machines that compute in float32."""
+
+FIXED_TOLERANCE = {"interpreter": 0.0, "onnxruntime": 0.05}
+"""The same for machines that compute in fixed point: the interpreter has the same integers."""
+
+ROUNDED_TOLERANCE = 1e-3
+"""Where the host computes in float32 on the way: its last bit may round a 16-bit integer up."""
+
+
+class Reference(StrEnum):
+    """What a run is compared with."""
+
+    interpreter = "interpreter"
+    onnxruntime = "onnxruntime"
+
+
+def diff(
+    model: Annotated[Path, typer.Argument(help="A model file.")],
+    target: console.TargetOption = "cambricon-x",
+    reference: Annotated[
+        Reference,
+        typer.Option(
+            "--reference",
+            help="The graph interpreter on the final graph, or ONNX Runtime on the model itself.",
+        ),
+    ] = Reference.interpreter,
+    inputs: InputOption = None,
+    random: RandomOption = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            min=0.0,
+            help="Of a layer's largest magnitude [default: by machine and reference].",
+        ),
+    ] = None,
+    with_float: Annotated[
+        bool,
+        typer.Option(
+            "--float/--no-float", help="On fixed-point machines, also tell each layer's own error."
+        ),
+    ] = True,
+    save: Annotated[
+        Path | None, typer.Option("--save", metavar="FILE.npz", help="Save both sides' tensors.")
+    ] = None,
+    calibrate: console.CalibrateOption = None,
+    shape: console.ShapeOption = None,
+    settings: console.SetOption = None,
+    as_json: console.JsonOption = False,
+    quiet: console.QuietOption = False,
+) -> None:
+    """Run a model beside a reference and show layer by layer where they differ.
+
+    Exit status 1 says that a layer differs beyond the tolerance.
+
+    Example: tilewright diff resnet50.onnx --target cpu --reference onnxruntime --random 1
+    """
+    with console.refusals(as_json), console.progress(quiet) as progress:
+        found, machine = resolve(target, None, console.machine_values(settings))
+        calibration = None if calibrate is None else console.read_arrays(calibrate)
+        progress("import", 0, 0)
+        imported = frontends.load(model, shapes=console.shapes(shape))
+        executable = compile(
+            imported, found, machine=machine, calibration=calibration, progress=progress
+        )
+        arrays = console.inputs_for(executable.inputs, inputs, random)
+        progress("run", 0, 0)
+        seen: dict[str, Array] = {}
+        executable.run(arrays, observe=seen.__setitem__)
+        layers = layers_of(network_of(executable.graph), seen)
+        shares: dict[str, Noise] = {}
+        if with_float and machine.element != "float32":
+            shares = _noise(imported, found, machine, arrays, layers, progress)
+        progress("reference", 0, 0)
+        allowed = _tolerance(machine, reference, executable) if tolerance is None else tolerance
+        if reference is Reference.interpreter:
+            want = _interpreted(executable, arrays)
+            rows, left = beside_interpreter(layers, want, allowed, shares)
+        else:
+            if model.suffix.lower() != ".onnx":
+                raise refuse("reference-model", "ONNX Runtime reads only ONNX models", str(model))
+            names = [name for node in imported.nodes for name in node.outputs]
+            want = onnx_tensors(model, arrays, names)
+            rows, left = beside_model(layers, imported.nodes, want, allowed, shares)
+        compared = Comparison(found.name, reference.value, allowed, tuple(rows), tuple(left))
+        if save is not None:
+            _save(save, layers, want)
+    if as_json:
+        console.print_json(compared.to_json())
+    else:
+        console.say(str(compared))
+    if compared.first is not None:
+        raise typer.Exit(1)
+
+
+def _tolerance(machine: Machine, reference: Reference, executable: Executable) -> float:
+    if machine.element == "float32":
+        return FLOAT_TOLERANCE[reference.value]
+    if reference is Reference.interpreter and not executable.runner.exact:
+        return ROUNDED_TOLERANCE
+    return FIXED_TOLERANCE[reference.value]
+
+
+def _interpreted(executable: Executable, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    want: dict[str, Array] = {}
+    executable.reference(arrays, want.__setitem__)
+    return want
+
+
+def _noise(
+    imported: frontends.Imported,
+    target: Target,
+    machine: Machine,
+    arrays: Mapping[str, Array],
+    layers: list[Layer],
+    progress: Progress,
+) -> dict[str, Noise]:
+    work = travel(imported, target, machine, progress=progress, until="graph passes")
+    found = {layer.kernel: plain(layer.value, layer.array) for layer in layers if layer.kernel}
+    return noise(work.network, work.weights, arrays, found)
+
+
+def _save(path: Path, layers: list[Layer], want: Mapping[str, Array]) -> None:
+    """Both sides' tensors: ``run/NAME`` and ``reference/NAME``, whole or not at all."""
+    arrays = {f"run/{layer.name}": layer.array for layer in layers}
+    # A model's names may hold anything; as paths in an archive they must not.
+    namer = Namer()
+    arrays |= {f"reference/{namer.unique(name)}": array for name, array in want.items()}
+    work = path.with_name(f".{path.name}.part")
+    try:
+        with work.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        work.replace(path)
+    except (OSError, ValueError) as error:
+        work.unlink(missing_ok=True)
+        raise refuse("output-failed", str(error), str(path)) from error

@@ -1,0 +1,255 @@
+"""A run beside a reference, layer by layer: where they first differ, and where most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, prod
+from typing import Any
+
+import numpy as np
+
+from tilewright.frontends import ModelNode
+from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp
+from tilewright.graph.values import value_names
+from tilewright.ir import SSAValue
+from tilewright.report.measures import Measures, measure, plain
+from tilewright.report.noise import Noise
+from tilewright.types import Array, shape_of
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A value between kernels, and what the run gave for it."""
+
+    name: str
+    """The value's name in the final graph."""
+    node: str
+    """The model's node whose result it is, or "" for what passes added."""
+    kernel: str
+    """Symbol of the kernel that computes it; "" for a view."""
+    engine: str
+    value: SSAValue
+    array: Array
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One layer beside its reference."""
+
+    layer: Layer
+    measures: Measures
+    beyond: bool
+    """Whether it lies beyond the tolerance."""
+    noise: Noise | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``; what is not finite is null."""
+        row: dict[str, Any] = {
+            "name": self.layer.name,
+            "node": self.layer.node,
+            "kernel": self.layer.kernel,
+            "engine": self.layer.engine,
+            "shape": list(shape_of(self.layer.value)),
+            "beyond_tolerance": self.beyond,
+            **_plain(self.measures),
+        }
+        if self.noise is not None:
+            row["float32"] = _plain(self.noise.total)
+            row["own"] = _plain(self.noise.own)
+        return row
+
+
+def _plain(measures: Measures) -> dict[str, Any]:
+    values = {
+        "max_abs_error": measures.max_abs,
+        "max_rel_error": measures.max_rel,
+        "snr_db": measures.snr,
+    }
+    return {
+        "exact": measures.exact,
+        **{key: value if isfinite(value) else None for key, value in values.items()},
+    }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All layers that have a reference, in the order in which they ran."""
+
+    target: str
+    reference: str
+    tolerance: float
+    """Of a layer's largest magnitude; 0 asks for equality."""
+    rows: tuple[Difference, ...]
+    unmatched: tuple[str, ...]
+    """Kernels whose result the reference does not have."""
+
+    @property
+    def first(self) -> Difference | None:
+        """The first layer beyond the tolerance."""
+        return next((row for row in self.rows if row.beyond), None)
+
+    @property
+    def worst(self) -> Difference | None:
+        """The layer with the largest relative error, if any has one."""
+        found = [row for row in self.rows if not row.measures.exact]
+        return max(found, key=lambda row: row.measures.max_rel, default=None)
+
+    @property
+    def noisiest(self) -> Difference | None:
+        """The kernel that itself adds most error, for its signal."""
+        found = [row for row in self.rows if row.noise is not None and not row.noise.own.exact]
+        return min(found, key=lambda row: row.noise.own.snr if row.noise else 0.0, default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "target": self.target,
+            "reference": self.reference,
+            "tolerance": self.tolerance,
+            "values": [row.to_json() for row in self.rows],
+            "first": _name(self.first),
+            "worst": _name(self.worst),
+            "adds_most_error": _name(self.noisiest),
+            "unmatched": list(self.unmatched),
+            "passed": self.first is None,
+        }
+
+    def __str__(self) -> str:
+        with_noise = any(row.noise for row in self.rows)
+        heads = ["layer", "runs on", "max abs", "max rel", "SNR dB"]
+        heads += ["float32 dB", "own dB"] if with_noise else []
+        table = [heads, *(_cells(row, with_noise) for row in self.rows)]
+        widths = [max(len(row[i]) for row in table) for i in range(len(heads))]
+        lines = [f"{self.target} beside {self.reference}, tolerance {self.tolerance:g}"]
+        for number, row in enumerate(table):
+            mark = "  <" if number and self.rows[number - 1].beyond else ""
+            cells = (
+                cell.ljust(width) if i < 2 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            lines.append(f"{'  '.join(cells).rstrip()}{mark}")
+        first, worst, noisiest = self.first, self.worst, self.noisiest
+        if first is None:
+            lines.append("no layer differs beyond the tolerance")
+        else:
+            lines.append(f"first beyond the tolerance: {_told(first)}")
+        if worst is not None:
+            lines.append(f"worst: {_told(worst)}")
+        if noisiest is not None and noisiest.noise is not None:
+            lines.append(
+                f"adds most error: {_label(noisiest.layer)}, its own signal-to-noise ratio is "
+                f"{noisiest.noise.own.snr:.1f} dB"
+            )
+        if self.unmatched:
+            lines.append(f"without a counterpart: {', '.join(self.unmatched)}")
+        return "\n".join(lines) + "\n"
+
+
+def _name(row: Difference | None) -> str | None:
+    return None if row is None else row.layer.name
+
+
+def _label(layer: Layer) -> str:
+    name = layer.node or layer.name
+    return "".join(c if c.isprintable() else "\ufffd" for c in name)
+
+
+def _told(row: Difference) -> str:
+    place = f"kernel {row.layer.kernel} on the {row.layer.engine}" if row.layer.kernel else "a view"
+    return (
+        f"{_label(row.layer)} ({place}): max abs {row.measures.max_abs:.3g}, "
+        f"max rel {row.measures.max_rel:.3g}, {_decibels(row.measures)} dB"
+    )
+
+
+def _decibels(measures: Measures) -> str:
+    return "exact" if measures.exact else f"{measures.snr:.1f}"
+
+
+def _cells(row: Difference, with_noise: bool) -> list[str]:
+    measures = row.measures
+    cells = [
+        _label(row.layer),
+        row.layer.engine,
+        f"{measures.max_abs:.3g}",
+        f"{measures.max_rel:.3g}",
+        _decibels(measures),
+    ]
+    if with_noise:
+        noise = row.noise
+        cells += ["", ""] if noise is None else [_decibels(noise.total), _decibels(noise.own)]
+    return cells
+
+
+def layers_of(network: NetworkOp, seen: Mapping[str, Array]) -> list[Layer]:
+    """The values outside kernels that a run has shown, with the nodes they belong to."""
+    names = value_names(network)
+    found: list[Layer] = []
+    for op in network.block.ops:
+        if not isinstance(op, KernelOp | GraphOperation) or names[op.result] not in seen:
+            continue
+        name = names[op.result]
+        if isinstance(op, GraphOperation):
+            found.append(Layer(name, op.result_node, "", "address", op.result, seen[name]))
+            continue
+        last = op.body.block.last_op
+        inner = last.values[0].owner if isinstance(last, YieldOp) else None
+        node = inner.result_node if isinstance(inner, GraphOperation) else ""
+        engine = "host" if op.on_host else "accelerator"
+        found.append(Layer(name, node, op.symbol.data, engine, op.result, seen[name]))
+    return found
+
+
+def layer_of_node(layers: Sequence[Layer], node: str, elements: int) -> Layer | None:
+    """The layer that holds a node's result: the last kernel's of that size, or the last view."""
+    found = [
+        layer for layer in layers if layer.node == node and prod(shape_of(layer.value)) == elements
+    ]
+    computed = [layer for layer in found if layer.kernel]
+    return (computed or found or [None])[-1]
+
+
+def beside_interpreter(
+    layers: Sequence[Layer], want: Mapping[str, Array], tolerance: float, noise: Mapping[str, Noise]
+) -> tuple[list[Difference], list[str]]:
+    """The kernels' results beside the interpreter's values of the same names."""
+    rows = [
+        difference(layer, plain(layer.value, want[layer.name]), tolerance, noise)
+        for layer in layers
+        if layer.kernel
+    ]
+    return rows, []
+
+
+def beside_model(
+    layers: Sequence[Layer],
+    nodes: Sequence[ModelNode],
+    tensors: Mapping[str, Array],
+    tolerance: float,
+    noise: Mapping[str, Noise],
+) -> tuple[list[Difference], list[str]]:
+    """The layers beside the model's own tensors; the second list names kernels without one."""
+    chosen: dict[str, Difference] = {}
+    for node in nodes:
+        outputs = [name for name in node.outputs if name]
+        # Which of several outputs a value is, its node's name does not say.
+        if len(outputs) != 1 or outputs[0] not in tensors:
+            continue
+        want = tensors[outputs[0]]
+        layer = layer_of_node(layers, node.name, want.size)
+        if layer is not None:
+            chosen[layer.name] = difference(layer, want, tolerance, noise)
+    rows = [chosen[layer.name] for layer in layers if layer.name in chosen]
+    left = [layer.kernel for layer in layers if layer.kernel and layer.name not in chosen]
+    return rows, left
+
+
+def difference(
+    layer: Layer, want: Array, tolerance: float, noise: Mapping[str, Noise]
+) -> Difference:
+    """One layer beside its reference, which may have another shape of the same size."""
+    found = plain(layer.value, layer.array).reshape(-1)
+    measures = measure(found, np.asarray(want).reshape(-1))
+    beyond = measures.max_rel > tolerance and measures.max_abs > 1e-6 * (tolerance > 0)
+    return Difference(layer, measures, beyond, noise.get(layer.kernel))

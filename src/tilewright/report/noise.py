@@ -1,0 +1,71 @@
+"""What a machine's numbers add to the error: each kernel against itself in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, YieldOp, network_of
+from tilewright.ir import ModuleOp, SSAValue
+from tilewright.passes import WeightStore
+from tilewright.report.measures import Measures, measure
+from tilewright.types import Array
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The error of one kernel's result in the machine's numbers."""
+
+    total: Measures
+    """Against the float32 network on the same inputs."""
+    own: Measures
+    """Against the kernel in float32 on the operands that the machine gave it: its own share."""
+
+
+def noise(
+    network: ModuleOp, weights: WeightStore, inputs: Mapping[str, Array], found: Mapping[str, Array]
+) -> dict[str, Noise]:
+    """The noise of every kernel, by symbol.
+
+    ``network`` is the float32 graph with its kernels, before numbers are chosen; ``found`` the
+    results of the machine's kernels as real numbers, by symbol.
+    """
+    block = network_of(network).block
+    true: dict[SSAValue, Array] = {}
+    given: dict[SSAValue, Array] = {}
+    for name, value in network_of(network).inputs:
+        true[value] = given[value] = inputs[name]
+    result: dict[str, Noise] = {}
+    for op in block.ops:
+        if isinstance(op, WeightOp):
+            true[op.result] = given[op.result] = weights.get(op.symbol.data)
+        elif isinstance(op, KernelOp):
+            wanted, own = _kernel(op, true), _kernel(op, given)
+            true[op.result] = wanted
+            array = found.get(op.symbol.data)
+            given[op.result] = own if array is None else array.reshape(own.shape).astype(own.dtype)
+            if array is not None:
+                result[op.symbol.data] = Noise(
+                    measure(array.reshape(own.shape), wanted),
+                    measure(array.reshape(own.shape), own),
+                )
+        elif isinstance(op, GraphOperation):
+            for arrays in (true, given):
+                arrays[op.result] = op.evaluate(*(arrays[value] for value in op.inputs))
+    return result
+
+
+def _kernel(kernel: KernelOp, arrays: Mapping[SSAValue, Array]) -> Array:
+    """A kernel's result by its meaning."""
+    values: dict[SSAValue, Array] = {
+        argument: arrays[value]
+        for argument, value in zip(kernel.body.block.args, kernel.inputs, strict=True)
+    }
+    with np.errstate(all="ignore"):
+        for op in kernel.operations:
+            values[op.result] = op.evaluate(*(values[value] for value in op.inputs))
+    last = kernel.body.block.last_op
+    assert isinstance(last, YieldOp)
+    return values[last.values[0]]
