@@ -28,6 +28,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
 
 
+@pytest.mark.slow
 def test_cambricon_x_is_exact_and_below_its_bounds() -> None:
     efficiency, deviation, runs, low = cambricon_x.tables(["lenet5"])
     assert [row["part"] for row in efficiency.rows] == ["all", "convolutions"] * 2

@@ -47,6 +47,7 @@ def test_networks(name: str, model: str, tmp_path: Path) -> None:
     assert not [k.symbol for k in executable.profile.kernels if k.on_host and k.nodes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "softmax"), [("small-npu", True), ("float-box", False), ("crumb", True)]
 )
@@ -101,6 +102,7 @@ def test_variants(variant: str, tmp_path: Path) -> None:
     run_checked(lenet(), "generic", tmp_path, machine=machine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [

@@ -111,6 +111,7 @@ def test_changed_bytes(changes):
     attempt(bytes(data))
 
 
+@pytest.mark.slow
 @fuzz
 @given(st.integers(0, len(DATA)), st.integers(0, len(DATA)), st.integers(0, len(DATA)))
 def test_parts_moved_doubled_and_dropped(first, second, third):
@@ -183,6 +184,7 @@ def edit(message: Message, rng: random.Random) -> None:
         entries.append(random_value(field, rng))
 
 
+@pytest.mark.slow
 @fuzz
 @given(st.integers(0, 2**32), st.integers(1, 3))
 def test_changed_fields(seed, count):

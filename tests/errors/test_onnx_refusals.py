@@ -271,6 +271,7 @@ def test_a_cycle_is_named():
     assert "'end'" not in problem.reason
 
 
+@pytest.mark.slow
 def test_long_chains_and_long_cycles_take_no_recursion_and_little_time():
     count = 5000
     names = ["x", *(f"v{i}" for i in range(count - 1)), "y"]

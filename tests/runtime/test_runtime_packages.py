@@ -81,6 +81,7 @@ def test_other_formats_are_refused(package: Path, tmp_path: Path) -> None:
     assert refusal(lambda: Executable.load(copy)) == "package-invalid"
 
 
+@pytest.mark.slow
 @settings(
     max_examples=40,
     deadline=None,

@@ -96,6 +96,7 @@ def test_an_empty_trace(tmp_path):
     assert [e["ph"] for e in trace(tmp_path / "t.json", timed_table(0))] == ["M"] * 7
 
 
+@pytest.mark.slow
 def test_memory_is_bounded(tmp_path):
     commands = tiles(12000)
     timeline = simulate(commands, CHIP)

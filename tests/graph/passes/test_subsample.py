@@ -176,7 +176,8 @@ def test_only_touched_pixels_travel() -> None:
     imported = Imported(net.finish(strided), net.store, "net", 13, "")
     random = np.random.default_rng(1)
     sample: dict[str, Any] = {"x": random.normal(0, 1, (1, 16, 16, 16)).astype(np.float32)}
-    executable = compile(imported, "cambricon-x", machine=cambricon_x(), calibration=[sample])
+    machine = cambricon_x().with_values({"instruction_bytes": 0})  # leaves the fetches out
+    executable = compile(imported, "cambricon-x", machine=machine, calibration=[sample])
     outputs = executable.run(sample, check_races=True)
     assert executable.check(sample, outputs).passed
     (kernel,) = [k for k in executable.profile.kernels if k.nodes == ("strided",)]

@@ -17,6 +17,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_schedule_computes_the_same(name: str) -> None:
     image, channels, kernel, attributes = SHAPES[name]
