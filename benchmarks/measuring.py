@@ -26,12 +26,14 @@ def model_path(name: str) -> Path:
 
 
 class Stopwatch:
-    """Seconds by stage; give it to ``compile`` as ``progress``."""
+    """Seconds by stage, and the processor's alone; give it to ``compile`` as ``progress``."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.cpu_seconds: dict[str, float] = {}
         self._stage = ""
         self._start = time.perf_counter()
+        self._cpu_start = time.process_time()
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """A stage begins when its total is not known yet."""
@@ -40,10 +42,11 @@ class Stopwatch:
 
     def lap(self, what: str) -> None:
         """End the stage that runs, and begin another."""
-        now = time.perf_counter()
-        if self._stage:
-            self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + now - self._start
-        self._stage, self._start = what, now
+        now, cpu = time.perf_counter(), time.process_time()
+        for spent, since in ((self.seconds, now - self._start), (self.cpu_seconds, cpu - self._cpu_start)):
+            if self._stage:
+                spent[self._stage] = spent.get(self._stage, 0.0) + since
+        self._stage, self._start, self._cpu_start = what, now, cpu
 
     def stop(self) -> None:
         """End the stage that runs."""

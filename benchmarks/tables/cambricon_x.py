@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 
 from benchmarks import models
-from benchmarks.measuring import Stopwatch, alone, model_path, peak_bytes
+from benchmarks.measuring import Stopwatch, alone, model_path
 from benchmarks.report import Column, Table, megabytes, percent, seconds, whole
 
 TITLE = "cambricon-x (dense ACC-X), 16-bit fixed point, simulated"
@@ -77,7 +77,6 @@ def run(name: str, transfers: str) -> dict[str, Any]:
         "plan_seconds": watch.seconds["plan"],
         "compile_seconds": sum(watch.seconds.values()),
         "simulate_seconds": simulation,
-        "process_bytes": peak_bytes(),
     }
 
 
@@ -182,7 +181,6 @@ RUNS = (
     Column("dram_bytes", "DRAM MB", megabytes),
     Column("peak_memory_bytes", "memory MB", megabytes),
     Column("lower_bound_memory_bytes", "at least MB", megabytes),
-    Column("process_bytes", "process MB", megabytes),
 )
 REASONS = (
     *_WHICH,
