@@ -43,7 +43,10 @@ class Stopwatch:
     def lap(self, what: str) -> None:
         """End the stage that runs, and begin another."""
         now, cpu = time.perf_counter(), time.process_time()
-        for spent, since in ((self.seconds, now - self._start), (self.cpu_seconds, cpu - self._cpu_start)):
+        for spent, since in (
+            (self.seconds, now - self._start),
+            (self.cpu_seconds, cpu - self._cpu_start),
+        ):
             if self._stage:
                 spent[self._stage] = spent.get(self._stage, 0.0) + since
         self._stage, self._start, self._cpu_start = what, now, cpu
