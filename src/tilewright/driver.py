@@ -69,6 +69,7 @@ class Work:
     samples: Samples | None
     progress: Progress
     runner: PassRunner
+    exact_memory: bool = False
     network: ModuleOp = field(default_factory=lambda: ModuleOp([]))
     weights: Weights = field(default_factory=Weights)
     name: str = ""
@@ -141,7 +142,8 @@ def calibrate(work: Work) -> None:
 
 def place_graph(work: Work) -> None:
     """Graph passes from the choice of numbers to the plan of memory."""
-    work.runner.run(work.network, place_pipeline(work.machine), "graph-")
+    passes = place_pipeline(work.machine, exact_memory=work.exact_memory)
+    work.runner.run(work.network, passes, "graph-")
     _drop_dead_weights(work)
 
 
@@ -291,11 +293,12 @@ def travel(
     calibration: Samples | None = None,
     dump: Path | None = None,
     progress: Progress = quiet,
+    exact_memory: bool = False,
     until: str = "tile",
 ) -> Work:
     """Take a model along the road, to the end of the station ``until``."""
     runner = PassRunner(CompilerContext(machine), dump)
-    work = Work(target, machine, model, shapes or {}, calibration, progress, runner)
+    work = Work(target, machine, model, shapes or {}, calibration, progress, runner, exact_memory)
     work.weights_file = weights
     for station in ROAD:
         progress(station.name, 0, 0)
@@ -316,6 +319,7 @@ def compile(
     calibration: Samples | None = None,
     directory: str | Path | None = None,
     dump: str | Path | None = None,
+    exact_memory: bool = False,
     progress: Progress = quiet,
 ) -> Executable:
     """Compile a model for a target; returns an executable package.
@@ -337,6 +341,7 @@ def compile(
         calibration=calibration,
         dump=None if dump is None else Path(dump),
         progress=progress,
+        exact_memory=exact_memory,
     )
     progress("emit", 0, 0)
     if directory is not None:

@@ -24,6 +24,7 @@ def compile_command(
     dump: Annotated[
         Path | None, typer.Option("--dump", help="Write the representation after every pass here.")
     ] = None,
+    exact_memory: console.ExactMemoryOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -43,6 +44,7 @@ def compile_command(
             calibration=None if calibrate is None else console.read_arrays(calibrate),
             directory=place,
             dump=dump,
+            exact_memory=exact_memory,
             progress=progress,
         )
     if as_json:

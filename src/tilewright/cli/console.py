@@ -57,6 +57,10 @@ CalibrateOption = Annotated[
         "--calibrate", metavar="FILE.npz", help="Sample inputs by name, with a leading axis."
     ),
 ]
+ExactMemoryOption = Annotated[
+    bool,
+    typer.Option("--exact-memory", help="Search for the plan of memory with the least peak."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 

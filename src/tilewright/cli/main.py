@@ -12,6 +12,7 @@ from tilewright.cli.bench import bench
 from tilewright.cli.compile import compile_command
 from tilewright.cli.diff import diff
 from tilewright.cli.explain import explain_command
+from tilewright.cli.memory import memory
 from tilewright.cli.opt import opt
 from tilewright.cli.plan import plan_command
 from tilewright.cli.run import run
@@ -29,6 +30,7 @@ app.command("run")(run)
 app.command("plan")(plan_command)
 app.command("explain")(explain_command)
 app.command("diff")(diff)
+app.command("memory")(memory)
 app.command("bench")(bench)
 app.command("targets")(targets)
 app.command("opt")(opt)

@@ -48,8 +48,11 @@ def prepare_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassE
     ]
 
 
-def place_pipeline(machine: Machine) -> list[PassEntry]:
-    """The passes from the kernels on: numbers, layouts, addresses."""
+def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[PassEntry]:
+    """The passes from the kernels on: numbers, layouts, addresses.
+
+    ``exact_memory`` lets the plan of memory search for the least peak.
+    """
     numbers = [
         PassEntry(FixNumbers(), f"{machine.name} computes on {machine.element}; needs ranges")
     ]
@@ -57,7 +60,9 @@ def place_pipeline(machine: Machine) -> list[PassEntry]:
         *(numbers if machine.element == "fixed16" else []),
         PassEntry(AssignLayouts(), "after kernels are formed: each asks for layouts as a whole"),
         PassEntry(EliminateViews(), "after layouts, which decide what is an address"),
-        PassEntry(PlanMemory(), "last: every value that needs memory is known now"),
+        PassEntry(
+            PlanMemory(exact=exact_memory), "last: every value that needs memory is known now"
+        ),
     ]
 
 

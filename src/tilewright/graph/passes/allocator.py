@@ -41,6 +41,8 @@ class Allocation:
     """The first step at which ``bound`` bytes are live."""
     heuristic: str
     """The heuristic that found the offsets."""
+    optimal: bool
+    """Whether it is known that no allocation needs less."""
 
 
 ORDERS: tuple[tuple[str, Order], ...] = (
@@ -109,7 +111,7 @@ def allocate(buffers: Sequence[Buffer], *, alignment: int = 64, rounds: int = 20
     """
     bound, busiest = _bound(buffers, alignment)
     if not buffers:
-        return Allocation((), 0, 0, 0, "none")
+        return Allocation((), 0, 0, 0, "none", True)
     problem = _Problem(buffers, alignment)
     best: _Attempt | None = None
     for (name, key), best_fit in product(ORDERS, (False, True)):
@@ -123,7 +125,8 @@ def allocate(buffers: Sequence[Buffer], *, alignment: int = 64, rounds: int = 20
     assert best is not None
     if best.peak > bound:
         best = _promote(problem, best, bound, rounds)
-    return Allocation(tuple(best.offsets), best.peak, bound, busiest, best.heuristic)
+    offsets, peak = tuple(best.offsets), best.peak
+    return Allocation(offsets, peak, bound, busiest, best.heuristic, peak == bound)
 
 
 def _promote(problem: _Problem, best: _Attempt, bound: int, rounds: int) -> _Attempt:

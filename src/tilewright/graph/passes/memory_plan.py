@@ -10,6 +10,7 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp, ne
 from tilewright.graph.operations import Operation, PointwiseOperation
 from tilewright.graph.passes.addresses import Address, Addresses
 from tilewright.graph.passes.allocator import Allocation, Buffer, allocate
+from tilewright.graph.passes.exact_allocator import allocate_exactly
 from tilewright.graph.passes.strides import size
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, Placement
 from tilewright.graph.values import value_names
@@ -47,12 +48,16 @@ class MemoryPlan:
     """Greatest sum of live bytes at one step (after values were let share their bytes)."""
     heuristic: str
     """How the offsets were found."""
+    optimal: bool
+    """Whether it is known that no offsets need less."""
     busiest: str
     """The kernel during which the lower bound is live."""
     alive: tuple[tuple[str, int], ...]
     """Name and bytes of what is live then, the largest first."""
     weight_bytes: int
     """Bytes of the weights arena."""
+    kernels: tuple[tuple[int, str], ...]
+    """Step and symbol of every kernel, in order."""
     placements: Mapping[SSAValue, Placement] = field(repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -67,14 +72,15 @@ class MemoryPlan:
 
 
 def memory_plan_of(
-    module: AnyOperation, *, alignment: int = 64, in_place: bool = True
+    module: AnyOperation, *, alignment: int = 64, in_place: bool = True, exact: bool = False
 ) -> MemoryPlan:
     """Plan the memory of the network in ``module``; the same module always gives the same plan.
 
+    ``exact`` searches for the least peak where no heuristic reaches the bound (bounded work).
     Refuses (``memory-view``) if a view is no address: run eliminate-views first.
     """
     network = module if isinstance(module, NetworkOp) else network_of(module)
-    return _Planner(network, alignment, in_place).plan()
+    return _Planner(network, alignment, in_place, exact).plan()
 
 
 @dataclass
@@ -88,8 +94,9 @@ class _Group:
 
 
 class _Planner:
-    def __init__(self, network: NetworkOp, alignment: int, in_place: bool) -> None:
+    def __init__(self, network: NetworkOp, alignment: int, in_place: bool, exact: bool) -> None:
         self.network, self.alignment, self.in_place = network, alignment, in_place
+        self.allocate = allocate_exactly if exact else allocate
         self.names = value_names(network)
         self.steps = {op: index for index, op in enumerate(network.block.ops, start=1)}
         self.addresses = Addresses(network)
@@ -136,7 +143,7 @@ class _Planner:
                     self.write_over(op)
         groups = list({id(group): group for group in self.groups.values()}.values())
         buffers = [Buffer(self.names[g.roots[-1]], g.bytes, g.first, g.last) for g in groups]
-        found = allocate(buffers, alignment=self.alignment)
+        found = self.allocate(buffers, alignment=self.alignment)
         offset_of = {id(g): offset for g, offset in zip(groups, found.offsets, strict=True)}
         placements, weight_bytes = self.place_weights()
         for value, address in self.address.items():
@@ -224,9 +231,11 @@ class _Planner:
             found.peak,
             found.bound,
             found.heuristic,
+            found.optimal,
             self.step_name(found.busiest),
             tuple((b.name, b.bytes) for b in alive),
             weight_bytes,
+            tuple((i, op.symbol.data) for op, i in self.steps.items() if isinstance(op, KernelOp)),
             placements,
         )
 

@@ -29,18 +29,22 @@ class PlanMemory(ModulePass):
     the physical shape (graph/placement.py). Values whose lives do not overlap share bytes; views
     lie in other values' memory; a kernel writes over an operand of its result's form that dies
     with it and that it reads element by element (``in_place``). The inputs and outputs of the
-    network lie in the same arena; an input's bytes are used again after its last use. The plan
+    network lie in the same arena; an input's bytes are used again after its last use. ``exact``
+    searches for the least peak (exact_allocator.py) where the heuristics leave it open. The plan
     itself, with peak and lower bound, is ``memory_plan_of``.
     """
 
     name = "plan-memory"
     alignment: int = 64
     in_place: bool = True
+    exact: bool = False
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Annotate the module in place."""
         network = network_of(op)
-        plan = memory_plan_of(network, alignment=self.alignment, in_place=self.in_place)
+        plan = memory_plan_of(
+            network, alignment=self.alignment, in_place=self.in_place, exact=self.exact
+        )
         for step in network.block.ops:
             if isinstance(step, KernelOp | Operation | WeightOp):
                 step.placement = plan.placements[step.result].to_attribute()

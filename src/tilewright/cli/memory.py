@@ -1,0 +1,61 @@
+"""``tilewright memory``: the plan of memory, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tilewright.cli import console
+from tilewright.driver import resolve, travel
+from tilewright.errors import refuse
+from tilewright.graph.dialect import network_of
+from tilewright.graph.passes.memory_plan import memory_plan_of
+from tilewright.report.memory import memory_report
+from tilewright.report.picture import picture
+
+
+def memory(
+    model: Annotated[Path, typer.Argument(help="A model file.")],
+    target: console.TargetOption = "cpu",
+    svg: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="FILE", help="Draw lifetimes and offsets here."),
+    ] = None,
+    exact_memory: console.ExactMemoryOption = False,
+    calibrate: console.CalibrateOption = None,
+    shape: console.ShapeOption = None,
+    settings: console.SetOption = None,
+    as_json: console.JsonOption = False,
+    quiet: console.QuietOption = False,
+) -> None:
+    """Tell how much memory a model takes: peak, bound, and what is live at the peak.
+
+    Example: tilewright memory resnet50.onnx --target cpu --svg resnet50.svg
+    """
+    with console.refusals(as_json), console.progress(quiet) as progress:
+        found, machine = resolve(target, None, console.machine_values(settings))
+        work = travel(
+            model,
+            found,
+            machine,
+            shapes=console.shapes(shape),
+            calibration=None if calibrate is None else console.read_arrays(calibrate),
+            progress=progress,
+            exact_memory=exact_memory,
+            until="numbers, layouts, memory",
+        )
+        network = network_of(work.network)
+        plan = memory_plan_of(network, exact=exact_memory)
+        report = memory_report(work.name, found.name, network, plan)
+        if svg is not None:
+            try:
+                svg.write_text(picture(report), encoding="utf-8")
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise refuse("output-failed", reason, str(svg)) from error
+    if as_json:
+        console.print_json(report.to_json())
+    else:
+        console.say(str(report))
