@@ -49,6 +49,16 @@ def test_saved_package_runs_the_same(package: Path, tmp_path: Path) -> None:
     assert one.check(INPUT, one.run(INPUT)).passed
 
 
+@pytest.mark.parametrize("target", ["cpu", "cambricon-x"])
+def test_outputs_outlive_the_next_run(target: str) -> None:
+    executable = tilewright.compile(LENET, target)
+    first = executable.run(INPUT)["probabilities"]
+    before = first.copy()
+    second = executable.run({"image": 1 - INPUT["image"]})["probabilities"]
+    np.testing.assert_array_equal(first, before)
+    assert np.abs(first - second).max() > 1e-3
+
+
 def test_check_sees_a_wrong_output(package: Path) -> None:
     executable = Executable.load(package)
     outputs = executable.run(INPUT)

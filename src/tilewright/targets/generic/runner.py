@@ -119,8 +119,10 @@ class InstructionRunner(Runner):
                 seconds[number] = time.perf_counter() - begin
             if watch is not None:
                 watch(self._symbol(kind, number), self.arenas)
+        # Copies: the next run writes the same bytes.
         outputs = {
-            name: read_value(value, self.arenas) for name, value in self.package.network.outputs
+            name: read_value(value, self.arenas).copy()
+            for name, value in self.package.network.outputs
         }
         if trace is not None:
             self._write_trace(trace)
