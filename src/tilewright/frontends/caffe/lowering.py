@@ -58,7 +58,7 @@ class Lowering:
 
     def check_number(self, value: float) -> None:
         """Refuses a number that float32 does not hold."""
-        if not abs(value) <= np.finfo(np.float32).max:
+        if not abs(value) <= float(np.finfo(np.float32).max):
             raise self.refuse(f"its settings lead to {value}, which float32 does not hold")
 
     def needs(self, bottoms: int, tops: int = 1) -> None:
