@@ -19,7 +19,7 @@ _RANGES = {
     "mean": (-0.1, 0.1),
     "variance": (0.8, 1.25),
     "factor": (1.0, 1.0),
-    "scale": (0.5, 1.0),
+    "scale": (0.3, 0.7),
     "slope": (0.1, 0.4),
 }
 """Where made-up parameters other than weights lie: values stay sane through deep networks."""
