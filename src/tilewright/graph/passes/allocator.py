@@ -6,7 +6,7 @@ result is kept. Everything is deterministic: ties are broken by the order in whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
 from typing import NamedTuple
@@ -114,19 +114,31 @@ def allocate(buffers: Sequence[Buffer], *, alignment: int = 64, rounds: int = 20
         return Allocation((), 0, 0, 0, "none", True)
     problem = _Problem(buffers, alignment)
     best: _Attempt | None = None
-    for (name, key), best_fit in product(ORDERS, (False, True)):
-        order = sorted(range(len(buffers)), key=lambda i, key=key: (key(buffers[i]), i))
-        offsets, peak = problem.place(order, best_fit)
-        if best is None or peak < best.peak:
-            name = f"by {name}, {'best' if best_fit else 'first'} fit"
-            best = _Attempt(peak, offsets, name, order, best_fit)
-        if peak == bound:
+    for attempt in _attempts(problem):
+        if best is None or attempt.peak < best.peak:
+            best = attempt
+        if attempt.peak == bound:
             break
     assert best is not None
     if best.peak > bound:
         best = _promote(problem, best, bound, rounds)
     offsets, peak = tuple(best.offsets), best.peak
     return Allocation(offsets, peak, bound, busiest, best.heuristic, peak == bound)
+
+
+def heuristic_peaks(buffers: Sequence[Buffer], *, alignment: int = 64) -> dict[str, int]:
+    """The peak that each heuristic alone reaches, by name; without the search that follows."""
+    return {a.heuristic: a.peak for a in _attempts(_Problem(buffers, alignment))}
+
+
+def _attempts(problem: _Problem) -> Iterator[_Attempt]:
+    """Every order with first and with best fit."""
+    buffers = problem.buffers
+    for (name, key), best_fit in product(ORDERS, (False, True)):
+        order = sorted(range(len(buffers)), key=lambda i, key=key: (key(buffers[i]), i))
+        offsets, peak = problem.place(order, best_fit)
+        fit = "best" if best_fit else "first"
+        yield _Attempt(peak, offsets, f"by {name}, {fit} fit", order, best_fit)
 
 
 def _promote(problem: _Problem, best: _Attempt, bound: int, rounds: int) -> _Attempt:
