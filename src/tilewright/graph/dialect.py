@@ -176,6 +176,22 @@ class WeightOp(IRDLOperation):
 
 
 @irdl_op_definition
+class ScratchOp(IRDLOperation):
+    """Memory for one kernel to work in; what is in it before and after means nothing."""
+
+    name = "graph.scratch"
+    placement = opt_prop_def(ArrayAttr)
+    result = result_def(TensorType)
+    irdl_options = (ParsePropInAttrDict(),)
+    assembly_format: ClassVar[str | None] = "attr-dict `:` type($result)"
+
+    @classmethod
+    def of(cls, elements: int) -> ScratchOp:
+        """Room for so many float32 elements."""
+        return cls.build(result_types=[tensor((elements,))])
+
+
+@irdl_op_definition
 class OutputOp(IRDLOperation):
     """Ends a network; its operands are the network's outputs."""
 

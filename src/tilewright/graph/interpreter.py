@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+import numpy as np
+
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.graph.dialect import (
     GraphOperation,
     KernelOp,
     NetworkOp,
     OutputOp,
+    ScratchOp,
     WeightOp,
     YieldOp,
     network_of,
@@ -102,6 +105,10 @@ class _Run:
                 return [arrays[value] for value in op.values]
             if isinstance(op, WeightOp):
                 arrays[op.result] = self.weight(op)
+                continue
+            if isinstance(op, ScratchOp):
+                # Whoever should read it would spread what it holds.
+                arrays[op.result] = np.full(shape_of(op.result), np.nan, np.float32)
                 continue
             if isinstance(op, KernelOp):
                 inner: dict[SSAValue, Array] = {}

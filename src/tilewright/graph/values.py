@@ -12,6 +12,7 @@ from tilewright.graph.dialect import (
     GraphOperation,
     KernelOp,
     NetworkOp,
+    ScratchOp,
     WeightOp,
     YieldOp,
     network_of,
@@ -50,6 +51,8 @@ def _name_block(block: Block, namer: Namer, names: dict[SSAValue, str]) -> None:
     for op in block.ops:
         if isinstance(op, WeightOp):
             names[op.result] = namer.unique(op.symbol.data, "weight")
+        elif isinstance(op, ScratchOp):
+            names[op.result] = namer.unique("scratch")
         elif isinstance(op, KernelOp):
             for argument, operand in zip(op.body.block.args, op.inputs, strict=True):
                 names[argument] = names[operand]

@@ -18,7 +18,7 @@ MAX_ENGINES = 8
 MAX_PARTS = 64
 """Memories, moves or primitives that a machine may have."""
 
-ROLES = ("input", "weight", "bias", "residual", "output")
+ROLES = ("input", "weight", "bias", "residual", "scratch", "output")
 """What an operand can be to a primitive."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -127,7 +127,7 @@ def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -
         found.add(f"{where}.engine", f"there is no engine {primitive.engine!r}")
     if not primitive.operations:
         found.add(f"{where}.operations", "at least one operation is needed")
-    for key in ("cycles", "peak"):
+    for key in ("cycles", "peak", "scratch"):
         try:
             value = parse_expression(getattr(primitive, key)).evaluate({})
             if value < 0:

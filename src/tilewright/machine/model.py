@@ -103,6 +103,10 @@ class Primitive(_Part):
     """Expression of the tile's dims: cycles to compute one tile, machine rounding included."""
     peak: str
     """Expression of the dims: cycles at peak, without rounding; the physical bound."""
+    scratch: str = "0"
+    """Expression of the tile's dims: elements of the operand of role ``scratch`` that it uses."""
+    approximate: bool = False
+    """Whether it rounds otherwise than by the order of its sums (Winograd's convolutions)."""
     limits: dict[str, int] = {}
     """Dim -> largest tile."""
     multiples: dict[str, int] = {}
@@ -180,6 +184,11 @@ class Machine(_Part):
         from tilewright.machine.forms import machine_of
 
         return machine_of(value)
+
+    def exact(self) -> Machine:
+        """The machine without its approximate primitives."""
+        kept = tuple(p for p in self.primitives if not p.approximate)
+        return self.model_copy(update={"primitives": kept})
 
     def memory(self, name: str) -> Memory:
         """The memory of that name; raises KeyError."""

@@ -9,7 +9,6 @@ priced by cached_cost.py.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import ceil
 from time import perf_counter
 from typing import Any
@@ -17,55 +16,16 @@ from typing import Any
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.planning.bounds import granule_bound, physical_bound, primitives_for
+from tilewright.planning.cached_blocks import block_cycles, block_schedules
 from tilewright.planning.cached_cost import Caches, Nest
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.registers import REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
-
-REGISTERS = "registers"
 
 _REDUCTION_BLOCKS = (64, 128, 256, 512, 1024)
 _ROW_BLOCKS = (2, 4, 8, 16)
-
-
-@dataclass(frozen=True)
-class Registers:
-    """The register file as tiles see it."""
-
-    lanes: int
-    count: int
-    vectors_per_cycle: float
-
-    def fits(self, points: int, vectors: int) -> bool:
-        """Whether accumulators, one set of weights and a broadcast fit.
-
-        With 64-byte vectors a multiply-add takes its broadcast from memory (AVX-512).
-        """
-        broadcast = 0 if self.lanes >= 16 else 1
-        return points * vectors + vectors + broadcast <= self.count
-
-    def step_cycles(self, points: float, vectors: int) -> float:
-        """Cycles of one step of the reduction: multiply-adds, loads, issue, latency."""
-        products = points * vectors
-        held = products + vectors + 1 <= self.count
-        loads = vectors + (points if held else products)
-        latency = 4.0
-        return max(
-            products / self.vectors_per_cycle, loads / 2, (products + vectors + 3) / 6, latency
-        )
-
-
-def registers_of(machine: Machine, primitive: Primitive) -> Registers:
-    """The register file of a machine, from its memory ``registers`` and the primitive's rate."""
-    try:
-        memory = machine.memory(REGISTERS)
-    except KeyError:
-        raise refuse("plan-machine", f"{machine.name} has no memory named {REGISTERS}") from None
-    lanes = memory.granule // 4
-    dim = "co" if "co" in primitive.multiples else "c"
-    cycles: Any = parse_expression(primitive.cycles).evaluate({dim: lanes})
-    return Registers(lanes, (memory.bytes or 0) // memory.granule, 1.0 / float(cycles))
 
 
 def plan_cached(
@@ -144,7 +104,9 @@ def schedules(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
     """The space of one kernel on one primitive."""
     extents, reduction = kernel.anchor.extents, kernel.anchor.reduction
     parallel = [dim for dim in extents if dim not in reduction]
-    if primitive.multiples.get("co"):
+    if any(operand.role == "scratch" for operand in kernel.inputs):
+        yield from block_schedules(kernel, primitive, registers_of(machine, primitive))
+    elif primitive.multiples.get("co"):
         yield from _products(kernel, machine, primitive)
     elif primitive.multiples.get("c"):
         registers = registers_of(machine, primitive)
@@ -266,8 +228,9 @@ class _Pricer:
     """Predicted cycles of schedules of one kernel on one primitive."""
 
     def __init__(self, kernel: Kernel, machine: Machine, primitive: Primitive) -> None:
-        self.kernel = kernel
-        self.caches = Caches(kernel, machine)
+        self.kernel, self.machine = kernel, machine
+        self.primitive = primitive
+        self.caches = Caches(kernel, machine, primitive)
         self.registers = registers_of(machine, primitive) if primitive.multiples else None
         self.inside = _inside_fraction(kernel, "kw")
         self.rows = _inside_fraction(kernel, "kh")
@@ -283,6 +246,10 @@ class _Pricer:
         nest = Nest.of(self.kernel, schedule)
         if self.registers is None:
             return self.caches.price(nest, self.plain)
+        if any(operand.role == "scratch" for operand in self.kernel.inputs):
+            return self.caches.price(
+                nest, block_cycles(self.kernel, schedule, self.primitive, self.machine)
+            )
         compute = 0.0
         for count, sizes in nest.tiles():
             vectors = ceil(sizes[self.blocked] / self.registers.lanes)

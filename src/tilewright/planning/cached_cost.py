@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
-from tilewright.machine import Machine
+from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.schedule import Schedule
 
@@ -86,13 +87,16 @@ def cache_levels(machine: Machine) -> list[tuple[int, float]]:
 class Caches:
     """Prices nests of one kernel on one machine; keeps what many nests share."""
 
-    def __init__(self, kernel: Kernel, machine: Machine) -> None:
+    def __init__(
+        self, kernel: Kernel, machine: Machine, primitive: Primitive | None = None
+    ) -> None:
         self.operands = [
             (operand, operand.dims, tuple(sorted(operand.dims)), operand.role)
             for operand in kernel.operands
         ]
         self.levels = [(USABLE * size, rate) for size, rate in cache_levels(machine)]
         self._boxes: dict[tuple[int, ...], int] = {}
+        self._scratch = parse_expression(primitive.scratch if primitive is not None else "0")
 
     def price(self, nest: Nest, compute: float) -> tuple[float, float]:
         """Cycles when the tiles compute for ``compute`` cycles, and bytes to main memory."""
@@ -118,7 +122,11 @@ class Caches:
 
     def _boxes_of(self, sizes: Mapping[str, int]) -> list[int]:
         found: list[int] = []
-        for number, (operand, _, dims, _) in enumerate(self.operands):
+        for number, (operand, _, dims, role) in enumerate(self.operands):
+            if role == "scratch":
+                elements: Any = self._scratch.evaluate(sizes)
+                found.append(int(elements) * operand.element_bytes)
+                continue
             key = (number, *(sizes[dim] for dim in dims))
             if key not in self._boxes:
                 self._boxes[key] = box_bytes(operand, sizes)

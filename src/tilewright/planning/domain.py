@@ -18,8 +18,11 @@ Interval = tuple[int, int]
 
 ElementType = Literal["float32", "fixed16", "fixed32", "int8", "int32", "float16", "bfloat16"]
 
-Role = Literal["input", "weight", "bias", "residual", "output"]
-"""What an operand is to its kernel; a residual is the second input of a later stage."""
+Role = Literal["input", "weight", "bias", "residual", "scratch", "output"]
+"""What an operand is to its kernel; a residual is the second input of a later stage.
+
+Scratch is memory that the kernel may write and read, and whose content nobody else reads.
+"""
 
 ELEMENT_BYTES: Mapping[str, int] = {
     "float32": 4,

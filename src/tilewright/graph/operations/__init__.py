@@ -11,6 +11,7 @@ from tilewright.graph.dialect import (
     KernelOp,
     NetworkOp,
     OutputOp,
+    ScratchOp,
     WeightOp,
     YieldOp,
 )
@@ -57,11 +58,13 @@ from tilewright.graph.operations.pointwise import (
 )
 from tilewright.graph.operations.pooling import AveragePoolOp, MaxPoolOp
 from tilewright.graph.operations.views import ConcatOp, PadOp, ReshapeOp, SliceOp, TransposeOp
+from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
 from tilewright.types import TYPES
 
 OPERATIONS: tuple[type[Operation], ...] = (
     ConvOp,
+    WinogradConvOp,
     MaxPoolOp,
     AveragePoolOp,
     MatMulOp,
@@ -108,7 +111,9 @@ OPERATIONS: tuple[type[Operation], ...] = (
 BY_NAME: dict[str, type[Operation]] = {op.name.removeprefix("graph."): op for op in OPERATIONS}
 """The operations by their names without the dialect."""
 
-GRAPH = Dialect("graph", [*OPERATIONS, WeightOp, OutputOp, YieldOp, KernelOp, NetworkOp], [])
+GRAPH = Dialect(
+    "graph", [*OPERATIONS, WeightOp, ScratchOp, OutputOp, YieldOp, KernelOp, NetworkOp], []
+)
 """The graph dialect, for a context."""
 
 
@@ -181,6 +186,7 @@ __all__ = [
     "TableOperation",
     "TanhOp",
     "TransposeOp",
+    "WinogradConvOp",
     "context",
     "load_dialects",
     "parse",

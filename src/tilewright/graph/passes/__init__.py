@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.graph.passes.assign_layouts import AssignLayouts
+from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.graph.passes.eliminate_views import EliminateViews
 from tilewright.graph.passes.fix_numbers import FixNumbers
 from tilewright.graph.passes.fold_constants import FoldConstants
@@ -20,6 +21,7 @@ PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
         AssignLayouts,
+        ChooseMethods,
         EliminateViews,
         FixNumbers,
         FoldConstants,
@@ -56,8 +58,14 @@ def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[Pass
     numbers = [
         PassEntry(FixNumbers(), f"{machine.name} computes on {machine.element}; needs ranges")
     ]
+    methods = [
+        PassEntry(ChooseMethods(), "before layouts: each method has weights of a form of its own")
+    ]
+    if not machine.primitives_for("winograd_conv"):
+        methods = []
     return [
         *(numbers if machine.element == "fixed16" else []),
+        *methods,
         PassEntry(AssignLayouts(), "after kernels are formed: each asks for layouts as a whole"),
         PassEntry(EliminateViews(), "after layouts, which decide what is an address"),
         PassEntry(

@@ -9,7 +9,14 @@ from typing import Any, cast
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, WeightOp, network_of
+from tilewright.graph.dialect import (
+    GraphOperation,
+    KernelOp,
+    NetworkOp,
+    ScratchOp,
+    WeightOp,
+    network_of,
+)
 from tilewright.graph.operations import BY_NAME, Operation
 from tilewright.ir import (
     ArrayAttr,
@@ -134,7 +141,10 @@ def sweep(network: NetworkOp) -> int:
     """Erase operations without users, to the last; returns how many."""
     erased = 0
     for op in reversed(list(network.block.ops)):
-        if isinstance(op, Operation | WeightOp | KernelOp) and op.result.first_use is None:
+        if (
+            isinstance(op, Operation | WeightOp | KernelOp | ScratchOp)
+            and op.result.first_use is None
+        ):
             erase(op)
             erased += 1
     return erased

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from tilewright.graph.dialect import KernelOp, WeightOp, network_of
+from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, arenas_attribute
@@ -46,7 +46,7 @@ class PlanMemory(ModulePass):
             network, alignment=self.alignment, in_place=self.in_place, exact=self.exact
         )
         for step in network.block.ops:
-            if isinstance(step, KernelOp | Operation | WeightOp):
+            if isinstance(step, KernelOp | Operation | WeightOp | ScratchOp):
                 step.placement = plan.placements[step.result].to_attribute()
         inputs = [plan.placements[value].to_attribute() for value in network.block.args]
         network.placements = cast("ArrayAttr[Attribute]", ArrayAttr(inputs))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -39,6 +39,8 @@ class Instance:
     extents: Mapping[str, int]
     reduction: tuple[str, ...]
     lanes: int
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Choices of the schedule that belong to the primitive."""
 
     @property
     def anchor(self) -> Step:

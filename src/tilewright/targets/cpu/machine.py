@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -130,6 +131,7 @@ def _products(lanes: int, vectors: float) -> tuple[Primitive, ...]:
     return (
         convolution("conv_first", "NCHW", f"OIHW{lanes}o", ci=(1, FEW_CHANNELS), g=(1, 1)),
         convolution("conv", image, blocked),
+        *(_winograd(lanes, vectors, tile) for tile in (2, 4)),
         Primitive(
             name="depthwise_conv",
             operations=("depthwise_conv",),
@@ -158,6 +160,46 @@ def _products(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             multiples={"co": lanes},
             sizes="fixed",
         ),
+    )
+
+
+INPUT_CYCLES: Mapping[int, int] = {2: 90, 4: 230}
+"""Cycles to transform one vector of channels of an input tile, by the output tile's extent."""
+
+OUTPUT_CYCLES: Mapping[int, int] = {2: 50, 4: 145}
+"""Cycles to transform back one vector of channels of an output tile, and to write it."""
+
+
+def _winograd(lanes: int, vectors: float, tile: int) -> Primitive:
+    """Convolution by Winograd's method: one instance covers a block of tiles and of channels.
+
+    The peak counts the method's own products, which are fewer than a direct convolution's.
+    """
+    image = f"NCHW{lanes}c"
+    padded = f"{lanes}*(ceil(ci/{lanes}) + ceil(co/{lanes}))"
+    return Primitive(
+        name=f"winograd_{tile}",
+        operations=("winograd_conv",),
+        engine="core",
+        operands=_storage(
+            input=image,
+            weight=f"OHWI{lanes}o",
+            bias=f"O{lanes}o",
+            residual=image,
+            scratch="",
+            output=image,
+        ),
+        epilogue_any=True,
+        approximate=True,
+        cycles=f"n*th*tw*(u*v*ceil(co/{lanes})*ci/{vectors:g}"
+        f" + {INPUT_CYCLES[tile]}*ceil(ci/{lanes}) + {OUTPUT_CYCLES[tile]}*ceil(co/{lanes}))",
+        peak=f"n*th*tw*u*v*co*ci/{lanes * vectors:g}",
+        # Transformed inputs and products, plane by plane, a vector apart.
+        scratch=f"u*v*(th*tw*{padded} + {2 * lanes})",
+        multiples={"co": lanes},
+        whole=("r", "s", "ci", "u", "v"),
+        sizes="fixed",
+        extents={"u": (tile + 2, tile + 2), "ci": (FEW_CHANNELS + 1, 1 << 20)},
     )
 
 

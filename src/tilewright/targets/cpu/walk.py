@@ -20,7 +20,14 @@ from tilewright.types import element_name, fraction_of, layout_of, shape_of
 KERNEL = "@KERNEL@"
 """Stands for the kernel's name in its own text: equal kernels have equal texts."""
 
-_LETTERS = {"input": "x", "weight": "w", "bias": "b", "residual": "r", "output": "y"}
+_LETTERS = {
+    "input": "x",
+    "weight": "w",
+    "bias": "b",
+    "residual": "r",
+    "scratch": "s",
+    "output": "y",
+}
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ class _Walk:
                 name,
                 self.pointers[name],
                 self.address(op.result, (), name).c_type,
-                op.role.data == "output",
+                op.role.data in ("output", "scratch"),
             )
             for name, op in self.program.tensors.items()
         )
@@ -167,6 +174,7 @@ class _Walk:
             self.program.extents,
             tuple(str(name) for name in self.program.get("reduction", ())),
             self.lanes,
+            {str(key): value for key, value in op.get("options", ())},
         )
 
     def step(self, stage: StageOp, numbers: Mapping[SSAValue, int]) -> Step:

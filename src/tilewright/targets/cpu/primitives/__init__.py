@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.targets.cpu.primitives import general, lanewise, normalise, pointwise, product
+from tilewright.targets.cpu.primitives import (
+    general,
+    lanewise,
+    normalise,
+    pointwise,
+    product,
+    winograd,
+)
 from tilewright.targets.cpu.primitives.code import Emitter
 
 EMITTERS: Mapping[str, Emitter] = {
     "conv_first": product.emit,
     "conv": product.emit,
+    "winograd_2": winograd.emit,
+    "winograd_4": winograd.emit,
     "matmul": product.emit,
     "depthwise_conv": lanewise.emit,
     "pool": lanewise.emit,

@@ -1,0 +1,227 @@
+"""choose-methods: which of a machine's methods computes each convolution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp, YieldOp, network_of
+from tilewright.graph.kernels import kernel_of
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.passes.constraints import candidate, serving
+from tilewright.graph.passes.editing import compiler, erase, insert, make, sweep
+from tilewright.ir import Block, Context, ModuleOp, ModulePass, Region, SSAValue
+from tilewright.machine import Machine, Primitive
+from tilewright.numerics.winograd import TAPS, TRANSFORMS, transform_weights
+from tilewright.passes import CompilerContext
+from tilewright.planning.cached import plan_cached
+from tilewright.planning.cached_blocks import scratch_elements
+from tilewright.planning.cached_cost import cache_levels
+from tilewright.planning.canonical import canonical
+from tilewright.planning.domain import Kernel
+from tilewright.types import shape_of, tensor
+
+GAIN = 0.9
+"""Part of the direct method's cycles that another one must stay below to be taken."""
+
+SCRATCH_CACHES = 4
+"""Scratch may be so many times as large as the cache before the last one."""
+
+_METHOD = tuple[int, int]
+"""Extent of the tiles, and elements of scratch; (0, 0) is the direct method."""
+
+
+@dataclass(frozen=True)
+class ChooseMethods(ModulePass):
+    """Compute 3x3 convolutions by Winograd's method where the planner expects it to be faster.
+
+    Before::
+
+        %1 = graph.kernel "k0" (%x, %w, %b) {
+          %2 = graph.conv %x, %w, %b {pads = [1, 1, 1, 1]} ...
+          %3 = graph.relu %2
+
+    After::
+
+        %u = graph.weight ... : tensor<64x64x6x6xf32>
+        %s = graph.scratch : tensor<70000xf32>
+        %1 = graph.kernel "k0" (%x, %u, %b, %s) {
+          %2 = graph.winograd_conv %x, %u, %s, %b {pads = [1, 1, 1, 1], tile = 4} ...
+          %3 = graph.relu %2
+
+    swATOP (section 3) chooses among its methods in the same way: by predicted time. Every size of
+    tile that a primitive of the machine serves is planned, each with the layouts that the
+    primitive asks for, and the best is taken if it is faster than the direct method by a margin.
+    Weights are transformed here, in float64. Machines without a primitive for ``winograd_conv``
+    are left alone, and so are convolutions with another window, strides, groups, or computed
+    weights.
+    """
+
+    name = "choose-methods"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite the module in place."""
+        context = compiler(ctx)
+        network = network_of(op)
+        known: dict[tuple[Kernel, tuple[int, ...]], _METHOD] = {}
+        for kernel in [k for k in network.block.ops if isinstance(k, KernelOp)]:
+            if not _eligible(kernel, context.machine):
+                continue
+            anchor = kernel.operations[0]
+            assert isinstance(anchor, ConvOp)
+            key = canonical(_kernel(kernel))[0], anchor.integers("pads")
+            if key not in known:
+                known[key] = _choice(kernel, context.machine)
+            tile, elements = known[key]
+            if tile:
+                _rewritten(kernel, tile, elements, context)
+        sweep(network)
+
+
+def _eligible(kernel: KernelOp, machine: Machine) -> bool:
+    """Whether the method is defined for a kernel's anchor."""
+    anchor = kernel.operations[0] if kernel.operations else None
+    if kernel.on_host or not isinstance(anchor, ConvOp) or anchor.is_fixed:
+        return False
+    values = kernel.inputs
+    weight = values[list(kernel.body.block.args).index(anchor.inputs[1])]  # type: ignore[arg-type]
+    return (
+        isinstance(weight.owner, WeightOp)
+        and shape_of(weight)[2:] == (TAPS, TAPS)
+        and anchor.integers("strides") == (1, 1)
+        and anchor.integers("dilations") == (1, 1)
+        and anchor.integer("group", 1, 2**24) == 1
+    )
+
+
+def _kernel(kernel: KernelOp) -> Kernel:
+    """Planning's kernel, of names of its own."""
+    names = {value: f"v{number}" for number, value in enumerate((*kernel.inputs, kernel.result))}
+    return kernel_of(kernel, names)
+
+
+def _laid_out(kernel: Kernel, machine: Machine, primitive: Primitive) -> Kernel:
+    """The kernel with the layouts that a primitive asks for."""
+    stages = [
+        replace(
+            stage,
+            inputs=tuple(
+                replace(o, layout=machine.layout_of(primitive, o.role, len(o.shape)))
+                for o in stage.inputs
+            ),
+            output=replace(
+                stage.output,
+                layout=machine.layout_of(primitive, "output", len(stage.output.shape)),
+            ),
+        )
+        for stage in kernel.stages
+    ]
+    return replace(kernel, stages=tuple(stages))
+
+
+def _choice(kernel: KernelOp, machine: Machine) -> _METHOD:
+    """The method of least predicted time."""
+    anchor = kernel.operations[0]
+    assert isinstance(anchor, Operation)
+    direct = serving(candidate(anchor), machine)[0]
+    if not direct.multiples:
+        return 0, 0
+    least = plan_cached(_laid_out(_kernel(kernel), machine, direct), machine).predicted_cycles
+    least *= GAIN
+    best = (0, 0)
+    levels = cache_levels(machine)
+    room = SCRATCH_CACHES * levels[max(len(levels) - 2, 0)][0] // 4
+    for tile in TRANSFORMS:
+        trial = _rewritten(kernel, tile, room, None)
+        inner = trial.operations[0]
+        assert isinstance(inner, Operation)
+        for primitive in serving(candidate(inner), machine)[:1]:
+            planned = _laid_out(_kernel(trial), machine, primitive)
+            found = plan_cached(planned, machine)
+            if found.predicted_cycles < least:
+                least = found.predicted_cycles
+                best = tile, scratch_elements(primitive, found.schedule, planned)
+        _forget(trial)
+    return best
+
+
+def _rewritten(
+    kernel: KernelOp, tile: int, elements: int, context: CompilerContext | None
+) -> KernelOp:
+    """The kernel by Winograd's method, in place of the old one.
+
+    Without a context it stands beside the old one, with weights that do not exist: a trial.
+    """
+    anchor = kernel.operations[0]
+    assert isinstance(anchor, ConvOp)
+    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
+    image, weight, *bias = [outer[value] for value in anchor.inputs]  # type: ignore[index]
+    owner = weight.owner
+    assert isinstance(owner, WeightOp)
+    shape = (*shape_of(weight)[:2], tile + 2, tile + 2)
+    symbol = "trial"
+    if context is not None:
+        array = transform_weights(context.weights.get(owner.symbol.data), tile)
+        symbol = context.weights.add(array, "winograd")
+    transformed, scratch = WeightOp.of(symbol, tensor(shape)), ScratchOp.of(elements)
+    insert(transformed, kernel)
+    insert(scratch, kernel)
+    residuals = [
+        value
+        for value in kernel.inputs
+        if value not in (image, weight, *bias) or _again(kernel, value)
+    ]
+    inputs = list(dict.fromkeys([image, transformed.result, scratch.result, *bias, *residuals]))
+    block = Block(arg_types=[value.type for value in inputs])
+    inside: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
+    values: dict[SSAValue, SSAValue] = {
+        arg: inside[outer[arg]] for arg in outer if outer[arg] in inside
+    }
+    last = kernel.body.block.last_op
+    assert isinstance(last, YieldOp)
+    end = YieldOp.build(operands=[[block.args[0]]])
+    block.add_op(end)
+    operands = [values[anchor.inputs[0]], inside[transformed.result], inside[scratch.result]]
+    operands += [values[value] for value in anchor.inputs[2:]]
+    attributes = {"pads": anchor.integers("pads"), "tile": tile}
+    made = make("winograd_conv", operands, attributes, before=end, like=anchor)
+    made.result.name_hint = anchor.result.name_hint
+    values[anchor.result] = made.result
+    for op in kernel.operations[1:]:
+        copy = op.clone(values)  # type: ignore[arg-type]
+        copy.result.name_hint = op.result.name_hint
+        insert(copy, end)
+        values[op.result] = copy.result
+    end.operands = [values[last.values[0]]]
+    fresh = KernelOp.build(
+        operands=[inputs],
+        result_types=[kernel.result.type],
+        properties=dict(kernel.properties),
+        regions=[Region(block)],
+    )
+    insert(fresh, kernel)
+    if context is not None:
+        fresh.result.name_hint = kernel.result.name_hint
+        kernel.result.replace_all_uses_with(fresh.result)
+        erase(kernel)
+    return fresh
+
+
+def _again(kernel: KernelOp, value: SSAValue) -> bool:
+    """Whether a kernel's operand is read by more than its anchor."""
+    anchor = kernel.operations[0]
+    return any(
+        use.operation is not anchor
+        for argument, outer in zip(kernel.body.block.args, kernel.inputs, strict=True)
+        if outer is value
+        for use in argument.uses
+    )
+
+
+def _forget(trial: KernelOp) -> None:
+    """Erase a trial with its weights and scratch."""
+    made = [value.owner for value in trial.inputs]
+    erase(trial)
+    for op in made:
+        if isinstance(op, ScratchOp) or (isinstance(op, WeightOp) and op.symbol.data == "trial"):
+            erase(op)

@@ -1,0 +1,51 @@
+"""The register file of a machine behind caches, and what a step of a register tile costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine, Primitive, parse_expression
+
+REGISTERS = "registers"
+"""Name of the memory; its granule is one vector."""
+
+
+@dataclass(frozen=True)
+class Registers:
+    """The register file as tiles see it."""
+
+    lanes: int
+    count: int
+    vectors_per_cycle: float
+
+    def fits(self, points: int, vectors: int) -> bool:
+        """Whether accumulators, one set of weights and a broadcast fit.
+
+        With 64-byte vectors a multiply-add takes its broadcast from memory (AVX-512).
+        """
+        broadcast = 0 if self.lanes >= 16 else 1
+        return points * vectors + vectors + broadcast <= self.count
+
+    def step_cycles(self, points: float, vectors: int) -> float:
+        """Cycles of one step of the reduction: multiply-adds, loads, issue, latency."""
+        products = points * vectors
+        held = products + vectors + 1 <= self.count
+        loads = vectors + (points if held else products)
+        latency = 4.0
+        return max(
+            products / self.vectors_per_cycle, loads / 2, (products + vectors + 3) / 6, latency
+        )
+
+
+def registers_of(machine: Machine, primitive: Primitive) -> Registers:
+    """The register file of a machine, from its memory ``registers`` and the primitive's rate."""
+    try:
+        memory = machine.memory(REGISTERS)
+    except KeyError:
+        raise refuse("plan-machine", f"{machine.name} has no memory named {REGISTERS}") from None
+    lanes = memory.granule // 4
+    dim = "co" if "co" in primitive.multiples else "c"
+    cycles: Any = parse_expression(primitive.peak).evaluate({dim: lanes})
+    return Registers(lanes, (memory.bytes or 0) // memory.granule, 1.0 / float(cycles))
