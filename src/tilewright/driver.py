@@ -320,6 +320,7 @@ def compile(
     directory: str | Path | None = None,
     dump: str | Path | None = None,
     exact_memory: bool = False,
+    exact_convolution: bool = False,
     progress: Progress = quiet,
 ) -> Executable:
     """Compile a model for a target; returns an executable package.
@@ -329,9 +330,12 @@ def compile(
     file of the weights where a format keeps them apart (Caffe). ``calibration`` gives sample
     inputs to fixed-point machines. The package is written to ``directory`` (nothing is there
     until it is whole), or to a temporary one that lives as long as the result. ``dump`` collects
-    the representation after every pass. Raises TilewrightError.
+    the representation after every pass. ``exact_convolution`` leaves out methods that round
+    otherwise than by the order of their sums (``Machine.exact``). Raises TilewrightError.
     """
     found, described = resolve(target, machine, values)
+    if exact_convolution:
+        described = described.exact()
     work = travel(
         model,
         found,

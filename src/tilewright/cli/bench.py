@@ -30,6 +30,7 @@ def bench(
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
+    exact_convolution: console.ExactOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -41,7 +42,9 @@ def bench(
     """
     with console.refusals(as_json), console.progress(quiet) as progress:
         start = time.perf_counter()
-        executable = open_or_compile(model, target, settings, shape, calibrate, progress, weights)
+        executable = open_or_compile(
+            model, target, settings, shape, calibrate, progress, weights, exact_convolution
+        )
         compile_seconds = time.perf_counter() - start
         arrays = console.inputs_for(executable.inputs, inputs, random)
         executable.run(arrays)

@@ -21,6 +21,7 @@ def compile_command(
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
+    exact_convolution: console.ExactOption = False,
     dump: Annotated[
         Path | None, typer.Option("--dump", help="Write the representation after every pass here.")
     ] = None,
@@ -45,6 +46,7 @@ def compile_command(
             directory=place,
             dump=dump,
             exact_memory=exact_memory,
+            exact_convolution=exact_convolution,
             progress=progress,
         )
     if as_json:

@@ -61,6 +61,12 @@ ExactMemoryOption = Annotated[
     bool,
     typer.Option("--exact-memory", help="Search for the plan of memory with the least peak."),
 ]
+ExactOption = Annotated[
+    bool,
+    typer.Option(
+        "--exact-convolution", help="Use no method that rounds more (Winograd's convolutions)."
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 

@@ -32,10 +32,11 @@ def open_or_compile(
     calibrate: Path | None,
     progress: Callable[[str, int, int], None],
     weights: Path | None = None,
+    exact_convolution: bool = False,
 ) -> Executable:
     """The package at ``model``, or the model compiled into a temporary one."""
     if model.is_dir():
-        if target or settings or shape or calibrate or weights:
+        if target or settings or shape or calibrate or weights or exact_convolution:
             raise refuse(
                 "option-package", "a package is already compiled", str(model),
                 "give these options to a model file",
@@ -48,6 +49,7 @@ def open_or_compile(
         shapes=console.shapes(shape),
         weights=weights,
         calibration=None if calibrate is None else console.read_arrays(calibrate),
+        exact_convolution=exact_convolution,
         progress=progress,
     )
 
@@ -78,6 +80,7 @@ def run(
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
+    exact_convolution: console.ExactOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -88,7 +91,14 @@ def run(
     with console.refusals(as_json):
         with console.progress(quiet) as progress:
             executable = open_or_compile(
-                model, target, settings, shape, calibrate, progress, weights
+                model,
+                target,
+                settings,
+                shape,
+                calibrate,
+                progress,
+                weights,
+                exact_convolution,
             )
             arrays = console.inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)

@@ -177,7 +177,7 @@ def test_plan_is_sound(machine: str, seed: int) -> None:
 
 
 def test_pipeline_names_every_pass() -> None:
-    entries = pipeline(MACHINES["small"])
+    entries = [*pipeline(MACHINES["small"]), *pipeline(MACHINES["avx512"])]
     assert {entry.step.name for entry in entries} == set(PASSES)
     assert all(entry.reason for entry in entries)
     assert not any(e.step.name == "fix-numbers" for e in pipeline(MACHINES["sse"]))

@@ -16,6 +16,7 @@ from tilewright.graph.dialect import (
     KernelOp,
     NetworkOp,
     OutputOp,
+    ScratchOp,
     WeightOp,
     YieldOp,
 )
@@ -86,6 +87,12 @@ class Maker:
         size = scale or 1.0 / np.sqrt(max(np.prod(shape[1:]), 1))
         array = (self.random.standard_normal(shape) * size).astype(np.float32)
         op = WeightOp.of(self.weights.add(array, "w"), tensor(shape, layout=self.layout(layout)))
+        self.network.block.add_op(op)
+        return op.result
+
+    def scratch(self, elements: int) -> SSAValue:
+        """Memory for one kernel to work in."""
+        op = ScratchOp.of(elements)
         self.network.block.add_op(op)
         return op.result
 
@@ -160,7 +167,7 @@ class Maker:
         for op in self.network.block.ops:
             if isinstance(op, WeightOp):
                 op.placement = placed(op.result, WEIGHTS)
-            elif isinstance(op, KernelOp):
+            elif isinstance(op, KernelOp | ScratchOp):
                 op.placement = placed(op.result, ACTIVATIONS)
         return arenas
 

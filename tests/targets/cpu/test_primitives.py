@@ -37,12 +37,16 @@ from tilewright.graph.operations.normalisation import BatchNormOp, LrnOp, Reduce
 from tilewright.graph.operations.numbers import ConvertLayoutOp
 from tilewright.graph.operations.pooling import AveragePoolOp, MaxPoolOp
 from tilewright.graph.operations.views import PadOp, SliceOp, TransposeOp
+from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import PythonValue, SSAValue
+from tilewright.machine import parse_expression
+from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.compiler import FLAGS, NATIVE
 
 B = "NCHWLc"
 W = "OIHWLiLo"
 SOME = (1, 0, 0, 1)
+ONES = (1, 1, 1, 1)
 LRN: dict[str, PythonValue] = {"size": 5, "alpha": 0.5, "beta": 0.75, "bias": 2.0}
 LRN_EVEN: dict[str, PythonValue] = {"size": 4, "alpha": 0.5, "beta": 0.6, "bias": 1.0}
 
@@ -75,7 +79,55 @@ def convolution(
     return m.kernel(chain, B)  # type: ignore[arg-type]
 
 
+def winograd(
+    m: Maker,
+    image: tuple[int, int, int, int],
+    channels: int,
+    tile: int,
+    block: tuple[int, int, int],
+    residual: bool = False,
+    bias: bool = True,
+    **attributes: object,
+) -> SSAValue:
+    """Rows and columns of tiles, and vectors of output channels in a block; scratch is exact."""
+    x = m.input(image, B)
+    # Transformed weights: any at all, for what is tested is the method's second half.
+    u = m.weight((channels, image[1], tile + 2, tile + 2), "OHWILo", 1.0 / image[1])
+    primitive = m.machine.primitive(f"winograd_{tile}")
+    height, width, vectors = block
+    sizes = {"n": 1, "th": height, "tw": width, "co": min(vectors * m.lanes, channels)}
+    needed = parse_expression(primitive.scratch).evaluate(
+        {**sizes, "ci": image[1], "u": tile + 2, "v": tile + 2}
+    )
+    level = Level("registers", tuple(sorted(sizes.items())), ("n", "th", "tw", "co"))
+    points = 28 // vectors if m.lanes == 16 else 10 // vectors
+    inputs: list[SSAValue | int] = [x, u, m.scratch(int(needed))]
+    if bias:
+        inputs.append(m.weight((channels,), "OLo"))
+    chain: list[tuple[object, list[SSAValue | int], dict[str, object]]] = [
+        (WinogradConvOp, inputs, {"tile": tile, **attributes})
+    ]
+    if residual:
+        top, left, bottom, right = attributes.get("pads", (0, 0, 0, 0))  # type: ignore[misc]
+        shape = (image[0], channels, image[2] + top + bottom - 2, image[3] + left + right - 2)
+        chain.append((AddOp, [0, m.input(shape, B)], {}))
+    chain.append((ReluOp, [len(chain) - 1], {}))
+    found = m.kernel(chain, B)  # type: ignore[arg-type]
+    schedule = Schedule(primitive.name, (level,), options=(("points", max(points, 1)),))
+    m.schedules[m.kernels[-1].symbol.data] = schedule
+    return found
+
+
 CASES: dict[str, Callable[[Maker], SSAValue]] = {
+    "winograd_one_block": lambda m: winograd(m, (1, 32, 14, 14), 32, 4, (4, 4, 2), pads=ONES),
+    "winograd_rows": lambda m: winograd(m, (1, 48, 27, 27), 64, 4, (2, 7, 2), True, pads=ONES),
+    "winograd_parts": lambda m: winograd(m, (2, 16, 13, 55), 40, 4, (1, 5, 1), True, pads=ONES),
+    "winograd_unpadded": lambda m: winograd(m, (1, 17, 13, 9), 23, 4, (2, 2, 1), bias=False),
+    "winograd_odd_pads": lambda m: winograd(m, (1, 20, 7, 11), 35, 4, (1, 3, 2), pads=(0, 2, 1, 0)),
+    "winograd_wide_pads": lambda m: winograd(m, (1, 16, 3, 2), 16, 4, (1, 1, 1), pads=(3, 4, 2, 5)),
+    "winograd_deep": lambda m: winograd(m, (1, 256, 7, 7), 48, 4, (2, 2, 3), pads=ONES),
+    "winograd_2": lambda m: winograd(m, (1, 64, 7, 7), 64, 2, (4, 4, 4), True, pads=ONES),
+    "winograd_2_parts": lambda m: winograd(m, (1, 33, 9, 13), 50, 2, (2, 7, 2), pads=(1, 0, 0, 1)),
     "conv_3x3": lambda m: convolution(m, (1, 32, 8, 8), 32, (3, 3), pads=(1, 1, 1, 1)),
     "conv_residual": lambda m: convolution(
         m, (2, 20, 9, 31), 40, (3, 3), True, strides=(2, 2), pads=(0, 1, 1, 0)

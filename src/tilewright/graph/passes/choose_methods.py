@@ -10,7 +10,7 @@ from tilewright.graph.operations import Operation
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import compiler, erase, insert, make, sweep
-from tilewright.ir import Block, Context, ModuleOp, ModulePass, Region, SSAValue
+from tilewright.ir import Block, Context, ModuleOp, ModulePass, PythonValue, Region, SSAValue
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.winograd import TAPS, TRANSFORMS, transform_weights
 from tilewright.passes import CompilerContext
@@ -183,7 +183,7 @@ def _rewritten(
     block.add_op(end)
     operands = [values[anchor.inputs[0]], inside[transformed.result], inside[scratch.result]]
     operands += [values[value] for value in anchor.inputs[2:]]
-    attributes = {"pads": anchor.integers("pads"), "tile": tile}
+    attributes: dict[str, PythonValue] = {"pads": anchor.integers("pads"), "tile": tile}
     made = make("winograd_conv", operands, attributes, before=end, like=anchor)
     made.result.name_hint = anchor.result.name_hint
     values[anchor.result] = made.result

@@ -101,7 +101,8 @@ class _Block:
             raise instance.cannot("the anchor's operands must be tensors")
         if instance.split or instance.size("n") != 1:
             raise instance.cannot("a block is of one image and all its input channels")
-        return cls(instance, *found[:3], found[3] if len(found) > 3 else None)
+        x, w, scratch = found[:3]
+        return cls(instance, x, w, scratch, found[3] if len(found) > 3 else None)
 
     @property
     def tile(self) -> int:

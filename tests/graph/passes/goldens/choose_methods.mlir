@@ -1,0 +1,32 @@
+// passes: partition, fuse-pointwise, choose-methods; machine: cpu16
+graph.network "net" attributes {input_names = ["x"], output_names = ["y"]} {
+^bb0(%x: tensor<1x64x28x28xf32>):
+  %w = graph.weight {symbol = "w"} : tensor<64x64x3x3xf32>
+  %b = graph.weight {symbol = "b"} : tensor<64xf32>
+  %0 = graph.conv %x, %w, %b {pads = [1, 1, 1, 1], node = "a"} : (tensor<1x64x28x28xf32>, tensor<64x64x3x3xf32>, tensor<64xf32>) -> tensor<1x64x28x28xf32>
+  %1 = graph.add %0, %x {node = "b"} : (tensor<1x64x28x28xf32>, tensor<1x64x28x28xf32>) -> tensor<1x64x28x28xf32>
+  %2 = graph.conv %1, %w {strides = [2, 2], node = "c"} : (tensor<1x64x28x28xf32>, tensor<64x64x3x3xf32>) -> tensor<1x64x13x13xf32>
+  graph.output %2 : tensor<1x64x13x13xf32>
+}
+// -----
+builtin.module {
+  graph.network "net" attributes {input_names = ["x"], output_names = ["y"]} {
+  ^bb0(%x: tensor<1x64x28x28xf32>):
+    %w = graph.weight {symbol = "w"} : tensor<64x64x3x3xf32>
+    %b = graph.weight {symbol = "b"} : tensor<64xf32>
+    %winograd.2 = graph.weight {symbol = "winograd.2"} : tensor<64x64x6x6xf32>
+    %0 = graph.scratch : tensor<170496xf32>
+    %1 = graph.kernel "k0_a" (%x, %winograd.2, %0, %b) : (tensor<1x64x28x28xf32>, tensor<64x64x6x6xf32>, tensor<170496xf32>, tensor<64xf32>) -> tensor<1x64x28x28xf32> attributes {engine = "accelerator"} {
+    ^bb0(%2: tensor<1x64x28x28xf32>, %3: tensor<64x64x6x6xf32>, %4: tensor<170496xf32>, %5: tensor<64xf32>):
+      %6 = graph.winograd_conv %2, %3, %4, %5 {pads = [1 : i64, 1 : i64, 1 : i64, 1 : i64], tile = 4 : i64, node = "a"} : (tensor<1x64x28x28xf32>, tensor<64x64x6x6xf32>, tensor<170496xf32>, tensor<64xf32>) -> tensor<1x64x28x28xf32>
+      %7 = graph.add %6, %2 {node = "b"} : (tensor<1x64x28x28xf32>, tensor<1x64x28x28xf32>) -> tensor<1x64x28x28xf32>
+      graph.yield %7 : tensor<1x64x28x28xf32>
+    }
+    %8 = graph.kernel "k1_c" (%1, %w) : (tensor<1x64x28x28xf32>, tensor<64x64x3x3xf32>) -> tensor<1x64x13x13xf32> attributes {engine = "accelerator"} {
+    ^bb0(%9: tensor<1x64x28x28xf32>, %w_1: tensor<64x64x3x3xf32>):
+      %10 = graph.conv %9, %w_1 {strides = [2 : i64, 2 : i64], node = "c"} : (tensor<1x64x28x28xf32>, tensor<64x64x3x3xf32>) -> tensor<1x64x13x13xf32>
+      graph.yield %10 : tensor<1x64x13x13xf32>
+    }
+    graph.output %8 : tensor<1x64x13x13xf32>
+  }
+}
