@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 from typer.testing import CliRunner, Result
 
 from tilewright.cli.main import app
@@ -78,6 +80,34 @@ def test_machine_values_change_the_plan() -> None:
         return sum(row["predicted_cycles"] for row in rows if row["engine"] == "accelerator")
 
     assert total("--set", "memory.dram.bytes_per_cycle=8") > total()
+
+
+def test_exact_convolution_changes_the_method(tmp_path: Path) -> None:
+    weight = np.random.default_rng(1).standard_normal((64, 64, 3, 3)).astype(np.float32)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])],
+        "net",
+        [value("x", 1, (1, 64, 28, 28))],
+        [value("y", 1, (1, 64, 28, 28))],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    model = tmp_path / "conv.onnx"
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model
+    )
+
+    def winograd(*arguments: object) -> bool:
+        rows = answer(*arguments)["profile"]["kernels"]
+        return any("winograd" in row["schedule"] for row in rows)
+
+    assert winograd("run", model, "--random", 1, "--check")
+    assert not winograd("run", model, "--random", 1, "--check", "--exact-convolution")
+    assert not winograd("bench", model, "--random", 1, "--repeat", 1, "--exact-convolution")
+    package = tmp_path / "package"
+    answer("compile", model, "-o", package, "--exact-convolution")
+    assert not winograd("run", package, "--random", 1)
+    assert refused("run", package, "--exact-convolution")[0]["code"] == "option-package"
 
 
 def test_targets_lists_them() -> None:

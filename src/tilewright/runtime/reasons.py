@@ -17,10 +17,12 @@ def why_low(
     granule: float | None,
     moved_bytes: int | None,
     simulated: bool,
+    schedule: str = "",
 ) -> str:
     """The reason for a kernel that took ``taken`` cycles; "" for one that is near its bound.
 
-    ``machine`` is its description as JSON; ``physical`` and ``granule`` are the bounds in cycles.
+    ``machine`` is its description as JSON; ``physical`` and ``granule`` are the bounds in cycles,
+    ``schedule`` is the schedule's text, which begins with the primitive's name.
     """
     if not taken or not physical or not granule or physical / taken >= LOW:
         return ""
@@ -31,6 +33,9 @@ def why_low(
         )
     if granule < 0.95 * taken:
         reasons.append(_beyond_rounding(machine, taken, granule, moved_bytes, simulated))
+    transforming = [p["name"] for p in machine.get("primitives", ()) if p.get("approximate")]
+    if schedule.partition(" ")[0] in transforming:
+        reasons.append("transforms, which the bound of the products leaves out")
     return "; ".join(reasons) or "a little of rounding, a little of start and end"
 
 

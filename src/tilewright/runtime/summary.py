@@ -64,6 +64,7 @@ def summary(manifest: Manifest, profile: Profile | None) -> dict[str, Any]:
                 granule=entry.granule_bound,
                 moved_bytes=run.dram_bytes,
                 simulated=run.cycles is not None,
+                schedule=entry.schedule,
             )
             if reason:
                 row["why_low"] = reason

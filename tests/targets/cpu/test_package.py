@@ -221,6 +221,6 @@ def _renamed(text: str) -> str:
     number = text.split("*/")[0].split()[1]
     import re
 
-    for name in dict.fromkeys(re.findall(r"^static void (\w+)\(", text, re.MULTILINE)):
+    for name in dict.fromkeys(re.findall(r"^(?:static|INLINE) void (\w+)\(", text, re.MULTILINE)):
         text = re.sub(rf"\b{name}\b", f"{name}_of_{number}", text)
     return text
