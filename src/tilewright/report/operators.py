@@ -67,7 +67,7 @@ SCALED: dict[str, tuple[str, Callable[[int], Sample]]] = {
 }
 """Operations with an extent that is kept whole: its name, and a sample of that extent."""
 
-HIDDEN = frozenset(("requantise", "quantise", "dequantise", "convert_layout"))
+HIDDEN = frozenset(("requantise", "quantise", "dequantise", "convert_layout", "winograd_conv"))
 """Operations that passes add; no model has them."""
 
 

@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.errors import refuse
-from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp, network_of
+from tilewright.graph.dialect import (
+    KernelOp,
+    NetworkOp,
+    OutputOp,
+    ScratchOp,
+    WeightOp,
+    network_of,
+)
 from tilewright.graph.operations import Operation, PointwiseOperation
 from tilewright.graph.passes.addresses import Address, Addresses
 from tilewright.graph.passes.allocator import Allocation, Buffer, allocate
@@ -122,6 +129,8 @@ class _Planner:
         owner = value.owner
         born = self.steps[owner] if isinstance(owner, AnyOperation) else 0
         dies = max((self.steps[use.operation] for use in value.uses), default=born)
+        if isinstance(owner, ScratchOp):
+            born = dies  # it lives while its kernel runs, wherever it stands
         group = self.groups.get(found.root)
         if group is None:
             count = self.bytes_of(found.root)
