@@ -1,0 +1,93 @@
+"""How exact the cpu target's convolutions are: each method against float64, and ONNX Runtime.
+
+    python -m benchmarks.cpu.errors
+
+Layers of well-known networks on normal data with weights of He's variance; the largest error of an
+output, relative to the largest output.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+
+from tilewright.driver import compile as compile_model
+
+LAYERS = (
+    *((16, 16, 112), (64, 64, 56), (128, 128, 28), (256, 256, 14), (512, 512, 14)),
+    *((512, 512, 7), (64, 64, 224)),
+)
+"""Input channels, output channels, extent of the image; windows of 3 x 3, padding of 1."""
+
+HEAD = "| layer | method | its error | direct | ONNX Runtime |\n|---|---|---|---|---|"
+
+
+def layer(ci: int, co: int, size: int) -> tuple[onnx.ModelProto, NDArray[np.float32]]:
+    """A convolution with random weights, and an image."""
+    random = np.random.default_rng((ci, co, size))
+    w = (random.standard_normal((co, ci, 3, 3)) * np.sqrt(2 / (9 * ci))).astype(np.float32)
+    x = random.standard_normal((1, ci, size, size)).astype(np.float32)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])],
+        "layer",
+        [value("x", 1, x.shape)],
+        [value("y", 1, (1, co, size, size))],
+        [numpy_helper.from_array(w, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return model, x
+
+
+def exact(model: onnx.ModelProto, x: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The layer in float64, one tap after another."""
+    w = numpy_helper.to_array(model.graph.initializer[0]).astype(np.float64)
+    size = x.shape[-1]
+    padded = np.pad(x[0].astype(np.float64), ((0, 0), (1, 1), (1, 1)))
+    result = np.zeros((len(w), size, size))
+    for row in range(3):
+        for column in range(3):
+            part = padded[:, row : row + size, column : column + size]
+            result += np.tensordot(w[:, :, row, column], part, 1)
+    return result[None]
+
+
+def measure(ci: int, co: int, size: int, folder: Path) -> str:
+    """One row of the table."""
+    model, x = layer(ci, co, size)
+    path = folder / "layer.onnx"
+    onnx.save(model, path)
+    expected = exact(model, x)
+
+    def error(found: NDArray[np.float32]) -> str:
+        return f"{float(np.abs(found - expected).max() / np.abs(expected).max()):.1e}"
+
+    errors: list[str] = []
+    method = "conv"
+    for direct in (False, True):
+        package = compile_model(path, target="cpu", exact_convolution=direct)
+        errors.append(error(package.run({"x": x})["y"]))
+        if not direct:
+            names = [k.schedule.partition(" ")[0] for k in package.manifest.kernels]
+            method = next(name for name in names if name.startswith(("conv", "winograd")))
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    theirs = error(np.asarray(session.run(None, {"x": x})[0]))
+    return f"| {ci} x {co} x {size} x {size} | {method} | {errors[0]} | {errors[1]} | {theirs} |"
+
+
+def main() -> None:
+    """Print the table."""
+    print(HEAD)
+    with tempfile.TemporaryDirectory() as scratch:
+        for ci, co, size in LAYERS:
+            print(measure(ci, co, size, Path(scratch)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
