@@ -28,7 +28,8 @@ from tilewright.targets.cpu.machine import this_processor
 from tilewright.targets.cpu.runner import CpuRunner
 
 NETWORKS = (
-    *("resnet50", "resnet18", "alexnet", "vgg16", "squeezenet", "googlenet", "mobilenet_v2"),
+    *("resnet50", "resnet18", "alexnet", "vgg16", "vgg19", "squeezenet", "googlenet"),
+    "mobilenet_v2",
 )
 
 RESULTS = Path(__file__).parent / "results.md"
@@ -60,12 +61,14 @@ HEAD = (
 )
 
 
-def measure(name: str, rounds: int, folder: Path) -> Row:
-    """Compile a network, and time both in turns."""
+def measure(name: str, rounds: int, folder: Path, exact: bool = False) -> Row:
+    """Compile a network, and time both in turns; ``exact`` leaves out Winograd's method."""
     path = models.save(name, folder)
     image = models.images(models.build(name)[1])
     begin = time.perf_counter()
-    executable = compile_model(path, target="cpu", directory=folder / f"{name}.package")
+    executable = compile_model(
+        path, target="cpu", directory=folder / f"{name}.package", exact_convolution=exact
+    )
     runner = executable.runner
     assert isinstance(runner, CpuRunner)
     compile_seconds = time.perf_counter() - begin
@@ -118,6 +121,7 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", default=list(NETWORKS))
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--no-save", action="store_true")
+    parser.add_argument("--exact-convolution", action="store_true", help="without Winograd")
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     lines = [
@@ -134,7 +138,7 @@ def main() -> None:
     print("\n".join(lines))
     with tempfile.TemporaryDirectory() as scratch:
         for name in arguments.networks:
-            row = measure(name, arguments.rounds, Path(scratch))
+            row = measure(name, arguments.rounds, Path(scratch), arguments.exact_convolution)
             lines.append(str(row))
             print(lines[-1], flush=True)
     if not arguments.no_save:
