@@ -15,7 +15,7 @@ FLOORS: list[set[str]] = [
     {"frontends", "targets"},
     {"runtime"},
     {"driver"},
-    {"report", "optimise"},
+    {"report", "optimise", "onnx_backend"},
     {"api"},
     {"cli"},
 ]

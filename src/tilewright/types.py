@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,18 +14,23 @@ from tilewright.ir import (
     AttrParser,
     Dialect,
     IntAttr,
+    IntegerType,
     NoneAttr,
     ParametrizedAttribute,
     Printer,
+    Signedness,
     SSAValue,
     StringAttr,
     TensorType,
     TypeAttribute,
     VerifyException,
+    bf16,
+    f16,
     f32,
     f64,
     i1,
     i8,
+    i16,
     i32,
     i64,
     irdl_attr_definition,
@@ -65,6 +71,9 @@ class FixedType(ParametrizedAttribute, TypeAttribute):
 TYPES = Dialect("tilewright", [], [FixedType])
 """The types that both dialects share, for a context."""
 
+UNSIGNED = {bits: IntegerType(bits, Signedness.UNSIGNED) for bits in (8, 16, 32, 64)}
+"""Element types of natural numbers, by their bits; integers without a sign mark are signed."""
+
 _NUMPY: list[tuple[Attribute, type[np.generic]]] = [
     (f32, np.float32),
     (f64, np.float64),
@@ -72,6 +81,13 @@ _NUMPY: list[tuple[Attribute, type[np.generic]]] = [
     (i8, np.int8),
     (i32, np.int32),
     (i64, np.int64),
+    (i16, np.int16),
+    (f16, np.float16),
+    (bf16, ml_dtypes.bfloat16),
+    (UNSIGNED[8], np.uint8),
+    (UNSIGNED[16], np.uint16),
+    (UNSIGNED[32], np.uint32),
+    (UNSIGNED[64], np.uint64),
 ]
 
 

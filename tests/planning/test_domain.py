@@ -114,4 +114,4 @@ def test_kernel() -> None:
 def test_elements_have_sizes() -> None:
     assert operand("x", "i", (3,)).element_bytes == 4
     assert Operand("x", (3,), (Affine(),), "fixed16").element_bytes == 2
-    assert set(ELEMENT_BYTES.values()) <= {1, 2, 4}
+    assert set(ELEMENT_BYTES.values()) <= {1, 2, 4, 8}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import BY_NAME
@@ -41,8 +44,10 @@ class NetworkBuilder:
             self._weights[key] = op.result
         return self._weights[key]
 
-    def placeholder(self, shape: Sequence[int]) -> SSAValue:
+    def placeholder(
+        self, shape: Sequence[int], dtype: np.dtype[Any] | type[np.generic] = np.float32
+    ) -> SSAValue:
         """A tensor that stands in for the result of a refused node."""
-        op = WeightOp.of("refused", tensor(shape))
+        op = WeightOp.of("refused", tensor(shape, element_of(np.dtype(dtype))))
         self.block.add_op(op)
         return op.result

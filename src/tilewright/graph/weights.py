@@ -13,6 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, cast
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,13 +25,18 @@ Array = NDArray[Any]
 LARGEST_HEADER = 100_000_000
 """Bytes of the longest header that is read, as the format has it."""
 
+_BRAIN = np.dtype(ml_dtypes.bfloat16)
+"""NumPy knows it by name, not by a code of its own."""
+
 _NAMES: dict[str, str] = {
     "F64": "<f8",
     "I64": "<i8",
     "F32": "<f4",
     "I32": "<i4",
     "U32": "<u4",
+    "U64": "<u8",
     "F16": "<f2",
+    "BF16": _BRAIN.name,
     "I16": "<i2",
     "U16": "<u2",
     "BOOL": "|b1",
@@ -120,7 +126,7 @@ class Weights:
         with Path(path).open("wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
             for symbol in order:
-                file.write(self._arrays[symbol].data if self._arrays[symbol].size else b"")
+                file.write(_bytes_of(self._arrays[symbol]))
 
     @classmethod
     def load(cls, path: Path | str) -> Weights:
@@ -144,8 +150,13 @@ class Weights:
 def digest_of(array: Array) -> str:
     """SHA-256, in hexadecimal, of a C-contiguous array's dtype, shape and bytes."""
     state = sha256(f"{array.dtype.str} {array.shape}\n".encode())
-    state.update(array.data if array.size else b"")
+    state.update(_bytes_of(array))
     return state.hexdigest()
+
+
+def _bytes_of(array: Array) -> memoryview:
+    """The bytes of a C-contiguous array, of whatever elements, without a copy."""
+    return memoryview(array.reshape(-1).view(np.uint8))
 
 
 _Entry = tuple[np.dtype[Any], tuple[int, ...], int, int]

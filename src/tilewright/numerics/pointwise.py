@@ -72,12 +72,40 @@ def _divide(arrays: Sequence[Array], _: Attributes) -> Array:
     if x.dtype.kind == "f":
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return x / y
-    return np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y))
+    with np.errstate(all="ignore"):
+        return np.sign(x) * np.sign(y) * (np.abs(x) // np.abs(y))
 
 
 def _power(arrays: Sequence[Array], _: Attributes) -> Array:
     with np.errstate(all="ignore"):
         return np.power(arrays[0], arrays[1])
+
+
+def _remainder(arrays: Sequence[Array], values: Attributes) -> Array:
+    """The remainder with the sign of the divisor, or of the dividend if ``truncated``."""
+    with np.errstate(all="ignore"):
+        return (np.fmod if values.get("truncated") else np.mod)(arrays[0], arrays[1])
+
+
+def _cast(arrays: Sequence[Array], values: Attributes) -> Array:
+    """To another element type: towards zero from floats to integers; anything but 0 is true."""
+    with np.errstate(all="ignore"):
+        return arrays[0].astype(np.dtype(str(values["to"])))
+
+
+def _quiet(function: Callable[[Array], Array]) -> Callable[[Sequence[Array], Attributes], Array]:
+    """A function of NumPy's that gives NaN outside its domain without a warning."""
+
+    def evaluated(arrays: Sequence[Array], _: Attributes) -> Array:
+        with np.errstate(all="ignore"):
+            return function(arrays[0])
+
+    return evaluated
+
+
+def _shift(arrays: Sequence[Array], values: Attributes) -> Array:
+    x, count = arrays
+    return np.left_shift(x, count) if values.get("left") else np.right_shift(x, count)
 
 
 PLAIN: Mapping[str, Callable[[Sequence[Array], Attributes], Array]] = {
@@ -94,6 +122,32 @@ PLAIN: Mapping[str, Callable[[Sequence[Array], Attributes], Array]] = {
     "pow": _power,
     "max": lambda arrays, _: np.maximum(arrays[0], arrays[1]),
     "min": lambda arrays, _: np.minimum(arrays[0], arrays[1]),
+    "sign": lambda arrays, _: np.sign(arrays[0]),
+    "floor": _quiet(np.floor),
+    "ceil": _quiet(np.ceil),
+    "round": _quiet(np.rint),
+    "sin": _quiet(np.sin),
+    "cos": _quiet(np.cos),
+    "tan": _quiet(np.tan),
+    "asin": _quiet(np.arcsin),
+    "acos": _quiet(np.arccos),
+    "atan": _quiet(np.arctan),
+    "sinh": _quiet(np.sinh),
+    "cosh": _quiet(np.cosh),
+    "asinh": _quiet(np.arcsinh),
+    "acosh": _quiet(np.arccosh),
+    "atanh": _quiet(np.arctanh),
+    "mod": _remainder,
+    "equal": lambda arrays, _: np.equal(arrays[0], arrays[1]),
+    "less": lambda arrays, _: np.less(arrays[0], arrays[1]),
+    "less_equal": lambda arrays, _: np.less_equal(arrays[0], arrays[1]),
+    "bit_and": lambda arrays, _: np.bitwise_and(arrays[0], arrays[1]),
+    "bit_or": lambda arrays, _: np.bitwise_or(arrays[0], arrays[1]),
+    "bit_xor": lambda arrays, _: np.bitwise_xor(arrays[0], arrays[1]),
+    "bit_not": lambda arrays, _: np.invert(arrays[0]),
+    "bit_shift": _shift,
+    "select": lambda arrays, _: np.where(arrays[0], arrays[1], arrays[2]),
+    "cast": _cast,
 }
 """Meanings on plain elements, table functions apart."""
 

@@ -201,8 +201,9 @@ def channel_window_sum(x: Array, size: int) -> Array:
 
 def softmax(x: Array, axis: int) -> Array:
     """exp(x) over its sum along an axis."""
-    e = np.exp(x - x.max(axis=axis, keepdims=True))
-    return e / e.sum(axis=axis, keepdims=True)
+    with np.errstate(invalid="ignore"):  # A row of nothing but -infinity is not a number.
+        e = np.exp(x - x.max(axis=axis, keepdims=True))
+        return e / e.sum(axis=axis, keepdims=True)
 
 
 def batch_norm(

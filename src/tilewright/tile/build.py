@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from tilewright.errors import refuse
 from tilewright.ir import (
     ArrayAttr,
@@ -27,8 +29,6 @@ from tilewright.ir import (
     StringAttr,
     UnitAttr,
     f32,
-    i8,
-    i32,
     i64,
     to_attribute,
 )
@@ -45,7 +45,7 @@ from tilewright.tile.operations import (
     StageOp,
     TensorOp,
 )
-from tilewright.types import FixedType, tensor
+from tilewright.types import FixedType, element_of, tensor
 
 Placement = tuple[str, int, Sequence[int]]
 """Where a tensor lies: arena, offset in bytes, strides in elements of its physical axes."""
@@ -185,16 +185,8 @@ class _Builder:
                 element: Attribute = f32
             case "fixed16" | "fixed32":
                 element = FixedType.of(operand.element_bytes * 8, operand.fraction)
-            case "int8":
-                element = i8
-            case "int32":
-                element = i32
             case _:
-                raise refuse(
-                    "tile-element",
-                    f"elements of {operand.element} are not supported",
-                    self.kernel.symbol,
-                )
+                element = element_of(np.dtype(operand.element))
         return tensor(operand.shape, element, operand.layout)
 
     def _body(self) -> list[Operation]:

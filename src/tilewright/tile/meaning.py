@@ -164,7 +164,81 @@ def _fold(combine: np.ufunc, fill: Callable[[np.dtype[Any]], float], wide: bool)
 
 
 def _lowest(dtype: np.dtype[Any]) -> float:
+    if dtype.kind == "b":
+        return False
     return -np.inf if dtype.kind == "f" else int(np.iinfo(dtype).min)
+
+
+def _highest(dtype: np.dtype[Any]) -> float:
+    if dtype.kind == "b":
+        return True
+    return np.inf if dtype.kind == "f" else int(np.iinfo(dtype).max)
+
+
+def _complete(_: Tile, part: Array) -> Array:
+    """What needs nothing more once its reduction is whole."""
+    return part
+
+
+def _place(find: Callable[..., Array]) -> Callable[[Tile], Array]:
+    """The index of an extreme along the one dim that is reduced."""
+
+    def part(tile: Tile) -> Array:
+        written = _written(tile)
+        (inner,) = [n for n in tile.dims if n not in written and depends(tile.windows[0], n)]
+        view = tile.view(0, tile.padded(0), [*written, inner])
+        if tile.parameters.get("last"):
+            found = view.shape[-1] - 1 - find(view[..., ::-1], axis=-1)
+        else:
+            found = find(view, axis=-1)
+        return _to_box(tile, written, np.asarray(found, tile.dtype))
+
+    return part
+
+
+def _gather(tile: Tile) -> Array:
+    """Along dim ``v``, which is whole, the element that each point's index names."""
+    written, extent = _written(tile), tile.extents["v"]
+    view = tile.view(0, tile.padded(0), [*written, "v"])
+    places = tile.view(1, tile.padded(1), written).astype(np.int64)
+    places = np.clip(np.where(places < 0, places + extent, places), 0, extent - 1)
+    return _to_box(tile, written, np.take_along_axis(view, places[..., None], -1)[..., 0])
+
+
+_COMBINE: Mapping[str, Callable[[Array, Array], Array]] = {
+    "none": lambda _, new: new,
+    "add": np.add,
+    "mul": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+
+
+def _scatter(tile: Tile) -> Array:
+    """The updates, in order, whose indices name the row of a point."""
+    written, (first, _) = _written(tile), tile.dims["d0"]
+    result = tile.view(0, tile.padded(0), written).copy()
+    updates = tile.view(2, tile.padded(2), ["u", *written])
+    combine = _COMBINE[str(tile.parameters.get("reduction", "none"))]
+    row = written.index("d0")
+    for place, update in zip(tile.padded(1).astype(np.int64).tolist(), updates, strict=True):
+        at = (place + tile.extents["d0"] if place < 0 else place) - first
+        if 0 <= at < result.shape[row]:
+            index = (slice(None),) * row + (at,)
+            result[index] = combine(result[index], np.take(update, at, row))
+    return _to_box(tile, written, result)
+
+
+def _running(fold: Callable[..., Array]) -> Callable[[Tile], Array]:
+    return lambda tile: fold(tile.arrays[0], axis=int(tile.parameters["axis"]), dtype=tile.dtype)
+
+
+def _arg_sort(tile: Tile) -> Array:
+    axis, x = int(tile.parameters["axis"]), tile.arrays[0]
+    if not tile.parameters.get("descending"):
+        return np.argsort(x, axis=axis, kind="stable").astype(np.int64)
+    back = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    return np.flip(x.shape[axis] - 1 - back, axis).astype(np.int64)
 
 
 def _average(tile: Tile, total: Array) -> Array:
@@ -243,12 +317,22 @@ ANCHORS: Mapping[str, Anchor] = {
     "conv": _PRODUCT,
     "depthwise_conv": _PRODUCT,
     "matmul": _PRODUCT,
-    "max_pool": Anchor(_fold(np.maximum, _lowest, wide=False), np.maximum, lambda _, part: part),
+    "max_pool": Anchor(_fold(np.maximum, _lowest, wide=False), np.maximum, _complete),
     "average_pool": Anchor(_SUM, np.add, _average),
     "reduce_mean": Anchor(_SUM, np.add, _mean),
     "reduce_sum": Anchor(_SUM, np.add, _narrow),
-    "lrn": Anchor(_lrn, None, lambda _, part: part),
-    "softmax": Anchor(_softmax, None, lambda _, part: part),
+    "lrn": Anchor(_lrn, None, _complete),
+    "softmax": Anchor(_softmax, None, _complete),
+    "reduce_product": Anchor(_fold(np.multiply, lambda _: 1, wide=True), np.multiply, _narrow),
+    "reduce_max": Anchor(_fold(np.maximum, _lowest, wide=False), np.maximum, _complete),
+    "reduce_min": Anchor(_fold(np.minimum, _highest, wide=False), np.minimum, _complete),
+    "arg_max": Anchor(_place(np.argmax), None, _complete),
+    "arg_min": Anchor(_place(np.argmin), None, _complete),
+    "gather": Anchor(_gather, None, _complete),
+    "scatter": Anchor(_scatter, None, _complete),
+    "running_sum": Anchor(_running(np.cumsum), None, _complete),
+    "running_product": Anchor(_running(np.cumprod), None, _complete),
+    "arg_sort": Anchor(_arg_sort, None, _complete),
 }
 """The operations that reduce, by name; every other operation is a map."""
 

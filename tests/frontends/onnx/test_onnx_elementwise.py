@@ -8,6 +8,7 @@ from tests.frontends.onnx.onnx_models import check, feeds_of, model_of, noise, s
 from tilewright.errors import TilewrightError
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import network_of
+from tilewright.graph.interpreter import interpret
 
 
 def names_of(model):
@@ -155,12 +156,17 @@ def test_identity_dropout_and_cast_vanish():
     check(single("Dropout", [(2, 3)], 9, ratio=0.7))
 
 
-def test_dropout_in_training_or_with_its_mask_is_refused():
+def test_dropout_in_training_is_refused():
     with pytest.raises(TilewrightError, match="training"):
         import_onnx(single("Dropout", [(2, 3), scalar(0.5), np.array(True)], 13))
     with pytest.raises(TilewrightError, match="onnx-dtype"):
         import_onnx(single("Cast", [(2, 3)], to=7))
+
+
+def test_the_mask_of_dropout_is_all_true():
     model = single("Dropout", [(2, 3)], 13, outputs=2)
     model.graph.output[1].type.tensor_type.elem_type = 9
-    with pytest.raises(TilewrightError, match="'y1'"):
-        import_onnx(model)
+    imported = import_onnx(model)
+    x = np.ones((2, 3), np.float32)
+    _, mask = interpret(imported.module, imported.weights, {"x0": x}).values()
+    assert mask.dtype == np.bool_ and mask.shape == (2, 3) and mask.all()

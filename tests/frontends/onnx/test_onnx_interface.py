@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnx.helper import tensor_dtype_to_np_dtype
 
 from tests.frontends.onnx.onnx_models import check, model_of, noise, single
 from tilewright.errors import TilewrightError
@@ -14,7 +15,7 @@ from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import network_of
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.operations import parse
-from tilewright.types import shape_of
+from tilewright.types import element_dtype, shape_of, tensor_type
 
 
 def relu(sizes, **more):
@@ -80,13 +81,30 @@ def test_a_shape_may_be_given_for_an_input_without_one():
     assert input_shapes(import_onnx(relu(None), shapes={"x": [4]})) == {"x": (4,)}
 
 
-@pytest.mark.parametrize("kind", [TensorProto.DOUBLE, TensorProto.INT64, TensorProto.FLOAT16, 0])
-def test_other_inputs_than_float32_are_refused(kind):
+@pytest.mark.parametrize("kind", [TensorProto.STRING, TensorProto.INT4, TensorProto.COMPLEX64, 0])
+def test_inputs_of_other_elements_are_refused(kind):
     model = relu([2, 3])
     model.graph.input[0].type.tensor_type.elem_type = kind
     with pytest.raises(TilewrightError, match="input 'x'") as caught:
         import_onnx(model)
     assert [problem.code for problem in caught.value.problems] == ["onnx-dtype"]
+
+
+@pytest.mark.parametrize("kind", [TensorProto.DOUBLE, TensorProto.INT64, TensorProto.BOOL])
+def test_inputs_have_the_elements_that_the_model_says(kind):
+    model = relu([2, 3])
+    model.graph.node[0].op_type = "Identity"
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.elem_type = kind
+    ((_, value),) = network_of(import_onnx(model).module).inputs
+    assert element_dtype(tensor_type(value).element_type) == tensor_dtype_to_np_dtype(kind)
+
+
+def test_outputs_that_are_declared_of_other_elements_are_refused():
+    model = relu([2, 3])
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.DOUBLE
+    with pytest.raises(TilewrightError, match="declared as float64, and computed as float32"):
+        import_onnx(model)
 
 
 def test_outputs_may_be_inputs_constants_or_one_value_of_several():

@@ -94,10 +94,8 @@ def test_gather_of_constant_indices(index, axis):
     check(single("Gather", [(3, 3, 4), np.array(index)], axis=axis))
 
 
-def test_gathers_that_are_not_slices_are_refused():
-    many = np.arange(1000) % 4
-    with pytest.raises(TilewrightError, match="onnx-unsupported-operator"):
-        import_onnx(single("Gather", [(2, 3, 4), many], axis=2))
+def test_gathers_of_many_indices_and_of_those_out_of_range():
+    check(single("Gather", [(2, 3, 4), np.arange(1000) * 7 % 4], axis=2))
     with pytest.raises(TilewrightError, match="index 4"):
         import_onnx(single("Gather", [(2, 3, 4), ints(0, 4)], axis=2))
 
@@ -174,5 +172,5 @@ def test_shapes_that_are_computed_at_run_time_are_refused(allowzero):
         helper.make_node("Cast", ["x"], ["sizes"], to=7),
         helper.make_node("Reshape", ["x", "sizes"], ["y"], allowzero=allowzero),
     ]
-    with pytest.raises(TilewrightError, match="onnx-dtype"):
+    with pytest.raises(TilewrightError, match="computed at run time"):
         import_onnx(model_of(nodes, {"x": (2,)}, ["y"]))

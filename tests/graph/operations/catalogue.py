@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from tilewright.graph.operations import BY_NAME, Operation
 from tilewright.ir import Block
-from tilewright.types import Array, tensor
+from tilewright.types import Array, element_dtype, element_of, tensor
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,11 @@ class Example:
     """Initializers of the ONNX graph."""
     scale: float = 1.0
     tolerance: float = 1e-5
+    dtypes: tuple[str, ...] = ()
+    """Element types of the operands; float32 if not given."""
+
+    def dtype(self, index: int) -> np.dtype[Any]:
+        return np.dtype(self.dtypes[index] if self.dtypes else "float32")
 
     def __str__(self) -> str:
         shapes = " ".join("x".join(map(str, shape)) for shape in self.shapes)
@@ -36,7 +41,8 @@ class Example:
 
     def make(self) -> Operation:
         """The operation, on block arguments."""
-        block = Block(arg_types=[tensor(shape) for shape in self.shapes])
+        kinds = [tensor(shape, element_of(self.dtype(i))) for i, shape in enumerate(self.shapes)]
+        block = Block(arg_types=kinds)
         op = BY_NAME[self.operation].build_from(block.args, self.attributes, node="a node")
         assert isinstance(op, Operation)
         op.verify()
@@ -48,15 +54,21 @@ class Example:
         arrays = [generator.normal(size=shape) * self.scale for shape in self.shapes]
         for index in self.positive:
             arrays[index] = np.abs(arrays[index]) + 0.1
-        return [np.asarray(array, np.float32) for array in arrays]
+        return [
+            np.asarray(array > 0 if self.dtype(i) == np.bool_ else array, self.dtype(i))
+            for i, array in enumerate(arrays)
+        ]
 
     def expected(self, operands: list[Array]) -> Array:
         """What ONNX Runtime computes."""
         inputs = [
-            helper.make_tensor_value_info(f"x{i}", TensorProto.FLOAT, shape)
+            helper.make_tensor_value_info(
+                f"x{i}", helper.np_dtype_to_tensor_dtype(self.dtype(i)), shape
+            )
             for i, shape in enumerate(self.shapes)
         ]
-        output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+        of = helper.np_dtype_to_tensor_dtype(element_dtype(self.make().result.type.element_type))
+        output = helper.make_tensor_value_info("y", of, None)
         constants = [onnx.numpy_helper.from_array(a, k) for k, a in self.constants.items()]
         graph = helper.make_graph(self.onnx(self), "one", inputs, [output], constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -272,6 +284,147 @@ BINARY = [
 
 INT64 = np.int64
 
+FUNCTIONS = [
+    Example(name.lower(), ((3, 5),), {}, node(name), scale=scale, positive=positive)
+    for name, scale, positive in (
+        *((name, 3.0, ()) for name in ("Floor", "Ceil", "Round", "Sin", "Cos", "Atan", "Asinh")),
+        *((name, 0.3, ()) for name in ("Tan", "Sinh", "Cosh", "Sign")),
+        *((name, 0.15, ()) for name in ("Asin", "Acos", "Atanh")),
+    )
+]
+FUNCTIONS.append(Example("acosh", ((3, 5),), {}, node("Acosh"), positive=(0,), scale=1e3))
+
+INTEGERS = ("int32", "int32")
+
+LOGIC = [
+    *(
+        Example(name, shapes, {}, node(kind), dtypes=dtypes, scale=2)
+        for name, kind in (("equal", "Equal"), ("less", "Less"), ("less_equal", "LessOrEqual"))
+        for shapes, dtypes in (
+            (((2, 3), (3,)), ()),
+            (((4, 1), (1, 5)), ("int64", "int64")),
+        )
+    ),
+    *(
+        Example(name, ((2, 3, 4), (4,)), {}, node(kind), dtypes=("bool", "bool"))
+        for name, kind in (("bit_and", "And"), ("bit_or", "Or"), ("bit_xor", "Xor"))
+    ),
+    Example("bit_not", ((3, 4),), {}, node("Not"), dtypes=("bool",)),
+    Example(
+        "bit_shift",
+        ((4, 5), (5,)),
+        {"left": True},
+        node("BitShift", direction="LEFT"),
+        positive=(0, 1),
+        scale=3,
+        dtypes=("uint32", "uint32"),
+    ),
+    Example("select", ((3, 1), (3, 4), (4,)), {}, node("Where"), dtypes=("bool", *["float32"] * 2)),
+    *(
+        Example("cast", ((3, 4),), {"to": to}, node("Cast", to=kind), dtypes=(of,), scale=20)
+        for of, to, kind in (
+            ("float32", "int32", TensorProto.INT32),
+            ("int64", "float32", TensorProto.FLOAT),
+            ("float32", "bool", TensorProto.BOOL),
+            ("bool", "float64", TensorProto.DOUBLE),
+            ("float32", "float16", TensorProto.FLOAT16),
+        )
+    ),
+    # Large, so that no divisor is 0.
+    Example("mod", ((3, 4), (4,)), {}, node("Mod"), dtypes=INTEGERS, scale=200, positive=(1,)),
+    Example("mod", ((3, 4), (4,)), {"truncated": True}, node("Mod", fmod=1), positive=(1,)),
+]
+
+
+def reduction(operation: str, kind: str, axes: tuple[int, ...], keep: bool, **more: Any) -> Example:
+    constants = {"axes": np.array(axes, np.int64)}
+
+    def build(_: Example) -> list[onnx.NodeProto]:
+        if kind == "ReduceSum":
+            return [helper.make_node(kind, ["x0", "axes"], ["y"], keepdims=keep)]
+        return [helper.make_node(kind, ["x0"], ["y"], axes=axes, keepdims=keep)]
+
+    used = constants if kind == "ReduceSum" else {}
+    attributes = {"axes": axes, "keep_dims": keep}
+    return Example(operation, ((2, 3, 4),), attributes, build, constants=used, **more)
+
+
+REDUCTIONS = [
+    reduction(operation, kind, axes, keep)
+    for operation, kind in (
+        ("reduce_sum", "ReduceSum"),
+        ("reduce_product", "ReduceProd"),
+        ("reduce_max", "ReduceMax"),
+        ("reduce_min", "ReduceMin"),
+    )
+    for axes, keep in (((1,), True), ((0, 2), False))
+] + [
+    Example(
+        operation,
+        ((2, 5, 3),),
+        {"axes": (axis,), "keep_dims": keep, "last": last},
+        node(kind, axis=axis, keepdims=keep, select_last_index=last),
+        dtypes=("int32",),
+    )
+    for operation, kind in (("arg_max", "ArgMax"), ("arg_min", "ArgMin"))
+    for axis, keep, last in ((1, True, False), (2, False, True))
+]
+
+
+def scatter(reduction: str) -> Example:
+    return Example(
+        "scatter",
+        ((5, 3), (4,), (4, 3)),
+        {"reduction": reduction},
+        lambda _: [
+            helper.make_node("Unsqueeze", ["x1", "last"], ["rows"]),
+            helper.make_node("ScatterND", ["x0", "rows", "x2"], ["y"], reduction=reduction),
+        ],
+        constants={"last": np.array([1], np.int64)},
+        dtypes=("float32", "int64", "float32"),
+        scale=1.2,
+    )
+
+
+INDEXING = [
+    Example("gather", ((4, 5), (2, 3)), {"axis": 0}, node("Gather"), dtypes=("float32", "int64")),
+    Example(
+        "gather", ((2, 4, 3), (3,)), {"axis": 1}, node("Gather", axis=1), dtypes=("int32", "int32")
+    ),
+    *(scatter(reduction) for reduction in ("none", "add", "mul")),
+    with_constants("running_sum", (3, 4), {"axis": 1}, "CumSum", np.array(1, INT64)),
+    Example(
+        "running_product",
+        ((3, 4),),
+        {"axis": 0},
+        lambda _: [
+            # The running products of three rows, one by one.
+            helper.make_node("Split", ["x0"], ["a", "b", "c"], axis=0),
+            helper.make_node("Mul", ["a", "b"], ["ab"]),
+            helper.make_node("Mul", ["ab", "c"], ["abc"]),
+            helper.make_node("Concat", ["a", "ab", "abc"], ["y"], axis=0),
+        ],
+    ),
+    *(
+        Example(
+            "arg_sort",
+            ((3, 6),),
+            {"axis": 1, "descending": descending},
+            lambda example: [
+                helper.make_node(
+                    "TopK",
+                    ["x0", "k"],
+                    ["sorted", "y"],
+                    axis=1,
+                    largest=int(example.attributes["descending"]),
+                )
+            ],
+            constants={"k": np.array([6], INT64)},
+        )
+        for descending in (False, True)
+    ),
+]
+
 VIEWS = [
     Example("concat", ((2, 3, 4), (2, 1, 4), (2, 2, 4)), {"axis": 1}, node("Concat", axis=1)),
     Example("concat", ((2, 3), (2, 5)), {"axis": -1}, node("Concat", axis=-1)),
@@ -318,5 +471,8 @@ VIEWS = [
     ),
 ]
 
-EXAMPLES = CONVOLUTIONS + POOLS + PRODUCTS + NORMALISATIONS + MAPS + BINARY + VIEWS
-"""Examples of every operation on float32."""
+PLAIN = FUNCTIONS + LOGIC + REDUCTIONS + INDEXING
+"""Examples of operations on other elements too, or that fixed point has not."""
+
+EXAMPLES = CONVOLUTIONS + POOLS + PRODUCTS + NORMALISATIONS + MAPS + BINARY + VIEWS + PLAIN
+"""Examples of every operation."""

@@ -20,9 +20,9 @@ def test_float_meaning(example: Example) -> None:
         kept = [operand.copy() for operand in operands]
         result = op.evaluate(*operands)
         expected = example.expected(operands)
-        assert result.dtype == np.float32
+        assert result.dtype == expected.dtype
         assert result.shape == shape_of(op.result) == expected.shape
-        scale = max(1.0, float(np.abs(expected).max(initial=0)))
+        scale = max(1.0, float(np.abs(expected.astype(np.float64)).max(initial=0)))
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=example.tolerance * scale)
         for operand, before in zip(operands, kept, strict=True):
             np.testing.assert_array_equal(operand, before)

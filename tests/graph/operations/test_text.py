@@ -20,7 +20,7 @@ from tilewright.types import FixedType, tensor, tensor_type
 
 
 def network_around(example: Example, node: str) -> ModuleOp:
-    inputs = [(f"x {i}", tensor(shape)) for i, shape in enumerate(example.shapes)]
+    inputs = [(f"x {i}", value.type) for i, value in enumerate(example.make().inputs)]
     network = NetworkOp.of("net", inputs, ["y"])
     op = BY_NAME[example.operation].build_from(network.block.args, example.attributes, node=node)
     network.block.add_ops([op, OutputOp.build(operands=[[op.result]])])

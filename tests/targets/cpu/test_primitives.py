@@ -33,9 +33,10 @@ from tilewright.graph.operations import (
 )
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.matrix import MatMulOp
-from tilewright.graph.operations.normalisation import BatchNormOp, LrnOp, ReduceMeanOp, SoftmaxOp
+from tilewright.graph.operations.normalisation import BatchNormOp, LrnOp, SoftmaxOp
 from tilewright.graph.operations.numbers import ConvertLayoutOp
 from tilewright.graph.operations.pooling import AveragePoolOp, MaxPoolOp
+from tilewright.graph.operations.reductions import ReduceMeanOp
 from tilewright.graph.operations.views import PadOp, SliceOp, TransposeOp
 from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import PythonValue, SSAValue

@@ -25,25 +25,26 @@ from tilewright.frontends.onnx.tensors import DTYPES, Constant, array_of, type_n
 from tilewright.types import Array
 
 _FOLDED_NAMES = """
-    Abs Add And ArgMax ArgMin Cast CastLike Ceil Clip Compress Concat ConstantOfShape CumSum
-    DequantizeLinear Div Equal Exp Expand Flatten Floor Gather Greater GreaterOrEqual Identity
-    IsInf IsNaN Less LessOrEqual Log Max Mean Min Mod Mul Neg NonZero Not Or Pad Pow
-    QuantizeLinear Range Reciprocal ReduceL1 ReduceL2 ReduceMax ReduceMean ReduceMin
-    ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round Shape Sigmoid Sign Size Slice
-    Split Sqrt Squeeze Sub Sum Tanh Tile Transpose Trilu Unsqueeze Where Xor
+    Abs Add And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow
+    Cast CastLike Ceil Clip Compress Concat ConstantOfShape Cos CumSum DequantizeLinear Div Equal
+    Exp Expand EyeLike Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual
+    HammingWindow HannWindow Identity IsInf IsNaN Less LessOrEqual Log Max Mean MelWeightMatrix Min
+    Mod Mul Neg NonZero Not OneHot Or Pad Pow QuantizeLinear Range Reciprocal ReduceL1 ReduceL2
+    ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round
+    ScatterElements ScatterND Shape Sigmoid Sign Sin Size Slice Split Sqrt Squeeze Sub Sum Tanh Tile
+    TopK Transpose Trilu Unique Unsqueeze Where Xor
 """
 
 _FOLDED = frozenset(_FOLDED_NAMES.split())
 
-_BOUNDED_BY_INPUT = frozenset(("Compress", "NonZero"))
+_BOUNDED_BY_INPUT = frozenset(("Compress", "NonZero", "Unique"))
 """Operators whose result's shape depends on values, yet takes at most rank times the input."""
 
 
 class Folder:
     """Evaluates constant nodes within a budget for the whole model."""
 
-    def __init__(self, opset: int) -> None:
-        self.opset = opset
+    def __init__(self) -> None:
         self._left = MAX_FOLDED_BYTES
 
     def folds(self, node: Node) -> bool:
@@ -89,9 +90,15 @@ class Folder:
             for name, value in zip(node.inputs, operands, strict=True)
             if value is not None
         }
+        if node.operator == "Range" and len(arrays) == 3:
+            start, limit, step = (float(array.reshape(-1)[0]) for array in arrays.values())
+            count = max(0, math.ceil((limit - start) / step)) if step else 0
+            if count > MAX_CONSTANT_ELEMENTS:
+                raise _too_large(node)
+            return count * 8
         if node.operator in _BOUNDED_BY_INPUT:
-            return sum(array.size * max(array.ndim, 1) * 8 for array in arrays.values())
-        types = infer_types(node, self.opset, {n: type_of(a) for n, a in arrays.items()}, arrays)
+            return sum(array.size * max(array.ndim, 4) * 8 for array in arrays.values())
+        types = infer_types(node, {n: type_of(a) for n, a in arrays.items()}, arrays)
         total = 0
         for name in filter(None, node.outputs):
             shape = shape_of_type(types[name]) if name in types else None
@@ -134,7 +141,7 @@ class Folder:
             [onnx.ValueInfoProto(name=name) for name in proto.output if name],
         )
         model = onnx.ModelProto(ir_version=8, graph=graph)
-        model.opset_import.add(domain="", version=self.opset)
+        model.opset_import.add(domain="", version=node.version)
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
@@ -150,13 +157,12 @@ class Folder:
 
 def infer_types(
     node: Node,
-    opset: int,
     types: Mapping[str, TypeProto],
     arrays: Mapping[str, Array] | None = None,
 ) -> dict[str, TypeProto]:
     """Types of a node's results as far as ONNX's shape inference knows them."""
     try:
-        schema = onnx.defs.get_schema(node.operator, opset, node.domain)
+        schema = onnx.defs.get_schema(node.operator, node.version, node.domain)
         data: dict[str, TensorProto] = {
             name: numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape))
             for name, array in (arrays or {}).items()
@@ -168,7 +174,7 @@ def infer_types(
                 node.proto,
                 dict(types),
                 data,
-                opset_imports=[onnx.helper.make_opsetid("", opset)],
+                opset_imports=[onnx.helper.make_opsetid("", node.version)],
             )
         )
     except Exception:  # It has several error types; not knowing is the answer to all.

@@ -1,97 +1,83 @@
-"""Import a whole model: settle its inputs, then take its nodes in order.
-
-What a name of the model stands for is a tensor of the network, an array known at import, or
-unknown because what makes it was refused. Import goes on past refusals, so that one report has
-them all: the result of a refused node is stood in for by a tensor of the shape that ONNX's own
-shape inference gives, if it gives one.
-"""
+"""Import a whole model: settle its inputs, then take its nodes in order (body.py)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from onnx import NodeProto, TensorProto, TypeProto, helper
+from onnx import TensorProto
 
-from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.errors import Problem, TilewrightError
 from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.imported import Imported, ModelNode
-from tilewright.frontends.onnx.folding import Folder, infer_types, shape_of_type, type_of
+from tilewright.frontends.onnx.body import UNKNOWN, Body, Scope, Unknown
 from tilewright.frontends.onnx.interface import inputs_of, outputs_of
-from tilewright.frontends.onnx.limits import MAX_ELEMENTS, shown
-from tilewright.frontends.onnx.lowering import Lowering, Value
-from tilewright.frontends.onnx.nodes import (
-    AttributeValue,
-    Node,
-    attributes_of,
-    live_nodes,
-    nodes_of,
-    schema_of,
-    sort_nodes,
-)
-from tilewright.frontends.onnx.operators import RULES
+from tilewright.frontends.onnx.limits import shown
+from tilewright.frontends.onnx.lowering import Value, dtype_of
+from tilewright.frontends.onnx.nodes import Node, live_nodes, nodes_of, sort_nodes
 from tilewright.frontends.onnx.reader import ModelSource, Source, check_model, read_model
-from tilewright.frontends.onnx.tensors import Constant, array_of, constant_of
+from tilewright.frontends.onnx.tensors import DTYPES, Constant
 from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
-from tilewright.types import Array, shape_of, tensor
+from tilewright.types import Array
 
 
 def import_onnx(
-    source: ModelSource, *, shapes: Mapping[str, Sequence[int]] | None = None
+    source: ModelSource,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    constants: Mapping[str, Array] | None = None,
 ) -> Imported:
     """Read an ONNX model (operator sets 9 to the installed onnx's newest) into the graph dialect.
 
     ``source`` is a path, the bytes of a file, or a ModelProto; only models from a path may keep
-    data outside. ``shapes`` settles inputs whose sizes the model leaves open. Raises
+    data outside. ``shapes`` settles inputs whose sizes the model leaves open; ``constants`` gives
+    inputs their values for good, so that shapes and axes may come from them. Raises
     TilewrightError with every reason for which the model is refused.
     """
-    return _Importer(read_model(source), shapes).run()
-
-
-class Unknown:
-    """Stands for the result of what was refused."""
-
-
-UNKNOWN = Unknown()
+    return _Importer(read_model(source), shapes, constants or {}).run()
 
 
 class _Importer:
     """The state of one import."""
 
-    def __init__(self, source: Source, shapes: Mapping[str, Sequence[int]] | None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        shapes: Mapping[str, Sequence[int]] | None,
+        constants: Mapping[str, Array],
+    ) -> None:
         self.source = source
         self.graph = source.model.graph
         self.opset = check_model(source)
-        self.functions = {(f.name, f.domain) for f in source.model.functions}
         self.problems: list[Problem] = []
         self.notes: list[str] = []
         self.weights = Weights()
-        self.folder = Folder(self.opset)
-        self.tensors = self._initializers()
-        inputs = inputs_of(self.graph, set(self.tensors), shapes, self.problems, self.notes)
+        self.nodes = nodes_of(self.graph.node, self.opset)
+        tensors = self._initializers()
+        given = set(tensors) | set(constants)
+        inputs = inputs_of(self.graph, given, shapes, self.problems, self.notes)
         self.outputs = outputs_of(self.graph, self.problems)
-        self.inputs = {name: shape for name, shape in inputs.items() if shape is not None}
+        kinds = {name: kind for name, kind in inputs.items() if kind is not None}
         self.name = identifier(self.graph.name, "network")
-        self.operator = NetworkOp.of(
-            self.name,
-            [(name, tensor(shape)) for name, shape in self.inputs.items()],
-            self.outputs,
+        self.operator = NetworkOp.of(self.name, list(kinds.items()), self.outputs)
+        values: dict[str, Value | Unknown] = dict.fromkeys(inputs, UNKNOWN)
+        values.update(self.operator.inputs)
+        values.update({name: Constant(array, name) for name, array in constants.items()})
+        self.scope = Scope(values, tensors)
+        self.body = Body(
+            NetworkBuilder(self.operator.block, self.weights),
+            source.folder,
+            frozenset((f.name, f.domain) for f in source.model.functions),
+            self.problems,
         )
-        self.network = NetworkBuilder(self.operator.block, self.weights)
-        self.values: dict[str, Value | Unknown] = dict.fromkeys(inputs, UNKNOWN)
-        self.values.update(self.operator.inputs)
 
     def run(self) -> Imported:
         """The model as a network; raises TilewrightError."""
-        nodes = self._ordered()
-        used = {name for node in nodes for name in node.inputs} | set(self.outputs)
-        for node in nodes:
-            self._take(node, used)
+        self.body.run(self._ordered(), self.scope, self.outputs)
         results = [self._output(name) for name in self.outputs]
         if self.problems:
             raise TilewrightError(self.problems)
@@ -100,7 +86,7 @@ class _Importer:
         module = ModuleOp([self.operator])
         module.verify()
         digest, notes = self.source.digest, tuple(self.notes)
-        named = (ModelNode(n.name, n.operator, n.outputs) for n in nodes_of(self.graph))
+        named = (ModelNode(n.name, n.operator, n.outputs) for n in self.nodes)
         return Imported(
             module, self.weights, self.name, self.opset, digest, notes, nodes=tuple(named)
         )
@@ -125,18 +111,18 @@ class _Importer:
 
         Raises TilewrightError if there is no such order, with all that can be said of each node.
         """
-        nodes = nodes_of(self.graph)
+        nodes = self.nodes
         try:
-            ordered = sort_nodes(nodes, [*self.values, *self.tensors])
+            ordered = sort_nodes(nodes, self.scope.names())
         except TilewrightError as error:
             self.problems.extend(error.problems)
             for node in nodes:
                 try:
-                    self._check(node)
+                    _ = self.body.check(node)
                 except TilewrightError as other:
                     self.problems.extend(other.problems)
             raise TilewrightError(self.problems) from error
-        made = {name for node in nodes for name in node.outputs} | {*self.values, *self.tensors}
+        made = {name for node in nodes for name in node.outputs} | set(self.scope.names())
         for name in self.outputs:
             if name not in made:
                 reason = "nothing makes it"
@@ -147,129 +133,30 @@ class _Importer:
             self.notes.append(f"{len(ordered) - len(live)} nodes lead to no output; left out")
         return live
 
-    def _take(self, node: Node, used: set[str]) -> None:
-        """Import one node: give a value to each of its outputs."""
-        results: Sequence[Value] | None = None
-        try:
-            results = self._results(node)
-            for name in node.outputs[len(results or node.outputs) :]:
-                if name in used:
-                    raise refuse(
-                        "onnx-attribute",
-                        f"its output {shown(name)} is used, which is not computed",
-                        where=node.where,
-                    )
-        except TilewrightError as error:
-            self.problems.extend(error.problems)
-            results = self._guess(node)
-        for name in filter(None, node.outputs):
-            self.values[name] = UNKNOWN
-        for name, value in zip(node.outputs, results or (), strict=False):
-            if name:
-                self.values[name] = value
-
-    def _check(self, node: Node) -> dict[str, AttributeValue]:
-        """The attributes of a node that can be imported; raises TilewrightError otherwise."""
-        schema = schema_of(node, self.opset)
-        known = node.domain == "" and schema is not None
-        if not known or not (
-            node.operator in RULES or node.operator == "Constant" or self.folder.folds(node)
-        ):
-            raise self._unsupported(node, known)
-        assert schema is not None
-        return attributes_of(node, schema)
-
-    def _unsupported(self, node: Node, known: bool) -> TilewrightError:
-        reason = "this operator is not supported"
-        if not known:
-            reason = f"operator set {self.opset} has no such operator"
-        if node.domain:
-            reason = f"operators of the domain {shown(node.domain)} are not supported"
-        if (node.operator, node.domain) in self.functions:
-            return refuse(
-                "onnx-unsupported-operator",
-                "functions inside a model are not read",
-                where=node.where,
-                help="inline them with onnx.inliner.inline_local_functions",
-            )
-        return refuse("onnx-unsupported-operator", reason, where=node.where)
-
-    def _results(self, node: Node) -> Sequence[Value] | None:
-        """The values of a node's outputs; None if they depend on what was refused."""
-        attributes = self._check(node)
-        if node.operator == "Constant":
-            return [constant_of(node, attributes, self.source.folder)]
-        operands: list[Value | None] = []
-        for name in node.inputs:
-            value = self._value(name) if name else None
-            if isinstance(value, Unknown):
-                return None
-            operands.append(value)
-        constants = [value for value in operands if not isinstance(value, SSAValue)]
-        if len(constants) == len(operands) and self.folder.folds(node):
-            return self.folder.fold(node, constants)
-        rule = RULES.get(node.operator)
-        if rule is None:
-            raise refuse(
-                "onnx-unsupported-operator",
-                "this operator is supported only where all its inputs are constants",
-                where=node.where,
-            )
-        result = rule(Lowering(node, self.opset, attributes, operands, self.network))
-        return [result] if isinstance(result, (SSAValue, Constant)) else result
-
-    def _value(self, name: str) -> Value | Unknown:
-        """What a name stands for; stored constants are read when first asked for."""
-        if name not in self.values:
-            self.values[name] = UNKNOWN
-            proto = self.tensors.get(name)
-            if proto is not None:
-                try:
-                    self.values[name] = Constant(array_of(proto, self.source.folder), name)
-                except TilewrightError as error:
-                    self.problems.extend(error.problems)
-        return self.values[name]
-
-    def _guess(self, node: Node) -> list[Value] | None:
-        """Tensors of the shapes that the outputs of a refused node would have, if known."""
-        types: dict[str, TypeProto] = {}
-        arrays: dict[str, Array] = {}
-        for name in filter(None, node.inputs):
-            value = self._value(name)
-            if isinstance(value, Unknown):
-                return None
-            if isinstance(value, Constant):
-                arrays[name] = value.array
-                types[name] = type_of(value.array)
-            else:
-                kind = helper.make_tensor_type_proto(TensorProto.FLOAT, shape_of(value))
-                types[name] = kind
-        found = infer_types(node, self.opset, types, arrays)
-        if not found:
-            # What is wrong may be an attribute; shapes often do not depend on it.
-            bare = NodeProto()
-            bare.CopyFrom(node.proto)
-            del bare.attribute[:]
-            found = infer_types(replace(node, proto=bare), self.opset, types, arrays)
-        results: list[Value] = []
-        for name in node.outputs:
-            kind = found.get(name)
-            shape = shape_of_type(kind) if kind is not None else None
-            if kind is None or shape is None or kind.tensor_type.elem_type != TensorProto.FLOAT:
-                break
-            if math.prod(shape) > MAX_ELEMENTS:
-                break
-            results.append(self.network.placeholder(shape))
-        return results
-
     def _output(self, name: str) -> SSAValue | None:
         """The tensor that an output stands for; None if it was refused."""
-        value = self._value(name)
+        value = self.body.value(name, self.scope)
         if isinstance(value, Constant):
-            if value.array.dtype != np.float32 or value.array.size == 0:
-                reason = f"it is a constant of {value.array.dtype}, shape {value.array.shape}"
-                where = f"output {shown(name)}"
-                self.problems.append(Problem("onnx-dtype", reason, where))
+            if value.array.size == 0:
+                reason = f"it is a constant of shape {value.array.shape}, which is empty"
+                self.problems.append(Problem("onnx-shape", reason, f"output {shown(name)}"))
                 return None
-            return self.network.weight(value.array, value.name)
-        return None if isinstance(value, Unknown) else value
+            self._check_output(name, value.array.dtype)
+            return self.body.network.weight(value.array, value.name)
+        if isinstance(value, Unknown):
+            if not self.problems:
+                reason = "what makes it was left out"
+                self.problems.append(
+                    Problem("onnx-missing-output", reason, f"output {shown(name)}")
+                )
+            return None
+        self._check_output(name, dtype_of(value))
+        return value
+
+    def _check_output(self, name: str, dtype: np.dtype[Any]) -> None:
+        """Compare what is computed with what the model declares."""
+        for value in self.graph.output:
+            kind = DTYPES.get(value.type.tensor_type.elem_type)
+            if value.name == name and kind is not None and kind != dtype:
+                reason = f"it is declared as {kind}, and computed as {dtype}"
+                self.problems.append(Problem("onnx-dtype", reason, f"output {shown(name)}"))

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from onnx import GraphProto, TensorProto, ValueInfoProto
 
 from tilewright.errors import Problem, TilewrightError
 from tilewright.frontends.onnx.limits import shown
-from tilewright.frontends.onnx.tensors import checked_size, type_name
+from tilewright.frontends.onnx.tensors import DTYPES, checked_size, type_name
+from tilewright.ir import TensorType
+from tilewright.types import element_of, tensor
 
 Shape = tuple[int, ...]
+
+Type = TensorType[Any]
 
 
 def inputs_of(
@@ -21,11 +26,11 @@ def inputs_of(
     shapes: Mapping[str, Sequence[int]] | None,
     problems: list[Problem],
     notes: list[str],
-) -> dict[str, Shape | None]:
-    """Shapes of the inputs, in the model's order, without those that ``constants`` names.
+) -> dict[str, Type | None]:
+    """Types of the inputs, in the model's order, without those that ``constants`` names.
 
     A first size that is open becomes 1, which is added to ``notes``; other open sizes need
-    ``shapes``. What is refused is added to ``problems``, and its shape is None.
+    ``shapes``. What is refused is added to ``problems``, and its type is None.
     """
     wanted = dict(shapes or {})
     proper = [value for value in graph.input if value.name not in constants]
@@ -46,10 +51,12 @@ def inputs_of(
                 )
             )
     symbols = _symbols(proper, wanted)
-    found: dict[str, Shape | None] = {}
+    found: dict[str, Type | None] = {}
     for value in proper:
         try:
-            found[value.name] = _shape(value, wanted.get(value.name), symbols, notes)
+            shape = _shape(value, wanted.get(value.name), symbols, notes)
+            element = DTYPES[value.type.tensor_type.elem_type]
+            found[value.name] = tensor(shape, element_of(element))
         except TilewrightError as error:
             problems.extend(error.problems)
             found[value.name] = None
@@ -91,12 +98,8 @@ def _shape(
     if not value.type.HasField("tensor_type"):
         raise bad("onnx-dtype", "it is not a tensor")
     kind = value.type.tensor_type
-    if kind.elem_type != TensorProto.FLOAT:
-        raise bad(
-            "onnx-dtype",
-            f"it holds {type_name(kind.elem_type)}, where float32 is computed",
-            "convert the model to float32",
-        )
+    if kind.elem_type not in DTYPES:
+        raise bad("onnx-dtype", f"elements of {type_name(kind.elem_type)} are not computed")
     dims = kind.shape.dim
     if not kind.HasField("shape") and wanted is None:
         raise bad("onnx-shape", "the model does not state its shape", "give it in shapes")
@@ -144,12 +147,7 @@ def outputs_of(graph: GraphProto, problems: list[Problem]) -> list[str]:
             problems.append(Problem("onnx-duplicate-name", "it is listed twice", where))
         seen.add(value.name)
         kind = value.type.tensor_type.elem_type
-        if kind not in (TensorProto.UNDEFINED, TensorProto.FLOAT):
-            problems.append(
-                Problem(
-                    "onnx-dtype",
-                    f"it is declared as {type_name(kind)}, where float32 is computed",
-                    where,
-                )
-            )
+        if kind != TensorProto.UNDEFINED and kind not in DTYPES:
+            reason = f"elements of {type_name(kind)} are not computed"
+            problems.append(Problem("onnx-dtype", reason, where))
     return names

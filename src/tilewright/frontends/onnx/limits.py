@@ -18,6 +18,12 @@ MAX_CONSTANT_ELEMENTS = 2**28
 MAX_FOLDED_BYTES = 2**31
 """What evaluating constant nodes at import may produce in all."""
 
+MAX_DEPTH = 16
+"""How deep graphs may lie in one another: branches, loops, definitions of operators."""
+
+MAX_ROUNDS = 1024
+"""Rounds of a loop, which is unrolled."""
+
 MAX_NAME = 120
 """Characters of a model's name that are shown in a message."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from tilewright.frontends.onnx.limits import MAX_ELEMENTS, shown
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import PythonValue, SSAValue, VerifyException
-from tilewright.types import Array, shape_of
+from tilewright.types import Array, element_dtype, shape_of, tensor_type
 
 Value = SSAValue | Constant
 """What an ONNX name stands for: a tensor of the network, or an array known at import."""
@@ -22,19 +23,22 @@ MAX_LIST = 4096
 """Entries of a constant that lists axes, sizes or indices."""
 
 
+_ABOUT_TYPES = ("element type", "is not defined on", "takes floats", "takes integers", "boolean")
+"""Words of the graph's messages that are about element types."""
+
+
 class Lowering:
     """One node on its way into the graph dialect."""
 
     def __init__(
         self,
         node: Node,
-        version: int,
         attributes: Mapping[str, AttributeValue],
         operands: Sequence[Value | None],
         network: NetworkBuilder,
     ) -> None:
         self.node = node
-        self.version = version
+        self.version = node.version
         """The version of the whole operator set, not of the operator."""
         self.attributes = attributes
         self.operands = operands
@@ -96,19 +100,18 @@ class Lowering:
         value = self.operand(index)
         return value.array.shape if isinstance(value, Constant) else shape_of(value)
 
+    def dtype(self, index: int) -> np.dtype[Any]:
+        """Element type of an operand."""
+        value = self.operand(index)
+        return value.array.dtype if isinstance(value, Constant) else dtype_of(value)
+
     def tensor(self, index: int) -> SSAValue:
-        """An operand as a value of the network; constants become weights, which are float32."""
+        """An operand as a value of the network; constants become weights."""
         value = self.operand(index)
         return self.weight(value.array, value.name) if isinstance(value, Constant) else value
 
     def weight(self, array: Array, name: str) -> SSAValue:
-        """A constant as a value of the network; refuses all element types but float32."""
-        if array.dtype != np.float32:
-            raise self.refuse(
-                f"the constant {shown(name)} holds {array.dtype}, where float32 is computed",
-                help="convert the model to float32",
-                code="onnx-dtype",
-            )
+        """A constant as a value of the network."""
         if array.size == 0:
             raise self.refuse(f"the constant {shown(name)} is empty", code="onnx-shape")
         return self._network.weight(array, name)
@@ -153,11 +156,13 @@ class Lowering:
     def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
         """Append an operation for this node; refuses results that are empty or too large."""
         try:
-            value = self._network.emit(operation, inputs, attributes, self.node.name)
+            value = self._network.emit(operation, inputs, attributes, self.node.origin)
         except VerifyException as error:
             # The graph's message names the node, as the refusal does.
-            reason = str(error).replace(f" (node {self.node.name!r})", "", 1)
-            raise self.refuse(" ".join(reason.split()), code="onnx-shape") from error
+            reason = str(error).replace(f" (node {self.node.origin!r})", "", 1)
+            typed = any(words in reason for words in _ABOUT_TYPES)
+            code = "onnx-dtype" if typed else "onnx-shape"
+            raise self.refuse(" ".join(reason.split()), code=code) from error
         shape = shape_of(value)
         size = math.prod(shape)
         if size == 0 or any(extent < 0 for extent in shape):
@@ -170,6 +175,30 @@ class Lowering:
             )
         return value
 
+    def apply(
+        self, operation: str, *inputs: SSAValue | float, **attributes: PythonValue
+    ) -> SSAValue:
+        """Append an operation; numbers among its inputs have the elements of the first tensor."""
+        dtype = next(dtype_of(value) for value in inputs if isinstance(value, SSAValue))
+        values = [
+            value
+            if isinstance(value, SSAValue)
+            else self.weight(np.array(value, dtype), f"{self.node.name}.number")
+            for value in inputs
+        ]
+        return self.emit(operation, *values, **attributes)
+
+    def cast(self, value: SSAValue, dtype: np.dtype[Any] | type[np.generic]) -> SSAValue:
+        """``value`` as elements of another type; itself if it has them."""
+        wanted = np.dtype(dtype)
+        return value if dtype_of(value) == wanted else self.emit("cast", value, to=wanted.name)
+
+    def transpose(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
+        """``value`` with its axes in another order; itself if that is the order."""
+        if list(order) == list(range(len(order))):
+            return value
+        return self.emit("transpose", value, permutation=list(order))
+
     def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
         """``value`` in another shape; itself if the shape is the same."""
         if shape_of(value) == tuple(shape):
@@ -179,6 +208,11 @@ class Lowering:
                 f"{list(shape_of(value))} cannot be reshaped to {list(shape)}", code="onnx-shape"
             )
         return self.emit("reshape", value, shape=list(shape))
+
+
+def dtype_of(value: SSAValue) -> np.dtype[Any]:
+    """The element type of a tensor, as NumPy has it."""
+    return element_dtype(tensor_type(value).element_type)
 
 
 Rule = Callable[[Lowering], Value | Sequence[Value]]

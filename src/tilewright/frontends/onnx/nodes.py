@@ -26,7 +26,16 @@ _KINDS = {
 }
 """AttributeProto's number for a schema's type; others are refused when they are decoded."""
 
-AttributeValue = int | float | str | tuple[int, ...] | tuple[float, ...] | TensorProto
+AttributeValue = (
+    int
+    | float
+    | str
+    | tuple[int, ...]
+    | tuple[float, ...]
+    | tuple[str, ...]
+    | TensorProto
+    | GraphProto
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,15 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     proto: NodeProto
+    version: int
+    """Of the operator set that the operator is looked up in."""
+    origin: str
+    """Name of the model's node that it stands in, or its own."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """All names that it reads, those that its subgraphs take from outside among them."""
+        return (*self.inputs, *captured(self.proto))
 
     @property
     def where(self) -> str:
@@ -47,15 +65,32 @@ class Node:
         return f"node {shown(self.name)} ({domain}{self.operator})"
 
 
-def nodes_of(graph: GraphProto) -> list[Node]:
-    """The nodes in the model's order."""
+def nodes_of(protos: Iterable[NodeProto], version: int, within: Node | None = None) -> list[Node]:
+    """The nodes in the model's order; those ``within`` another have its name before theirs."""
+    prefix = f"{within.name}/" if within is not None else ""
     found: list[Node] = []
-    for index, proto in enumerate(graph.node):
+    for index, proto in enumerate(protos):
         domain = "" if proto.domain == "ai.onnx" else proto.domain
-        name = proto.name or f"{proto.op_type}_{index}"
+        name = prefix + (proto.name or f"{proto.op_type}_{index}")
         inputs, outputs = tuple(proto.input), tuple(proto.output)
-        found.append(Node(name, proto.op_type, domain, inputs, outputs, proto))
+        origin = within.origin if within is not None else name
+        found.append(Node(name, proto.op_type, domain, inputs, outputs, proto, version, origin))
     return found
+
+
+def captured(proto: NodeProto) -> tuple[str, ...]:
+    """Names that a node's subgraphs read and do not make, in order."""
+    found: dict[str, None] = {}
+    for attribute in proto.attribute:
+        if attribute.type != AttributeProto.GRAPH:
+            continue
+        graph = attribute.g
+        own = {value.name for value in graph.input} | {t.name for t in graph.initializer}
+        own |= {name for node in graph.node for name in node.output}
+        for node in graph.node:
+            found.update(dict.fromkeys(n for n in (*node.input, *captured(node)) if n not in own))
+        found.update(dict.fromkeys(v.name for v in graph.output if v.name not in own))
+    return tuple(found)
 
 
 def sort_nodes(nodes: Sequence[Node], given: Iterable[str]) -> list[Node]:
@@ -79,7 +114,7 @@ def sort_nodes(nodes: Sequence[Node], given: Iterable[str]) -> list[Node]:
             elif name:
                 maker[name] = index
     for node in nodes:
-        for name in dict.fromkeys(node.inputs):
+        for name in dict.fromkeys(node.reads):
             if name and name not in known and name not in maker:
                 problems.append(
                     Problem(
@@ -93,7 +128,7 @@ def sort_nodes(nodes: Sequence[Node], given: Iterable[str]) -> list[Node]:
     readers: list[list[int]] = [[] for _ in nodes]
     waiting = [0] * len(nodes)
     for index, node in enumerate(nodes):
-        for before in sorted({maker[name] for name in node.inputs if name in maker}):
+        for before in sorted({maker[name] for name in node.reads if name in maker}):
             readers[before].append(index)
             waiting[index] += 1
     ready = [index for index, count in enumerate(waiting) if count == 0]
@@ -117,7 +152,7 @@ def _cycle(nodes: Sequence[Node], maker: dict[str, int], waiting: Sequence[int])
     while index not in steps:
         steps[index] = len(steps)
         index = next(
-            maker[name] for name in nodes[index].inputs if name in maker and waiting[maker[name]]
+            maker[name] for name in nodes[index].reads if name in maker and waiting[maker[name]]
         )
     cycle = list(steps)[steps[index] :]
     names = [shown(nodes[i].name) for i in reversed(cycle)]
@@ -131,14 +166,14 @@ def live_nodes(ordered: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
     for node in reversed(ordered):
         if needed.intersection(name for name in node.outputs if name):
             kept.append(node)
-            needed.update(node.inputs)
+            needed.update(node.reads)
     return kept[::-1]
 
 
-def schema_of(node: Node, opset: int) -> onnx.defs.OpSchema | None:
-    """ONNX's definition of the node's operator in an operator set; None if there is none."""
+def schema_of(node: Node) -> onnx.defs.OpSchema | None:
+    """ONNX's definition of the node's operator in its operator set; None if there is none."""
     try:
-        return onnx.defs.get_schema(node.operator, opset, node.domain)
+        return onnx.defs.get_schema(node.operator, node.version, node.domain)
     except onnx.defs.SchemaError:
         return None
 
@@ -185,7 +220,7 @@ def _type_of(definition: onnx.defs.OpSchema.Attribute) -> int:
 
 
 def _decode(node: Node, attribute: AttributeProto, kind: int) -> AttributeValue:
-    """The plain value of an attribute; raises TilewrightError for graphs and sparse tensors."""
+    """The plain value of an attribute; raises TilewrightError for sparse tensors and lists."""
     match kind:
         case AttributeProto.INT:
             return attribute.i
@@ -199,6 +234,10 @@ def _decode(node: Node, attribute: AttributeProto, kind: int) -> AttributeValue:
             return tuple(attribute.floats)
         case AttributeProto.TENSOR:
             return attribute.t
+        case AttributeProto.STRINGS:
+            return tuple(item.decode("utf-8", errors="replace") for item in attribute.strings)
+        case AttributeProto.GRAPH:
+            return attribute.g
         case _:
             name = AttributeProto.AttributeType.Name(kind)
             raise _bad(node, f"the attribute {shown(attribute.name)} of kind {name} is not read")

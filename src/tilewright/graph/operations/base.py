@@ -7,7 +7,19 @@ from math import prod
 from typing import Any, ClassVar, cast
 
 from tilewright.graph.dialect import GraphOperation
-from tilewright.ir import Attribute, PythonValue, SSAValue, TensorType, VerifyException, f32
+from tilewright.ir import (
+    Attribute,
+    IntegerType,
+    PythonValue,
+    SSAValue,
+    TensorType,
+    VerifyException,
+    bf16,
+    f16,
+    f32,
+    f64,
+    i1,
+)
 from tilewright.planning.domain import ELEMENT_BYTES, Affine, Dim, Operand, Role, Stage, Value
 from tilewright.types import (
     FixedType,
@@ -22,6 +34,9 @@ MAXIMUM_ELEMENTS = 2**31 - 1
 """Elements of the largest tensor."""
 
 MAXIMUM_RANK = 8
+
+FLOATS: tuple[Attribute, ...] = (f32, f64, f16, bf16)
+"""Element types of floats."""
 
 MAXIMUM_STEP = 2**24
 """Largest kernel size, stride, dilation or padding."""
@@ -163,6 +178,17 @@ class Operation(GraphOperation):
             f"takes 16-bit fixed point, found {element}",
         )
         return cast(FixedType, element)
+
+    def need_float(self, kind: Type) -> None:
+        """Check that an operand holds floats."""
+        element = kind.element_type
+        self.need(element in FLOATS, f"takes floats, found {element}")
+
+    def need_integer(self, kind: Type) -> None:
+        """Check that an operand holds integers."""
+        element = kind.element_type
+        plain = isinstance(element, IntegerType) and element != i1
+        self.need(plain, f"takes integers, found {element}")
 
     def verify_(self) -> None:
         """Check the operands, the attributes, and the result's shape and element type."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tilewright.graph.operations.base import Type, broadcast_shape
 from tilewright.graph.operations.pointwise import PointwiseOperation
-from tilewright.ir import irdl_op_definition
+from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def
 from tilewright.types import FixedType
 
 
@@ -23,6 +23,7 @@ class SumOperation(BinaryOperation):
     def infer(self, types: Sequence[Type]) -> Type:
         """The broadcast shape."""
         self.check_operands(types)
+        self.need(types[0].element_type != i1, "is not defined on booleans")
         elements = [kind.element_type for kind in types]
         if not isinstance(elements[0], FixedType):
             return super().infer(types)
@@ -101,6 +102,24 @@ class DivOp(FloatBinaryOperation):
 
 @irdl_op_definition
 class PowOp(FloatBinaryOperation):
-    """x ** y."""
+    """x ** y, of floats."""
 
     name = "graph.pow"
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The broadcast shape."""
+        result = super().infer(types)
+        self.need_float(result)
+        return result
+
+
+@irdl_op_definition
+class ModOp(FloatBinaryOperation):
+    """The remainder of x / y: with the sign of y, or of x if ``truncated``.
+
+    An integer's remainder by 0 is 0.
+    """
+
+    name = "graph.mod"
+    truncated = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"truncated": False}

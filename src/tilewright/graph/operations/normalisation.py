@@ -1,11 +1,9 @@
-"""Batch normalisation, local response normalisation, softmax, and means over axes."""
+"""Batch normalisation, local response normalisation and softmax."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
-
-import numpy as np
 
 from tilewright.graph.operations.base import Operation, Type, axis_dims, identity, one
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
@@ -143,6 +141,8 @@ class SoftmaxOp(Operation):
             point = self.fixed16(types[0]).fraction.data
             self.need(-29 <= point <= 46, f"binary point {point} must lie in [-29, 46]")
             element = FixedType.of(16, 14)
+        else:
+            self.need_float(types[0])
         return self.result_of(shape, element)
 
     def evaluate(self, *arrays: Array) -> Array:
@@ -160,56 +160,3 @@ class SoftmaxOp(Operation):
         dims.append(Dim("axis", shape[axis], "reduction"))
         access = tuple(one("axis" if i == axis else f"d{i}") for i in range(len(shape)))
         return self.make_stage(dims, operands, [(access, "input")], result, access)
-
-
-@irdl_op_definition
-class ReduceMeanOp(Operation):
-    """The mean over ``axes``, which stay as extent 1 if ``keep_dims``."""
-
-    name = "graph.reduce_mean"
-    axes = prop_def()
-    keep_dims = opt_prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axes": None, "keep_dims": True}
-
-    def reduced(self, rank: int) -> tuple[int, ...]:
-        """The axes, ascending and not negative; raises VerifyException."""
-        axes = self.integers("axes")
-        self.need(
-            all(-rank <= axis < rank for axis in axes)
-            and len({axis % rank for axis in axes}) == len(axes) >= 1,
-            f"axes {list(axes)} must name distinct axes of rank {rank}, one at least",
-        )
-        return tuple(sorted(axis % rank for axis in axes))
-
-    def infer(self, types: Sequence[Type]) -> Type:
-        """The shape without the axes, or with extent 1 there."""
-        self.check_operands(types)
-        shape = types[0].get_shape()
-        axes = self.reduced(len(shape))
-        self.need(all(shape[axis] >= 1 for axis in axes), f"an axis of {list(shape)} is empty")
-        kept = [
-            1 if i in axes else extent
-            for i, extent in enumerate(shape)
-            if self.get("keep_dims", True) or i not in axes
-        ]
-        return self.result_of(kept, types[0].element_type)
-
-    def evaluate(self, *arrays: Array) -> Array:
-        """Float32 sums in float32; fixed point divides the exact sum, rounding half up."""
-        axes, keep = self.reduced(arrays[0].ndim), bool(self.get("keep_dims", True))
-        if self.is_fixed:
-            return fixed.reduce_mean(arrays[0], axes, keep)
-        return arrays[0].mean(axis=axes, keepdims=keep, dtype=np.float32).astype(arrays[0].dtype)
-
-    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
-        """Dims d{axis} of the kept axes | r{axis} of the reduced ones."""
-        shape = shape_of(self.inputs[0])
-        axes, keep = self.reduced(len(shape)), self.get("keep_dims", True)
-        kept = [i for i in range(len(shape)) if i not in axes]
-        dims = [Dim(f"d{i}", shape[i]) for i in kept]
-        dims += [Dim(f"r{i}", shape[i], "reduction") for i in axes]
-        access = tuple(one(f"r{i}" if i in axes else f"d{i}") for i in range(len(shape)))
-        target = [
-            Affine() if i in axes else one(f"d{i}") for i in range(len(shape)) if keep or i in kept
-        ]
-        return self.make_stage(dims, operands, [(access, "input")], result, target)

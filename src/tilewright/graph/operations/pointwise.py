@@ -13,7 +13,7 @@ from tilewright.graph.operations.base import (
     broadcast_shape,
     identity,
 )
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def
 from tilewright.numerics import pointwise
 from tilewright.planning.domain import Affine, Role, Stage
 from tilewright.types import Array, FixedType, shape_of
@@ -22,11 +22,14 @@ from tilewright.types import Array, FixedType, shape_of
 class PointwiseOperation(Operation):
     """A map; its meaning is ``numerics.pointwise`` under the operation's name."""
 
-    ROLES: ClassVar[tuple[Role, ...]] = ("input", "input")
+    ROLES: ClassVar[tuple[Role, ...]] = ("input", "input", "input")
+    LOGICAL: ClassVar[bool] = False
+    """Whether it is defined on booleans."""
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The broadcast shape; elements of the first operand's type."""
         self.check_operands(types)
+        self.need(self.LOGICAL or types[0].element_type != i1, "is not defined on booleans")
         shape = broadcast_shape(self, [kind.get_shape() for kind in types])
         return self.result_of(shape, self.common_element(types))
 
@@ -67,6 +70,8 @@ class TableOperation(PointwiseOperation):
                 _ = self.number(name)
         if isinstance(types[0].element_type, FixedType):
             _ = self.fixed16(types[0])
+        else:
+            self.need_float(types[0])
         return self.result_of(types[0].get_shape(), types[0].element_type)
 
 
@@ -124,6 +129,8 @@ class LeakyReluOp(PointwiseOperation):
         alpha = self.number("alpha")
         fixed = bool(types) and isinstance(types[0].element_type, FixedType)
         self.need(not fixed or -2 <= alpha < 2, f"alpha must lie in [-2, 2), is {alpha}")
+        if types and not fixed:
+            self.need_float(types[0])
         return super().infer(types)
 
 

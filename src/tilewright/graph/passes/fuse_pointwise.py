@@ -21,7 +21,7 @@ from tilewright.ir import (
 )
 from tilewright.ir import Operation as AnyOperation
 from tilewright.machine import Machine, Primitive
-from tilewright.types import shape_of
+from tilewright.types import shape_of, tensor_type
 
 _SYMBOL_LENGTH = 40
 
@@ -99,6 +99,9 @@ def _grow(
         if not isinstance(step, PointwiseOperation) or step in taken:
             return chain
         if shape_of(step.result) != shape_of(value) or not _operands_fit(step, value, primitive):
+            return chain
+        # A primitive's vectors have one element type on their way out.
+        if len({tensor_type(v).element_type for v in (*step.inputs, step.result, value)}) > 1:
             return chain
         if machine.element != "float32" and fixed_element(candidate(step)) is None:
             return chain

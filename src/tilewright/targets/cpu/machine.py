@@ -32,11 +32,22 @@ UNARY = (
         "softplus",
         "batch_norm",
     ),
+    *("floor", "ceil", "round", "sign", "sin", "cos", "tan", "asin", "acos", "atan"),
+    *("sinh", "cosh", "asinh", "acosh", "atanh", "bit_not", "cast"),
 )
 """Map operations of one operand."""
 
-BINARY = ("add", "sub", "mul", "div", "max", "min", "pow", "prelu")
-"""Map operations of two operands."""
+BINARY = (
+    *("add", "sub", "mul", "div", "max", "min", "pow", "prelu", "mod", "select"),
+    *("equal", "less", "less_equal", "bit_and", "bit_or", "bit_xor", "bit_shift"),
+)
+"""Map operations of several operands."""
+
+REDUCTIONS = (
+    *("reduce_mean", "reduce_sum", "reduce_product", "reduce_max", "reduce_min"),
+    *("arg_max", "arg_min", "gather", "scatter"),
+)
+"""Reductions of any shape, one element of the result after another."""
 
 CONVERSIONS = (
     *("quantise", "dequantise", "requantise", "convert_layout", "copy"),
@@ -246,6 +257,29 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             whole=("axis",),
             sizes="fixed",
         ),
+        # Rows that are kept whole, one after another.
+        Primitive(
+            name="row",
+            operations=("running_sum", "running_product"),
+            engine="core",
+            operands=_storage(input="any", output="any"),
+            cycles=f"{points}*axis*20",
+            peak=f"{points}*axis*20/{rate:g}",
+            whole=("axis",),
+            sizes="fixed",
+        ),
+        Primitive(
+            name="sort",
+            operations=("arg_sort",),
+            engine="core",
+            operands=_storage(input="any", output="any"),
+            cycles=f"{points}*axis*100",
+            peak=f"{points}*axis*20/{rate:g}",
+            whole=("axis",),
+            sizes="fixed",
+            # Two lists of indices lie on the stack.
+            extents={"axis": (1, 1 << 16)},
+        ),
         Primitive(
             name="pointwise",
             operations=(*UNARY, *BINARY, *CONVERSIONS),
@@ -261,7 +295,7 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             name="general",
             operations=(
                 *("conv", "depthwise_conv", "matmul", "max_pool", "average_pool", "lrn"),
-                *("reduce_mean", "reduce_sum"),
+                *REDUCTIONS,
             ),
             engine="core",
             operands=anything,

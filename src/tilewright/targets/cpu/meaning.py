@@ -1,4 +1,8 @@
-"""What map operations are in C, on one element (suffix s) and on a vector of them (suffix v)."""
+"""What map operations are in C, on one element and on a vector of them.
+
+Functions have a suffix for the type they compute on: v for a vector, s for float, d for double,
+i and u for integers of 64 bits with and without sign.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from tilewright.errors import refuse
+from tilewright.targets.cpu.address import C_TYPES
 from tilewright.targets.cpu.source import literal
 
-Form = Literal["s", "v"]
+Form = Literal["s", "d", "v"]
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _FUNCTIONS = (
     *("relu", "sigmoid", "tanh", "hard_swish", "silu", "exp", "log", "sqrt", "neg", "abs"),
-    *("erf", "gelu", "max", "min", "pow", "prelu", "softplus"),
+    *("erf", "gelu", "max", "min", "pow", "prelu", "softplus", "sign", "floor", "ceil", "round"),
+    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
+    *("mod", "fmod"),
 )
+_RELATIONS = {"equal": "==", "less": "<", "less_equal": "<="}
+_BITS = {"bit_and": "&", "bit_or": "|", "bit_xor": "^"}
+_INTEGER_FUNCTIONS = ("max", "min", "relu", "sign", "prelu", "div", "mod", "fmod")
 COPIES = ("convert_layout", "copy", "identity", "transpose", "slice", "pad", "reshape")
 """Operations that give the element of their operand as it is."""
 
@@ -37,21 +47,12 @@ _PARAMETERS: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
 }
 
 
-def supported(operation: str) -> bool:
-    """Whether a map operation has a meaning in C here."""
-    return (
-        operation in _INFIX
-        or operation in _FUNCTIONS
-        or operation in _PARAMETERS
-        or operation in COPIES
-        or operation == "batch_norm"
-    )
-
-
 def expression(
     operation: str, arguments: Sequence[str], attributes: Mapping[str, Any], form: Form
 ) -> str:
     """The C expression of a float map operation; refuses an operation that has none."""
+    if operation == "mod" and attributes.get("truncated"):
+        operation = "fmod"
     if operation in _INFIX:
         left, right = arguments
         return f"{left} {_INFIX[operation]} {right}"
@@ -65,3 +66,86 @@ def expression(
         parameters = _PARAMETERS.get(operation, lambda _: [])(attributes)
         return f"{operation}_{form}({', '.join([*arguments, *parameters])})"
     raise refuse("cpu-operation", f"the cpu target has no C for operation {operation!r}")
+
+
+def element_expression(
+    operation: str,
+    arguments: Sequence[str],
+    attributes: Mapping[str, Any],
+    elements: Sequence[str],
+    result: str,
+) -> str:
+    """The C expression of a map operation on one element of each operand.
+
+    ``elements`` are the element types of the operands, ``result`` that of the result.
+    """
+    element = elements[-1]
+    if operation == "cast":
+        return _cast(arguments[0], element, result)
+    if operation == "select":
+        condition, yes, no = arguments
+        return f"{condition} ? {yes} : {no}"
+    if operation in _RELATIONS and element != "bfloat16":
+        left, right = arguments
+        return f"{left} {_RELATIONS[operation]} {right}"
+    if operation in COPIES or element in ("float32", "fixed16", "fixed32"):
+        return expression(operation, arguments, attributes, "s")
+    if element == "float64":
+        return expression(operation, arguments, attributes, "d")
+    if element == "bool" or "int" in element:
+        return _integer(operation, arguments, attributes, element)
+    raise refuse("cpu-operation", f"the cpu target does not compute {operation} on {element}")
+
+
+def _cast(value: str, element: str, result: str) -> str:
+    """A value as an element of another type."""
+    if element == "bfloat16":
+        value = f"float_of_brain({value})"
+    if result == "bfloat16":
+        return f"brain_of_float((float)({value}))"
+    if result == "bool":
+        return f"({value}) != 0"
+    if "int" in result and "int" not in element and element != "bool":
+        # By way of 64 bits: what does not fit in fewer wraps around, as in the reference.
+        wide = "uint64_t" if result == "uint64" else "int64_t"
+        return f"({C_TYPES[result]})({wide})({value})"
+    return f"({C_TYPES[result]})({value})"
+
+
+def _integer(
+    operation: str, arguments: Sequence[str], attributes: Mapping[str, Any], element: str
+) -> str:
+    """A map of integers or booleans; sums and products wrap around."""
+    kind, unsigned = C_TYPES[element], element == "bool" or element.startswith("u")
+    if operation == "mod" and attributes.get("truncated"):
+        operation = "fmod"
+    if operation in ("add", "sub", "mul"):
+        left, right = arguments
+        return f"({kind})((uint64_t){left} {_INFIX[operation]} (uint64_t){right})"
+    if operation in _BITS:
+        return f" {_BITS[operation]} ".join(arguments)
+    if operation == "bit_not":
+        return f"!{arguments[0]}" if element == "bool" else f"({kind})~{arguments[0]}"
+    if operation == "bit_shift":
+        way = "<<" if attributes.get("left") else ">>"
+        value, count = arguments
+        wide = f"{value} {way}" if way == ">>" else f"(uint64_t){value} {way}"
+        return f"{count} < {8 * _BYTES[element]} ? ({kind})({wide} {count}) : ({kind})0"
+    if operation == "neg":
+        return f"({kind})(0 - (uint64_t){arguments[0]})"
+    if operation == "abs":
+        value = arguments[0]
+        return value if unsigned else f"{value} < 0 ? ({kind})(0 - (uint64_t){value}) : {value}"
+    if operation == "clip":
+        value = arguments[0]
+        for name, function in (("minimum", "max"), ("maximum", "min")):
+            if name in attributes:
+                bound = int(attributes[name])
+                value = f"{function}_{'u' if unsigned else 'i'}({value}, {bound})"
+        return f"({kind}){value}"
+    if operation in _INTEGER_FUNCTIONS:
+        return f"({kind}){operation}_{'u' if unsigned else 'i'}({', '.join(arguments)})"
+    raise refuse("cpu-operation", f"the cpu target does not compute {operation} on {element}")
+
+
+_BYTES = {f"{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (8, 16, 32, 64)}

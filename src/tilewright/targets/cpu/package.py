@@ -31,7 +31,7 @@ SUPPORT = Path(__file__).parent
 
 MANIFEST = "program.json"
 
-_FILES = ("kernels", "vectors", "main")
+_FILES = ("kernels", "vectors", "scalars", "main")
 """Names of files of every package, which a model's files must not take."""
 
 
@@ -59,7 +59,7 @@ def write_package(
         f"include/{prefix}.h": header_text(prefix, compilation, inputs, outputs, steps),
         f"src/{prefix}.c": network_text(prefix, inputs, outputs, steps, functions),
         "src/kernels.h": kernels_header_text(prefix, functions, lanes),
-        "src/vectors.h": (SUPPORT / "vectors.h").read_text(),
+        **{f"src/{name}": (SUPPORT / name).read_text() for name in ("scalars.h", "vectors.h")},
         "main.c": main_text(prefix, inputs, outputs),
         "Makefile": makefile_text(prefix),
         MANIFEST: _manifest(prefix, compilation, inputs, outputs, steps, lanes),

@@ -15,9 +15,8 @@ from tilewright.graph.placement import Placement, placement_of
 from tilewright.ir import SSAValue
 from tilewright.planning.layout import Layout
 from tilewright.targets.base import TensorInfo
+from tilewright.targets.cpu.address import C_TYPES
 from tilewright.types import Array, element_dtype, layout_of, shape_of, tensor_type
-
-_C_OF_DTYPE = {"float32": "float", "int16": "int16_t", "int32": "int32_t", "int8": "int8_t"}
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,9 @@ class Port:
     @property
     def c_type(self) -> str:
         """C's name of the element type."""
-        if self.dtype not in _C_OF_DTYPE:
+        if self.dtype not in C_TYPES:
             raise refuse("cpu-type", f"elements of {self.dtype} are not supported", self.name)
-        return _C_OF_DTYPE[self.dtype]
+        return C_TYPES[self.dtype]
 
     @property
     def elements(self) -> int:

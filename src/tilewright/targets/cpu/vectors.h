@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "scalars.h"
+
 #if LANES == 16 && defined(__x86_64__) && !defined(__AVX512F__)
 #error "planned for AVX-512: build with -march=native on such a machine, or compile the model again"
 #elif LANES == 8 && defined(__x86_64__) && !defined(__AVX2__)
@@ -20,8 +22,6 @@ typedef int32_t mask __attribute__((vector_size(4 * LANES), may_alias));
 
 /* Accumulators stay in registers only when every loop over them is unrolled. */
 #define UNROLL _Pragma("GCC unroll 64")
-
-#define INLINE static inline __attribute__((always_inline))
 
 INLINE vec load(const float *p) { return *(const vec_unaligned *)p; }
 INLINE void store(float *p, vec v) { *(vec_unaligned *)p = v; }
@@ -125,33 +125,26 @@ INLINE vec silu_v(vec a) { return a * sigmoid_v(a); }
         return r;                               \
     }
 
-INLINE float relu_s(float a) { return a < 0.0f ? 0.0f : a; }
-INLINE float max_s(float a, float b) { return a > b || a != a ? a : b; }
-INLINE float min_s(float a, float b) { return a < b || a != a ? a : b; }
-INLINE float abs_s(float a) { return fabsf(a); }
-INLINE float neg_s(float a) { return -a; }
-INLINE float clip_s(float a, float low, float high) { return min_s(max_s(a, low), high); }
-INLINE float leaky_relu_s(float a, float slope) { return a < 0.0f ? a * slope : a; }
-INLINE float prelu_s(float a, float slope) { return a < 0.0f ? a * slope : a; }
-INLINE float hard_sigmoid_s(float a, float alpha, float beta) { return clip_s(a * alpha + beta, 0.0f, 1.0f); }
-INLINE float hard_swish_s(float a) { return a * hard_sigmoid_s(a, 1.0f / 6.0f, 0.5f); }
-INLINE float elu_s(float a, float alpha) { return a < 0.0f ? alpha * expm1f(a) : a; }
-INLINE float softplus_s(float a) { return fmaxf(a, 0.0f) + log1pf(expf(-fabsf(a))); }
-INLINE float sigmoid_s(float a) { return 1.0f / (1.0f + expf(-a)); }
-INLINE float silu_s(float a) { return a * sigmoid_s(a); }
-INLINE float tanh_s(float a) { return tanhf(a); }
-INLINE float exp_s(float a) { return expf(a); }
-INLINE float log_s(float a) { return logf(a); }
-INLINE float sqrt_s(float a) { return sqrtf(a); }
-INLINE float erf_s(float a) { return erff(a); }
-INLINE float gelu_s(float a) { return 0.5f * a * (1.0f + erff(a * 0.70710678f)); }
-INLINE float pow_s(float a, float b) { return powf(a, b); }
-
 EACH_LANE(tanh_v, tanhf)
 EACH_LANE(log_v, logf)
 EACH_LANE(softplus_v, softplus_s)
 EACH_LANE(erf_v, erff)
 EACH_LANE(gelu_v, gelu_s)
+EACH_LANE(sign_v, sign_s)
+EACH_LANE(floor_v, floorf)
+EACH_LANE(ceil_v, ceilf)
+EACH_LANE(round_v, rintf)
+EACH_LANE(sin_v, sinf)
+EACH_LANE(cos_v, cosf)
+EACH_LANE(tan_v, tanf)
+EACH_LANE(asin_v, asinf)
+EACH_LANE(acos_v, acosf)
+EACH_LANE(atan_v, atanf)
+EACH_LANE(sinh_v, sinhf)
+EACH_LANE(cosh_v, coshf)
+EACH_LANE(asinh_v, asinhf)
+EACH_LANE(acosh_v, acoshf)
+EACH_LANE(atanh_v, atanhf)
 
 INLINE vec elu_v(vec a, float alpha)
 {
@@ -161,13 +154,18 @@ INLINE vec elu_v(vec a, float alpha)
     return r;
 }
 
-INLINE vec pow_v(vec a, vec b)
-{
-    vec r;
-    for (int i = 0; i < LANES; i++)
-        r[i] = powf(a[i], b[i]);
-    return r;
-}
+#define EACH_PAIR(name, function)               \
+    INLINE vec name(vec a, vec b)               \
+    {                                           \
+        vec r;                                  \
+        for (int i = 0; i < LANES; i++)         \
+            r[i] = function(a[i], b[i]);        \
+        return r;                               \
+    }
+
+EACH_PAIR(pow_v, powf)
+EACH_PAIR(fmod_v, fmodf)
+EACH_PAIR(mod_v, mod_s)
 
 /* Fixed point: value = integer / 2**fraction; rounds to nearest even, saturates. */
 INLINE int16_t quantise_s(float a, float scale)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from onnx import TensorProto
 
 from tilewright.frontends.onnx.lowering import Lowering, Value
-from tilewright.frontends.onnx.tensors import Constant, type_name
+from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
 from tilewright.types import shape_of
 
@@ -61,6 +60,8 @@ def clip(at: Lowering) -> Value:
         bounds = [at.attributes.get("min"), at.attributes.get("max")]
     else:
         if any(at.has(index) and at.constant(index) is None for index in (1, 2)):
+            return _clip_by_tensors(at)
+        if at.dtype(0) != np.float32:
             return _clip_by_tensors(at)
         bounds = [at.scalar_at(1, "minimum"), at.scalar_at(2, "maximum")]
     low, high = (bound if isinstance(bound, (int, float)) else None for bound in bounds)
@@ -127,7 +128,7 @@ def extremum(operation: str) -> Map:
         if len(constants) == len(tensors) == 1 and constants[0].array.size == 1:
             fits = constants[0].array.ndim <= len(shape_of(tensors[0]))
             bound = constants[0].array
-            if fits and bound.dtype == np.float32:
+            if fits and bound.dtype == np.float32 and not np.isnan(bound).any():
                 number = float(bound.reshape(-1)[0])
                 if operation == "max":
                     return _clipped(at, tensors[0], number, None)
@@ -140,10 +141,100 @@ def extremum(operation: str) -> Map:
 def mean(at: Lowering) -> Value:
     """The mean of any number of operands."""
     total = variadic("add")(at)
-    if len(at.operands) == 1:
-        return total
-    share = np.array(1 / len(at.operands), np.float32)
-    return at.emit("mul", total, at.weight(share, f"{at.node.name}.share"))
+    return total if len(at.operands) == 1 else at.apply("mul", total, 1 / len(at.operands))
+
+
+def reciprocal(at: Lowering) -> Value:
+    """1 / x."""
+    x = at.tensor(0)
+    return at.emit("div", at.weight(np.array(1, at.dtype(0)), f"{at.node.name}.one"), x)
+
+
+def power(at: Lowering) -> Value:
+    """x ** y of x's type; small whole powers are products, integers go by way of float64."""
+    x, exponent = at.tensor(0), at.constant(1)
+    if exponent is not None and exponent.size == 1 and exponent.ndim <= len(at.shape(0)):
+        number = float(exponent.reshape(-1)[0])
+        if number == 1:
+            return x
+        if number == 2:
+            return at.emit("mul", x, x)
+        if number == 0.5 and at.dtype(0).kind == "f":
+            return at.emit("sqrt", x)
+    wide = at.dtype(0) if at.dtype(0).kind == "f" else np.dtype(np.float64)
+    result = at.emit("pow", at.cast(x, wide), at.cast(at.tensor(1), wide))
+    return at.cast(result, at.dtype(0))
+
+
+def mod(at: Lowering) -> Value:
+    """The remainder: with the sign of the divisor, or with fmod of the dividend."""
+    return at.emit("mod", at.tensor(0), at.tensor(1), truncated=bool(at.integer("fmod")))
+
+
+def gelu(at: Lowering) -> Value:
+    """x times the normal distribution at x, or its approximation by tanh."""
+    x = at.tensor(0)
+    if at.text("approximate", "none") == "tanh":
+        cube = at.emit("mul", at.emit("mul", x, x), x)
+        inner = at.emit("add", x, at.apply("mul", cube, 0.044715))
+        part = at.emit("tanh", at.apply("mul", inner, 0.7978845608028654))
+    else:
+        part = at.emit("erf", at.apply("mul", x, 0.7071067811865476))
+    return at.emit("mul", at.apply("mul", x, 0.5), at.apply("add", part, 1.0))
+
+
+def swish(at: Lowering) -> Value:
+    """x * sigmoid(alpha * x)."""
+    x, alpha = at.tensor(0), at.number("alpha", 1.0)
+    if alpha == 1:
+        return at.emit("silu", x)
+    return at.emit("mul", x, at.emit("sigmoid", at.apply("mul", x, alpha)))
+
+
+def mish(at: Lowering) -> Value:
+    """x * tanh(softplus(x))."""
+    x = at.tensor(0)
+    return at.emit("mul", x, at.emit("tanh", at.emit("softplus", x)))
+
+
+def selu(at: Lowering) -> Value:
+    """gamma * elu(x)."""
+    alpha, gamma = (
+        at.number("alpha", 1.67326319217681884765625),
+        at.number("gamma", 1.05070102214813232421875),
+    )
+    return at.apply("mul", at.emit("elu", at.tensor(0), alpha=alpha), gamma)
+
+
+def celu(at: Lowering) -> Value:
+    """x, or alpha * (exp(x / alpha) - 1) below zero."""
+    x, alpha = at.tensor(0), at.number("alpha", 1.0)
+    if alpha == 0:
+        raise at.refuse("alpha is 0")
+    below = at.emit("elu", at.apply("div", x, alpha), alpha=alpha)
+    return at.emit("select", at.apply("less", x, 0.0), below, x)
+
+
+def softsign(at: Lowering) -> Value:
+    """x / (1 + |x|)."""
+    x = at.tensor(0)
+    return at.emit("div", x, at.apply("add", at.emit("abs", x), 1.0))
+
+
+def thresholded_relu(at: Lowering) -> Value:
+    """x where it is above alpha, else 0."""
+    x, alpha = at.tensor(0), at.number("alpha", 1.0)
+    zero = at.weight(np.zeros((), at.dtype(0)), f"{at.node.name}.zero")
+    return at.emit("select", at.apply("less_equal", x, alpha), zero, x)
+
+
+def shrink(at: Lowering) -> Value:
+    """x + bias below -lambd, x - bias above lambd, else 0."""
+    x, edge, bias = at.tensor(0), at.number("lambd", 0.5), at.number("bias")
+    zero = at.weight(np.zeros((), at.dtype(0)), f"{at.node.name}.zero")
+    low = at.emit("select", at.apply("less", x, -edge), at.apply("add", x, bias), zero)
+    above = at.apply("less_equal", x, edge)
+    return at.emit("select", above, low, at.apply("sub", x, bias))
 
 
 def identity(at: Lowering) -> Value:
@@ -151,20 +242,12 @@ def identity(at: Lowering) -> Value:
     return at.operand(0)
 
 
-def dropout(at: Lowering) -> Value:
-    """The operand itself: nothing is dropped at inference."""
+def dropout(at: Lowering) -> Sequence[Value]:
+    """The operand itself, and a mask of all: nothing is dropped at inference."""
     training = at.operands[2] if len(at.operands) > 2 else None
     if training is not None and (not isinstance(training, Constant) or training.array.any()):
-        raise at.refuse("it is in training mode", help="export the model for inference")
-    return at.operand(0)
-
-
-def cast(at: Lowering) -> Value:
-    """Casts from float32 to float32 vanish; no other is computed at run time."""
-    kind = at.integer("to")
-    if kind != TensorProto.FLOAT:
-        raise at.refuse(
-            f"a cast of float32 to {type_name(kind)} is not computed at run time",
-            code="onnx-dtype",
-        )
-    return at.operand(0)
+        ratio = at.constant(1)
+        if ratio is None or ratio.any():
+            raise at.refuse("it is in training mode", help="export the model for inference")
+    mask = np.ones(at.shape(0), np.bool_)
+    return [at.operand(0), Constant(mask, f"{at.node.name}.mask")][: len(at.node.outputs)]

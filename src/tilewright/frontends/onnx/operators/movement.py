@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
-from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
 from tilewright.types import shape_of
@@ -108,6 +109,17 @@ def concat(at: Lowering) -> Value:
     return parts[0] if len(parts) == 1 else at.emit("concat", *parts, axis=axis)
 
 
+def part(at: Lowering, value: SSAValue, ranges: dict[int, tuple[int, int, int]]) -> Value:
+    """The part of a value that lies in [start, end) by step of some axes; it may be empty."""
+    shape = list(shape_of(value))
+    for axis, (start, end, step) in ranges.items():
+        stop = end if end >= 0 else (None if end < -shape[axis] else end)
+        shape[axis] = len(range(*slice(start, stop, step).indices(shape[axis])))
+    if 0 in shape:
+        return Constant(np.zeros(shape, dtype_of(value)), f"{at.node.name}.nothing")
+    return cut(at, value, ranges)
+
+
 def cut(at: Lowering, value: SSAValue, ranges: dict[int, tuple[int, int, int]]) -> SSAValue:
     """The part of a value that lies in [start, end) by step of some axes."""
     sizes = shape_of(value)
@@ -149,7 +161,7 @@ def slice_(at: Lowering) -> Value:
         first, stop, step = slice(start, end, step).indices(sizes[axis])
         # Before the first element is -1 to Python; to the graph that is the last element.
         ranges[axis] = (first, stop if stop >= 0 else -sizes[axis] - 1, step)
-    return cut(at, at.tensor(0), ranges)
+    return part(at, at.tensor(0), ranges)
 
 
 def split(at: Lowering) -> Sequence[Value]:
@@ -164,29 +176,27 @@ def split(at: Lowering) -> Sequence[Value]:
         if at.version < 18 and width * parts != sizes[axis]:
             raise at.refuse(f"{sizes[axis]} does not split into {parts} equal parts")
         given = tuple(max(0, min(width, sizes[axis] - i * width)) for i in range(parts))
-    if len(given) != parts or sum(given) != sizes[axis] or min(given) < 1:
+    if len(given) != parts or sum(given) != sizes[axis] or min(given) < 0:
         raise at.refuse(f"sizes {list(given)} do not split {sizes[axis]} into {parts} parts")
     x, start, results = at.tensor(0), 0, list[Value]()
     for width in given:
-        results.append(cut(at, x, {axis: (start, start + width, 1)}))
+        results.append(part(at, x, {axis: (start, start + width, 1)}))
         start += width
     return results
 
 
 MAX_INDICES = 256
-"""Constant indices of a Gather, which becomes slices."""
+"""Constant indices of a Gather that becomes slices."""
+
+MAX_RUNS = 16
+"""Slices that a Gather becomes at most."""
 
 
-def gather(at: Lowering) -> Value:
-    """Constant indices along an axis: slices, one for each run of indices, joined."""
-    sizes = at.shape(0)
-    axis = at.axis(at.integer("axis"), len(sizes))
-    index = at.constant(1)
+def gather_constant(at: Lowering, axis: int) -> SSAValue | None:
+    """Constant indices along an axis as slices, one for each run, joined; None if too many."""
+    sizes, index = at.shape(0), at.constant(1)
     if index is None or index.dtype.kind not in "iu" or not 1 <= index.size <= MAX_INDICES:
-        raise at.refuse(
-            f"only 1 to {MAX_INDICES} constant indices are taken of a computed tensor",
-            code="onnx-unsupported-operator",
-        )
+        return None
     places = [at.axis(int(i), sizes[axis], "index") for i in index.reshape(-1)]
     runs: list[tuple[int, int, int]] = []
     for place in places:
@@ -194,35 +204,93 @@ def gather(at: Lowering) -> Value:
             runs[-1] = (runs[-1][0], place + 1, 1)
         else:
             runs.append((place, place + 1, 1))
+    if len(runs) > MAX_RUNS:
+        return None
     parts = [cut(at, at.tensor(0), {axis: run}) for run in runs]
     joined = parts[0] if len(parts) == 1 else at.emit("concat", *parts, axis=axis)
     return at.reshape(joined, (*sizes[:axis], *index.shape, *sizes[axis + 1 :]))
 
 
 def expand(at: Lowering) -> Value:
-    """Broadcasting to a shape: a product with ones."""
+    """Broadcasting to a shape."""
     target = at.integers_at(1, "sizes")
     if target is None:
         raise at.refuse("its shape is missing")
     sizes = at.shape(0)
-    shift = len(sizes) - len(target)
-    # Ones only along the axes that grow: the product broadcasts the rest.
-    ones = [
-        1 if i + shift >= 0 and sizes[i + shift] == extent else extent
-        for i, extent in enumerate(target)
-    ]
-    if math.prod(ones) == 1 and len(target) <= len(sizes):
-        return at.tensor(0)
-    if math.prod(ones) > 2**24 or any(extent < 1 for extent in ones):
-        raise at.refuse(f"{list(sizes)} is not expanded to {list(target)}", code="onnx-too-large")
-    array = np.ones(ones, np.float32)
-    return at.emit("mul", at.tensor(0), at.weight(array, f"{at.node.name}.ones"))
+    rank = max(len(sizes), len(target))
+    have, want = (1,) * (rank - len(sizes)) + sizes, (1,) * (rank - len(target)) + target
+    if any(h != w and 1 not in (h, w) for h, w in zip(have, want, strict=True)):
+        raise at.refuse(f"{list(sizes)} does not broadcast to {list(target)}", code="onnx-shape")
+    return broadcast(at, at.tensor(0), [max(h, w) for h, w in zip(have, want, strict=True)])
+
+
+def broadcast(at: Lowering, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+    """A value repeated along its axes of extent 1: chosen against zeros of the shape."""
+    sizes = shape_of(x)
+    x = at.reshape(x, (*(1,) * (len(shape) - len(sizes)), *sizes))
+    # Conditions only along the axes that grow: the choice broadcasts the rest.
+    grown = [extent if have == 1 else 1 for have, extent in zip(shape_of(x), shape, strict=True)]
+    if math.prod(grown) == 1:
+        return x
+    if math.prod(grown) > 2**24 or any(extent < 1 for extent in grown):
+        raise at.refuse(f"{list(sizes)} is not expanded to {list(shape)}", code="onnx-too-large")
+    always = at.weight(np.ones(grown, np.bool_), f"{at.node.name}.always")
+    return at.emit("select", always, x, x)
+
+
+def tile(at: Lowering) -> Value:
+    """The tensor repeated along its axes."""
+    repeats, shape = at.integers_at(1, "repeats"), at.shape(0)
+    if repeats is None or len(repeats) != len(shape) or any(count < 1 for count in repeats):
+        raise at.refuse(f"repeats do not give one positive number for each axis of {list(shape)}")
+    x = at.tensor(0)
+    for axis, count in enumerate(repeats):
+        if count == 1:
+            continue
+        sizes = shape_of(x)
+        x = at.reshape(x, (math.prod(sizes[:axis]), 1, math.prod(sizes[axis:])))
+        x = broadcast(at, x, (math.prod(sizes[:axis]), count, math.prod(sizes[axis:])))
+        x = at.reshape(x, (*sizes[:axis], count * sizes[axis], *sizes[axis + 1 :]))
+    return x
+
+
+def depth_to_space(at: Lowering) -> Value:
+    """Blocks of channels become blocks of pixels."""
+    shape, block = at.shape(0), at.integer("blocksize")
+    if len(shape) != 4 or block < 1 or shape[1] % (block * block):
+        raise at.refuse(f"{list(shape)} has no blocks of {block}", code="onnx-shape")
+    n, c, h, w = shape
+    mode = at.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise at.refuse(f"mode {mode!r} is not known")
+    inner = c // (block * block)
+    if mode == "DCR":
+        x = at.reshape(at.tensor(0), (n, block, block, inner, h, w))
+        x = at.transpose(x, (0, 3, 4, 1, 5, 2))
+    else:
+        x = at.reshape(at.tensor(0), (n, inner, block, block, h, w))
+        x = at.transpose(x, (0, 1, 4, 2, 5, 3))
+    return at.reshape(x, (n, inner, h * block, w * block))
+
+
+def space_to_depth(at: Lowering) -> Value:
+    """Blocks of pixels become blocks of channels."""
+    shape, block = at.shape(0), at.integer("blocksize")
+    if len(shape) != 4 or block < 1 or shape[2] % block or shape[3] % block:
+        raise at.refuse(f"{list(shape)} has no blocks of {block}", code="onnx-shape")
+    n, c, h, w = shape
+    x = at.reshape(at.tensor(0), (n, c, h // block, block, w // block, block))
+    if at.text("mode", "DCR") == "CRD":
+        x = at.transpose(x, (0, 1, 3, 5, 2, 4))
+    else:
+        x = at.transpose(x, (0, 3, 5, 1, 2, 4))
+    return at.reshape(x, (n, c * block * block, h // block, w // block))
 
 
 def pad(at: Lowering) -> Value:
     """Elements around a tensor; negative pads cut. Attributes before operator set 11."""
     sizes = at.shape(0)
-    rank = len(sizes)
+    rank, x_dtype = len(sizes), at.dtype(0)
     if at.version < 11:
         pads, value, axes = at.integers("pads"), at.number("value"), None
     else:
@@ -245,6 +313,26 @@ def pad(at: Lowering) -> Value:
     if not any(grown):
         return x
     mode = at.text("mode", "constant")
-    if mode not in ("constant", "edge", "reflect"):
-        raise at.refuse(f"mode {mode!r} is not computed")
-    return at.emit("pad", x, pads=tuple(grown), mode=mode, value=float(value))
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise at.refuse(f"mode {mode!r} is not known")
+    if mode == "constant":
+        plain = at.cast(x, np.int8) if x_dtype.kind == "b" else x
+        value = float(bool(value)) if x_dtype.kind == "b" else float(value)
+        return at.cast(at.emit("pad", plain, pads=tuple(grown), mode=mode, value=value), x_dtype)
+    for axis in range(rank):
+        first, last = grown[axis], grown[rank + axis]
+        if first or last:
+            ramp = np.arange(shape_of(x)[axis])
+            if mode == "reflect" and ramp.size == 1:
+                raise at.refuse("an axis of one element has no reflection", code="onnx-shape")
+            places = np.pad(ramp, (first, last), mode=_MODES[mode])
+            indices = at.weight(places.astype(np.int64), f"{at.node.name}.places")
+            x = at.emit("gather", x, indices, axis=axis)
+    return x
+
+
+_MODES: dict[str, Literal["edge", "reflect", "wrap"]] = {
+    "edge": "edge",
+    "reflect": "reflect",
+    "wrap": "wrap",
+}

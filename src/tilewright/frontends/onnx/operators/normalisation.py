@@ -1,26 +1,47 @@
-"""BatchNormalization, LRN, Softmax and ReduceMean."""
+"""Normalisations and softmax."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from tilewright.frontends.onnx.lowering import Lowering, Value
+import numpy as np
+
+from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.operators.reductions import log_sum_exp
 from tilewright.ir import SSAValue
 from tilewright.types import shape_of
 
 
-def batch_normalization(at: Lowering) -> Value:
-    """Normalisation with stored statistics; training is refused."""
+def batch_normalization(at: Lowering) -> Value | Sequence[Value]:
+    """Normalisation with stored statistics, or in training mode with those of the batch."""
     if at.integer("training_mode"):
-        raise at.refuse(
-            "it is in training mode", help="export the model for inference", code="onnx-attribute"
-        )
+        return _training(at)
     parameters = [at.tensor(index) for index in range(1, 5)]
     return _as_image(
         at,
         lambda image: at.emit("batch_norm", image, *parameters, epsilon=at.number("epsilon", 1e-5)),
     )
+
+
+def _training(at: Lowering) -> Sequence[Value]:
+    """The batch's own statistics, and the running ones moved towards them."""
+    x, shape = at.tensor(0), at.shape(0)
+    if len(shape) < 2 or shape[0] * math.prod(shape[2:]) < 1:
+        raise at.refuse(f"its input of shape {list(shape)} has no channels", code="onnx-shape")
+    axes = (0, *range(2, len(shape)))
+    mean = at.emit("reduce_mean", x, axes=axes, keep_dims=False)
+    wide = (1, shape[1], *(1 for _ in shape[2:]))
+    distance = at.emit("sub", x, at.reshape(mean, wide))
+    square = at.emit("mul", distance, distance)
+    variance = at.emit("reduce_mean", square, axes=axes, keep_dims=False)
+    epsilon, keep = at.number("epsilon", 1e-5), at.number("momentum", 0.9)
+    y = at.emit("batch_norm", x, at.tensor(1), at.tensor(2), mean, variance, epsilon=epsilon)
+    results: list[Value] = [y]
+    for index, now in ((3, mean), (4, variance)):
+        old = at.apply("mul", at.tensor(index), keep)
+        results.append(at.emit("add", old, at.apply("mul", now, 1 - keep)))
+    return results[: len(at.node.outputs)]
 
 
 def lrn(at: Lowering) -> Value:
@@ -52,17 +73,107 @@ def softmax(at: Lowering) -> Value:
     return at.reshape(at.emit("softmax", flat, axis=1), shape)
 
 
-def reduce_mean(at: Lowering) -> Value:
-    """Mean over axes: an attribute before operator set 18, an operand since; all if none."""
-    rank = len(at.shape(0))
-    axes = at.integers_at(1, "axes") if at.version >= 18 else at.integers("axes")
-    if not axes and at.integer("noop_with_empty_axes"):
-        return at.tensor(0)
-    found = sorted({at.axis(axis, rank) for axis in axes or range(rank)})
-    if not found:
-        return at.tensor(0)
-    keep = bool(at.integer("keepdims", 1))
-    return at.emit("reduce_mean", at.tensor(0), axes=tuple(found), keep_dims=keep)
+def log_softmax(at: Lowering) -> Value:
+    """x less the logarithm of the sum of exponentials; before operator set 13, flattened."""
+    shape = at.shape(0)
+    axis = at.axis(at.integer("axis", -1 if at.version >= 13 else 1), len(shape))
+    x = at.tensor(0)
+    if at.version < 13:
+        x = at.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
+        axis = 1
+    total = log_sum_exp(at, x, (axis,), True)
+    return at.reshape(at.emit("sub", x, total), shape)
+
+
+def centred(
+    at: Lowering, x: SSAValue, axes: Sequence[int], epsilon: float
+) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """x less its mean over axes, over its deviation; the mean; 1 over the deviation."""
+    mean = at.emit("reduce_mean", x, axes=tuple(axes), keep_dims=True)
+    distance = at.emit("sub", x, mean)
+    square = at.emit("mul", distance, distance)
+    variance = at.emit("reduce_mean", square, axes=tuple(axes), keep_dims=True)
+    root = at.emit("sqrt", at.apply("add", variance, epsilon))
+    one = at.weight(np.ones((), dtype_of(x)), f"{at.node.name}.one")
+    return at.emit("div", distance, root), mean, at.emit("div", one, root)
+
+
+def layer_normalization(at: Lowering) -> Sequence[Value]:
+    """Normalisation over the axes from ``axis`` on, a scale and a shift; mean and 1 / deviation."""
+    x, rank = at.tensor(0), len(at.shape(0))
+    axis = at.axis(at.integer("axis", -1), rank)
+    y, mean, inverse = centred(at, x, range(axis, rank), at.number("epsilon", 1e-5))
+    y = at.emit("mul", y, at.tensor(1))
+    if at.has(2):
+        y = at.emit("add", y, at.tensor(2))
+    _same_shape(at, y)
+    return [y, mean, inverse][: len(at.node.outputs)]
+
+
+def rms_normalization(at: Lowering) -> Value:
+    """x over the root of the mean of its squares over the axes from ``axis`` on, times a scale."""
+    x, rank = at.tensor(0), len(at.shape(0))
+    axes = tuple(range(at.axis(at.integer("axis", -1), rank), rank))
+    mean = at.emit("reduce_mean", at.emit("mul", x, x), axes=axes, keep_dims=True)
+    root = at.emit("sqrt", at.apply("add", mean, at.number("epsilon", 1e-5)))
+    return _same_shape(at, at.emit("mul", at.emit("div", x, root), at.tensor(1)))
+
+
+def _same_shape(at: Lowering, y: SSAValue) -> SSAValue:
+    if shape_of(y) != at.shape(0):
+        raise at.refuse("its scale or shift does not broadcast to its input", code="onnx-shape")
+    return y
+
+
+def instance_normalization(at: Lowering) -> Value:
+    """Normalisation over the spatial axes of each channel of each image."""
+    return _by_groups(at, at.shape(0)[1] if len(at.shape(0)) > 1 else 0, per_channel=True)
+
+
+def group_normalization(at: Lowering) -> Value:
+    """Normalisation over groups of channels; before operator set 21, scales are by group."""
+    return _by_groups(at, at.integer("num_groups"), per_channel=at.version >= 21)
+
+
+def _by_groups(at: Lowering, groups: int, *, per_channel: bool) -> SSAValue:
+    x, shape = at.tensor(0), at.shape(0)
+    if len(shape) < 3 or groups < 1 or shape[1] % groups:
+        raise at.refuse(f"{list(shape)} does not divide into {groups} groups", code="onnx-shape")
+    grouped = (shape[0], groups, shape[1] // groups, *shape[2:])
+    x = at.reshape(x, grouped)
+    y, _, _ = centred(at, x, range(2, len(grouped)), at.number("epsilon", 1e-5))
+    ones = (1,) * len(shape[2:])
+    parameters = (1, groups, shape[1] // groups if per_channel else 1, *ones)
+    for index, operation in ((1, "mul"), (2, "add")):
+        if math.prod(at.shape(index)) != math.prod(parameters):
+            raise at.refuse(f"its input {index} does not fit {list(shape)}", code="onnx-shape")
+        y = at.emit(operation, y, at.reshape(at.tensor(index), parameters))
+    return at.reshape(y, shape)
+
+
+def lp_normalization(at: Lowering) -> Value:
+    """x over its norm along an axis; where that is 0, so is the result."""
+    x, order = at.tensor(0), at.integer("p", 2)
+    axis = at.axis(at.integer("axis", -1), len(at.shape(0)))
+    if order not in (1, 2):
+        raise at.refuse(f"p = {order} is neither 1 nor 2")
+    part = at.emit("abs", x) if order == 1 else at.emit("mul", x, x)
+    norm = at.emit("reduce_sum", part, axes=(axis,), keep_dims=True)
+    norm = norm if order == 1 else at.emit("sqrt", norm)
+    zero = at.weight(np.zeros((), dtype_of(x)), f"{at.node.name}.zero")
+    return at.emit("select", at.apply("equal", norm, 0.0), zero, at.emit("div", x, norm))
+
+
+def mean_variance_normalization(at: Lowering) -> Value:
+    """x less its mean, over its deviation and a little."""
+    x, rank = at.tensor(0), len(at.shape(0))
+    axes = sorted({at.axis(axis, rank) for axis in at.integers("axes") or (0, 2, 3)})
+    mean = at.emit("reduce_mean", x, axes=tuple(axes), keep_dims=True)
+    distance = at.emit("sub", x, mean)
+    variance = at.emit(
+        "reduce_mean", at.emit("mul", distance, distance), axes=tuple(axes), keep_dims=True
+    )
+    return at.emit("div", distance, at.apply("add", at.emit("sqrt", variance), 1e-9))
 
 
 def _as_image(at: Lowering, build: Callable[[SSAValue], SSAValue]) -> SSAValue:

@@ -10,6 +10,7 @@ from tilewright.targets.cpu.primitives import (
     normalise,
     pointwise,
     product,
+    rows,
     winograd,
 )
 from tilewright.targets.cpu.primitives.code import Emitter
@@ -24,6 +25,8 @@ EMITTERS: Mapping[str, Emitter] = {
     "pool": lanewise.emit,
     "lrn": normalise.emit_lrn,
     "softmax": normalise.emit_softmax,
+    "row": rows.emit,
+    "sort": rows.emit,
     "pointwise": pointwise.emit,
     "general": general.emit,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tilewright.errors import refuse
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.source import Writer
 
@@ -48,3 +49,14 @@ def parameters(instance: Instance, extra: Sequence[str] = ()) -> str:
         for a in instance.addresses
     ]
     return ", ".join([*found, *extra])
+
+
+def accumulator(element: str) -> str:
+    """C type in which elements are added up."""
+    if element in ("float32", "float16"):
+        return "float"
+    if element == "float64":
+        return "double"
+    if element == "bfloat16":
+        raise refuse("cpu-operation", "the cpu target does not compute on bfloat16")
+    return "uint64_t" if element == "uint64" else "int64_t"

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from tilewright.targets.cpu.address import Address, Extent
 from tilewright.targets.cpu.instance import Instance, Step
-from tilewright.targets.cpu.meaning import expression
-from tilewright.targets.cpu.primitives.code import KernelCode
+from tilewright.targets.cpu.meaning import element_expression
+from tilewright.targets.cpu.primitives import indexing
+from tilewright.targets.cpu.primitives.code import KernelCode, accumulator
 from tilewright.targets.cpu.source import Writer, literal
 
 
@@ -38,18 +39,25 @@ def write_scalar_chain(
             for operand in step.inputs
         ]
         names.append(f"{value}{number}")
-        writer.line(f"const {step.result.c_type} {names[-1]} = {scalar(step, arguments)};")
+        found = scalar(instance, step, arguments)
+        writer.line(f"const {step.result.c_type} {names[-1]} = {found};")
     return names[-1]
 
 
-def scalar(step: Step, arguments: list[str]) -> str:
+def scalar(instance: Instance, step: Step, arguments: list[str]) -> str:
     """C expression of one map step on elements, numbers converted where it does so."""
     fractions = list(step.fractions) or [0] * (len(arguments) + 1)
     if step.operation == "quantise":
         return f"quantise_s({arguments[0]}, {literal(2.0 ** fractions[-1])})"
     if step.operation == "dequantise":
         return f"(float){arguments[0]} * {literal(2.0 ** -fractions[0])}"
-    return expression(step.operation, arguments, step.attributes, "s")
+    elements = [
+        instance.steps[operand].result.element if isinstance(operand, int) else operand.element
+        for operand in step.inputs
+    ]
+    return element_expression(
+        step.operation, arguments, step.attributes, elements, step.result.element
+    )
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
@@ -89,13 +97,11 @@ def _element(
 ) -> None:
     anchor, operation = instance.anchor, instance.anchor.operation
     inside = {**variables, **{dim: names[dim] for dim in reduced}}
-    reducing = bool(instance.reduction) and operation not in ("softmax",)
-    if reducing:
-        start = "-INFINITY" if operation == "max_pool" else "0.0f"
-        if operation == "max_pool" and anchor.result.element != "float32":
-            start = "INT32_MIN"
-        kind = "float" if anchor.result.element == "float32" else "int64_t"
-        writer.line(f"{kind} t = {start};")
+    if operation in indexing.EMITTERS:
+        indexing.EMITTERS[operation](writer, instance, variables)
+    elif instance.reduction:
+        kind = accumulator(anchor.result.element)
+        writer.line(f"{kind} t = {_start(operation, kind)};")
         mean = operation == "average_pool"
         if mean:
             writer.line("long taps = 0;")
@@ -108,25 +114,50 @@ def _element(
             writer.line("for (int once = 0; once < 1; once++) {")
             writer.depth += 1
         loads = [_load(writer, instance, o, inside, mean) for o in anchor.inputs[:2]]
-        _accumulate(writer, operation, loads)
+        _accumulate(writer, operation, loads, kind)
         for _ in reduced or [""]:
             writer.depth -= 1
             writer.line("}")
         _complete(writer, instance, variables)
     else:
         arguments = [_load(writer, instance, o, variables, False) for o in anchor.inputs]
-        writer.line(f"const {anchor.result.c_type} t = {scalar(anchor, arguments)};")
+        writer.line(f"const {anchor.result.c_type} t = {scalar(instance, anchor, arguments)};")
     value = _chain(writer, instance, "t", variables)
     output = instance.output
     writer.line(f"{output.pointer}[{output.offset(instance.dims, variables)}] = {value};")
 
 
-def _accumulate(writer: Writer, operation: str, loads: list[str]) -> None:
+_LIMITS = {
+    "float": ("-INFINITY", "INFINITY"),
+    "double": ("-INFINITY", "INFINITY"),
+    "int64_t": ("INT64_MIN", "INT64_MAX"),
+    "uint64_t": ("0", "UINT64_MAX"),
+}
+"""By the accumulator's type: what no element is below, and above."""
+
+_SUFFIX = {"float": "s", "double": "d", "int64_t": "i", "uint64_t": "u"}
+
+
+def _start(operation: str, kind: str) -> str:
+    if operation in ("max_pool", "reduce_max"):
+        return _LIMITS[kind][0]
+    if operation == "reduce_min":
+        return _LIMITS[kind][1]
+    number = 1 if operation == "reduce_product" else 0
+    return f"{number}.0f" if kind == "float" else str(number)
+
+
+def _accumulate(writer: Writer, operation: str, loads: list[str], kind: str) -> None:
     match operation:
         case "conv" | "depthwise_conv" | "matmul":
-            writer.line(f"t += {loads[0]} * {loads[1]};")
+            writer.line(f"t += ({kind}){loads[0]} * {loads[1]};")
         case "max_pool":
             writer.line(f"t = {loads[0]} > t ? {loads[0]} : t;")
+        case "reduce_max" | "reduce_min":
+            name = operation.removeprefix("reduce_")
+            writer.line(f"t = {name}_{_SUFFIX[kind]}({loads[0]}, t);")
+        case "reduce_product":
+            writer.line(f"t *= {loads[0]};")
         case "lrn":
             writer.line(f"t += {loads[0]} * {loads[0]};")
         case _:
@@ -186,7 +217,7 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
         if isinstance(bias, Address):
             writer.line(f"t += {bias.pointer}[{bias.offset(instance.dims, variables)}];")
     elif operation == "average_pool":
-        writer.line("t /= (float)taps;")
+        writer.line(f"t /= ({accumulator(anchor.result.element)})taps;")
     elif operation == "reduce_mean":
         count = 1
         for dim in instance.reduction:
@@ -200,7 +231,8 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
         scale = literal(float(attributes["alpha"]) / int(attributes["size"]))
         bias, beta = (literal(float(attributes[name])) for name in ("bias", "beta"))
         place = f"{x.pointer}[{own.offset(instance.dims, variables)}]"
-        writer.line(f"t = {place} / powf(t * {scale} + {bias}, {beta});")
+        suffix = _SUFFIX[accumulator(anchor.result.element)]
+        writer.line(f"t = {place} / pow_{suffix}(t * {scale} + {bias}, {beta});")
 
 
 def _chain(writer: Writer, instance: Instance, value: str, variables: Mapping[str, str]) -> str:
@@ -213,5 +245,6 @@ def _chain(writer: Writer, instance: Instance, value: str, variables: Mapping[st
             for operand in step.inputs
         ]
         names.append(f"{value}{number}")
-        writer.line(f"const {step.result.c_type} {names[-1]} = {scalar(step, arguments)};")
+        found = scalar(instance, step, arguments)
+        writer.line(f"const {step.result.c_type} {names[-1]} = {found};")
     return names[-1]

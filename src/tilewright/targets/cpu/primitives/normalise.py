@@ -95,7 +95,8 @@ def emit_softmax(instance: Instance, code: KernelCode, writer: Writer) -> None:
     steps = [a.stride("axis", count, instance.dims) for a in (x, y)]
     lanes = instance.lanes
     with inner.block():
-        if steps == [1, 1] and len(instance.steps) == 1 and count >= lanes:
+        single = x.element == "float32" and len(instance.steps) == 1
+        if steps == [1, 1] and single and count >= lanes:
             _softmax_vectors(inner, count, lanes)
         else:
             _softmax_elements(inner, instance, x, count)
@@ -131,14 +132,15 @@ def _softmax_vectors(inner: Writer, count: int, lanes: int) -> None:
 def _softmax_elements(inner: Writer, instance: Instance, x: Address, count: int) -> None:
     from tilewright.targets.cpu.primitives.general import element_offset, write_scalar_chain
 
-    at = {"axis": "i"}
+    at = {"axis": "i"} if count > 1 else {}
     source = f"x[{element_offset(instance, x, at)}]"
-    inner.line("float most = -INFINITY, sum = 0.0f;")
+    kind, form = ("double", "d") if x.element == "float64" else ("float", "s")
+    inner.line(f"{kind} most = -INFINITY, sum = 0;")
     inner.line(f"for (long i = 0; i < {count}; i++)")
-    inner.line(f"    most = max_s(most, {source});")
+    inner.line(f"    most = max_{form}(most, {source});")
     inner.line(f"for (long i = 0; i < {count}; i++)")
-    inner.line(f"    sum += expf({source} - most);")
+    inner.line(f"    sum += exp_{form}({source} - most);")
     with inner.block(f"for (long i = 0; i < {count}; i++)"):
-        inner.line(f"const float t = expf({source} - most) / sum;")
+        inner.line(f"const {kind} t = exp_{form}({source} - most) / sum;")
         name = write_scalar_chain(inner, instance, "t", at)
         inner.line(f"y[{element_offset(instance, instance.output, at)}] = {name};")

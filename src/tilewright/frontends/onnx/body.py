@@ -1,0 +1,276 @@
+"""Import nodes in order: those of the model, of a subgraph, or of an operator's own definition.
+
+What a name stands for is a tensor of the network, an array known at import, or unknown because
+what makes it was refused. Import goes on past refusals, so that one report has them all: the
+result of a refused node is stood in for by a tensor of the type that ONNX's own inference gives,
+if it gives one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from onnx import GraphProto, NodeProto, TensorProto, TypeProto, helper
+
+from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.frontends.builder import NetworkBuilder
+from tilewright.frontends.onnx import functions, numbers
+from tilewright.frontends.onnx.control import CONTROL
+from tilewright.frontends.onnx.folding import Folder, infer_types, shape_of_type, type_of
+from tilewright.frontends.onnx.limits import MAX_DEPTH, MAX_ELEMENTS, MAX_NODES, shown
+from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.nodes import (
+    AttributeValue,
+    Node,
+    attributes_of,
+    live_nodes,
+    nodes_of,
+    schema_of,
+    sort_nodes,
+)
+from tilewright.frontends.onnx.operators import RULES
+from tilewright.frontends.onnx.tensors import DTYPES, Constant, array_of, constant_of
+from tilewright.ir import SSAValue
+from tilewright.types import Array, shape_of
+
+
+class Unknown:
+    """Stands for the result of what was refused."""
+
+
+UNKNOWN = Unknown()
+
+_NOTHING = Constant(np.zeros(0, np.float32), "")
+"""Stands for the result of a definition that nobody asks for."""
+
+
+@dataclass
+class Scope:
+    """What the names of one graph stand for; a subgraph also sees those around it."""
+
+    values: dict[str, Value | Unknown]
+    tensors: Mapping[str, TensorProto]
+    """Stored constants, which are read when first asked for."""
+    outer: Scope | None = None
+    depth: int = 0
+
+    def names(self) -> list[str]:
+        """All names that can be read here."""
+        own = [*self.values, *self.tensors]
+        return own if self.outer is None else [*own, *self.outer.names()]
+
+
+@dataclass
+class Body:
+    """Takes nodes into a network."""
+
+    network: NetworkBuilder
+    folder: Path | None
+    """Where external data may lie."""
+    local_functions: frozenset[tuple[str, str]] = frozenset()
+    """Names and domains of the model's own functions, which are not read."""
+    problems: list[Problem] = field(default_factory=list[Problem])
+    constants: Folder = field(default_factory=Folder)
+    taken: int = 0
+
+    def run(self, nodes: Sequence[Node], scope: Scope, outputs: Iterable[str]) -> None:
+        """Import nodes that stand in an order in which they can be computed."""
+        used = {name for node in nodes for name in node.reads} | set(outputs)
+        for node in nodes:
+            self._take(node, scope, used)
+
+    def value(self, name: str, scope: Scope) -> Value | Unknown:
+        """What a name stands for; stored constants are read when first asked for."""
+        where: Scope | None = scope
+        while where is not None:
+            if name in where.values:
+                return where.values[name]
+            if name in where.tensors:
+                where.values[name] = UNKNOWN
+                try:
+                    array = array_of(where.tensors[name], self.folder)
+                    where.values[name] = Constant(array, name)
+                except TilewrightError as error:
+                    self.problems.extend(error.problems)
+                return where.values[name]
+            where = where.outer
+        return UNKNOWN
+
+    def inline(
+        self,
+        node: Node,
+        protos: Iterable[NodeProto],
+        scope: Scope,
+        outputs: Sequence[str],
+        version: int | None = None,
+    ) -> list[Value] | None:
+        """The values that ``outputs`` have after nodes within a node; None if one was refused."""
+        if scope.depth > MAX_DEPTH:
+            raise refuse(
+                "onnx-too-large", f"graphs lie more than {MAX_DEPTH} deep in it", node.where
+            )
+        protos = list(protos)
+        made = {name for proto in protos for name in proto.output} | set(scope.names())
+        for name in filter(None, outputs):
+            if name not in made:
+                raise refuse(
+                    "onnx-attribute", f"nothing makes its result {shown(name)}", node.where
+                )
+        nodes = nodes_of(protos, version or node.version, node)
+        self.taken += len(nodes)
+        if self.taken > MAX_NODES:
+            raise refuse("onnx-too-large", f"it unfolds to over {MAX_NODES} nodes", node.where)
+        self.run(live_nodes(sort_nodes(nodes, scope.names()), outputs), scope, outputs)
+        values = [self.value(name, scope) if name else _NOTHING for name in outputs]
+        return None if any(isinstance(v, Unknown) for v in values) else _known(values)
+
+    def subgraph(
+        self, node: Node, graph: GraphProto, outer: Scope, given: Sequence[Value]
+    ) -> list[Value] | None:
+        """The outputs of a subgraph for given inputs; None if one depends on what was refused."""
+        if len(graph.input) != len(given):
+            reason = f"its subgraph has {len(graph.input)} inputs, not {len(given)}"
+            raise refuse("onnx-attribute", reason, node.where)
+        values = dict[str, Value | Unknown](
+            zip((value.name for value in graph.input), given, strict=True)
+        )
+        tensors = {proto.name: proto for proto in graph.initializer}
+        scope = Scope(values, tensors, outer, outer.depth + 1)
+        return self.inline(node, graph.node, scope, [value.name for value in graph.output])
+
+    def _take(self, node: Node, scope: Scope, used: set[str]) -> None:
+        """Import one node: give a value to each of its outputs."""
+        results: Sequence[Value] | None = None
+        try:
+            results = self._results(node, scope)
+            for name in node.outputs[len(results or node.outputs) :]:
+                if name in used:
+                    raise refuse(
+                        "onnx-attribute",
+                        f"its output {shown(name)} is used, which is not computed",
+                        where=node.where,
+                    )
+        except TilewrightError as error:
+            self.problems.extend(error.problems)
+            results = self._guess(node, scope)
+        for name in filter(None, node.outputs):
+            scope.values[name] = UNKNOWN
+        for name, value in zip(node.outputs, results or (), strict=False):
+            if name:
+                scope.values[name] = value
+
+    def check(self, node: Node) -> dict[str, AttributeValue]:
+        """The attributes of a node that can be imported; raises TilewrightError otherwise."""
+        schema = schema_of(node)
+        known = node.domain == "" and schema is not None
+        taken = known and (
+            node.operator in RULES
+            or node.operator in CONTROL
+            or node.operator == "Constant"
+            or self.constants.folds(node)
+            or functions.has_body(node)
+        )
+        if schema is None or not taken:
+            raise self._unsupported(node, known)
+        return attributes_of(node, schema)
+
+    def _unsupported(self, node: Node, known: bool) -> TilewrightError:
+        reason = "this operator is not supported"
+        if not known:
+            reason = f"operator set {node.version} has no such operator"
+        if node.domain:
+            reason = f"operators of the domain {shown(node.domain)} are not supported"
+        if (node.operator, node.domain) in self.local_functions:
+            return refuse(
+                "onnx-unsupported-operator",
+                "functions inside a model are not read",
+                where=node.where,
+                help="inline them with onnx.inliner.inline_local_functions",
+            )
+        return refuse("onnx-unsupported-operator", reason, where=node.where)
+
+    def _results(self, node: Node, scope: Scope) -> Sequence[Value] | None:
+        """The values of a node's outputs; None if they depend on what was refused."""
+        attributes = self.check(node)
+        if node.operator == "Constant":
+            return [constant_of(node, attributes, self.folder)]
+        operands: list[Value | None] = []
+        for name in node.inputs:
+            value = self.value(name, scope) if name else None
+            if isinstance(value, Unknown):
+                return None
+            operands.append(value)
+        constants = [value for value in operands if not isinstance(value, SSAValue)]
+        if len(constants) == len(operands) and self.constants.folds(node):
+            return self.constants.fold(node, constants)
+        if node.operator in CONTROL:
+            return CONTROL[node.operator](self, node, attributes, operands, scope)
+        rule = RULES.get(node.operator)
+        if rule is not None:
+            return numbers.apply(rule, Lowering(node, attributes, operands, self.network))
+        if not functions.has_body(node):
+            raise refuse(
+                "onnx-unsupported-operator",
+                "this operator is supported only where all its inputs are constants",
+                where=node.where,
+            )
+        function = functions.body_of(node, [None if v is None else _type(v) for v in operands])
+        given: dict[str, Value | Unknown] = {
+            name: value
+            for name, value in zip(function.inputs, operands, strict=False)
+            if value is not None
+        }
+        inner = Scope(given, {}, None, scope.depth + 1)
+        outputs = [
+            inner if name else ""
+            for name, inner in zip(node.outputs, function.outputs, strict=False)
+        ]
+        return self.inline(node, function.nodes, inner, outputs, function.version)
+
+    def _guess(self, node: Node, scope: Scope) -> list[Value] | None:
+        """Tensors of the types that the outputs of a refused node would have, if known."""
+        types: dict[str, TypeProto] = {}
+        arrays: dict[str, Array] = {}
+        for name in filter(None, node.inputs):
+            value = self.value(name, scope)
+            if isinstance(value, Unknown):
+                return None
+            types[name] = _type(value)
+            if isinstance(value, Constant):
+                arrays[name] = value.array
+        found = infer_types(node, types, arrays)
+        if not found:
+            # What is wrong may be an attribute; shapes often do not depend on it.
+            bare = NodeProto()
+            bare.CopyFrom(node.proto)
+            del bare.attribute[:]
+            found = infer_types(replace(node, proto=bare), types, arrays)
+        results: list[Value] = []
+        for name in node.outputs:
+            kind = found.get(name)
+            shape = shape_of_type(kind) if kind is not None else None
+            if kind is None or shape is None or kind.tensor_type.elem_type not in DTYPES:
+                break
+            if math.prod(shape) > MAX_ELEMENTS:
+                break
+            results.append(self.network.placeholder(shape, DTYPES[kind.tensor_type.elem_type]))
+        return results
+
+
+def _known(values: Sequence[Value | Unknown]) -> list[Value]:
+    return [value for value in values if not isinstance(value, Unknown)]
+
+
+def _type(value: Value) -> TypeProto:
+    """ONNX's type of a value."""
+    if isinstance(value, Constant):
+        return type_of(value.array)
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype_of(value)))
+    return helper.make_tensor_type_proto(kind, shape_of(value))
+
+
+__all__ = ["UNKNOWN", "Body", "Scope", "Unknown"]

@@ -1,0 +1,185 @@
+"""If, Loop and Scan, as far as what they do is known at import: branches chosen, loops unrolled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from onnx import GraphProto
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.onnx.limits import MAX_ROUNDS
+from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.nodes import AttributeValue, Node
+from tilewright.frontends.onnx.tensors import Constant
+from tilewright.ir import SSAValue
+from tilewright.types import shape_of
+
+if TYPE_CHECKING:
+    from tilewright.frontends.onnx.body import Body, Scope
+
+Control = Callable[
+    ["Body", Node, Mapping[str, AttributeValue], Sequence[Value | None], "Scope"],
+    "Sequence[Value] | None",
+]
+
+
+def _refuse(node: Node, reason: str) -> TilewrightError:
+    return refuse(
+        "onnx-unsupported-operator",
+        reason,
+        where=node.where,
+        help="simplify the model, or export it without control flow",
+    )
+
+
+def _graph(node: Node, attributes: Mapping[str, AttributeValue], name: str) -> GraphProto:
+    graph = attributes.get(name)
+    if not isinstance(graph, GraphProto):
+        raise refuse("onnx-attribute", f"the attribute {name!r} is not a graph", node.where)
+    return graph
+
+
+def _flag(node: Node, value: Value | None, what: str) -> bool:
+    """A boolean that must be known at import; absent is true."""
+    if value is None:
+        return True
+    if not isinstance(value, Constant) or value.array.size != 1:
+        raise _refuse(node, f"its {what} is computed at run time")
+    return bool(value.array.reshape(-1)[0])
+
+
+def if_(
+    body: Body,
+    node: Node,
+    attributes: Mapping[str, AttributeValue],
+    operands: Sequence[Value | None],
+    scope: Scope,
+) -> Sequence[Value] | None:
+    """The branch that the condition, a constant, chooses."""
+    name = "then_branch" if _flag(node, operands[0], "condition") else "else_branch"
+    return body.subgraph(node, _graph(node, attributes, name), scope, ())
+
+
+def loop(
+    body: Body,
+    node: Node,
+    attributes: Mapping[str, AttributeValue],
+    operands: Sequence[Value | None],
+    scope: Scope,
+) -> Sequence[Value] | None:
+    """Rounds one after another, as many as the constants say."""
+    graph = _graph(node, attributes, "body")
+    limit = operands[0]
+    if limit is not None and (not isinstance(limit, Constant) or limit.array.size != 1):
+        raise _refuse(node, "its number of rounds is computed at run time")
+    rounds = None if limit is None else int(limit.array.reshape(-1)[0])
+    state = [value for value in operands[2:] if value is not None]
+    going = operands[1] if len(operands) > 1 else None
+    scanned: list[list[Value]] = [[] for _ in range(len(graph.output) - 1 - len(state))]
+    index = 0
+    while (rounds is None or index < rounds) and _flag(node, going, "condition"):
+        if index == MAX_ROUNDS:
+            raise _refuse(node, f"it goes over {MAX_ROUNDS} rounds")
+        number = Constant(np.array(index, np.int64), f"{node.name}.round")
+        flag = going or Constant(np.array(True), f"{node.name}.condition")
+        results = body.subgraph(node, graph, scope, [number, flag, *state])
+        if results is None:
+            return None
+        going, state = results[0], list(results[1 : 1 + len(state)])
+        for rows, value in zip(scanned, results[1 + len(state) :], strict=True):
+            rows.append(value)
+        index += 1
+    return [*state, *(_stacked(body, node, rows, 0) for rows in scanned)]
+
+
+def scan(
+    body: Body,
+    node: Node,
+    attributes: Mapping[str, AttributeValue],
+    operands: Sequence[Value | None],
+    scope: Scope,
+) -> Sequence[Value] | None:
+    """Rounds along an axis of the last operands, whose extent is known."""
+    if node.version < 9:
+        raise _refuse(node, "scans of operator set 8 are not taken")
+    graph = _graph(node, attributes, "body")
+    count = attributes.get("num_scan_inputs", 0)
+    given = [value for value in operands if value is not None]
+    if not isinstance(count, int) or not 1 <= count <= len(given):
+        raise refuse("onnx-attribute", "num_scan_inputs does not fit its inputs", node.where)
+    state, sequences = given[:-count], given[-count:]
+    outputs = len(graph.output) - len(state)
+
+    def listed(name: str, length: int) -> tuple[int, ...]:
+        value = attributes.get(name) or (0,) * length
+        if not isinstance(value, tuple) or len(value) != length:
+            raise refuse("onnx-attribute", f"{name} needs {length} entries", node.where)
+        return tuple(int(item) for item in value)
+
+    axes, back = listed("scan_input_axes", count), listed("scan_input_directions", count)
+    axes_out, back_out = (
+        listed("scan_output_axes", outputs),
+        listed("scan_output_directions", outputs),
+    )
+    at = Lowering(node, {}, (), body.network)
+    lengths = set[int]()
+    for value, axis in zip(sequences, axes, strict=True):
+        shape = _shape(value)
+        lengths.add(shape[at.axis(axis, len(shape))])
+    if len(lengths) != 1 or not 1 <= max(lengths) <= MAX_ROUNDS:
+        raise _refuse(node, f"its inputs do not have one length of 1 to {MAX_ROUNDS}")
+    (length,) = lengths
+    scanned: list[list[Value]] = [[] for _ in range(outputs)]
+    for index in range(length):
+        parts = [
+            _row(at, value, axis, length - 1 - index if reverse else index)
+            for value, axis, reverse in zip(sequences, axes, back, strict=True)
+        ]
+        results = body.subgraph(node, graph, scope, [*state, *parts])
+        if results is None:
+            return None
+        state = list(results[: len(state)])
+        for rows, value in zip(scanned, results[len(state) :], strict=True):
+            rows.append(value)
+    return [
+        *state,
+        *(
+            _stacked(body, node, rows[::-1] if reverse else rows, axis)
+            for rows, axis, reverse in zip(scanned, axes_out, back_out, strict=True)
+        ),
+    ]
+
+
+def _shape(value: Value) -> tuple[int, ...]:
+    return value.array.shape if isinstance(value, Constant) else shape_of(value)
+
+
+def _row(at: Lowering, value: Value, axis: int, index: int) -> Value:
+    """One index along an axis, which goes."""
+    shape = _shape(value)
+    axis = at.axis(axis, len(shape))
+    if isinstance(value, Constant):
+        return Constant(np.take(value.array, index, axis), value.name)
+    part = at.emit("slice", value, starts=[index], ends=[index + 1], axes=(axis,), steps=[1])
+    return at.reshape(part, (*shape[:axis], *shape[axis + 1 :]))
+
+
+def _stacked(body: Body, node: Node, rows: Sequence[Value], axis: int) -> Value:
+    """Values one after another along a new axis."""
+    at = Lowering(node, {}, (), body.network)
+    if not rows:
+        raise at.refuse("it goes no round, so that a result is empty", code="onnx-shape")
+    if all(isinstance(row, Constant) for row in rows):
+        arrays = [row.array for row in rows if isinstance(row, Constant)]
+        return Constant(np.stack(arrays, axis), node.outputs[-1])
+    values = [row if isinstance(row, SSAValue) else at.weight(row.array, row.name) for row in rows]
+    shape = shape_of(values[0])
+    axis = at.axis(axis, len(shape) + 1)
+    parts = [at.reshape(value, (*shape[:axis], 1, *shape[axis:])) for value in values]
+    return parts[0] if len(parts) == 1 else at.emit("concat", *parts, axis=axis)
+
+
+CONTROL: Mapping[str, Control] = {"If": if_, "Loop": loop, "Scan": scan}
+"""By operator."""

@@ -1,0 +1,91 @@
+"""Operators that ONNX defines by others: their definitions, with a node's attributes put in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
+
+from tilewright.errors import refuse
+from tilewright.frontends.onnx.nodes import Node, schema_of
+
+
+@dataclass(frozen=True)
+class Definition:
+    """The nodes that define an operator, and what they read and give."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[NodeProto, ...]
+    version: int
+    """Of the operator set that the nodes are of."""
+
+
+def has_body(node: Node) -> bool:
+    """Whether ONNX defines the node's operator by others."""
+    schema = schema_of(node)
+    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+
+
+def body_of(node: Node, types: Sequence[TypeProto | None]) -> Definition:
+    """The definition of a node's operator for operands of these types; raises TilewrightError."""
+    schema = schema_of(node)
+    assert schema is not None
+    built = schema.has_context_dependent_function
+    versions = (
+        schema.context_dependent_function_opset_versions
+        if built
+        else schema.function_opset_versions
+    )
+    # The newest that is not newer than the model's operators; the oldest if all are.
+    version = max((v for v in versions if v <= node.version), default=min(versions))
+    proto = FunctionProto()
+    try:
+        if built:
+            kinds = [b"" if kind is None else kind.SerializeToString() for kind in types]
+            data = schema.get_context_dependent_function_with_opset_version(
+                version, node.proto.SerializeToString(), kinds
+            )
+        else:
+            data = schema.get_function_with_opset_version(version)
+        proto.ParseFromString(data)
+    except Exception as error:  # Bindings to C++, with whatever it throws.
+        reason = " ".join(str(error).split())[:200]
+        raise refuse("onnx-attribute", f"ONNX does not define it: {reason}", node.where) from error
+    if not proto.node:
+        raise refuse("onnx-attribute", "ONNX does not define it with these inputs", node.where)
+    opsets = [entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")]
+    given = {attribute.name: attribute for attribute in node.proto.attribute}
+    for attribute in proto.attribute_proto:
+        given.setdefault(attribute.name, attribute)
+    for name, definition in schema.attributes.items():
+        if definition.default_value.name:
+            given.setdefault(name, definition.default_value)
+    return Definition(
+        tuple(proto.input),
+        tuple(proto.output),
+        tuple(_bound(inner, given) for inner in proto.node),
+        max([version, *opsets]),
+    )
+
+
+def _bound(inner: NodeProto, given: dict[str, AttributeProto]) -> NodeProto:
+    """A node with its references to the function's attributes replaced by their values."""
+    node = NodeProto()
+    node.CopyFrom(inner)
+    del node.attribute[:]
+    for attribute in inner.attribute:
+        if not attribute.ref_attr_name:
+            node.attribute.append(attribute)
+            if attribute.type == AttributeProto.GRAPH:
+                graph = node.attribute[-1].g
+                nodes = [_bound(each, given) for each in graph.node]
+                del graph.node[:]
+                graph.node.extend(nodes)
+        elif attribute.ref_attr_name in given:
+            value = AttributeProto()
+            value.CopyFrom(given[attribute.ref_attr_name])
+            value.name = attribute.name
+            node.attribute.append(value)
+    return node

@@ -1,0 +1,143 @@
+"""Einsum: permutations, sums, and one matrix product for each further operand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.ir import SSAValue
+from tilewright.types import shape_of
+
+
+def einsum(at: Lowering) -> Value:
+    """The equation's product; letters that the result lacks are summed over."""
+    terms, result = _parse(at)
+    extents: dict[str, int] = {}
+    for index, letters in enumerate(terms):
+        if len(letters) != len(at.shape(index)):
+            raise at.refuse(f"{''.join(letters)!r} does not fit input {index}")
+        for letter, extent in zip(letters, at.shape(index), strict=True):
+            if extents.setdefault(letter, extent) not in (extent, 1) and extent != 1:
+                raise at.refuse(f"{letter!r} has two extents", code="onnx-shape")
+            extents[letter] = max(extents[letter], extent)
+    value, letters = _diagonal(at, at.tensor(0), terms[0])
+    for index in range(1, len(terms)):
+        later = {letter for term in (*terms[index + 1 :], result) for letter in term}
+        other, own = _diagonal(at, at.tensor(index), terms[index])
+        value, letters = _product(at, (value, letters), (other, own), later)
+    gone = tuple(i for i, letter in enumerate(letters) if letter not in result)
+    if gone:
+        value = at.emit("reduce_sum", value, axes=gone, keep_dims=False)
+        letters = [letter for letter in letters if letter in result]
+    return at.transpose(value, [letters.index(letter) for letter in result])
+
+
+def _parse(at: Lowering) -> tuple[list[list[str]], list[str]]:
+    """Letters of every operand and of the result; an ellipsis becomes digits, from the right."""
+    text = at.text("equation").replace(" ", "")
+    left, arrow, right = text.partition("->")
+    parts = left.split(",")
+    if len(parts) != len(at.operands):
+        raise at.refuse(f"the equation {text!r} is not of {len(at.operands)} inputs")
+    terms: list[list[str]] = []
+    wide = 0
+    for index, part in enumerate(parts):
+        own = len(at.shape(index)) - len(part.replace("...", ""))
+        if "..." in part:
+            wide = max(wide, own)
+        terms.append(_letters(at, part, own if "..." in part else 0))
+    if arrow:
+        return terms, _letters(at, right, wide)
+    listed = [letter for term in terms for letter in term]
+    once = sorted(x for x in set(listed) if x.isalpha() and listed.count(x) == 1)
+    return terms, [*(str(i) for i in range(wide - 1, -1, -1)), *once]
+
+
+def _letters(at: Lowering, part: str, wide: int) -> list[str]:
+    before, dots, after = part.partition("...")
+    letters = [*before, *(str(i) for i in range(wide - 1, -1, -1) if dots), *after]
+    if not all(len(x) == 1 and x.isascii() and x.isalnum() for x in letters) or wide > 9:
+        raise at.refuse(f"{part!r} is not a list of letters")
+    return letters
+
+
+def _diagonal(at: Lowering, x: SSAValue, letters: Sequence[str]) -> tuple[SSAValue, list[str]]:
+    """An operand with each letter once: repeated ones take a diagonal."""
+    found = list(letters)
+    for letter in sorted({x for x in letters if letters.count(x) > 1}):
+        while found.count(letter) > 1:
+            shape = shape_of(x)
+            first = found.index(letter)
+            second = found.index(letter, first + 1)
+            rest = [i for i in range(len(found)) if i not in (first, second)]
+            x = at.transpose(x, [first, second, *rest])
+            extent, inner = shape[first], [shape[i] for i in rest]
+            x = at.reshape(x, (extent * extent, *inner))
+            places = np.arange(extent, dtype=np.int64) * (extent + 1)
+            x = at.emit("gather", x, at.weight(places, f"{at.node.name}.diagonal"), axis=0)
+            found = [letter, *(found[i] for i in rest)]
+    return x, found
+
+
+def _product(
+    at: Lowering,
+    left: tuple[SSAValue, list[str]],
+    right: tuple[SSAValue, list[str]],
+    later: set[str],
+) -> tuple[SSAValue, list[str]]:
+    """Two operands as one: what both have and nobody needs later is summed over."""
+    (x, own), (y, others) = left, right
+    x, own = _summed(at, x, own, {*others, *later})
+    y, others = _summed(at, y, others, {*own, *later})
+    both = [letter for letter in own if letter in others]
+    batch = [letter for letter in both if letter in later]
+    inner = [letter for letter in both if letter not in later]
+    rows = [letter for letter in own if letter not in both]
+    columns = [letter for letter in others if letter not in both]
+    sizes = dict(zip(own, shape_of(x), strict=True))
+    wide = dict(zip(others, shape_of(y), strict=True))
+    x = at.transpose(x, [own.index(letter) for letter in (*batch, *rows, *inner)])
+    y = at.transpose(y, [others.index(letter) for letter in (*batch, *inner, *columns)])
+    uneven = any(sizes[letter] != wide[letter] for letter in both)
+    if uneven or not inner:
+        # Nothing to sum over, or extents of 1 that broadcast: a product of elements.
+        x = at.reshape(x, (*(sizes[i] for i in (*batch, *rows, *inner)), *(1 for _ in columns)))
+        if inner:
+            ranks = len(batch) + len(inner)
+            y = at.reshape(
+                y,
+                (
+                    *(wide[i] for i in batch),
+                    *(1 for _ in rows),
+                    *(wide[i] for i in (*inner, *columns)),
+                ),
+            )
+            value = at.emit("mul", x, y)
+            axes = tuple(range(ranks + len(rows) - len(inner), ranks + len(rows)))
+            value = at.emit("reduce_sum", value, axes=axes, keep_dims=False)
+            return value, [*batch, *rows, *columns]
+        y = at.reshape(
+            y,
+            (*(wide[i] for i in batch), *(1 for _ in rows), *(wide[i] for i in columns)),
+        )
+        return at.emit("mul", x, y), [*batch, *rows, *columns]
+    b = math.prod(sizes[i] for i in batch)
+    k = math.prod(sizes[i] for i in inner)
+    m, n = math.prod(sizes[i] for i in rows), math.prod(wide[i] for i in columns)
+    value = at.emit("matmul", at.reshape(x, (b, m, k)), at.reshape(y, (b, k, n)))
+    shape = [*(sizes[i] for i in (*batch, *rows)), *(wide[i] for i in columns)]
+    return at.reshape(value, shape), [*batch, *rows, *columns]
+
+
+def _summed(
+    at: Lowering, x: SSAValue, letters: list[str], needed: set[str]
+) -> tuple[SSAValue, list[str]]:
+    """An operand without the axes that nothing else needs."""
+    gone = tuple(i for i, letter in enumerate(letters) if letter not in needed)
+    if not gone:
+        return x, letters
+    value = at.emit("reduce_sum", x, axes=gone, keep_dims=False)
+    return value, [letter for letter in letters if letter in needed]

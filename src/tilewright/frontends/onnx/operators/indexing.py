@@ -1,0 +1,250 @@
+"""Elements chosen by indices: the Gather and Scatter families, orders, one-hot codes.
+
+Everything becomes gathers along one axis and scatters of rows; where indices name elements of
+several axes they are first turned into one number, by integer arithmetic at run time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.operators.movement import gather_constant
+from tilewright.ir import SSAValue
+from tilewright.types import Array, shape_of
+
+
+def number(at: Lowering, array: Array, name: str) -> SSAValue:
+    """Integers made at import."""
+    return at.weight(np.asarray(array, np.int64), f"{at.node.name}.{name}")
+
+
+def places_of(at: Lowering, index: int, extents: Sequence[int]) -> SSAValue:
+    """An operand of indices as int64, negative ones counted from the end of ``extents``."""
+    constant = at.constant(index)
+    sizes = np.asarray(extents, np.int64)
+    if constant is not None:
+        wide = constant.astype(np.int64)
+        if ((wide < -sizes) | (wide >= sizes)).any():
+            raise at.refuse("an index is out of range", code="onnx-shape")
+        return number(at, np.where(wide < 0, wide + sizes, wide), "indices")
+    wide = at.cast(at.tensor(index), np.int64)
+    end = number(at, sizes, "extents")
+    return at.emit("select", at.apply("less", wide, 0), at.emit("add", wide, end), wide)
+
+
+def gather(at: Lowering) -> Value:
+    """The parts along an axis that indices name; runs of constant ones are slices."""
+    sizes = at.shape(0)
+    axis = at.axis(at.integer("axis"), len(sizes))
+    if at.constant(1) is not None:
+        found = gather_constant(at, axis)
+        if found is not None:
+            return found
+        return at.emit("gather", at.tensor(0), places_of(at, 1, sizes[axis]), axis=axis)
+    return at.emit("gather", at.tensor(0), at.tensor(1), axis=axis)
+
+
+def _ramps(at: Lowering, shape: Sequence[int], sizes: Sequence[int], axis: int) -> Array:
+    """For every element of ``shape`` the place in ``sizes`` of its indices but that of an axis."""
+    total = np.zeros(tuple(shape), np.int64)
+    for i, extent in enumerate(shape):
+        if i != axis:
+            ramp = np.arange(extent) * math.prod(sizes[i + 1 :])
+            total += ramp.reshape([-1 if j == i else 1 for j in range(len(shape))])
+    if total.size > 2**24:
+        raise at.refuse("it has too many indices", code="onnx-too-large")
+    return total
+
+
+def _flat_places(at: Lowering, axis: int) -> SSAValue:
+    """One number for each of GatherElements' and ScatterElements' indices."""
+    sizes, shape = at.shape(0), at.shape(1)
+    if len(shape) != len(sizes) or any(
+        have > want for i, (have, want) in enumerate(zip(shape, sizes, strict=True)) if i != axis
+    ):
+        raise at.refuse(f"indices {list(shape)} do not fit {list(sizes)}", code="onnx-shape")
+    step = math.prod(sizes[axis + 1 :])
+    along = at.apply("mul", places_of(at, 1, sizes[axis]), step)
+    return at.emit("add", along, number(at, _ramps(at, shape, sizes, axis), "ramps"))
+
+
+def gather_elements(at: Lowering) -> Value:
+    """One element for each index, which names its place along an axis."""
+    sizes = at.shape(0)
+    axis = at.axis(at.integer("axis"), len(sizes))
+    flat = at.reshape(at.tensor(0), (math.prod(sizes),))
+    return at.emit("gather", flat, _flat_places(at, axis), axis=0)
+
+
+def elements_along(at: Lowering, x: SSAValue, places: SSAValue, axis: int) -> SSAValue:
+    """The elements of x along an axis at computed places that are in range."""
+    sizes, shape = shape_of(x), shape_of(places)
+    step = math.prod(sizes[axis + 1 :])
+    along = at.apply("mul", places, step)
+    flat = at.emit("add", along, number(at, _ramps(at, shape, sizes, axis), "ramps"))
+    return at.emit("gather", at.reshape(x, (math.prod(sizes),)), flat, axis=0)
+
+
+def scatter_elements(at: Lowering) -> Value:
+    """The operand with one element replaced, or combined, for each index."""
+    sizes = at.shape(0)
+    axis = at.axis(at.integer("axis"), len(sizes))
+    if at.shape(2) != at.shape(1):
+        raise at.refuse("its indices and updates differ in shape", code="onnx-shape")
+    count = math.prod(at.shape(1))
+    result = at.emit(
+        "scatter",
+        at.reshape(at.tensor(0), (math.prod(sizes),)),
+        at.reshape(_flat_places(at, axis), (count,)),
+        at.reshape(at.tensor(2), (count,)),
+        reduction=_reduction(at),
+    )
+    return at.reshape(result, sizes)
+
+
+def _reduction(at: Lowering) -> str:
+    reduction = at.text("reduction", "none")
+    if reduction not in ("none", "add", "mul", "max", "min"):
+        raise at.refuse(f"reduction {reduction!r} is not known")
+    return reduction
+
+
+def _rows(at: Lowering, batch: int) -> tuple[SSAValue, int]:
+    """One number for each of GatherND's and ScatterND's indices, and how many axes one names."""
+    sizes, shape = at.shape(0), at.shape(1)
+    depth = shape[-1] if shape else 0
+    if not 1 <= depth <= len(sizes) - batch or sizes[:batch] != shape[:batch]:
+        raise at.refuse(f"indices {list(shape)} do not fit {list(sizes)}", code="onnx-shape")
+    named = sizes[batch : batch + depth]
+    steps = [math.prod(named[i + 1 :]) for i in range(depth)]
+    parts = at.emit("mul", places_of(at, 1, named), number(at, np.array(steps), "steps"))
+    rows = at.emit("reduce_sum", parts, axes=(len(shape) - 1,), keep_dims=False)
+    if batch:
+        ramp = np.arange(math.prod(sizes[:batch])) * math.prod(named)
+        wide = (*sizes[:batch], *(1 for _ in shape[batch:-1]))
+        rows = at.emit("add", rows, number(at, ramp.reshape(wide), "batches"))
+    return rows, depth
+
+
+def gather_nd(at: Lowering) -> Value:
+    """The parts that lists of indices name."""
+    batch, sizes = at.integer("batch_dims"), at.shape(0)
+    if not 0 <= batch < min(len(sizes), len(at.shape(1))):
+        raise at.refuse(f"batch_dims {batch} does not fit its inputs")
+    rows, depth = _rows(at, batch)
+    inner = sizes[batch + depth :]
+    flat = at.reshape(at.tensor(0), (math.prod(sizes[: batch + depth]), *inner))
+    return at.emit("gather", flat, rows, axis=0)
+
+
+def scatter_nd(at: Lowering) -> Value:
+    """The operand with the parts replaced, or combined, that lists of indices name."""
+    sizes = at.shape(0)
+    rows, depth = _rows(at, 0)
+    inner, count = sizes[depth:], math.prod(shape_of(rows))
+    if math.prod(at.shape(2)) != count * math.prod(inner):
+        raise at.refuse("its updates do not fit its indices", code="onnx-shape")
+    result = at.emit(
+        "scatter",
+        at.reshape(at.tensor(0), (math.prod(sizes[:depth]), *inner)),
+        at.reshape(rows, (count,)),
+        at.reshape(at.tensor(2), (count, *inner)),
+        reduction=_reduction(at),
+    )
+    return at.reshape(result, sizes)
+
+
+def one_hot(at: Lowering) -> Value:
+    """The second of two values where an index is, else the first; one out of range is nowhere."""
+    depth = [int(at.scalar_at(1, "depth") or 0)]
+    if depth[0] < 1:
+        raise at.refuse("its depth is not a positive number", code="onnx-shape")
+    shape = at.shape(0)
+    axis = at.axis(at.integer("axis", -1), len(shape) + 1)
+    places = at.cast(at.tensor(0), np.int64)
+    end = at.emit("add", places, number(at, np.array(depth[0]), "depth"))
+    places = at.emit("select", at.apply("less", places, 0), end, places)
+    places = at.reshape(places, (*shape[:axis], 1, *shape[axis:]))
+    ramp = np.arange(depth[0]).reshape([-1 if i == axis else 1 for i in range(len(shape) + 1)])
+    hot = at.emit("equal", places, number(at, ramp, "ramp"))
+    values = at.tensor(2)
+    off, on = (
+        at.reshape(at.emit("slice", values, starts=[i], ends=[i + 1], axes=(0,), steps=[1]), ())
+        for i in range(2)
+    )
+    return at.emit("select", hot, on, off)
+
+
+def top_k(at: Lowering) -> Sequence[Value]:
+    """The k largest or smallest elements along an axis and where they lie, in order."""
+    shape = at.shape(0)
+    axis = at.axis(at.integer("axis", -1), len(shape))
+    given = (at.integer("k"),) if at.version < 10 else at.integers_at(1, "k")
+    if given is None or len(given) != 1 or not 1 <= given[0] <= shape[axis]:
+        raise at.refuse("k is not a number from 1 to the extent of the axis")
+    descending = bool(at.integer("largest", 1))
+    x = at.tensor(0)
+    order = at.emit("arg_sort", x, axis=axis, descending=descending)
+    bounds = {"starts": [0], "ends": [given[0]], "axes": (axis,), "steps": [1]}
+    places = at.emit("slice", order, **bounds) if given[0] < shape[axis] else order
+    return [elements_along(at, x, places, axis), places]
+
+
+def trilu(at: Lowering) -> Value:
+    """The elements on and above, or below, a diagonal; zeros elsewhere."""
+    shape = at.shape(0)
+    given = at.integers_at(1, "k")
+    k = given[0] if given else 0
+    if len(shape) < 2:
+        raise at.refuse("it takes matrices", code="onnx-shape")
+    rows, columns = np.arange(shape[-2])[:, None], np.arange(shape[-1])
+    kept = columns - rows >= k if at.integer("upper", 1) else columns - rows <= k
+    x = at.tensor(0)
+    zero = at.weight(np.zeros((), dtype_of(x)), f"{at.node.name}.zero")
+    return at.emit("select", at.weight(kept, f"{at.node.name}.kept"), x, zero)
+
+
+def reverse_sequence(at: Lowering) -> Value:
+    """Of each sequence of a batch the first elements, as many as its length, in reverse."""
+    shape = at.shape(0)
+    batch, time = at.integer("batch_axis", 1), at.integer("time_axis")
+    if {batch, time} != {0, 1} or len(shape) < 2:
+        raise at.refuse("its batch and time axes are not the first two")
+    lengths = at.cast(at.tensor(1), np.int64)
+    wide = (-1, 1) if batch == 0 else (1, -1)
+    lengths = at.reshape(
+        lengths, tuple(shape[0 if batch == 0 else 1] if w < 0 else 1 for w in wide)
+    )
+    ramp = number(at, np.arange(shape[time]).reshape((1, -1) if time == 1 else (-1, 1)), "ramp")
+    mirrored = at.apply("sub", at.emit("sub", lengths, ramp), 1)
+    places = at.emit("select", at.emit("less", ramp, lengths), mirrored, ramp)
+    own = np.arange(shape[batch]).reshape((-1, 1) if batch == 0 else (1, -1))
+    if time == 0:
+        rows = at.emit("add", at.apply("mul", places, shape[1]), number(at, own, "batch"))
+    else:
+        rows = at.emit("add", places, number(at, own * shape[1], "batch"))
+    flat = at.reshape(at.tensor(0), (shape[0] * shape[1], *shape[2:]))
+    return at.emit("gather", flat, rows, axis=0)
+
+
+def compress(at: Lowering) -> Value:
+    """The parts along an axis where a constant condition is true."""
+    condition = at.constant(1)
+    if condition is None:
+        raise at.refuse(
+            "its condition is computed at run time, and with it the shape of its result",
+            code="onnx-shape",
+        )
+    x, sizes = at.tensor(0), at.shape(0)
+    if "axis" not in at.attributes:
+        x, axis, sizes = at.reshape(x, (math.prod(sizes),)), 0, (math.prod(sizes),)
+    else:
+        axis = at.axis(at.integer("axis"), len(sizes))
+    places = np.flatnonzero(condition)
+    if not places.size or places[-1] >= sizes[axis]:
+        raise at.refuse("its condition takes nothing, or more than there is", code="onnx-shape")
+    return at.emit("gather", x, number(at, places, "places"), axis=axis)

@@ -1,0 +1,234 @@
+"""RNN, GRU and LSTM: their steps one after another, each a product and maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.frontends.onnx.limits import MAX_ROUNDS
+from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
+from tilewright.ir import SSAValue
+from tilewright.types import shape_of
+
+Activation = Callable[[SSAValue], SSAValue]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One direction's operands and functions."""
+
+    at: Lowering
+    hidden: int
+    activations: Sequence[Activation]
+    recurrence: SSAValue
+    """R, [gates * hidden, hidden]."""
+    recurrent_bias: SSAValue | None
+    """Rb, [gates * hidden]."""
+    peepholes: Sequence[SSAValue]
+
+    def gate(self, value: SSAValue, index: int) -> SSAValue:
+        """The columns of one gate."""
+        bounds = {"starts": [index * self.hidden], "ends": [(index + 1) * self.hidden]}
+        return self.at.emit("slice", value, axes=(len(shape_of(value)) - 1,), steps=[1], **bounds)
+
+    def recur(self, state: SSAValue, first: int, count: int) -> SSAValue:
+        """The product of a state with some gates' rows of R, and their bias."""
+        at, low, high = self.at, first * self.hidden, (first + count) * self.hidden
+        rows = self.recurrence
+        if (low, high) != (0, shape_of(rows)[0]):
+            rows = at.emit("slice", rows, starts=[low], ends=[high], axes=(0,), steps=[1])
+        value = at.emit("matmul", state, rows, transpose_b=True)
+        if self.recurrent_bias is None:
+            return value
+        bias = self.recurrent_bias
+        if (low, high) != (0, shape_of(bias)[0]):
+            bias = at.emit("slice", bias, starts=[low], ends=[high], axes=(0,), steps=[1])
+        return at.emit("add", value, bias)
+
+
+State = tuple[SSAValue, ...]
+Step = Callable[[Cell, SSAValue, State], State]
+
+
+def _rnn(cell: Cell, x: SSAValue, state: State) -> State:
+    return (cell.activations[0](cell.at.emit("add", x, cell.recur(state[0], 0, 1))),)
+
+
+def _gru(cell: Cell, x: SSAValue, state: State) -> State:
+    at, (h,) = cell.at, state
+    f, g = cell.activations[:2]
+    gates = cell.recur(h, 0, 2)
+    z = f(at.emit("add", cell.gate(x, 0), cell.gate(gates, 0)))
+    r = f(at.emit("add", cell.gate(x, 1), cell.gate(gates, 1)))
+    if at.integer("linear_before_reset"):
+        inner = at.emit("mul", r, cell.recur(h, 2, 1))
+    else:
+        inner = cell.recur(at.emit("mul", r, h), 2, 1)
+    new = g(at.emit("add", cell.gate(x, 2), inner))
+    # (1 - z) * new + z * h
+    return (at.emit("add", new, at.emit("mul", z, at.emit("sub", h, new))),)
+
+
+def _lstm(cell: Cell, x: SSAValue, state: State) -> State:
+    at, (h, c) = cell.at, state
+    f, g, last = cell.activations[:3]
+    gates = at.emit("add", x, cell.recur(h, 0, 4))
+
+    def peep(value: SSAValue, index: int, memory: SSAValue) -> SSAValue:
+        if not cell.peepholes:
+            return value
+        return at.emit("add", value, at.emit("mul", cell.peepholes[index], memory))
+
+    enter = f(peep(cell.gate(gates, 0), 0, c))
+    keep = f(peep(cell.gate(gates, 2), 2, c))
+    if at.integer("input_forget"):
+        keep = at.emit("sub", at.weight(np.ones((), np.float32), f"{at.node.name}.one"), enter)
+    new = at.emit("add", at.emit("mul", keep, c), at.emit("mul", enter, g(cell.gate(gates, 3))))
+    leave = f(peep(cell.gate(gates, 1), 1, new))
+    return at.emit("mul", leave, last(new)), new
+
+
+def recurrent(step: Step, gates: int, defaults: Sequence[str], states: int) -> Rule:
+    """The rule of one recurrent operator."""
+
+    def rule(at: Lowering) -> Sequence[Value]:
+        return _run(at, step, gates, defaults, states)
+
+    return rule
+
+
+def _run(
+    at: Lowering, step: Step, gates: int, defaults: Sequence[str], states: int
+) -> Sequence[Value]:
+    x = at.tensor(0)
+    if at.integer("layout"):
+        x = at.transpose(x, (1, 0, 2))
+    length, batch, _ = _checked(at, x)
+    hidden = at.integer("hidden_size") or at.shape(2)[2]
+    direction = at.text("direction", "forward")
+    if direction not in ("forward", "reverse", "bidirectional"):
+        raise at.refuse(f"direction {direction!r} is not known")
+    count = 2 if direction == "bidirectional" else 1
+    if at.shape(1)[:2] != (count, gates * hidden) or at.shape(2) != (count, gates * hidden, hidden):
+        raise at.refuse("its weights do not fit its hidden size", code="onnx-shape")
+    if at.has(4):
+        lengths = at.constant(4)
+        if lengths is None or (lengths != length).any():
+            raise at.refuse("sequences of different lengths are not computed")
+    if at.number("clip"):
+        raise at.refuse("its clip is not computed")
+    functions = _activations(at, defaults * count)
+    outputs: list[list[SSAValue]] = []
+    finals: list[State] = []
+    for number in range(count):
+        back = direction == "reverse" or number == 1
+
+        def part(index: int, number: int = number) -> SSAValue:
+            return _at(at, at.tensor(index), 0, number)
+
+        bias = part(3) if at.has(3) else None
+        half = gates * hidden
+        cell = Cell(
+            at,
+            hidden,
+            functions[number * len(defaults) :],
+            part(2),
+            None if bias is None else _cut(at, bias, half, 2 * half),
+            [_cut(at, part(7), i * hidden, (i + 1) * hidden) for i in range(3)]
+            if states == 2 and at.has(7)
+            else (),
+        )
+        projected = at.emit("matmul", x, part(1), transpose_b=True)
+        if bias is not None:
+            projected = at.emit("add", projected, _cut(at, bias, 0, half))
+        state: State = tuple(_initial(at, 5 + i, number, (batch, hidden)) for i in range(states))
+        rows: list[SSAValue] = []
+        for time in range(length):
+            now = _at(at, projected, 0, length - 1 - time if back else time)
+            state = step(cell, now, state)
+            rows.append(at.reshape(state[0], (1, 1, batch, hidden)))
+        outputs.append(rows[::-1] if back else rows)
+        finals.append(state)
+    return _results(at, outputs, finals, states)
+
+
+def _results(
+    at: Lowering, outputs: Sequence[list[SSAValue]], finals: Sequence[State], states: int
+) -> Sequence[Value]:
+    """Y, and the last states, batch first if the layout says so."""
+
+    def joined(values: Sequence[SSAValue], axis: int) -> SSAValue:
+        return values[0] if len(values) == 1 else at.emit("concat", *values, axis=axis)
+
+    y = joined([joined(rows, 0) for rows in outputs], 1)
+    lasts = [
+        joined([at.reshape(state[i], (1, *shape_of(state[i]))) for state in finals], 0)
+        for i in range(states)
+    ]
+    if at.integer("layout"):
+        y = at.transpose(y, (2, 0, 1, 3))
+        lasts = [at.transpose(value, (1, 0, 2)) for value in lasts]
+    return [y, *lasts][: len(at.node.outputs)]
+
+
+def _checked(at: Lowering, x: SSAValue) -> tuple[int, ...]:
+    shape = shape_of(x)
+    if len(shape) != 3 or len(at.shape(1)) != 3 or len(at.shape(2)) != 3:
+        raise at.refuse("its inputs are not of rank 3", code="onnx-shape")
+    if shape[0] > MAX_ROUNDS:
+        raise at.refuse(f"a sequence is longer than {MAX_ROUNDS}", code="onnx-too-large")
+    if at.dtype(0) != np.float32:
+        raise at.refuse(f"it is not computed on {at.dtype(0)}", code="onnx-dtype")
+    return shape
+
+
+def _activations(at: Lowering, defaults: Sequence[str]) -> list[Activation]:
+    """The functions of the gates; those with parameters only at their defaults."""
+    given = at.attributes.get("activations")
+    names = list(given) if isinstance(given, tuple) else list(defaults)
+    if names == ["Tanh", "Tanh"]:  # The schema's own default, also for one direction.
+        names = names[: len(defaults)]
+    if at.attributes.get("activation_alpha") or at.attributes.get("activation_beta"):
+        raise at.refuse("parameters of its activations are not taken")
+    known = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu", "softplus": "softplus"}
+    found: list[Activation] = []
+    for name in names:
+        operation = known.get(str(name).lower())
+        if operation is None:
+            raise at.refuse(f"the activation {name!r} is not computed")
+        found.append(lambda value, operation=operation: at.emit(operation, value))
+    if len(found) != len(defaults):
+        raise at.refuse(f"it has {len(found)} activations, not {len(defaults)}")
+    return found
+
+
+def _at(at: Lowering, value: SSAValue, axis: int, index: int) -> SSAValue:
+    """One index along an axis, which goes."""
+    shape = shape_of(value)
+    if shape[axis] > 1:
+        value = at.emit("slice", value, starts=[index], ends=[index + 1], axes=(axis,), steps=[1])
+    return at.reshape(value, (*shape[:axis], *shape[axis + 1 :]))
+
+
+def _cut(at: Lowering, value: SSAValue, start: int, end: int) -> SSAValue:
+    return at.emit("slice", value, starts=[start], ends=[end], axes=(0,), steps=[1])
+
+
+def _initial(at: Lowering, index: int, number: int, shape: tuple[int, int]) -> SSAValue:
+    """A state before the first step: given, or zeros."""
+    if not at.has(index):
+        return at.weight(np.zeros(shape, np.float32), f"{at.node.name}.zeros")
+    given = at.tensor(index)
+    if at.integer("layout"):
+        given = at.transpose(given, (1, 0, 2))
+    return _at(at, given, 0, number)
+
+
+RECURRENT: dict[str, Rule] = {
+    "RNN": recurrent(_rnn, 1, ("Tanh",), 1),
+    "GRU": recurrent(_gru, 3, ("Sigmoid", "Tanh"), 1),
+    "LSTM": recurrent(_lstm, 4, ("Sigmoid", "Tanh", "Tanh"), 2),
+}
+"""The rules by operator."""

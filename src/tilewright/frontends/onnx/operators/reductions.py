@@ -1,0 +1,138 @@
+"""Reductions over axes, and running sums along one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
+from tilewright.ir import SSAValue
+from tilewright.types import shape_of
+
+Reduction = Callable[[Lowering, SSAValue, Sequence[int], bool], SSAValue]
+
+
+def reduction(reduce: Reduction, *, since: int = 18) -> Rule:
+    """The rule of a reduction; its axes are an operand since operator set ``since``."""
+
+    def rule(at: Lowering) -> Value:
+        x, rank = at.tensor(0), len(at.shape(0))
+        axes = at.integers_at(1, "axes") if at.version >= since else at.integers("axes")
+        if not axes and at.integer("noop_with_empty_axes"):
+            return reduce(at, x, (), True)
+        found = sorted({at.axis(axis, rank) for axis in axes or range(rank)})
+        return reduce(at, x, found, bool(at.integer("keepdims", 1)))
+
+    return rule
+
+
+def fold(operation: str) -> Reduction:
+    """One operation of the graph; over no axes, the operand itself."""
+
+    def reduce(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
+        return at.emit(operation, x, axes=tuple(axes), keep_dims=keep) if axes else x
+
+    return reduce
+
+
+_sum, _largest = fold("reduce_sum"), fold("reduce_max")
+
+
+def _absolute(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
+    return _sum(at, at.emit("abs", x), axes, keep)
+
+
+def _squares(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
+    return _sum(at, at.emit("mul", x, x), axes, keep)
+
+
+def _euclidean(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
+    return at.emit("sqrt", _squares(at, x, axes, keep))
+
+
+def _log_sum(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
+    return at.emit("log", _sum(at, x, axes, keep))
+
+
+def log_sum_exp(at: Lowering, x: SSAValue, axes: Sequence[int], keep: bool) -> SSAValue:
+    """log(sum(exp(x))), the largest element taken out first so that nothing overflows."""
+    if not axes:
+        return x
+    most = _largest(at, x, axes, True)
+    # An infinite largest element would leave inf - inf.
+    most = at.apply("clip", most, minimum=-3.0e38, maximum=3.0e38)
+    total = _log_sum(at, at.emit("exp", at.emit("sub", x, most)), axes, keep)
+    return at.emit("add", total, at.reshape(most, shape_of(total)))
+
+
+REDUCTIONS: dict[str, Rule] = {
+    "ReduceL1": reduction(_absolute),
+    "ReduceL2": reduction(_euclidean),
+    "ReduceLogSum": reduction(_log_sum),
+    "ReduceLogSumExp": reduction(log_sum_exp),
+    "ReduceMax": reduction(fold("reduce_max")),
+    "ReduceMean": reduction(fold("reduce_mean")),
+    "ReduceMin": reduction(fold("reduce_min")),
+    "ReduceProd": reduction(fold("reduce_product")),
+    "ReduceSum": reduction(_sum, since=13),
+    "ReduceSumSquare": reduction(_squares),
+}
+"""The rules by operator."""
+
+
+def arg(operation: str) -> Rule:
+    """The rule of ArgMax and ArgMin."""
+
+    def rule(at: Lowering) -> Value:
+        axis = at.axis(at.integer("axis"), len(at.shape(0)))
+        last = bool(at.integer("select_last_index"))
+        keep = bool(at.integer("keepdims", 1))
+        return at.emit(operation, at.tensor(0), axes=(axis,), keep_dims=keep, last=last)
+
+    return rule
+
+
+def hardmax(at: Lowering) -> Value:
+    """1 at the first largest element along an axis, else 0; flattened before operator set 13."""
+    shape = at.shape(0)
+    axis = at.axis(at.integer("axis", -1 if at.version >= 13 else 1), len(shape))
+    x = at.tensor(0)
+    if at.version < 13:
+        x = at.reshape(x, (int(np.prod(shape[:axis])), int(np.prod(shape[axis:]))))
+        axis = 1
+    sizes = shape_of(x)
+    best = at.emit("arg_max", x, axes=(axis,), keep_dims=True)
+    ramp = np.arange(sizes[axis]).reshape([-1 if i == axis else 1 for i in range(len(sizes))])
+    hot = at.emit("equal", best, at.weight(ramp.astype(np.int64), f"{at.node.name}.ramp"))
+    return at.reshape(at.cast(hot, at.dtype(0)), shape)
+
+
+def running(operation: str, neutral: int) -> Rule:
+    """The rule of CumSum and CumProd: an exclusive one leaves out the element itself."""
+
+    def rule(at: Lowering) -> Value:
+        axes = at.integers_at(1, "axis")
+        rank, x = len(at.shape(0)), at.tensor(0)
+        if axes is None or len(axes) != 1:
+            raise at.refuse("its axis is not one number")
+        axis = at.axis(axes[0], rank)
+        extent = at.shape(0)[axis]
+        if at.integer("reverse"):
+            x = reversed_along(at, x, axis)
+        if at.integer("exclusive"):
+            pads = [int(i == axis) for i in range(2 * rank)]
+            x = at.emit("pad", x, pads=tuple(pads), mode="constant", value=float(neutral))
+            x = at.emit("slice", x, starts=[0], ends=[extent], axes=(axis,), steps=[1])
+        x = at.emit(operation, x, axis=axis)
+        return reversed_along(at, x, axis) if at.integer("reverse") else x
+
+    return rule
+
+
+def reversed_along(at: Lowering, x: SSAValue, axis: int) -> SSAValue:
+    """The elements along an axis from the last to the first."""
+    if shape_of(x)[axis] == 1:
+        return x
+    bounds = {"starts": [-1], "ends": [-(2**62)], "axes": (axis,), "steps": [-1]}
+    return at.emit("slice", x, **bounds)

@@ -1,0 +1,194 @@
+"""Resize and Upsample: along each axis a product with a matrix that is known at import."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.ir import SSAValue
+from tilewright.types import Array, shape_of
+
+
+def resize(at: Lowering) -> Value:
+    """Any mode; axes that keep their size are left alone."""
+    shape = at.shape(0)
+    rank = len(shape)
+    axes = [at.axis(axis, rank) for axis in at.integers("axes") or range(rank)]
+    offset = 0 if at.version < 11 else 1
+    scales = _numbers(at, 1 + offset, "scales")
+    sizes = at.integers_at(2 + offset, "sizes") if at.version >= 11 else None
+    mode = at.text("mode", "nearest")
+    if sizes:
+        if len(sizes) != len(axes) or min(sizes) < 1:
+            raise at.refuse(f"sizes {list(sizes)} do not fit its axes")
+        found = [size / shape[axis] for size, axis in zip(sizes, axes, strict=True)]
+        policy = at.text("keep_aspect_ratio_policy", "stretch")
+        if policy != "stretch":
+            one = min(found) if policy == "not_larger" else max(found)
+            found = [one] * len(found)
+            sizes = tuple(int(one * shape[axis] + 0.5) for axis in axes)
+    else:
+        found = scales
+        sizes = tuple(
+            math.floor(shape[axis] * scale) for axis, scale in zip(axes, found, strict=False)
+        )
+    if len(found) != len(axes) or any(not scale > 0 for scale in found) or min(sizes) < 1:
+        raise at.refuse(f"scales {found} do not fit its axes")
+    boxes = _numbers(at, 1, "regions") if at.version >= 11 else []
+    x = at.tensor(0)
+    for number, (axis, scale, size) in enumerate(zip(axes, found, sizes, strict=True)):
+        box = (0.0, 1.0)
+        if at.text("coordinate_transformation_mode") == "tf_crop_and_resize":
+            if len(boxes) != 2 * len(axes):
+                raise at.refuse("its region is missing")
+            box = (boxes[number], boxes[number + len(axes)])
+        elif size == shape[axis] and scale == 1:
+            continue
+        matrix, outside = _matrix(at, mode, shape[axis], size, scale, box)
+        x = _along(at, x, axis, matrix)
+        if outside.any():
+            value = at.weight(
+                np.array(at.number("extrapolation_value"), dtype_of(x)), f"{at.node.name}.outside"
+            )
+            mask = outside.reshape([-1 if i == axis else 1 for i in range(rank)])
+            x = at.emit("select", at.weight(mask, f"{at.node.name}.mask"), value, x)
+    return x
+
+
+def _numbers(at: Lowering, index: int, what: str) -> list[float]:
+    """A constant operand that lists numbers; [] if it is absent or empty."""
+    if at.version < 9 or not at.has(index):
+        return []
+    array = at.constant(index)
+    if array is None:
+        raise at.refuse(f"its {what} are computed at run time", code="onnx-shape")
+    return [float(item) for item in array.reshape(-1)]
+
+
+def _along(at: Lowering, x: SSAValue, axis: int, matrix: Array) -> SSAValue:
+    """The product of a matrix [out, in] with an axis; a gather if it only chooses."""
+    chosen = (np.count_nonzero(matrix, axis=1) == 1) & (matrix.max(axis=1) == 1)
+    if chosen.all():
+        places = at.weight(matrix.argmax(axis=1).astype(np.int64), f"{at.node.name}.places")
+        return at.emit("gather", x, places, axis=axis)
+    shape, dtype = shape_of(x), dtype_of(x)
+    wide = dtype if dtype.kind == "f" else np.dtype(np.float32)
+    before, after = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    flat = at.reshape(at.cast(x, wide), (before, shape[axis], after))
+    left = at.weight(matrix.astype(wide), f"{at.node.name}.axis{axis}")
+    result = at.emit("matmul", at.reshape(left, (1, *matrix.shape)), flat)
+    if dtype != wide:
+        result = at.cast(at.emit("round", result), dtype)
+    return at.reshape(result, (*shape[:axis], matrix.shape[0], *shape[axis + 1 :]))
+
+
+def _matrix(
+    at: Lowering, mode: str, extent: int, size: int, scale: float, box: tuple[float, float]
+) -> tuple[Array, Array]:
+    """Which elements a resized axis is made of, and which results lie outside of it."""
+    if extent * size > 2**24:
+        raise at.refuse("an axis is too long", code="onnx-too-large")
+    places = _places(at, extent, size, scale, box)
+    outside = np.zeros(size, np.bool_)
+    if at.text("coordinate_transformation_mode") == "tf_crop_and_resize":
+        outside = (places < 0) | (places > extent - 1)
+    matrix = np.zeros((size, extent), np.float64)
+    if mode == "nearest":
+        chosen = np.clip(_rounded(at, places, scale), 0, extent - 1)
+        matrix[np.arange(size), chosen] = 1
+        return matrix, outside
+    stretch = min(scale, 1.0) if at.integer("antialias") else 1.0
+    base = np.floor(places).astype(np.int64)
+    reach = math.ceil((1 if mode == "linear" else 2) / stretch)
+    if mode not in ("linear", "bilinear", "trilinear", "cubic", "bicubic"):
+        raise at.refuse(f"mode {mode!r} is not known")
+    if mode.startswith(("bi", "tri")):
+        reach = math.ceil((1 if "linear" in mode else 2) / stretch)
+    excluded = bool(at.integer("exclude_outside"))
+    coefficient = at.number("cubic_coeff_a", -0.75)
+    for step in range(-reach, reach + 2):
+        place = base + step
+        distance = np.abs((places - place) * stretch)
+        weight = _linear(distance) if "linear" in mode else _cubic(distance, coefficient)
+        inside = (place >= 0) & (place < extent)
+        np.add.at(
+            matrix,
+            (np.arange(size), np.clip(place, 0, extent - 1)),
+            np.where(inside | (not excluded), weight, 0),
+        )
+    if excluded or stretch < 1:
+        matrix /= matrix.sum(axis=1, keepdims=True)
+    return matrix, outside
+
+
+def _linear(distance: Array) -> Array:
+    return np.maximum(1 - distance, 0)
+
+
+def _cubic(distance: Array, a: float) -> Array:
+    """Keys' kernel, "Cubic convolution interpolation", 1981, with a free coefficient."""
+    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    far = a * (((distance - 5) * distance + 8) * distance - 4)
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
+
+
+def _places(at: Lowering, extent: int, size: int, scale: float, box: tuple[float, float]) -> Array:
+    """For each index of the result its coordinate in the operand."""
+    index = np.arange(size, dtype=np.float64)
+    default = "half_pixel" if at.version >= 11 else "asymmetric"
+    match at.text("coordinate_transformation_mode", default) if at.version >= 11 else default:
+        case "asymmetric":
+            return index / scale
+        case "half_pixel":
+            return (index + 0.5) / scale - 0.5
+        case "half_pixel_symmetric":
+            adjustment = size / (scale * extent)
+            center = extent / 2
+            return center * (1 - adjustment) + (index + 0.5) / scale - 0.5
+        case "pytorch_half_pixel":
+            return (index + 0.5) / scale - 0.5 if size > 1 else np.zeros(1)
+        case "align_corners":
+            # The reference divides by the length before it is rounded down.
+            return index * (extent - 1) / (scale * extent - 1) if size > 1 else np.zeros(1)
+        case "tf_crop_and_resize":
+            start, end = box
+            if size > 1:
+                return start * (extent - 1) + index * (end - start) * (extent - 1) / (size - 1)
+            return np.full(1, 0.5 * (start + end) * (extent - 1))
+        case other:
+            raise at.refuse(f"coordinate_transformation_mode {other!r} is not known")
+
+
+def _rounded(at: Lowering, places: Array, scale: float) -> Array:
+    """The nearest elements."""
+    default = "round_prefer_floor" if at.version >= 11 else "floor"
+    match at.text("nearest_mode", default) if at.version >= 11 else default:
+        case "round_prefer_floor":
+            found = np.ceil(places - 0.5)
+        case "round_prefer_ceil":
+            found = np.floor(places + 0.5)
+        case "floor":
+            found = np.floor(places)
+        case "ceil":
+            found = np.ceil(places)
+        case other:
+            raise at.refuse(f"nearest_mode {other!r} is not known")
+    return found.astype(np.int64)
+
+
+def upsample(at: Lowering) -> Value:
+    """Resize of operator set 9, with scales as its second operand."""
+    scales: Sequence[float] = _numbers(at, 1, "scales")
+    shape, mode = at.shape(0), at.text("mode", "nearest")
+    if len(scales) != len(shape) or min(scales) < 1:
+        raise at.refuse(f"scales {list(scales)} do not fit its axes")
+    x = at.tensor(0)
+    for axis, scale in enumerate(scales):
+        size = math.floor(shape[axis] * scale)
+        if scale != 1:
+            matrix, _ = _matrix(at, mode, shape[axis], size, scale, (0.0, 1.0))
+            x = _along(at, x, axis, matrix)
+    return x

@@ -1,0 +1,212 @@
+"""Elements chosen by indices that are known only at run time, and orders along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from tilewright.graph.operations.base import Operation, Type, axis_dims, identity, one
+from tilewright.ir import PythonValue, i1, i64, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.types import Array, FixedType, shape_of
+
+
+@irdl_op_definition
+class GatherOp(Operation):
+    """The parts of x along ``axis`` that the indices, a second operand of any shape, name.
+
+    A negative index counts from the end; one out of range is cut to the nearest in range.
+    """
+
+    name = "graph.gather"
+    axis = prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None}
+    ARITY: ClassVar[tuple[int, int]] = (2, 2)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The shape of x with that of the indices in place of the axis."""
+        self.check_operands(types)
+        shape, places = types[0].get_shape(), types[1].get_shape()
+        axis = self.integer("axis", 0, len(shape) - 1)
+        self.need(shape[axis] >= 1, f"axis {axis} of {list(shape)} is empty")
+        self.need_integer(types[1])
+        element = types[0].element_type
+        self.need(not isinstance(element, FixedType), "is not defined on fixed point")
+        return self.result_of((*shape[:axis], *places, *shape[axis + 1 :]), element)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact."""
+        x, places = arrays
+        axis = self.integer("axis", 0, x.ndim - 1)
+        return np.take(x, wrapped(places, x.shape[axis]), axis=axis)
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0..dk of the result | v, all that an index may be."""
+        shape, rank = shape_of(self.inputs[0]), len(shape_of(self.inputs[1]))
+        axis = self.integer("axis", 0, len(shape) - 1)
+        dims = [*axis_dims(shape_of(self.result)), Dim("v", shape[axis], "reduction")]
+        inner = range(axis + rank, len(dims) - 1)
+        source = [*(one(f"d{i}") for i in range(axis)), one("v"), *(one(f"d{i}") for i in inner)]
+        places = [one(f"d{axis + i}") for i in range(rank)]
+        accesses: list[tuple[Sequence[Affine], Role]] = [(source, "input"), (places, "input")]
+        return self.make_stage(dims, operands, accesses, result, identity(len(dims) - 1))
+
+
+def wrapped(places: Array, extent: int) -> Array:
+    """Indices as int64 in [0, extent): negative ones from the end, others cut."""
+    wide = places.astype(np.int64)
+    return np.clip(np.where(wide < 0, wide + extent, wide), 0, extent - 1)
+
+
+FOLDS = ("none", "add", "mul", "max", "min")
+"""What a scatter does where something is already: it replaces, or it combines."""
+
+
+@irdl_op_definition
+class ScatterOp(Operation):
+    """x [n, ...] with the rows that the indices [m] name replaced by the updates [m, ...].
+
+    In order of the updates; ``reduction`` (``add``, ``mul``, ``max``, ``min``) combines a row with
+    its update instead. Rows out of range are left out; negative indices count from the end.
+    """
+
+    name = "graph.scatter"
+    reduction = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"reduction": "none"}
+    ARITY: ClassVar[tuple[int, int]] = (3, 3)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The type of x."""
+        self.check_operands(types)
+        shape, places, updates = (kind.get_shape() for kind in types)
+        self.need(len(shape) >= 1 and len(places) == 1, "takes rows, and a list of indices")
+        self.need_integer(types[1])
+        self.need(
+            updates == (*places, *shape[1:]),
+            f"updates {list(updates)} must have shape {[*places, *shape[1:]]}",
+        )
+        element = types[0].element_type
+        self.need(types[2].element_type == element, "x and the updates differ in element type")
+        self.need(not isinstance(element, FixedType), "is not defined on fixed point")
+        self.need(self.get("reduction", "none") in FOLDS, f"reduction must be one of {FOLDS}")
+        return self.result_of(shape, element)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact but for the sums and products of floats."""
+        x, places, updates = arrays
+        result, wide = x.copy(), places.astype(np.int64)
+        wide = np.where(wide < 0, wide + x.shape[0], wide)
+        kept = (wide >= 0) & (wide < x.shape[0])
+        wide, updates = wide[kept], updates[kept]
+        with np.errstate(all="ignore"):
+            match self.get("reduction", "none"):
+                case "none":
+                    for place, update in zip(wide.tolist(), updates, strict=True):
+                        result[place] = update
+                case "add":
+                    np.add.at(result, wide, updates)
+                case "mul":
+                    np.multiply.at(result, wide, updates)
+                case "max":
+                    np.maximum.at(result, wide, updates)
+                case _:
+                    np.minimum.at(result, wide, updates)
+        return result
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0..dk of the result | u, the updates: each element looks for its own."""
+        shape, (count,) = shape_of(self.result), shape_of(self.inputs[1])
+        dims = [*axis_dims(shape), Dim("u", count, "reduction")]
+        target = identity(len(shape))
+        accesses: list[tuple[Sequence[Affine], Role]] = [
+            (target, "input"),
+            ((one("u"),), "input"),
+            ((one("u"), *target[1:]), "input"),
+        ]
+        return self.make_stage(dims, operands, accesses, result, target)
+
+
+class RowOperation(Operation):
+    """An operation on whole rows along ``axis``, each row by itself."""
+
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None}
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The operand's type."""
+        self.check_operands(types)
+        shape, element = types[0].get_shape(), types[0].element_type
+        _ = self.integer("axis", 0, len(shape) - 1)
+        self.need(not isinstance(element, FixedType), "is not defined on fixed point")
+        return self.result_of(shape, element)
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0.. of the other axes | axis, which a tile keeps whole."""
+        shape = shape_of(self.result)
+        axis = self.integer("axis", 0, len(shape) - 1)
+        dims = [dim for dim in axis_dims(shape) if dim.name != f"d{axis}"]
+        dims.append(Dim("axis", shape[axis], "reduction"))
+        access = tuple(one("axis" if i == axis else f"d{i}") for i in range(len(shape)))
+        return self.make_stage(dims, operands, [(access, "input")], result, access)
+
+
+class RunningOperation(RowOperation):
+    """Element i is made of the elements up to i along ``axis``."""
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The operand's type."""
+        result = super().infer(types)
+        self.need(result.element_type != i1, "is not defined on booleans")
+        return result
+
+
+@irdl_op_definition
+class RunningSumOp(RunningOperation):
+    """The sums of the first elements along ``axis``."""
+
+    name = "graph.running_sum"
+    axis = prop_def()
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """In the operand's own type."""
+        return np.cumsum(arrays[0], axis=int(self.get("axis")), dtype=arrays[0].dtype)
+
+
+@irdl_op_definition
+class RunningProductOp(RunningOperation):
+    """The products of the first elements along ``axis``."""
+
+    name = "graph.running_product"
+    axis = prop_def()
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """In the operand's own type."""
+        with np.errstate(all="ignore"):
+            return np.cumprod(arrays[0], axis=int(self.get("axis")), dtype=arrays[0].dtype)
+
+
+@irdl_op_definition
+class ArgSortOp(RowOperation):
+    """The indices, as int64, that sort along ``axis``; equal elements stay in order."""
+
+    name = "graph.arg_sort"
+    axis = prop_def()
+    descending = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axis": None, "descending": False}
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The operand's shape, of int64."""
+        return self.result_of(super().infer(types).get_shape(), i64)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact."""
+        return sorted_places(arrays[0], int(self.get("axis")), bool(self.get("descending", False)))
+
+
+def sorted_places(x: Array, axis: int, descending: bool) -> Array:
+    """Indices that sort along an axis, the first of equal elements first."""
+    if not descending:
+        return np.argsort(x, axis=axis, kind="stable").astype(np.int64)
+    back = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+    return np.flip(x.shape[axis] - 1 - back, axis).astype(np.int64)

@@ -1,0 +1,165 @@
+"""Comparisons, operations on bits and booleans, choice, and conversion between element types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from tilewright.graph.operations.base import Type, broadcast_shape
+from tilewright.graph.operations.pointwise import PointwiseOperation
+from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.types import FixedType, element_of
+
+
+class PlainOperation(PointwiseOperation):
+    """A map that fixed point does not have."""
+
+    LOGICAL: ClassVar[bool] = True
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The broadcast shape."""
+        self.check_operands(types)
+        self.need(
+            not any(isinstance(kind.element_type, FixedType) for kind in types),
+            "is not defined on fixed point",
+        )
+        return super().infer(types)
+
+
+class ComparisonOperation(PlainOperation):
+    """A relation of two operands of one type, which broadcast; the result is boolean."""
+
+    ARITY: ClassVar[tuple[int, int]] = (2, 2)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The broadcast shape, of booleans."""
+        return self.result_of(super().infer(types).get_shape(), i1)
+
+
+@irdl_op_definition
+class EqualOp(ComparisonOperation):
+    """Whether x = y; nothing equals what is not a number."""
+
+    name = "graph.equal"
+
+
+@irdl_op_definition
+class LessOp(ComparisonOperation):
+    """Whether x < y."""
+
+    name = "graph.less"
+
+
+@irdl_op_definition
+class LessEqualOp(ComparisonOperation):
+    """Whether x <= y."""
+
+    name = "graph.less_equal"
+
+
+class BitOperation(PlainOperation):
+    """A map of the bits of integers, or of booleans."""
+
+    ARITY: ClassVar[tuple[int, int]] = (2, 2)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The broadcast shape."""
+        result = super().infer(types)
+        if result.element_type != i1:
+            self.need_integer(result)
+        return result
+
+
+@irdl_op_definition
+class BitAndOp(BitOperation):
+    """The bits that x and y both have."""
+
+    name = "graph.bit_and"
+
+
+@irdl_op_definition
+class BitOrOp(BitOperation):
+    """The bits that x or y has."""
+
+    name = "graph.bit_or"
+
+
+@irdl_op_definition
+class BitXorOp(BitOperation):
+    """The bits that one of x and y has."""
+
+    name = "graph.bit_xor"
+
+
+@irdl_op_definition
+class BitNotOp(BitOperation):
+    """The bits that x has not; of booleans, the negation."""
+
+    name = "graph.bit_not"
+    ARITY: ClassVar[tuple[int, int]] = (1, 1)
+
+
+@irdl_op_definition
+class BitShiftOp(BitOperation):
+    """x with its bits moved by y places: up if ``left``, else down."""
+
+    name = "graph.bit_shift"
+    left = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"left": False}
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The broadcast shape, of integers."""
+        result = super().infer(types)
+        self.need_integer(result)
+        return result
+
+
+@irdl_op_definition
+class SelectOp(PlainOperation):
+    """x where the condition, the first operand, is true, else y; all three broadcast."""
+
+    name = "graph.select"
+    ARITY: ClassVar[tuple[int, int]] = (3, 3)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The broadcast shape, of the elements of x and y."""
+        self.check_operands(types)
+        self.need(
+            types[0].element_type == i1,
+            f"the condition must be boolean, found {types[0].element_type}",
+        )
+        self.need(
+            types[1].element_type == types[2].element_type
+            and not isinstance(types[1].element_type, FixedType),
+            f"chooses between {types[1].element_type} and {types[2].element_type}",
+        )
+        shape = broadcast_shape(self, [kind.get_shape() for kind in types])
+        return self.result_of(shape, types[1].element_type)
+
+
+@irdl_op_definition
+class CastOp(PlainOperation):
+    """x as elements of type ``to`` (``int64``, ``float16``).
+
+    Floats become integers towards zero, unspecified out of their range; as booleans all but 0 are
+    true.
+    """
+
+    name = "graph.cast"
+    to = prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None}
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The operand's shape."""
+        to = self.get("to", "")
+        self.need(isinstance(to, str) and to in CAST_TYPES, f"no elements are called {to!r}")
+        return self.result_of(super().infer(types).get_shape(), element_of(np.dtype(to)))
+
+
+CAST_TYPES = (
+    *("float32", "float64", "float16", "bfloat16", "bool", "int8", "int16", "int32", "int64"),
+    *("uint8", "uint16", "uint32", "uint64"),
+)
+"""Element types between which casts are made."""

@@ -1,0 +1,201 @@
+"""Reductions over axes: sums, products, extremes, means, and where an extreme lies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.ir import PythonValue, i1, i64, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.numerics import fixed
+from tilewright.planning.domain import Affine, Dim, Stage
+from tilewright.types import Array, FixedType, shape_of
+
+
+class ReduceOperation(Operation):
+    """A reduction over ``axes``, which stay as extent 1 if ``keep_dims``."""
+
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"axes": None, "keep_dims": True}
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the axes stay."""
+        return bool(self.get("keep_dims", True))
+
+    def reduced(self, rank: int) -> tuple[int, ...]:
+        """The axes, ascending and not negative; raises VerifyException."""
+        axes = self.integers("axes")
+        self.need(
+            all(-rank <= axis < rank for axis in axes)
+            and len({axis % rank for axis in axes}) == len(axes) >= 1,
+            f"axes {list(axes)} must name distinct axes of rank {rank}, one at least",
+        )
+        return tuple(sorted(axis % rank for axis in axes))
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The shape without the axes, or with extent 1 there."""
+        self.check_operands(types)
+        shape = types[0].get_shape()
+        axes = self.reduced(len(shape))
+        self.need(all(shape[axis] >= 1 for axis in axes), f"an axis of {list(shape)} is empty")
+        kept = [
+            1 if i in axes else extent
+            for i, extent in enumerate(shape)
+            if self.keeps or i not in axes
+        ]
+        return self.result_of(kept, types[0].element_type)
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d{axis} of the kept axes | r{axis} of the reduced ones."""
+        shape = shape_of(self.inputs[0])
+        axes = self.reduced(len(shape))
+        kept = [i for i in range(len(shape)) if i not in axes]
+        dims = [Dim(f"d{i}", shape[i]) for i in kept]
+        dims += [Dim(f"r{i}", shape[i], "reduction") for i in axes]
+        access = tuple(one(f"r{i}" if i in axes else f"d{i}") for i in range(len(shape)))
+        target = [
+            Affine() if i in axes else one(f"d{i}")
+            for i in range(len(shape))
+            if self.keeps or i in kept
+        ]
+        return self.make_stage(dims, operands, [(access, "input")], result, target)
+
+
+@irdl_op_definition
+class ReduceMeanOp(ReduceOperation):
+    """The mean over ``axes``, which stay as extent 1 if ``keep_dims``."""
+
+    name = "graph.reduce_mean"
+    axes = prop_def()
+    keep_dims = opt_prop_def()
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The shape without the axes, or with extent 1 there."""
+        result = super().infer(types)
+        if not isinstance(result.element_type, FixedType):
+            self.need_float(result)
+        return result
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Float32 sums in float32; fixed point divides the exact sum, rounding half up."""
+        x, axes = arrays[0], self.reduced(arrays[0].ndim)
+        if self.is_fixed:
+            return fixed.reduce_mean(x, axes, self.keeps)
+        wide = x.dtype if x.dtype == np.float64 else np.dtype(np.float32)
+        return x.mean(axis=axes, keepdims=self.keeps, dtype=wide).astype(x.dtype)
+
+
+class FoldOperation(ReduceOperation):
+    """A reduction that folds elements into one of the same type; integers wrap around."""
+
+    FOLD: ClassVar[Callable[..., Array]]
+    ORDERED: ClassVar[bool] = False
+    """Whether it is one of the elements, so that fixed point has it too."""
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The shape without the axes, or with extent 1 there."""
+        result = super().infer(types)
+        fixed_point = isinstance(result.element_type, FixedType)
+        self.need(self.ORDERED or not fixed_point, "is not defined on fixed point")
+        self.need(self.ORDERED or result.element_type != i1, "is not defined on booleans")
+        return result
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Floats in their own type."""
+        axes = self.reduced(arrays[0].ndim)
+        more = {} if self.ORDERED else {"dtype": arrays[0].dtype}
+        with np.errstate(all="ignore"):
+            return np.asarray(type(self).FOLD(arrays[0], axis=axes, keepdims=self.keeps, **more))
+
+
+@irdl_op_definition
+class ReduceSumOp(FoldOperation):
+    """The sum over ``axes``."""
+
+    name = "graph.reduce_sum"
+    axes = prop_def()
+    keep_dims = opt_prop_def()
+    FOLD: ClassVar[Callable[..., Array]] = np.sum
+
+
+@irdl_op_definition
+class ReduceProductOp(FoldOperation):
+    """The product over ``axes``."""
+
+    name = "graph.reduce_product"
+    axes = prop_def()
+    keep_dims = opt_prop_def()
+    FOLD: ClassVar[Callable[..., Array]] = np.prod
+
+
+@irdl_op_definition
+class ReduceMaxOp(FoldOperation):
+    """The largest element over ``axes``."""
+
+    name = "graph.reduce_max"
+    axes = prop_def()
+    keep_dims = opt_prop_def()
+    FOLD: ClassVar[Callable[..., Array]] = np.max
+    ORDERED: ClassVar[bool] = True
+
+
+@irdl_op_definition
+class ReduceMinOp(FoldOperation):
+    """The smallest element over ``axes``."""
+
+    name = "graph.reduce_min"
+    axes = prop_def()
+    keep_dims = opt_prop_def()
+    FOLD: ClassVar[Callable[..., Array]] = np.min
+    ORDERED: ClassVar[bool] = True
+
+
+class PlaceOperation(ReduceOperation):
+    """The index, as int64, of an extreme along one axis; of equal ones the first, or the last."""
+
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+        "axes": None,
+        "keep_dims": True,
+        "last": False,
+    }
+    PLACE: ClassVar[Callable[..., Array]]
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The shape without the axis, or with extent 1 there, of int64."""
+        result = super().infer(types)
+        self.need(len(self.integers("axes")) == 1, "takes one axis")
+        self.need(not isinstance(result.element_type, FixedType), "is not defined on fixed point")
+        return self.result_of(result.get_shape(), i64)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact."""
+        (axis,) = self.reduced(arrays[0].ndim)
+        find = type(self).PLACE
+        if not self.get("last", False):
+            return np.asarray(find(arrays[0], axis=axis, keepdims=self.keeps))
+        back = find(np.flip(arrays[0], axis), axis=axis, keepdims=self.keeps)
+        return np.asarray(arrays[0].shape[axis] - 1 - back)
+
+
+@irdl_op_definition
+class ArgMaxOp(PlaceOperation):
+    """Where the largest element along the one axis in ``axes`` lies."""
+
+    name = "graph.arg_max"
+    axes = prop_def()
+    keep_dims = opt_prop_def()
+    last = opt_prop_def()
+    PLACE: ClassVar[Callable[..., Array]] = np.argmax
+
+
+@irdl_op_definition
+class ArgMinOp(PlaceOperation):
+    """Where the smallest element along the one axis in ``axes`` lies."""
+
+    name = "graph.arg_min"
+    axes = prop_def()
+    keep_dims = opt_prop_def()
+    last = opt_prop_def()
+    PLACE: ClassVar[Callable[..., Array]] = np.argmin

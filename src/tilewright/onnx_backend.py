@@ -1,0 +1,187 @@
+"""The ONNX backend interface (onnx.backend.base) on the cpu target.
+
+    import tilewright.onnx_backend as backend
+    (scores,) = backend.run_model(model, [image])
+
+Shapes are settled when a model is compiled. Where they depend on the values of inputs (Reshape's
+second, say) the model is compiled when it is run, once for each such values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
+from onnx.backend.base import Backend as OnnxBackend
+from onnx.backend.base import BackendRep
+
+from tilewright.driver import compile
+from tilewright.errors import TilewrightError
+from tilewright.frontends.onnx import import_onnx
+from tilewright.runtime.executable import Executable
+from tilewright.types import Array
+
+KEPT = 8
+"""Executables that a prepared model keeps, for different values of inputs that decide shapes."""
+
+CONSTANT_OPERANDS: Mapping[str, tuple[int, ...]] = {
+    "AffineGrid": (1,),
+    "BlackmanWindow": (0,),
+    "CenterCropPad": (1,),
+    "Col2Im": (1, 2),
+    "Compress": (1,),
+    "ConstantOfShape": (0,),
+    "CumProd": (1,),
+    "CumSum": (1,),
+    "DFT": (1, 2),
+    "Dropout": (1, 2),
+    "Expand": (1,),
+    "GRU": (4,),
+    "HammingWindow": (0,),
+    "HannWindow": (0,),
+    "If": (0,),
+    "LSTM": (4,),
+    "Loop": (0, 1),
+    "MaxUnpool": (2,),
+    "NonZero": (0,),
+    "OneHot": (1,),
+    "Pad": (1, 2, 3),
+    "RNN": (4,),
+    "Range": (0, 1, 2),
+    "ReduceL1": (1,),
+    "ReduceL2": (1,),
+    "ReduceLogSum": (1,),
+    "ReduceLogSumExp": (1,),
+    "ReduceMax": (1,),
+    "ReduceMean": (1,),
+    "ReduceMin": (1,),
+    "ReduceProd": (1,),
+    "ReduceSum": (1,),
+    "ReduceSumSquare": (1,),
+    "Reshape": (1,),
+    "Resize": (1, 2, 3),
+    "STFT": (1, 3),
+    "Slice": (1, 2, 3, 4),
+    "Split": (1,),
+    "Squeeze": (1,),
+    "Tile": (1,),
+    "TopK": (1,),
+    "Trilu": (1,),
+    "Unsqueeze": (1,),
+    "Upsample": (1,),
+}
+"""Operands that must be known when a model is compiled, by operator."""
+
+SIZES = ("Shape", "Size")
+"""Operators whose results are known whatever the values of their operands are."""
+
+
+def shape_inputs(model: ModelProto) -> set[str]:
+    """Inputs of a model on whose values shapes, axes or branches depend."""
+    needed = _needed(model.graph)
+    return {value.name for value in model.graph.input if value.name in needed}
+
+
+def _needed(graph: GraphProto) -> set[str]:
+    """Names whose values must be known, in a graph and what it takes from outside."""
+    found: set[str] = {name for node in graph.node for name in _asked(node)}
+    for node in reversed(graph.node):
+        if node.op_type not in SIZES and found.intersection(node.output):
+            found.update(_read(node))
+    return found
+
+
+def _asked(node: NodeProto) -> Iterable[str]:
+    for index in CONSTANT_OPERANDS.get(node.op_type, ()):
+        if index < len(node.input):
+            yield node.input[index]
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield from _needed(attribute.g)
+
+
+def _read(node: NodeProto) -> Iterable[str]:
+    yield from node.input
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            yield from _read(inner)
+
+
+class Prepared(BackendRep):
+    """A model that can be run; compiled at once, or for the values of its first run."""
+
+    def __init__(self, model: ModelProto) -> None:
+        """Compile what needs no values; raises TilewrightError if the model is refused."""
+        self.model = model
+        stored = {tensor.name for tensor in model.graph.initializer}
+        self.inputs = [value.name for value in model.graph.input if value.name not in stored]
+        self.outputs = [value.name for value in model.graph.output]
+        self.fixed = sorted(shape_inputs(model) - stored)
+        self._compiled: dict[tuple[object, ...], Executable] = {}
+        if not self.fixed:
+            self._executable({})
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
+        """The outputs, in the model's order, for inputs in the model's order or by name."""
+        given = (
+            inputs if isinstance(inputs, Mapping) else dict(zip(self.inputs, inputs, strict=True))
+        )
+        arrays = {str(name): _array(value) for name, value in given.items()}
+        constants = {name: arrays.pop(name) for name in self.fixed if name in arrays}
+        results = self._executable(constants).run(arrays)
+        return tuple(results[name] for name in self.outputs)
+
+    def _executable(self, constants: Mapping[str, Array]) -> Executable:
+        key = tuple((name, str(a.dtype), a.shape, a.tobytes()) for name, a in constants.items())
+        if key not in self._compiled:
+            while len(self._compiled) >= KEPT:
+                del self._compiled[next(iter(self._compiled))]
+            self._compiled[key] = compile(import_onnx(self.model, constants=constants), "cpu")
+        return self._compiled[key]
+
+
+def _array(value: Any) -> Array:
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else np.asarray(value)
+
+
+class Backend(OnnxBackend):
+    """ONNX's class of a backend; all of it is class methods."""
+
+    @classmethod
+    def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether the model is imported, as far as that is known before its inputs are."""
+        if not cls.supports_device(device):
+            return False
+        if shape_inputs(model):
+            return True
+        try:
+            _ = import_onnx(model)
+        except TilewrightError:
+            return False
+        return True
+
+    @classmethod
+    def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> Prepared:
+        """Compile a model; raises TilewrightError with every reason for which it is refused."""
+        return Prepared(model)
+
+    @classmethod
+    def run_model(
+        cls, model: ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any
+    ) -> tuple[Array, ...]:
+        """Compile a model and run it once."""
+        return cls.prepare(model, device, **kwargs).run(inputs)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        """Whether it is the CPU."""
+        return device.split(":")[0] == "CPU"
+
+
+prepare = Backend.prepare
+run_model = Backend.run_model
+run_node = Backend.run_node
+is_compatible = Backend.is_compatible
+supports_device = Backend.supports_device

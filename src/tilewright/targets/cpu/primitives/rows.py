@@ -1,0 +1,73 @@
+"""Operations on whole rows: running sums and products, and the order of the elements."""
+
+from __future__ import annotations
+
+from tilewright.targets.cpu.address import Address
+from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.primitives.code import (
+    NAME,
+    KernelCode,
+    accumulator,
+    call,
+    parameters,
+)
+from tilewright.targets.cpu.primitives.general import element_offset
+from tilewright.targets.cpu.source import Writer, plus
+
+
+def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
+    """Write the call of the function that computes one row."""
+    anchor, count = instance.anchor, instance.size("axis")
+    x = anchor.inputs[0]
+    outer = [dim for dim in instance.dims if dim != "axis"]
+    if not isinstance(x, Address) or any(instance.size(dim) > 1 for dim in outer):
+        raise instance.cannot("tiles hold one row of the axis")
+    inner = Writer()
+    inner.line(f"/* {count} elements */")
+    inner.line(f"static void {NAME}({parameters(instance)})")
+    with inner.block():
+        if anchor.operation == "arg_sort":
+            _sort(inner, instance, x, count)
+        else:
+            _run(inner, instance, x, count)
+    arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
+    writer.line(call(code.function(f"{anchor.operation}_row", str(inner)), arguments))
+
+
+def _run(inner: Writer, instance: Instance, x: Address, count: int) -> None:
+    """Add, or multiply, one element after another."""
+    product = instance.anchor.operation == "running_product"
+    inner.line(f"{accumulator(x.element)} t = {1 if product else 0};")
+    with inner.block(f"for (long i = 0; i < {count}; i++)"):
+        at = {"axis": "i"} if count > 1 else {}
+        sign = "*" if product else "+"
+        inner.line(f"t {sign}= x[{element_offset(instance, x, at)}];")
+        inner.line(f"y[{element_offset(instance, instance.output, at)}] = t;")
+
+
+def _sort(inner: Writer, instance: Instance, x: Address, count: int) -> None:
+    """Merge runs that double in length; of equal elements the first stays first."""
+
+    def key(index: str) -> str:
+        return f"x[{element_offset(instance, x, {'axis': index} if count > 1 else {})}]"
+
+    _ = accumulator(x.element)  # Elements that C compares, that is.
+    before = ">" if instance.anchor.attributes.get("descending") else "<"
+    result = element_offset(instance, instance.output, {"axis": "i"} if count > 1 else {})
+    inner.line(f"int32_t places[2][{count}];")
+    inner.line("int now = 0;")
+    inner.line(f"for (long i = 0; i < {count}; i++)")
+    inner.line("    places[0][i] = (int32_t)i;")
+    widths = f"for (long width = 1; width < {count}; width *= 2, now = !now)"
+    runs = f"for (long start = 0; start < {count}; start += 2 * width)"
+    with inner.block(widths), inner.block(runs):
+        inner.line(f"const long middle = start + width < {count} ? start + width : {count};")
+        inner.line(f"const long end = middle + width < {count} ? middle + width : {count};")
+        inner.line("const int32_t *from = places[now];")
+        inner.line("long a = start, b = middle;")
+        with inner.block("for (long i = start; i < end; i++)"):
+            second = f"{key('from[b]')} {before} {key('from[a]')}"
+            inner.line(f"const int take = a >= middle || (b < end && {second});")
+            inner.line("places[!now][i] = take ? from[b++] : from[a++];")
+    inner.line(f"for (long i = 0; i < {count}; i++)")
+    inner.line(f"    y[{result}] = places[now][i];")

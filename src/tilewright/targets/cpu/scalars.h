@@ -1,0 +1,99 @@
+/* Maps of one element, for float (suffix s) and double (suffix d), and of integers. */
+#ifndef TILEWRIGHT_SCALARS_H
+#define TILEWRIGHT_SCALARS_H
+
+#include <math.h>
+#include <stdint.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* F(name) is the C library's function of that type. NaN goes through, as in the reference. */
+#define SCALARS(T, S, F)                                                                          \
+    INLINE T relu_##S(T a) { return a < 0 ? 0 : a; }                                              \
+    INLINE T max_##S(T a, T b) { return a > b || a != a ? a : b; }                                \
+    INLINE T min_##S(T a, T b) { return a < b || a != a ? a : b; }                                \
+    INLINE T abs_##S(T a) { return F(fabs)(a); }                                                  \
+    INLINE T neg_##S(T a) { return -a; }                                                          \
+    INLINE T sign_##S(T a) { return a != a ? a : (T)((a > 0) - (a < 0)); }                        \
+    INLINE T clip_##S(T a, T low, T high) { return min_##S(max_##S(a, low), high); }              \
+    INLINE T leaky_relu_##S(T a, T slope) { return a < 0 ? a * slope : a; }                       \
+    INLINE T prelu_##S(T a, T slope) { return a < 0 ? a * slope : a; }                            \
+    INLINE T hard_sigmoid_##S(T a, T alpha, T beta) { return clip_##S(a * alpha + beta, 0, 1); }  \
+    INLINE T hard_swish_##S(T a) { return a * hard_sigmoid_##S(a, (T)1 / 6, (T)0.5); }            \
+    INLINE T elu_##S(T a, T alpha) { return a < 0 ? alpha * F(expm1)(a) : a; }                    \
+    INLINE T softplus_##S(T a) { return F(fmax)(a, 0) + F(log1p)(F(exp)(-F(fabs)(a))); }          \
+    INLINE T sigmoid_##S(T a) { return 1 / (1 + F(exp)(-a)); }                                    \
+    INLINE T silu_##S(T a) { return a * sigmoid_##S(a); }                                         \
+    INLINE T tanh_##S(T a) { return F(tanh)(a); }                                                 \
+    INLINE T exp_##S(T a) { return F(exp)(a); }                                                   \
+    INLINE T log_##S(T a) { return F(log)(a); }                                                   \
+    INLINE T sqrt_##S(T a) { return F(sqrt)(a); }                                                 \
+    INLINE T erf_##S(T a) { return F(erf)(a); }                                                   \
+    INLINE T gelu_##S(T a) { return (T)0.5 * a * (1 + F(erf)(a * (T)0.70710678118654752)); }      \
+    INLINE T floor_##S(T a) { return F(floor)(a); }                                               \
+    INLINE T ceil_##S(T a) { return F(ceil)(a); }                                                 \
+    INLINE T round_##S(T a) { return F(rint)(a); }                                                \
+    INLINE T sin_##S(T a) { return F(sin)(a); }                                                   \
+    INLINE T cos_##S(T a) { return F(cos)(a); }                                                   \
+    INLINE T tan_##S(T a) { return F(tan)(a); }                                                   \
+    INLINE T asin_##S(T a) { return F(asin)(a); }                                                 \
+    INLINE T acos_##S(T a) { return F(acos)(a); }                                                 \
+    INLINE T atan_##S(T a) { return F(atan)(a); }                                                 \
+    INLINE T sinh_##S(T a) { return F(sinh)(a); }                                                 \
+    INLINE T cosh_##S(T a) { return F(cosh)(a); }                                                 \
+    INLINE T asinh_##S(T a) { return F(asinh)(a); }                                               \
+    INLINE T acosh_##S(T a) { return F(acosh)(a); }                                               \
+    INLINE T atanh_##S(T a) { return F(atanh)(a); }                                               \
+    INLINE T pow_##S(T a, T b) { return F(pow)(a, b); }                                           \
+    INLINE T fmod_##S(T a, T b) { return F(fmod)(a, b); }                                         \
+    INLINE T mod_##S(T a, T b)                                                                    \
+    {                                                                                             \
+        const T r = F(fmod)(a, b);                                                                \
+        return r != 0 && (r < 0) != (b < 0) ? r + b : r;                                          \
+    }
+
+#define OF_FLOAT(name) name##f
+#define OF_DOUBLE(name) name
+SCALARS(float, s, OF_FLOAT)
+SCALARS(double, d, OF_DOUBLE)
+
+/* Integers, in 64 bits (i: with a sign, u: without): what has no result gives 0, without a trap. */
+#define INTEGERS(T, S)                                                    \
+    INLINE T max_##S(T a, T b) { return a > b ? a : b; }                  \
+    INLINE T min_##S(T a, T b) { return a < b ? a : b; }
+INTEGERS(int64_t, i)
+INTEGERS(uint64_t, u)
+
+INLINE int64_t relu_i(int64_t a) { return a > 0 ? a : 0; }
+INLINE uint64_t relu_u(uint64_t a) { return a; }
+INLINE int64_t sign_i(int64_t a) { return (a > 0) - (a < 0); }
+INLINE uint64_t sign_u(uint64_t a) { return a > 0; }
+INLINE int64_t prelu_i(int64_t a, int64_t slope) { return a < 0 ? (int64_t)((uint64_t)a * (uint64_t)slope) : a; }
+INLINE uint64_t prelu_u(uint64_t a, uint64_t slope) { (void)slope; return a; }
+INLINE int64_t div_i(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b; }
+INLINE uint64_t div_u(uint64_t a, uint64_t b) { return b ? a / b : 0; }
+INLINE int64_t fmod_i(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
+INLINE uint64_t fmod_u(uint64_t a, uint64_t b) { return b ? a % b : 0; }
+INLINE uint64_t mod_u(uint64_t a, uint64_t b) { return fmod_u(a, b); }
+INLINE int64_t mod_i(int64_t a, int64_t b)
+{
+    const int64_t r = fmod_i(a, b);
+    return r && (r < 0) != (b < 0) ? r + b : r;
+}
+
+/* bfloat16 is the upper half of a float: to the nearest, the even one of two. */
+INLINE float float_of_brain(uint16_t a)
+{
+    union { uint32_t bits; float value; } u = {.bits = (uint32_t)a << 16};
+    return u.value;
+}
+
+INLINE uint16_t brain_of_float(float a)
+{
+    union { float value; uint32_t bits; } u = {.value = a};
+    if (a != a)
+        return (uint16_t)(u.bits >> 16 | 0x40);
+    return (uint16_t)((u.bits + 0x7fff + (u.bits >> 16 & 1)) >> 16);
+}
+
+#endif
