@@ -19,6 +19,7 @@ from onnx.backend.base import BackendRep
 
 from tilewright.driver import compile
 from tilewright.errors import TilewrightError
+from tilewright.frontends import Imported
 from tilewright.frontends.onnx import import_onnx
 from tilewright.runtime.executable import Executable
 from tilewright.types import Array
@@ -84,6 +85,28 @@ def shape_inputs(model: ModelProto) -> set[str]:
     return {value.name for value in model.graph.input if value.name in needed}
 
 
+def has_open_inputs(model: ModelProto) -> bool:
+    """Whether an input's shape is not stated in full."""
+    stored = {tensor.name for tensor in model.graph.initializer}
+    kinds = [v.type.tensor_type for v in model.graph.input if v.name not in stored]
+    return any(
+        not kind.HasField("shape") or any(dim.dim_value <= 0 for dim in kind.shape.dim)
+        for kind in kinds
+    )
+
+
+def specialised(model: ModelProto, inputs: Mapping[str, Array]) -> tuple[Imported, set[str]]:
+    """The model for these inputs, and the names of those whose values are in it for good.
+
+    Those are the inputs that decide shapes, and empty ones.
+    """
+    fixed = shape_inputs(model)
+    constants = {n: a for n, a in inputs.items() if n in fixed or a.size == 0}
+    shapes = {name: array.shape for name, array in inputs.items() if name not in constants}
+    settled = shapes if has_open_inputs(model) else None
+    return import_onnx(model, shapes=settled, constants=constants), set(constants)
+
+
 def _needed(graph: GraphProto) -> set[str]:
     """Names whose values must be known, in a graph and what it takes from outside."""
     found: set[str] = {name for node in graph.node for name in _asked(node)}
@@ -118,10 +141,11 @@ class Prepared(BackendRep):
         stored = {tensor.name for tensor in model.graph.initializer}
         self.inputs = [value.name for value in model.graph.input if value.name not in stored]
         self.outputs = [value.name for value in model.graph.output]
-        self.fixed = sorted(shape_inputs(model) - stored)
-        self._compiled: dict[tuple[object, ...], Executable] = {}
-        if not self.fixed:
-            self._executable({})
+        self._fixed = shape_inputs(model) - stored
+        self._waits = bool(self._fixed) or has_open_inputs(model)
+        self._compiled: dict[tuple[object, ...], tuple[Executable, set[str]]] = {}
+        if not self._waits:
+            _ = self._executable({})
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Array, ...]:
         """The outputs, in the model's order, for inputs in the model's order or by name."""
@@ -129,16 +153,21 @@ class Prepared(BackendRep):
             inputs if isinstance(inputs, Mapping) else dict(zip(self.inputs, inputs, strict=True))
         )
         arrays = {str(name): _array(value) for name, value in given.items()}
-        constants = {name: arrays.pop(name) for name in self.fixed if name in arrays}
-        results = self._executable(constants).run(arrays)
+        executable, constant = self._executable(arrays if self._waits else {})
+        results = executable.run({n: array for n, array in arrays.items() if n not in constant})
         return tuple(results[name] for name in self.outputs)
 
-    def _executable(self, constants: Mapping[str, Array]) -> Executable:
-        key = tuple((name, str(a.dtype), a.shape, a.tobytes()) for name, a in constants.items())
+    def _executable(self, arrays: Mapping[str, Array]) -> tuple[Executable, set[str]]:
+        """What runs these inputs, and the names of those that it does not take any more."""
+        key = tuple(
+            (name, str(array.dtype), array.shape, array.tobytes() if name in self._fixed else b"")
+            for name, array in arrays.items()
+        )
         if key not in self._compiled:
             while len(self._compiled) >= KEPT:
                 del self._compiled[next(iter(self._compiled))]
-            self._compiled[key] = compile(import_onnx(self.model, constants=constants), "cpu")
+            imported, constant = specialised(self.model, arrays)
+            self._compiled[key] = (compile(imported, "cpu"), constant)
         return self._compiled[key]
 
 
@@ -154,7 +183,7 @@ class Backend(OnnxBackend):
         """Whether the model is imported, as far as that is known before its inputs are."""
         if not cls.supports_device(device):
             return False
-        if shape_inputs(model):
+        if shape_inputs(model) or has_open_inputs(model):
             return True
         try:
             _ = import_onnx(model)

@@ -22,9 +22,8 @@ from onnx.backend.test.loader import load_model_tests
 from tilewright.driver import compile
 from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
-from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.interpreter import interpret
-from tilewright.onnx_backend import shape_inputs
+from tilewright.onnx_backend import specialised
 from tilewright.runtime.executable import Executable
 from tilewright.targets.cpu.compiler import find_compiler
 from tilewright.targets.cpu.runner import CpuRunner
@@ -88,7 +87,6 @@ def trials_of(case: TestCase) -> list[Trial] | Outcome:
     found: list[Trial] = []
     stored = {tensor.name for tensor in case.model.graph.initializer}
     names = [value.name for value in case.model.graph.input if value.name not in stored]
-    fixed = shape_inputs(case.model)
     for given, wanted in case.data_sets or []:
         try:
             feeds = dict(zip(names, map(array_of, given), strict=False))
@@ -97,12 +95,12 @@ def trials_of(case: TestCase) -> list[Trial] | Outcome:
             # Sequences and optionals; what the importer says of the model is the outcome.
             feeds, outputs = {}, []
         try:
-            constants = {name: feeds.pop(name) for name in names if name in fixed and name in feeds}
-            imported = import_onnx(case.model, constants=constants)
+            imported, constant = specialised(case.model, feeds)
         except TilewrightError as error:
             problem = error.problems[-1]
             return Outcome(REFUSED, f"{problem.code}: {problem.reason}")
-        found.append(Trial(case, imported, feeds, outputs))
+        left = {name: array for name, array in feeds.items() if name not in constant}
+        found.append(Trial(case, imported, left, outputs))
     return found
 
 

@@ -36,6 +36,7 @@ from tilewright.ir import (
     SSAValue,
     StringAttr,
     TensorType,
+    UnitAttr,
     VerifyException,
     from_attribute,
     irdl_op_definition,
@@ -224,6 +225,8 @@ class KernelOp(IRDLOperation):
     symbol = prop_def(StringAttr)
     engine = opt_prop_def(StringAttr)
     reason = opt_prop_def(StringAttr)
+    scattered = opt_prop_def(UnitAttr)
+    """The result is a part of another value whose elements do not lie side by side."""
     placement = opt_prop_def(ArrayAttr)
     inputs = var_operand_def(TensorType)
     result = result_def(TensorType)

@@ -61,7 +61,8 @@ class Addresses:
         if not computed or layout_of(value) != layout_of(concat.result):
             return False
         whole = dense_box(layout_of(concat.result), shape_of(concat.result))
-        return slice_box(whole, parts_of(concat)[index]) is not None
+        scattered = isinstance(owner, KernelOp) and owner.scattered is not None
+        return slice_box(whole, parts_of(concat)[index], scattered=scattered) is not None
 
     def of(self, value: SSAValue) -> Address | None:
         """The address of a value; None if it is a view that no strides describe."""
@@ -78,8 +79,11 @@ class Addresses:
         if value in self.parts:
             concat, index = self.parts[value]
             parent = self.of(concat.result)
-            part = None if parent is None else slice_box(parent.box, parts_of(concat)[index])
-            return None if parent is None or part is None else Address(parent.root, part)
+            if parent is None:
+                return None
+            scattered = isinstance(owner, KernelOp) and owner.scattered is not None
+            part = slice_box(parent.box, parts_of(concat)[index], scattered=scattered)
+            return None if part is None else Address(parent.root, part)
         if isinstance(owner, Operation) and owner.operation in ("reshape", "transpose", "slice"):
             source = self.of(owner.inputs[0])
             view = None if source is None else _view(owner, source.box)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.errors import refuse
-from tilewright.graph.dialect import NetworkOp, WeightOp, network_of
+from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.addresses import Addresses
 from tilewright.graph.passes.assign_layouts import copy_kernel
 from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import compiler, sweep
 from tilewright.graph.passes.fuse_pointwise import enclose, kernel_symbol, symbols_of
-from tilewright.graph.passes.strides import dense_box, parse, reshape_box
-from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, StringAttr
+from tilewright.graph.passes.layout_choices import parts_of
+from tilewright.graph.passes.strides import dense_box, parse, reshape_box, slice_box
+from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, StringAttr, UnitAttr
 from tilewright.ir import Operation as AnyOperation
 from tilewright.machine import Machine
 from tilewright.types import layout_of, shape_of
@@ -64,6 +65,17 @@ def _copy_parts(network: NetworkOp, machine: Machine, symbols: set[str]) -> None
             if not addresses.is_part(op, index):
                 copy = copy_kernel(value, layout_of(op.result), op, machine, symbols)
                 op.operands[index] = copy.result
+                whole = dense_box(layout_of(op.result), shape_of(op.result))
+                if slice_box(whole, parts_of(op)[index]) is None:
+                    _scatter(copy, machine)
+
+
+def _scatter(copy: KernelOp, machine: Machine) -> None:
+    """Let a copy write elements that lie apart, one by one: no machine's moves do that."""
+    copy.scattered = UnitAttr()
+    if machine.moves:
+        copy.engine = StringAttr("host")
+        copy.reason = StringAttr("what it joins to other values lies element by element")
 
 
 def _copy_views(network: NetworkOp, machine: Machine, symbols: set[str]) -> bool:

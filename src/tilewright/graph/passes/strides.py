@@ -61,10 +61,11 @@ def pads(text: str, shape: tuple[int, ...]) -> bool:
     return size(text, shape) != prod(shape)
 
 
-def slice_box(box: Box, ranges: Sequence[range]) -> Box | None:
+def slice_box(box: Box, ranges: Sequence[range], *, scattered: bool = False) -> Box | None:
     """The part of a tensor with these indices along each axis, in the same layout.
 
-    An axis that the layout cuts into blocks is sliced at whole blocks, or to its own end.
+    An axis that the layout cuts into blocks is sliced at whole blocks, or to its own end. The
+    part's elements lie in runs unless ``scattered``.
     """
     offset, strides = box.offset, list(box.strides)
     for axis, taken in enumerate(ranges):
@@ -85,7 +86,8 @@ def slice_box(box: Box, ranges: Sequence[range]) -> Box | None:
             return None
         offset += taken.start // block * strides[outer]
     shape = tuple(len(taken) for taken in ranges)
-    return _checked(Box(box.layout, shape, offset, tuple(strides)))
+    part = Box(box.layout, shape, offset, tuple(strides))
+    return part if scattered else _checked(part)
 
 
 def transpose_box(box: Box, order: Sequence[int], layout: Layout) -> Box | None:

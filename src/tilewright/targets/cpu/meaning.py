@@ -127,10 +127,13 @@ def _integer(
     if operation == "bit_not":
         return f"!{arguments[0]}" if element == "bool" else f"({kind})~{arguments[0]}"
     if operation == "bit_shift":
-        way = "<<" if attributes.get("left") else ">>"
         value, count = arguments
-        wide = f"{value} {way}" if way == ">>" else f"(uint64_t){value} {way}"
-        return f"{count} < {8 * _BYTES[element]} ? ({kind})({wide} {count}) : ({kind})0"
+        # As the reference has it, a shift by more than there are bits leaves the sign alone.
+        inside = f"(uint64_t){count} < {8 * _BYTES[element]}"
+        if attributes.get("left"):
+            return f"{inside} ? ({kind})((uint64_t){value} << {count}) : ({kind})0"
+        beyond = f"({kind})0" if unsigned else f"({kind})({value} < 0 ? -1 : 0)"
+        return f"{inside} ? ({kind})({value} >> {count}) : {beyond}"
     if operation == "neg":
         return f"({kind})(0 - (uint64_t){arguments[0]})"
     if operation == "abs":
