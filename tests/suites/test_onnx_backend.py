@@ -11,9 +11,18 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_cases import PASSED, REFUSED, Outcome, Trial, cases, interpreted, on_cpu, trials_of
 
 import tilewright.onnx_backend as backend
+from tests.suites.onnx_cases import (
+    PASSED,
+    REFUSED,
+    Outcome,
+    Trial,
+    cases,
+    interpreted,
+    on_cpu,
+    trials_of,
+)
 from tilewright.errors import TilewrightError
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import network_of

@@ -156,7 +156,7 @@ def digest_of(array: Array) -> str:
 
 def _bytes_of(array: Array) -> memoryview:
     """The bytes of a C-contiguous array, of whatever elements, without a copy."""
-    return memoryview(array.reshape(-1).view(np.uint8))
+    return array.reshape(-1).view(np.uint8).data
 
 
 _Entry = tuple[np.dtype[Any], tuple[int, ...], int, int]

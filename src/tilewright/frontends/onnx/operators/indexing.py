@@ -22,7 +22,7 @@ def number(at: Lowering, array: Array, name: str) -> SSAValue:
     return at.weight(np.asarray(array, np.int64), f"{at.node.name}.{name}")
 
 
-def places_of(at: Lowering, index: int, extents: Sequence[int]) -> SSAValue:
+def places_of(at: Lowering, index: int, extents: Sequence[int] | int) -> SSAValue:
     """An operand of indices as int64, negative ones counted from the end of ``extents``."""
     constant = at.constant(index)
     sizes = np.asarray(extents, np.int64)
@@ -189,8 +189,9 @@ def top_k(at: Lowering) -> Sequence[Value]:
     descending = bool(at.integer("largest", 1))
     x = at.tensor(0)
     order = at.emit("arg_sort", x, axis=axis, descending=descending)
-    bounds = {"starts": [0], "ends": [given[0]], "axes": (axis,), "steps": [1]}
-    places = at.emit("slice", order, **bounds) if given[0] < shape[axis] else order
+    places = order
+    if given[0] < shape[axis]:
+        places = at.emit("slice", order, starts=[0], ends=[given[0]], axes=(axis,), steps=[1])
     return [elements_along(at, x, places, axis), places]
 
 

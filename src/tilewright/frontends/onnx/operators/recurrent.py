@@ -30,8 +30,14 @@ class Cell:
 
     def gate(self, value: SSAValue, index: int) -> SSAValue:
         """The columns of one gate."""
-        bounds = {"starts": [index * self.hidden], "ends": [(index + 1) * self.hidden]}
-        return self.at.emit("slice", value, axes=(len(shape_of(value)) - 1,), steps=[1], **bounds)
+        return self.at.emit(
+            "slice",
+            value,
+            starts=[index * self.hidden],
+            ends=[(index + 1) * self.hidden],
+            axes=(len(shape_of(value)) - 1,),
+            steps=[1],
+        )
 
     def recur(self, state: SSAValue, first: int, count: int) -> SSAValue:
         """The product of a state with some gates' rows of R, and their bias."""
@@ -119,7 +125,7 @@ def _run(
             raise at.refuse("sequences of different lengths are not computed")
     if at.number("clip"):
         raise at.refuse("its clip is not computed")
-    functions = _activations(at, defaults * count)
+    functions = _activations(at, list(defaults) * count)
     outputs: list[list[SSAValue]] = []
     finals: list[State] = []
     for number in range(count):

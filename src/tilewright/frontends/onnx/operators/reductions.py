@@ -134,5 +134,4 @@ def reversed_along(at: Lowering, x: SSAValue, axis: int) -> SSAValue:
     """The elements along an axis from the last to the first."""
     if shape_of(x)[axis] == 1:
         return x
-    bounds = {"starts": [-1], "ends": [-(2**62)], "axes": (axis,), "steps": [-1]}
-    return at.emit("slice", x, **bounds)
+    return at.emit("slice", x, starts=[-1], ends=[-(2**62)], axes=(axis,), steps=[-1])
