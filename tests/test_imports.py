@@ -13,7 +13,7 @@ FLOORS: list[set[str]] = [
     {"types"},
     {"graph", "tile"},
     {"frontends", "targets"},
-    {"runtime"},
+    {"runtime", "calibration"},
     {"driver"},
     {"report", "optimise", "onnx_backend"},
     {"api"},

@@ -7,55 +7,38 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-import tilewright
 from tilewright import frontends
+from tilewright.calibration import CALIBRATION_SAMPLES, Samples, samples_of
 from tilewright.errors import refuse
-from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of, tensor_type
+from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.passes import place_pipeline, prepare_pipeline
-from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.placement import (
-    ACTIVATIONS,
-    WEIGHTS,
     Placement,
     arenas_of,
     placement_of,
 )
 from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp, SSAValue, to_text
+from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
 from tilewright.passes import CompilerContext, PassRunner
 from tilewright.planning import Plan, PlanCache, plan
-from tilewright.runtime.executable import (
-    GRAPH_FILE,
-    WEIGHTS_FILE,
-    Executable,
-    replacing,
-)
-from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
+from tilewright.runtime.executable import Executable, replacing
+from tilewright.runtime.package import write_package
 from tilewright.targets.base import Compilation, CompiledKernel, Target, find_target
 from tilewright.tile.build import build
 from tilewright.tile.passes import pipeline as tile_pipeline
-from tilewright.types import Array, element_dtype
+from tilewright.types import Array
 
 Model = str | Path | frontends.Imported
 """A model file's path, or what ``tilewright.load`` returned."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
-
-Samples = Mapping[str, Array] | Sequence[Mapping[str, Array]]
-"""Calibration inputs: by name with a leading axis of samples, or one mapping per sample."""
-
-CALIBRATION_SAMPLES = 4
-"""Random samples used when a fixed-point target gets no calibration data."""
 
 
 @dataclass
@@ -119,7 +102,7 @@ def calibrate(work: Work) -> None:
     """Ranges of all values on sample inputs, for machines that compute in fixed point."""
     if work.machine.element == "float32":
         return
-    samples = _samples(network_of(work.network), work.samples)
+    samples = samples_of(network_of(work.network), work.samples)
     if work.samples is None:
         work.notes.append(
             f"binary points come from {CALIBRATION_SAMPLES} random inputs; give calibration data "
@@ -210,52 +193,6 @@ def _context(work: Work, ranges: Mapping[str, tuple[float, float]]) -> CompilerC
     for dialect in graph_context().loaded_dialects:
         made.load_dialect(dialect)
     return made
-
-
-def _samples(network: NetworkOp, given: Samples | None) -> list[dict[str, Array]]:
-    """Calibration data as one mapping per sample; random ones when none are given."""
-    if given is None:
-        random = np.random.default_rng(0)
-        return [
-            {
-                name: random.standard_normal(tensor_type(value).get_shape()).astype(
-                    element_dtype(tensor_type(value).element_type)
-                )
-                for name, value in network.inputs
-            }
-            for _ in range(CALIBRATION_SAMPLES)
-        ]
-    if isinstance(given, Mapping):
-        return _split(network, given)
-    return [dict(sample) for sample in given]
-
-
-def _split(network: NetworkOp, given: Mapping[str, Array]) -> list[dict[str, Array]]:
-    """Cut arrays with a leading axis of samples into one mapping per sample."""
-    counts: set[int] = set()
-    for name, value in network.inputs:
-        shape = tensor_type(value).get_shape()
-        if name not in given:
-            raise refuse("calibration-input", f"no calibration data for input {name!r}")
-        array = given[name]
-        if array.shape[1:] not in (shape, shape[1:]) or (
-            array.shape[1:] == shape[1:] and shape[:1] != (1,)
-        ):
-            raise refuse(
-                "calibration-input",
-                f"calibration data for {name!r} has shape {list(array.shape)}",
-                help=f"give samples of {list(shape)} along a leading axis",
-            )
-        counts.add(len(array))
-    if len(counts) != 1 or counts == {0}:
-        raise refuse("calibration-input", "the inputs have different numbers of samples, or none")
-    return [
-        {
-            name: given[name][index].reshape(tensor_type(value).get_shape()).astype(np.float32)
-            for name, value in network.inputs
-        }
-        for index in range(counts.pop())
-    ]
 
 
 def quiet(what: str, done: int, total: int) -> None:
@@ -350,79 +287,20 @@ def compile(
     progress("emit", 0, 0)
     if directory is not None:
         with replacing(Path(directory)) as fresh:
-            _write_package(work, fresh)
+            _emit(work, fresh)
         return Executable(Path(directory))
     temporary = Path(tempfile.mkdtemp(prefix="tilewright-"))
     try:
-        _write_package(work, temporary)
+        _emit(work, temporary)
         return Executable(temporary, temporary=True)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
-def _write_package(work: Work, directory: Path) -> None:
-    network = network_of(work.network)
-    arenas = arenas_of(network)
-    memory = memory_plan_of(network)
-    program = directory / PROGRAM
-    program.mkdir()
-    work.target.emit(
-        Compilation(work.machine, work.network, work.weights, tuple(work.kernels), arenas),
-        program,
-    )
-    reference = directory / REFERENCE
-    reference.mkdir()
-    (reference / GRAPH_FILE).write_text(f"{to_text(work.network)}\n")
-    work.weights.save(reference / WEIGHTS_FILE)
-    manifest = Manifest(
-        tilewright=tilewright.__version__,
-        target=work.target.name,
-        machine=work.machine.model_dump(mode="json"),
-        model=work.name,
-        element=work.machine.element,
-        inputs=tuple(_tensor(name, value) for name, value in network.inputs),
-        outputs=tuple(_tensor(name, value) for name, value in network.outputs),
-        kernels=tuple(_entries(work)),
-        peak_memory_bytes=sum(arenas.values()),
-        activation_bytes=arenas[ACTIVATIONS],
-        lower_bound_memory_bytes=memory.lower_bound + arenas[WEIGHTS],
-        notes=tuple(work.notes),
-    )
-    manifest.write(directory)
-
-
-def _tensor(name: str, value: Any) -> Tensor:
-    kind = tensor_type(value)
-    return Tensor(name=name, shape=kind.get_shape(), dtype=str(element_dtype(kind.element_type)))
-
-
-def _entries(work: Work) -> list[KernelEntry]:
-    """The manifest's rows of kernels."""
-    rows: list[KernelEntry] = []
-    ops = {op.symbol.data: op for op in work.network.walk() if isinstance(op, KernelOp)}
-    for item in work.kernels:
-        symbol = item.kernel.symbol
-        op = ops[symbol]
-        if item.schedule is None:
-            reason = op.reason.data if op.reason is not None else ""
-            rows.append(
-                KernelEntry(name=symbol, nodes=item.kernel.nodes, engine="host", reason=reason)
-            )
-            continue
-        found = work.plans[symbol]
-        rows.append(
-            KernelEntry(
-                name=symbol,
-                nodes=item.kernel.nodes,
-                engine="accelerator",
-                schedule=str(found.schedule),
-                predicted_cycles=found.predicted_cycles,
-                physical_bound=found.physical_bound,
-                granule_bound=found.granule_bound,
-                moved_bytes=found.moved_bytes,
-                candidates=found.candidates,
-                complete=found.complete,
-            )
-        )
-    return rows
+def _emit(work: Work, directory: Path) -> None:
+    """Let the target emit its part, and write the package around it."""
+    arenas = arenas_of(network_of(work.network))
+    kernels = tuple(work.kernels)
+    made = Compilation(work.machine, work.network, work.weights, kernels, arenas)
+    write_package(directory, work.target, made, work.plans, work.name, work.notes)

@@ -1,0 +1,92 @@
+"""Writing packages: the target's program, the reference beside it, and the manifest over both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tilewright
+from tilewright.graph.dialect import KernelOp, network_of, tensor_type
+from tilewright.graph.passes.memory_plan import memory_plan_of
+from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
+from tilewright.graph.weights import Weights
+from tilewright.ir import to_text
+from tilewright.planning import Plan
+from tilewright.runtime.executable import GRAPH_FILE, WEIGHTS_FILE
+from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
+from tilewright.targets.base import Compilation, Target
+from tilewright.types import element_dtype
+
+
+def write_package(
+    directory: Path,
+    target: Target,
+    made: Compilation,
+    plans: Mapping[str, Plan],
+    name: str,
+    notes: Sequence[str],
+) -> None:
+    """Fill an empty directory with a package; ``plans`` are by kernel symbol."""
+    network = network_of(made.network)
+    arenas = made.arenas
+    memory = memory_plan_of(network)
+    program = directory / PROGRAM
+    program.mkdir()
+    target.emit(made, program)
+    reference = directory / REFERENCE
+    reference.mkdir()
+    (reference / GRAPH_FILE).write_text(f"{to_text(made.network)}\n")
+    assert isinstance(made.weights, Weights)
+    made.weights.save(reference / WEIGHTS_FILE)
+    manifest = Manifest(
+        tilewright=tilewright.__version__,
+        target=target.name,
+        machine=made.machine.model_dump(mode="json"),
+        model=name,
+        element=made.machine.element,
+        inputs=tuple(_tensor(name, value) for name, value in network.inputs),
+        outputs=tuple(_tensor(name, value) for name, value in network.outputs),
+        kernels=tuple(_entries(made, plans)),
+        peak_memory_bytes=sum(arenas.values()),
+        activation_bytes=arenas[ACTIVATIONS],
+        lower_bound_memory_bytes=memory.lower_bound + arenas[WEIGHTS],
+        notes=tuple(notes),
+    )
+    manifest.write(directory)
+
+
+def _tensor(name: str, value: Any) -> Tensor:
+    kind = tensor_type(value)
+    return Tensor(name=name, shape=kind.get_shape(), dtype=str(element_dtype(kind.element_type)))
+
+
+def _entries(made: Compilation, plans: Mapping[str, Plan]) -> list[KernelEntry]:
+    """The manifest's rows of kernels."""
+    rows: list[KernelEntry] = []
+    ops = {op.symbol.data: op for op in made.network.walk() if isinstance(op, KernelOp)}
+    for item in made.kernels:
+        symbol = item.kernel.symbol
+        op = ops[symbol]
+        if item.schedule is None:
+            reason = op.reason.data if op.reason is not None else ""
+            rows.append(
+                KernelEntry(name=symbol, nodes=item.kernel.nodes, engine="host", reason=reason)
+            )
+            continue
+        found = plans[symbol]
+        rows.append(
+            KernelEntry(
+                name=symbol,
+                nodes=item.kernel.nodes,
+                engine="accelerator",
+                schedule=str(found.schedule),
+                predicted_cycles=found.predicted_cycles,
+                physical_bound=found.physical_bound,
+                granule_bound=found.granule_bound,
+                moved_bytes=found.moved_bytes,
+                candidates=found.candidates,
+                complete=found.complete,
+            )
+        )
+    return rows
