@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -295,6 +296,7 @@ PRELU = input_of("x", (2, 3)) + layer("PReLU")
 GOOD = caffemodel({"it": [noise(3)], "other": [noise(2, 2)]})
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_changed_bytes_load_or_are_refused(tmp_path_factory, data):
@@ -311,7 +313,10 @@ def test_changed_bytes_load_or_are_refused(tmp_path_factory, data):
     except TilewrightError as error:
         assert all(problem.code.startswith("caffe-") for problem in error.problems)
         return
-    net = message_class("NetParameter").FromString(bytes(changed))
+    try:
+        net = message_class("NetParameter").FromString(bytes(changed))
+    except DecodeError:  # in a part that holds no weights, which is skipped unread
+        return
     want = [
         [list(blob.double_data or blob.data) for blob in item.blobs]
         for item in (*net.layer, *net.layers)

@@ -49,6 +49,7 @@ def test_observer_sees_inputs_and_computed_values_in_order() -> None:
     np.testing.assert_array_equal(seen[names[-1]], result["y"])
 
 
+@pytest.mark.slow
 def test_values_are_dropped_after_their_last_use() -> None:
     network = NetworkOp.of("chain", [("x", tensor((4, 4)))], ["y"])
     value = network.block.args[0]

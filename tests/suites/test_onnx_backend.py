@@ -76,6 +76,7 @@ def held(chosen):
     return outcomes
 
 
+@pytest.mark.slow
 def test_some_node_tests():
     outcomes = held(cases()[::SAMPLE])
     assert Counter(o.result for o in outcomes.values())[PASSED] >= LEAST // SAMPLE - 5

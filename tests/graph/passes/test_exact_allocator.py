@@ -65,6 +65,7 @@ def stacked(buffers: Sequence[Buffer]) -> Allocation:
     return replace(known, offsets=tuple(offsets), peak=peak, optimal=peak == known.bound)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(tiny())
 def test_tiny_cases_have_the_least_peak(buffers: list[Buffer]) -> None:
@@ -74,6 +75,7 @@ def test_tiny_cases_have_the_least_peak(buffers: list[Buffer]) -> None:
     assert found.peak == least_peak(buffers)
 
 
+@pytest.mark.slow
 def test_the_bound_is_not_always_reached() -> None:
     """Found by search: nine buffers whose least peak lies above the most live bytes."""
     lives = [(2, 2, 4), (4, 0, 0), (1, 1, 3), (1, 1, 6), (4, 6, 7), (1, 0, 3), (3, 4, 7),

@@ -101,6 +101,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_errors_stay_within_what_analysis_allows(
     case: tuple[int, int, int, int, tuple[int, ...]], tmp_path: object

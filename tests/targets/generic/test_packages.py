@@ -296,6 +296,7 @@ def test_wrong_inputs_are_refused() -> None:
 FILES = ("program.json", "program.bin", "network.mlir", "weights.bin", "tables.bin")
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(
     st.sampled_from(FILES),
