@@ -422,7 +422,7 @@ CASES: dict[str, Callable[[Maker], SSAValue]] = {
 TOLERANCE = 1e-5
 """Of the largest element of an output."""
 
-MACHINES = ["native", "plain"]
+MACHINES = ["native", pytest.param("plain", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module", params=MACHINES)
