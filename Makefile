@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: help demo test check format bench clean
+.PHONY: suite help demo test check format bench clean
 
 help:
 	@echo "make demo    set up, then compile LeNet-5 for two targets and classify the held-out digits"
 	@echo "make test    set up, then run all tests (under 15 minutes on two cores)"
 	@echo "make check   lint, types, import directions, fast tests (under two minutes)"
+	@echo "make suite   run ONNX's node tests and write the table of what passes (ten minutes)"
 	@echo "make bench   print the project's tables (takes a while)"
 
 $(RUN):
@@ -45,6 +46,10 @@ check: $(VENV)/.check
 format: $(VENV)/.check
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+suite: $(VENV)/.test
+	$(RUN) -m tests.suites.table > docs/onnx-suite.md.new
+	mv docs/onnx-suite.md.new docs/onnx-suite.md
 
 bench: $(VENV)/.test
 	$(RUN) -m benchmarks

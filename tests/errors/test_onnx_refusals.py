@@ -64,11 +64,11 @@ CASES = {
     "empty operand": (node("Conv", ["x", ""]), {}, "onnx-attribute", "missing"),
     "too many operands": (node("Relu", ["x", "x"]), {}, "onnx-attribute", "2 inputs"),
     "too many results": (node("Relu", ["x"], ["y", "z"]), {}, "onnx-attribute", "2 outputs"),
-    "three spatial axes": (
-        node("Conv", ["w5", "w5"]),
-        {"w5": np.ones((1, 3, 3, 3, 3), np.float32)},
+    "four spatial axes": (
+        node("Conv", ["w6", "w6"]),
+        {"w6": np.ones((1, 3, 3, 3, 3, 3), np.float32)},
         "onnx-shape",
-        "one or two spatial axes",
+        "one to three spatial axes",
     ),
     "channels that differ": (
         node("Conv", ["x", "w"]),

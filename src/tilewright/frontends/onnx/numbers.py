@@ -22,7 +22,7 @@ SHORT = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 _MOVERS = """
     Cast CastLike Compress Concat DepthToSpace Expand Flatten Gather GatherElements GatherND
     Identity Reshape ReverseSequence Shape Size Slice SpaceToDepth Split Squeeze Tile Transpose
-    Trilu Unsqueeze Upsample Where QuantizeLinear DequantizeLinear
+    EyeLike QLinearMatMul QuantizeLinear DequantizeLinear Trilu Unsqueeze Upsample Where
 """
 
 MOVERS = frozenset(_MOVERS.split())

@@ -1,7 +1,7 @@
 """Windows that slide over images: kernel, strides, dilations and padding of convolution and pools.
 
 ONNX describes windows for any number of spatial axes, in several spellings; here they become one
-or two axes with explicit pads.
+to three axes with explicit pads.
 """
 
 from __future__ import annotations
@@ -35,6 +35,21 @@ class Window:
         """Per-axis values as rows and columns; a lone axis is the columns."""
         return (fill, *values) if len(values) == 1 else tuple(values)
 
+    def on(self, *axes: int | None) -> Window:
+        """The window over some of its axes; None stands for an axis on which nothing happens."""
+
+        def part(values: Sequence[int], neutral: int) -> tuple[int, ...]:
+            return tuple(neutral if axis is None else values[axis] for axis in axes)
+
+        return Window(
+            part(self.kernel, 1),
+            part(self.strides, 1),
+            part(self.dilations, 1),
+            part(self.begins, 0),
+            part(self.ends, 0),
+            part(self.counted_ends, 0),
+        )
+
     def pads(self, *, counted: bool = False) -> tuple[int, ...]:
         """Pads as top, left, bottom, right; those that count in an average if ``counted``."""
         ends = self.counted_ends if counted else self.ends
@@ -54,11 +69,11 @@ class Window:
 
 
 def spatial_rank(at: Lowering) -> int:
-    """Number of spatial axes of the first operand; refuses all but one and two."""
+    """Number of spatial axes of the first operand; refuses all but one to three."""
     shape = at.shape(0)
-    if len(shape) not in (3, 4):
+    if len(shape) not in (3, 4, 5):
         raise at.refuse(
-            f"its input has shape {list(shape)}; images of one or two spatial axes are computed",
+            f"its input has shape {list(shape)}; images of one to three spatial axes are computed",
             code="onnx-shape",
         )
     return len(shape) - 2

@@ -64,7 +64,10 @@ class ConvOp(Operation):
         return self.result_of((x[0], w[0], oh, ow), product_element(self, types))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Float32 accumulates in float32; fixed point is exact modulo 2**32."""
+        """Float32 accumulates in float32; fixed point is exact modulo 2**32.
+
+        Plain integers are exact as long as sums stay below 2**53.
+        """
         attributes = (
             self.integers("strides"),
             self.integers("pads"),
@@ -74,7 +77,7 @@ class ConvOp(Operation):
         bias = arrays[2] if len(arrays) == 3 else None
         if self.is_fixed:
             return fixed.conv2d(arrays[0], arrays[1], bias, *attributes)
-        result = reference.conv2d(arrays[0], arrays[1], *attributes)
+        result = reference.conv2d(arrays[0], arrays[1], *attributes).astype(arrays[0].dtype)
         return result if bias is None else result + bias[:, None, None]
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:

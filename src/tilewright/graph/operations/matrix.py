@@ -67,7 +67,8 @@ class MatMulOp(Operation):
         bias = arrays[2] if len(arrays) == 3 else None
         if self.is_fixed:
             return fixed.matmul(a, b, bias)
-        result = reference.matmul(a, b)
+        # Integers wrap around in their own type.
+        result = reference.matmul(a, b) if a.dtype.kind == "f" else np.matmul(a, b)
         return result if bias is None else result + bias
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
-from tilewright.frontends.onnx.tensors import Constant
+from tilewright.frontends.onnx.tensors import DTYPES, Constant
 from tilewright.ir import SSAValue
 from tilewright.types import shape_of
 
@@ -19,6 +19,15 @@ def shape(at: Lowering) -> Value:
     sizes = at.shape(0)
     start, end = at.integer("start"), at.integer("end", len(sizes))
     return Constant(np.array(sizes[slice(start, end)], np.int64), at.node.outputs[0])
+
+
+def eye_like(at: Lowering) -> Value:
+    """Ones on a diagonal of a matrix of the operand's shape, which is known at import."""
+    sizes, kind = at.shape(0), at.integer("dtype")
+    dtype = DTYPES.get(kind) if kind else at.dtype(0)
+    if len(sizes) != 2 or dtype is None or math.prod(sizes) > 2**24:
+        raise at.refuse(f"no matrix of shape {list(sizes)} is made", code="onnx-shape")
+    return Constant(np.eye(*sizes, k=at.integer("k")).astype(dtype), at.node.outputs[0])
 
 
 def size(at: Lowering) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -26,9 +27,11 @@ def max_pool(at: Lowering) -> Value:
     """Largest element of each window; the indices, a second result, are not computed."""
     rank = spatial_rank(at)
     window = window_of(at, at.integers("kernel_shape") or (), pool=True)
-    image = as_image(at, at.tensor(0))
-    result = at.emit("max_pool", image, **window.attributes(kernel=True, dilations=True))
-    return as_sequence(at, result, rank)
+
+    def pool(image: SSAValue, window: Window) -> SSAValue:
+        return at.emit("max_pool", image, **window.attributes(kernel=True, dilations=True))
+
+    return _pooled(at, rank, window, pool)
 
 
 def average_pool(at: Lowering) -> Value:
@@ -38,17 +41,37 @@ def average_pool(at: Lowering) -> Value:
     """
     rank = spatial_rank(at)
     window = window_of(at, at.integers("kernel_shape") or (), pool=True)
-    image = as_image(at, at.tensor(0))
     counted = bool(at.integer("count_include_pad"))
-    if any(step != 1 for step in window.dilations):
-        return as_sequence(at, _dilated_average(at, image, window, counted), rank)
-    result = at.emit(
-        "average_pool",
-        image,
-        counted=window.pads(counted=True) if counted else [0, 0, 0, 0],
-        **window.attributes(kernel=True, dilations=False),
-    )
-    return as_sequence(at, result, rank)
+
+    def pool(image: SSAValue, window: Window) -> SSAValue:
+        if any(step != 1 for step in window.dilations):
+            return _dilated_average(at, image, window, counted)
+        return at.emit(
+            "average_pool",
+            image,
+            counted=window.pads(counted=True) if counted else [0, 0, 0, 0],
+            **window.attributes(kernel=True, dilations=False),
+        )
+
+    return _pooled(at, rank, window, pool)
+
+
+def _pooled(
+    at: Lowering, rank: int, window: Window, pool: Callable[[SSAValue, Window], SSAValue]
+) -> SSAValue:
+    """Apply a pool of images; over three axes, first to the planes and then along the depth.
+
+    Both the largest element and the mean of a box come about axis by axis: the number of elements
+    that a window counts is a product over the axes.
+    """
+    x = at.tensor(0)
+    if rank < 3:
+        return as_sequence(at, pool(as_image(at, x), window), rank)
+    n, c, depth, h, w = shape_of(x)
+    planes = pool(at.reshape(x, (n, c * depth, h, w)), window.on(1, 2))
+    oh, ow = shape_of(planes)[2:]
+    deep = pool(at.reshape(planes, (n, c, depth, oh * ow)), window.on(0, None))
+    return at.reshape(deep, (n, c, shape_of(deep)[2], oh, ow))
 
 
 def _dilated_average(at: Lowering, image: SSAValue, window: Window, counted: bool) -> SSAValue:
