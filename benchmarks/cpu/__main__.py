@@ -1,7 +1,8 @@
 """Time the cpu target against ONNX Runtime, one thread, batch 1, float32.
 
-    python -m benchmarks.cpu                      all networks, into benchmarks/cpu/results.md
-    python -m benchmarks.cpu resnet50 --rounds 40 --no-save
+    python -m benchmarks.cpu resnet50 --rounds 40 --exact-convolution
+
+prints; `python -m benchmarks cpu` keeps a table of all networks.
 
 Both run in one process and take turns, so that what else the machine does meets both alike.
 """
@@ -31,8 +32,6 @@ NETWORKS = (
     *("resnet50", "resnet18", "alexnet", "vgg16", "vgg19", "squeezenet", "googlenet"),
     "mobilenet_v2",
 )
-
-RESULTS = Path(__file__).parent / "results.md"
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", default=list(NETWORKS))
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--no-save", action="store_true")
     parser.add_argument("--exact-convolution", action="store_true", help="without Winograd")
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -139,10 +137,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for name in arguments.networks:
             row = measure(name, arguments.rounds, Path(scratch), arguments.exact_convolution)
-            lines.append(str(row))
-            print(lines[-1], flush=True)
-    if not arguments.no_save:
-        RESULTS.write_text("\n".join(lines) + "\n")
+            print(row, flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,10 @@ from benchmarks.report import Column, Table, seconds
 
 TITLE = "The cpu target against ONNX Runtime: one thread, batch 1, float32"
 
-NETWORKS = ("alexnet", "vgg16", "resnet50", "googlenet", "squeezenet", "mobilenet_v2")
+NETWORKS = (
+    *("lenet5", "alexnet", "vgg16", "vgg19", "resnet18", "resnet50", "googlenet", "squeezenet"),
+    "mobilenet_v2",
+)
 
 ROUNDS = 20
 
@@ -38,8 +41,8 @@ COLUMNS = (
     Column("theirs", "ONNX Runtime ms", seconds),
     Column("ratio", "ratio", seconds),
     Column("limit", "limit", seconds),
-    Column("ours_best", "best ms", seconds),
-    Column("theirs_best", "best ms", seconds),
+    Column("ours_best", "Tilewright best ms", seconds),
+    Column("theirs_best", "ONNX Runtime best ms", seconds),
     Column("error", "largest rel. difference", lambda error: f"{error:.1e}"),
     Column("compile_seconds", "compile s", seconds),
 )
