@@ -14,15 +14,7 @@ from tilewright.cli.run import InputOption, ModelArgument, RandomOption, open_or
 
 def bench(
     model: ModelArgument,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            "-t",
-            help="A target's name or a machine file [default: cpu].",
-            autocompletion=console.complete_target,
-        ),
-    ] = None,
+    target: console.OptionalTargetOption = None,
     repeat: Annotated[int, typer.Option("--repeat", "-n", min=1, max=10000)] = 10,
     inputs: InputOption = None,
     random: RandomOption = None,

@@ -39,6 +39,15 @@ TargetOption = Annotated[
         autocompletion=complete_target,
     ),
 ]
+OptionalTargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        "-t",
+        help="A target's name or a machine file [default: cpu].",
+        autocompletion=complete_target,
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Vary the machine: memory.sb.bytes=65536."),

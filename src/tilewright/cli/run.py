@@ -56,15 +56,7 @@ def open_or_compile(
 
 def run(
     model: ModelArgument,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            "-t",
-            help="A target's name or a machine file [default: cpu].",
-            autocompletion=console.complete_target,
-        ),
-    ] = None,
+    target: console.OptionalTargetOption = None,
     inputs: InputOption = None,
     random: RandomOption = None,
     check: Annotated[
