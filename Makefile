@@ -4,11 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: suite help demo test check format bench clean
+.PHONY: suite help demo test test-frontends check format bench clean
 
 help:
 	@echo "make demo    set up, then compile LeNet-5 for two targets and classify the held-out digits"
 	@echo "make test    set up, then run all tests (under 15 minutes on two cores)"
+	@echo "make test-frontends"
+	@echo "             install PyTorch and the other front-ends' packages, then run their tests"
 	@echo "make check   lint, types, import directions, fast tests (under two minutes)"
 	@echo "make suite   run ONNX's node tests and write the table of what passes (ten minutes)"
 	@echo "make bench   print the project's tables (takes a while)"
@@ -36,6 +38,18 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.test
 	$(RUN) -m pytest -n 2 --dist worksteal
+
+# The front-ends' own packages are large; their tests skip themselves under `make test`.
+FRONTEND_TESTS := $(wildcard tests/test_pins.py tests/frontends/torch tests/frontends/stablehlo \
+  tests/frontends/tensorflow)
+
+$(VENV)/.frontends: $(VENV)/.test
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
+	  -e '.[test,test-frontends]'
+	@touch $@
+
+test-frontends: $(VENV)/.frontends
+	$(RUN) -m pytest -n 2 --dist worksteal $(FRONTEND_TESTS)
 
 check: $(VENV)/.check
 	$(BIN)/ruff check .
