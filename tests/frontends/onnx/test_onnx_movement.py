@@ -166,6 +166,21 @@ def test_constants_that_nodes_make_become_weights():
     assert names == ["graph.weight", "graph.add", "graph.output"]
 
 
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_gathers_of_long_constants_fold(axis):
+    # Position ids of a sentence, as exporters of Transformers write them.
+    table = np.arange(3 * 512, dtype=np.float32).reshape(3, 512)
+    indices = np.arange(2 * 40).reshape(2, 40) * 7 % (3 if axis == 0 else 512)
+    nodes = [
+        helper.make_node("GatherElements", ["table", "indices"], ["part"], axis=axis),
+        helper.make_node("Add", ["x", "part"], ["y"]),
+    ]
+    constants = {"table": table, "indices": indices}
+    imported = check(model_of(nodes, {"x": (2, 40)}, ["y"], constants))
+    names = [op.name for op in network_of(imported.module).block.ops]
+    assert names == ["graph.weight", "graph.add", "graph.output"]
+
+
 @pytest.mark.parametrize("allowzero", [0, 1])
 def test_shapes_that_are_computed_at_run_time_are_refused(allowzero):
     nodes = [

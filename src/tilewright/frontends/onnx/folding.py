@@ -123,6 +123,9 @@ class Folder:
         """The reference evaluator's results."""
         from onnx.reference import ReferenceEvaluator
 
+        if node.operator == "GatherElements" and operands[0] and operands[1]:
+            axis = next((item.i for item in node.proto.attribute if item.name == "axis"), 0)
+            return [_gather_elements(node, operands[0].array, operands[1].array, axis)]
         names = [f"i{index}" if value is not None else "" for index, value in enumerate(operands)]
         proto = onnx.NodeProto()
         proto.CopyFrom(node.proto)
@@ -153,6 +156,20 @@ class Folder:
             ) from error
         results = iter(found)
         return [np.asarray(next(results)) if name else np.zeros(0) for name in proto.output]
+
+
+def _gather_elements(node: Node, data: Array, indices: Array, axis: int) -> Array:
+    """Elements along an axis; the reference takes only data of at most 64 entries along it."""
+    try:
+        axis = range(data.ndim)[axis]
+        lead = tuple(
+            slice(None) if i == axis else slice(0, extent) for i, extent in enumerate(indices.shape)
+        )
+        return np.take_along_axis(data[lead], indices, axis)
+    except (IndexError, ValueError) as error:
+        raise refuse(
+            "onnx-attribute", f"it is constant and cannot be evaluated: {error}", node.where
+        ) from error
 
 
 def infer_types(
