@@ -154,7 +154,7 @@ CASES = {
         "does not divide",
     ),
     "reshape to others": (
-        FLAT + layer("Reshape", "reshape_param { shape { dim: 5 } }"), "caffe-shape", "elements",
+        FLAT + layer("Reshape", "reshape_param { shape { dim: 5 } }"), "caffe-shape", "reshaped",
     ),
     "crop": (
         IMAGE + input_of("z", (1, 4, 6, 7)) + layer("Crop", "", ["x", "z"]),

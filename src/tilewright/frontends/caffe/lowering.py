@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.caffe.limits import MAX_ELEMENTS
 from tilewright.frontends.caffe.net import Layer
 from tilewright.frontends.caffe.parameters import Parameters
-from tilewright.ir import PythonValue, SSAValue, VerifyException
+from tilewright.frontends.emitter import Emitter
+from tilewright.ir import SSAValue
 from tilewright.types import Array, shape_of
 
 
-class Lowering:
+class Lowering(Emitter):
     """One layer on its way into the graph dialect."""
+
+    FAMILY: ClassVar[str] = "caffe"
+    TYPED: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -28,18 +31,20 @@ class Lowering:
         parameters: Parameters,
         problems: list[Problem],
     ) -> None:
+        super().__init__(network, layer.name, layer.name)
         self.layer = layer
         self.values = values
         """The bottoms."""
         self.taken = 0
         """Parameters taken so far."""
-        self._network = network
         self._parameters = parameters
         self._problems = problems
 
     # Refusing
 
-    def refuse(self, reason: str, code: str = "caffe-parameter", help: str = "") -> TilewrightError:
+    def refuse(
+        self, reason: str, *, code: str = "caffe-parameter", help: str = ""
+    ) -> TilewrightError:
         """The refusal of this layer; ``raise at.refuse(...)``."""
         return refuse(code, reason, where=self.layer.where, help=help)
 
@@ -111,7 +116,7 @@ class Lowering:
             array = self._next(shape, kind, fan_in)
         except TilewrightError as error:
             self._problems.extend(error.problems)
-            return self._network.placeholder(drawn or shape)
+            return self.network.placeholder(drawn or shape)
         return self.constant(array.reshape(drawn or shape), kind)
 
     def parameter_array(self, shape: Sequence[int], kind: str, fan_in: int = 1) -> Array | None:
@@ -133,39 +138,11 @@ class Lowering:
         if isinstance(array, float):
             self.check_number(array)
         made = np.asarray(array, np.float32)
-        return self._network.weight(made, f"{self.layer.name}.{hint}")
+        return self.network.weight(made, f"{self.layer.name}.{hint}")
 
     def placeholder(self, shape: Sequence[int]) -> SSAValue:
         """A tensor that stands in for what was refused."""
-        return self._network.placeholder(shape)
-
-    def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
-        """Append an operation for this layer; refuses results that are empty or too large."""
-        try:
-            value = self._network.emit(operation, inputs, attributes, self.layer.name)
-        except VerifyException as error:
-            # The graph's message names the node, as the refusal does.
-            reason = str(error).replace(f" (node {self.layer.name!r})", "", 1)
-            raise self.refuse(" ".join(reason.split()), code="caffe-shape") from error
-        self.check_size(shape_of(value))
-        return value
-
-    def check_size(self, shape: Sequence[int]) -> None:
-        """Refuses the shape of a result that is empty or too large."""
-        if any(extent < 1 for extent in shape):
-            raise self.refuse(f"its result of shape {list(shape)} is empty", code="caffe-shape")
-        if math.prod(shape) > MAX_ELEMENTS:
-            raise self.refuse(
-                f"its result of shape {list(shape)} takes {math.prod(shape)} elements; "
-                f"the limit is {MAX_ELEMENTS}",
-                code="caffe-too-large",
-            )
-
-    def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
-        """``value`` in another shape; itself if the shape is the same."""
-        if shape_of(value) == tuple(shape):
-            return value
-        return self.emit("reshape", value, shape=list(shape))
+        return self.network.placeholder(shape)
 
 
 Rule = Callable[[Lowering], Sequence[SSAValue]]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.onnx.limits import MAX_ELEMENTS, shown
+from tilewright.frontends.emitter import Emitter, dtype_of
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.frontends.onnx.tensors import Constant
-from tilewright.ir import PythonValue, SSAValue, VerifyException
-from tilewright.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.ir import SSAValue
+from tilewright.types import Array, shape_of
 
 Value = SSAValue | Constant
 """What an ONNX name stands for: a tensor of the network, or an array known at import."""
@@ -23,12 +23,10 @@ MAX_LIST = 4096
 """Entries of a constant that lists axes, sizes or indices."""
 
 
-_ABOUT_TYPES = ("element type", "is not defined on", "takes floats", "takes integers", "boolean")
-"""Words of the graph's messages that are about element types."""
-
-
-class Lowering:
+class Lowering(Emitter):
     """One node on its way into the graph dialect."""
+
+    FAMILY: ClassVar[str] = "onnx"
 
     def __init__(
         self,
@@ -37,16 +35,18 @@ class Lowering:
         operands: Sequence[Value | None],
         network: NetworkBuilder,
     ) -> None:
+        super().__init__(network, node.origin, node.name)
         self.node = node
         self.version = node.version
         """The version of the whole operator set, not of the operator."""
         self.attributes = attributes
         self.operands = operands
-        self._network = network
 
     # Refusing
 
-    def refuse(self, reason: str, help: str = "", code: str = "onnx-attribute") -> TilewrightError:
+    def refuse(
+        self, reason: str, *, code: str = "onnx-attribute", help: str = ""
+    ) -> TilewrightError:
         """The refusal of this node; ``raise at.refuse(...)``."""
         return refuse(code, reason, where=self.node.where, help=help)
 
@@ -110,12 +110,6 @@ class Lowering:
         value = self.operand(index)
         return self.weight(value.array, value.name) if isinstance(value, Constant) else value
 
-    def weight(self, array: Array, name: str) -> SSAValue:
-        """A constant as a value of the network."""
-        if array.size == 0:
-            raise self.refuse(f"the constant {shown(name)} is empty", code="onnx-shape")
-        return self._network.weight(array, name)
-
     def constant(self, index: int) -> Array | None:
         """An operand's array if it is known at import, else None."""
         value = self.operands[index] if index < len(self.operands) else None
@@ -150,69 +144,6 @@ class Lowering:
         if not -rank <= axis < rank:
             raise self.refuse(f"{what} {axis} is outside a tensor of rank {rank}")
         return axis % rank
-
-    # Emitting
-
-    def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
-        """Append an operation for this node; refuses results that are empty or too large."""
-        try:
-            value = self._network.emit(operation, inputs, attributes, self.node.origin)
-        except VerifyException as error:
-            # The graph's message names the node, as the refusal does.
-            reason = str(error).replace(f" (node {self.node.origin!r})", "", 1)
-            typed = any(words in reason for words in _ABOUT_TYPES)
-            code = "onnx-dtype" if typed else "onnx-shape"
-            raise self.refuse(" ".join(reason.split()), code=code) from error
-        shape = shape_of(value)
-        size = math.prod(shape)
-        if size == 0 or any(extent < 0 for extent in shape):
-            raise self.refuse(f"its result of shape {list(shape)} is empty", code="onnx-shape")
-        if size > MAX_ELEMENTS:
-            raise self.refuse(
-                f"its result of shape {list(shape)} takes {size} elements; "
-                f"the limit is {MAX_ELEMENTS}",
-                code="onnx-too-large",
-            )
-        return value
-
-    def apply(
-        self, operation: str, *inputs: SSAValue | float, **attributes: PythonValue
-    ) -> SSAValue:
-        """Append an operation; numbers among its inputs have the elements of the first tensor."""
-        dtype = next(dtype_of(value) for value in inputs if isinstance(value, SSAValue))
-        values = [
-            value
-            if isinstance(value, SSAValue)
-            else self.weight(np.array(value, dtype), f"{self.node.name}.number")
-            for value in inputs
-        ]
-        return self.emit(operation, *values, **attributes)
-
-    def cast(self, value: SSAValue, dtype: np.dtype[Any] | type[np.generic]) -> SSAValue:
-        """``value`` as elements of another type; itself if it has them."""
-        wanted = np.dtype(dtype)
-        return value if dtype_of(value) == wanted else self.emit("cast", value, to=wanted.name)
-
-    def transpose(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
-        """``value`` with its axes in another order; itself if that is the order."""
-        if list(order) == list(range(len(order))):
-            return value
-        return self.emit("transpose", value, permutation=list(order))
-
-    def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
-        """``value`` in another shape; itself if the shape is the same."""
-        if shape_of(value) == tuple(shape):
-            return value
-        if math.prod(shape) != math.prod(shape_of(value)):
-            raise self.refuse(
-                f"{list(shape_of(value))} cannot be reshaped to {list(shape)}", code="onnx-shape"
-            )
-        return self.emit("reshape", value, shape=list(shape))
-
-
-def dtype_of(value: SSAValue) -> np.dtype[Any]:
-    """The element type of a tensor, as NumPy has it."""
-    return element_dtype(tensor_type(value).element_type)
 
 
 Rule = Callable[[Lowering], Value | Sequence[Value]]

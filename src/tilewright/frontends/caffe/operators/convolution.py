@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.frontends.caffe.limits import MAX_EXTENT
 from tilewright.frontends.caffe.lowering import Lowering
 from tilewright.frontends.caffe.operators.windows import Pair, pair
+from tilewright.frontends.moves import spread
 from tilewright.ir import SSAValue
 from tilewright.types import shape_of
 
@@ -103,26 +104,13 @@ def _transposed(
     at: Lowering, window: _Window, image: SSAValue, operands: Sequence[SSAValue]
 ) -> SSAValue:
     edges = [span - 1 - pad for span, pad in zip(window.spans, window.pads, strict=True)]
-    spread = _spread(at, image, window.strides)
+    apart = spread(at, spread(at, image, 2, window.strides[0]), 3, window.strides[1])
     cut = [max(-edge, 0) for edge in edges]
     if any(cut):
-        extents = shape_of(spread)[2:]
+        extents = shape_of(apart)[2:]
         ends = [extent - size for extent, size in zip(extents, cut, strict=True)]
-        spread = at.emit("slice", spread, starts=tuple(cut), ends=tuple(ends), axes=[2, 3])
+        apart = at.emit("slice", apart, starts=tuple(cut), ends=tuple(ends), axes=[2, 3])
     pads = tuple(max(edge, 0) for edge in edges)
     return at.emit(
-        "conv", spread, *operands, pads=pads * 2, dilations=window.dilations, group=window.group
+        "conv", apart, *operands, pads=pads * 2, dilations=window.dilations, group=window.group
     )
-
-
-def _spread(at: Lowering, image: SSAValue, strides: Pair) -> SSAValue:
-    """The image with ``stride - 1`` zeros between neighbours."""
-    if strides == (1, 1):
-        return image
-    (n, c, h, w), (sh, sw) = shape_of(image), strides
-    at.check_size((n, c, h * sh, w * sw))
-    apart = at.reshape(image, (n, c, h, 1, w, 1))
-    padded = at.emit("pad", apart, pads=[0, 0, 0, 0, 0, 0, 0, 0, 0, sh - 1, 0, sw - 1])
-    wide = at.reshape(padded, (n, c, h * sh, w * sw))
-    ends = ((h - 1) * sh + 1, (w - 1) * sw + 1)
-    return at.emit("slice", wide, starts=[0, 0], ends=ends, axes=[2, 3])

@@ -42,7 +42,7 @@ def prelu(at: Lowering) -> Sequence[SSAValue]:
     """max(x, 0) plus a slope per channel, or one for all, times min(x, 0)."""
     at.needs(1)
     if len(at.shape) < 2:
-        raise at.refuse(f"its bottom of shape {list(at.shape)} has no channels", "caffe-shape")
+        raise at.refuse(f"its bottom of shape {list(at.shape)} has no channels", code="caffe-shape")
     channels = at.shape[1]
     if at.settings("prelu_param").channel_shared:
         # Caffe keeps a shared slope as a blob without axes.

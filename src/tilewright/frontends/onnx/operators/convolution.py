@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.frontends.moves import cut, padded, reversed_along, spread
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
-from tilewright.frontends.onnx.operators.movement import cut
-from tilewright.frontends.onnx.operators.reductions import reversed_along
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.frontends.onnx.windows import (
     MAX_EXTENT,
@@ -69,7 +68,7 @@ def _deep(
 ) -> SSAValue:
     taps, step, spread = window.kernel[0], window.strides[0], window.dilations[0]
     n, c, _, h, w = shape_of(x)
-    x = _padded(at, x, {2: (window.begins[0], window.ends[0])})
+    x = padded(at, x, {2: (window.begins[0], window.ends[0])})
     depth = (shape_of(x)[2] - (taps - 1) * spread - 1) // step + 1
     slices: list[SSAValue] = []
     for tap in range(taps):
@@ -91,22 +90,6 @@ def _deep(
     return at.transpose(y, (0, 2, 1, 3, 4))
 
 
-def _padded(at: Lowering, x: SSAValue, pads: dict[int, tuple[int, int]]) -> SSAValue:
-    """Zeros before and after some axes; negative pads cut."""
-    sizes, rank = shape_of(x), len(shape_of(x))
-    kept: dict[int, tuple[int, int, int]] = {}
-    for axis, (first, last) in pads.items():
-        start, end = max(0, -first), sizes[axis] - max(0, -last)
-        if start >= end:
-            raise at.refuse("its pads cut away everything", code="onnx-shape")
-        kept[axis] = (start, end, 1)
-    x = cut(at, x, kept)
-    grown = [0] * (2 * rank)
-    for axis, (first, last) in pads.items():
-        grown[axis], grown[rank + axis] = max(0, first), max(0, last)
-    return at.emit("pad", x, pads=tuple(grown), mode="constant") if any(grown) else x
-
-
 def conv_transpose(at: Lowering) -> Value:
     """The transpose of a convolution: one of the input with zeros between its elements."""
     rank, shape, sizes = spatial_rank(at), at.shape(1), at.shape(0)
@@ -124,10 +107,10 @@ def conv_transpose(at: Lowering) -> Value:
     x = at.tensor(0)
     outside: dict[int, tuple[int, int]] = {}
     for i in range(rank):
-        x = _spread(at, x, 2 + i, strides[i])
+        x = spread(at, x, 2 + i, strides[i])
         begin, end = pads[i]
         outside[2 + i] = (spans[i] - 1 - begin, spans[i] - 1 - end + extra[i])
-    x = _padded(at, x, outside)
+    x = padded(at, x, outside)
     if any(have < span for have, span in zip(shape_of(x)[2:], spans, strict=True)):
         raise at.refuse("its pads leave nothing", code="onnx-shape")
     ones, zeros = (1,) * rank, (0,) * rank
@@ -171,17 +154,6 @@ def _transposed_pads(
         half = total // 2
         found.append((half, total - half) if mode == "SAME_UPPER" else (total - half, half))
     return found, extra
-
-
-def _spread(at: Lowering, x: SSAValue, axis: int, step: int) -> SSAValue:
-    """``step - 1`` zeros between the elements along an axis."""
-    sizes = shape_of(x)
-    if step == 1 or sizes[axis] == 1:
-        return x
-    x = at.reshape(x, (*sizes[: axis + 1], 1, *sizes[axis + 1 :]))
-    x = _padded(at, x, {axis + 1: (0, step - 1)})
-    x = at.reshape(x, (*sizes[:axis], sizes[axis] * step, *sizes[axis + 1 :]))
-    return cut(at, x, {axis: (0, (sizes[axis] - 1) * step + 1, 1)})
 
 
 def _mirrored(at: Lowering, group: int) -> Value:

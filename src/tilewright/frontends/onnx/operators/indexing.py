@@ -11,15 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.frontends.moves import elements_along, number, ramps
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.movement import gather_constant
 from tilewright.ir import SSAValue
-from tilewright.types import Array, shape_of
-
-
-def number(at: Lowering, array: Array, name: str) -> SSAValue:
-    """Integers made at import."""
-    return at.weight(np.asarray(array, np.int64), f"{at.node.name}.{name}")
+from tilewright.types import shape_of
 
 
 def places_of(at: Lowering, index: int, extents: Sequence[int] | int) -> SSAValue:
@@ -48,18 +44,6 @@ def gather(at: Lowering) -> Value:
     return at.emit("gather", at.tensor(0), at.tensor(1), axis=axis)
 
 
-def _ramps(at: Lowering, shape: Sequence[int], sizes: Sequence[int], axis: int) -> Array:
-    """For every element of ``shape`` the place in ``sizes`` of its indices but that of an axis."""
-    total = np.zeros(tuple(shape), np.int64)
-    for i, extent in enumerate(shape):
-        if i != axis:
-            ramp = np.arange(extent) * math.prod(sizes[i + 1 :])
-            total += ramp.reshape([-1 if j == i else 1 for j in range(len(shape))])
-    if total.size > 2**24:
-        raise at.refuse("it has too many indices", code="onnx-too-large")
-    return total
-
-
 def _flat_places(at: Lowering, axis: int) -> SSAValue:
     """One number for each of GatherElements' and ScatterElements' indices."""
     sizes, shape = at.shape(0), at.shape(1)
@@ -69,7 +53,7 @@ def _flat_places(at: Lowering, axis: int) -> SSAValue:
         raise at.refuse(f"indices {list(shape)} do not fit {list(sizes)}", code="onnx-shape")
     step = math.prod(sizes[axis + 1 :])
     along = at.apply("mul", places_of(at, 1, sizes[axis]), step)
-    return at.emit("add", along, number(at, _ramps(at, shape, sizes, axis), "ramps"))
+    return at.emit("add", along, number(at, ramps(at, shape, sizes, axis), "ramps"))
 
 
 def gather_elements(at: Lowering) -> Value:
@@ -78,15 +62,6 @@ def gather_elements(at: Lowering) -> Value:
     axis = at.axis(at.integer("axis"), len(sizes))
     flat = at.reshape(at.tensor(0), (math.prod(sizes),))
     return at.emit("gather", flat, _flat_places(at, axis), axis=0)
-
-
-def elements_along(at: Lowering, x: SSAValue, places: SSAValue, axis: int) -> SSAValue:
-    """The elements of x along an axis at computed places that are in range."""
-    sizes, shape = shape_of(x), shape_of(places)
-    step = math.prod(sizes[axis + 1 :])
-    along = at.apply("mul", places, step)
-    flat = at.emit("add", along, number(at, _ramps(at, shape, sizes, axis), "ramps"))
-    return at.emit("gather", at.reshape(x, (math.prod(sizes),)), flat, axis=0)
 
 
 def scatter_elements(at: Lowering) -> Value:

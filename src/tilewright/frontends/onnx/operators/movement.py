@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from tilewright.frontends.moves import broadcast, cut
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.tensors import DTYPES, Constant
 from tilewright.ir import SSAValue
@@ -129,23 +130,6 @@ def part(at: Lowering, value: SSAValue, ranges: dict[int, tuple[int, int, int]])
     return cut(at, value, ranges)
 
 
-def cut(at: Lowering, value: SSAValue, ranges: dict[int, tuple[int, int, int]]) -> SSAValue:
-    """The part of a value that lies in [start, end) by step of some axes."""
-    sizes = shape_of(value)
-    ranges = {axis: r for axis, r in ranges.items() if r != (0, sizes[axis], 1)}
-    if not ranges:
-        return value
-    axes = sorted(ranges)
-    return at.emit(
-        "slice",
-        value,
-        starts=[ranges[axis][0] for axis in axes],
-        ends=[ranges[axis][1] for axis in axes],
-        steps=[ranges[axis][2] for axis in axes],
-        axes=tuple(axes),
-    )
-
-
 def slice_(at: Lowering) -> Value:
     """A strided part: bounds are attributes before operator set 10, operands since."""
     sizes = at.shape(0)
@@ -231,20 +215,6 @@ def expand(at: Lowering) -> Value:
     if any(h != w and 1 not in (h, w) for h, w in zip(have, want, strict=True)):
         raise at.refuse(f"{list(sizes)} does not broadcast to {list(target)}", code="onnx-shape")
     return broadcast(at, at.tensor(0), [max(h, w) for h, w in zip(have, want, strict=True)])
-
-
-def broadcast(at: Lowering, x: SSAValue, shape: Sequence[int]) -> SSAValue:
-    """A value repeated along its axes of extent 1: chosen against zeros of the shape."""
-    sizes = shape_of(x)
-    x = at.reshape(x, (*(1,) * (len(shape) - len(sizes)), *sizes))
-    # Conditions only along the axes that grow: the choice broadcasts the rest.
-    grown = [extent if have == 1 else 1 for have, extent in zip(shape_of(x), shape, strict=True)]
-    if math.prod(grown) == 1:
-        return x
-    if math.prod(grown) > 2**24 or any(extent < 1 for extent in grown):
-        raise at.refuse(f"{list(sizes)} is not expanded to {list(shape)}", code="onnx-too-large")
-    always = at.weight(np.ones(grown, np.bool_), f"{at.node.name}.always")
-    return at.emit("select", always, x, x)
 
 
 def tile(at: Lowering) -> Value:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tilewright.frontends.moves import reversed_along
 from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
 from tilewright.ir import SSAValue
 from tilewright.types import shape_of
@@ -128,10 +129,3 @@ def running(operation: str, neutral: int) -> Rule:
         return reversed_along(at, x, axis) if at.integer("reverse") else x
 
     return rule
-
-
-def reversed_along(at: Lowering, x: SSAValue, axis: int) -> SSAValue:
-    """The elements along an axis from the last to the first."""
-    if shape_of(x)[axis] == 1:
-        return x
-    return at.emit("slice", x, starts=[-1], ends=[-(2**62)], axes=(axis,), steps=[-1])

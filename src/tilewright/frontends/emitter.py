@@ -1,0 +1,113 @@
+"""What the importers of single nodes and layers have in common: emitting, checking, refusing."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright.errors import TilewrightError
+from tilewright.frontends.builder import NetworkBuilder
+from tilewright.ir import PythonValue, SSAValue, VerifyException
+from tilewright.types import Array, element_dtype, shape_of, tensor_type
+
+MAX_ELEMENTS = 2**30
+"""Elements of one tensor, weight or activation."""
+
+_ABOUT_TYPES = ("element type", "is not defined on", "takes floats", "takes integers", "boolean")
+"""Words of the graph's messages that are about element types."""
+
+
+class Emitter(ABC):
+    """One node of a model on its way into the graph dialect."""
+
+    FAMILY: ClassVar[str]
+    """First word of the codes with which this front-end refuses."""
+    TYPED: ClassVar[bool] = True
+    """Whether the front-end has a code of its own for element types."""
+
+    def __init__(self, network: NetworkBuilder, origin: str, name: str) -> None:
+        self.network = network
+        self.origin = origin
+        """The node's name as operations keep it."""
+        self.title = name
+        """What constants made for the node are called after."""
+
+    @abstractmethod
+    def refuse(self, reason: str, *, code: str, help: str = "") -> TilewrightError:
+        """The refusal of this node; ``raise at.refuse(...)``."""
+
+    def weight(self, array: Array, name: str) -> SSAValue:
+        """A constant as a value of the network; refuses empty ones."""
+        if array.size == 0:
+            raise self.refuse(f"the constant {name[:120]!r} is empty", code=f"{self.FAMILY}-shape")
+        return self.network.weight(array, name)
+
+    def emit(self, operation: str, *inputs: SSAValue, **attributes: PythonValue) -> SSAValue:
+        """Append an operation for this node; refuses results that are empty or too large."""
+        try:
+            value = self.network.emit(operation, inputs, attributes, self.origin)
+        except VerifyException as error:
+            # The graph's message names the node, as the refusal does.
+            reason = str(error).replace(f" (node {self.origin!r})", "", 1)
+            typed = self.TYPED and any(words in reason for words in _ABOUT_TYPES)
+            code = f"{self.FAMILY}-dtype" if typed else f"{self.FAMILY}-shape"
+            raise self.refuse(" ".join(reason.split()), code=code) from error
+        self.check_size(shape_of(value))
+        return value
+
+    def check_size(self, shape: Sequence[int]) -> None:
+        """Refuses the shape of a result that is empty or too large."""
+        if any(extent < 1 for extent in shape):
+            raise self.refuse(
+                f"its result of shape {list(shape)} is empty", code=f"{self.FAMILY}-shape"
+            )
+        if math.prod(shape) > MAX_ELEMENTS:
+            raise self.refuse(
+                f"its result of shape {list(shape)} takes {math.prod(shape)} elements; "
+                f"the limit is {MAX_ELEMENTS}",
+                code=f"{self.FAMILY}-too-large",
+            )
+
+    def apply(
+        self, operation: str, *inputs: SSAValue | float, **attributes: PythonValue
+    ) -> SSAValue:
+        """Append an operation; numbers among its inputs have the elements of the first tensor."""
+        dtype = next(dtype_of(value) for value in inputs if isinstance(value, SSAValue))
+        values = [
+            value
+            if isinstance(value, SSAValue)
+            else self.weight(np.array(value, dtype), f"{self.title}.number")
+            for value in inputs
+        ]
+        return self.emit(operation, *values, **attributes)
+
+    def cast(self, value: SSAValue, dtype: np.dtype[Any] | type[np.generic]) -> SSAValue:
+        """``value`` as elements of another type; itself if it has them."""
+        wanted = np.dtype(dtype)
+        return value if dtype_of(value) == wanted else self.emit("cast", value, to=wanted.name)
+
+    def transpose(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
+        """``value`` with its axes in another order; itself if that is the order."""
+        if list(order) == list(range(len(order))):
+            return value
+        return self.emit("transpose", value, permutation=list(order))
+
+    def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """``value`` in another shape; itself if the shape is the same."""
+        if shape_of(value) == tuple(shape):
+            return value
+        if math.prod(shape) != math.prod(shape_of(value)):
+            raise self.refuse(
+                f"{list(shape_of(value))} cannot be reshaped to {list(shape)}",
+                code=f"{self.FAMILY}-shape",
+            )
+        return self.emit("reshape", value, shape=list(shape))
+
+
+def dtype_of(value: SSAValue) -> np.dtype[Any]:
+    """The element type of a tensor, as NumPy has it."""
+    return element_dtype(tensor_type(value).element_type)

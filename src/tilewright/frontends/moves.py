@@ -1,0 +1,116 @@
+"""Moves of elements that several front-ends make: parts, padding, gaps, repetition, lookup."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tilewright.frontends.emitter import Emitter
+from tilewright.ir import SSAValue
+from tilewright.types import Array, shape_of
+
+MAX_TABLE = 2**24
+"""Elements of a constant that a move needs."""
+
+BACKWARDS = -(2**62)
+"""The end of a slice that runs backwards through the first element."""
+
+
+def cut(at: Emitter, value: SSAValue, ranges: Mapping[int, tuple[int, int, int]]) -> SSAValue:
+    """The part of a value that lies in [start, end) by step of some axes."""
+    sizes = shape_of(value)
+    kept = {axis: r for axis, r in ranges.items() if r != (0, sizes[axis], 1)}
+    if not kept:
+        return value
+    axes = sorted(kept)
+    return at.emit(
+        "slice",
+        value,
+        starts=[kept[axis][0] for axis in axes],
+        ends=[kept[axis][1] for axis in axes],
+        steps=[kept[axis][2] for axis in axes],
+        axes=tuple(axes),
+    )
+
+
+def padded(
+    at: Emitter, x: SSAValue, pads: Mapping[int, tuple[int, int]], value: float = 0.0
+) -> SSAValue:
+    """``value`` before and after some axes; negative pads cut."""
+    sizes, rank = shape_of(x), len(shape_of(x))
+    kept: dict[int, tuple[int, int, int]] = {}
+    for axis, (first, last) in pads.items():
+        start, end = max(0, -first), sizes[axis] - max(0, -last)
+        if start >= end:
+            raise at.refuse("its pads cut away everything", code=f"{at.FAMILY}-shape")
+        kept[axis] = (start, end, 1)
+    x = cut(at, x, kept)
+    grown = [0] * (2 * rank)
+    for axis, (first, last) in pads.items():
+        grown[axis], grown[rank + axis] = max(0, first), max(0, last)
+    if not any(grown):
+        return x
+    at.check_size([s + a + b for s, a, b in zip(sizes, grown, grown[rank:], strict=False)])
+    return at.emit("pad", x, pads=tuple(grown), mode="constant", value=value)
+
+
+def spread(at: Emitter, x: SSAValue, axis: int, step: int, value: float = 0.0) -> SSAValue:
+    """``step - 1`` elements of ``value`` between those along an axis."""
+    sizes = shape_of(x)
+    if step == 1 or sizes[axis] == 1:
+        return x
+    x = at.reshape(x, (*sizes[: axis + 1], 1, *sizes[axis + 1 :]))
+    x = padded(at, x, {axis + 1: (0, step - 1)}, value)
+    x = at.reshape(x, (*sizes[:axis], sizes[axis] * step, *sizes[axis + 1 :]))
+    return cut(at, x, {axis: (0, (sizes[axis] - 1) * step + 1, 1)})
+
+
+def reversed_along(at: Emitter, x: SSAValue, axis: int) -> SSAValue:
+    """The elements along an axis from the last to the first."""
+    if shape_of(x)[axis] == 1:
+        return x
+    return at.emit("slice", x, starts=[-1], ends=[BACKWARDS], axes=(axis,), steps=[-1])
+
+
+def broadcast(at: Emitter, x: SSAValue, shape: Sequence[int]) -> SSAValue:
+    """A value repeated along its axes of extent 1: chosen against itself."""
+    sizes = shape_of(x)
+    x = at.reshape(x, (*(1,) * (len(shape) - len(sizes)), *sizes))
+    # Conditions only along the axes that grow: the choice broadcasts the rest.
+    grown = [extent if have == 1 else 1 for have, extent in zip(shape_of(x), shape, strict=True)]
+    if math.prod(grown) == 1:
+        return x
+    if math.prod(grown) > MAX_TABLE or any(extent < 1 for extent in grown):
+        raise at.refuse(
+            f"{list(sizes)} is not expanded to {list(shape)}", code=f"{at.FAMILY}-too-large"
+        )
+    always = at.weight(np.ones(grown, np.bool_), f"{at.title}.always")
+    return at.emit("select", always, x, x)
+
+
+def number(at: Emitter, array: Array, name: str) -> SSAValue:
+    """Integers made at import."""
+    return at.weight(np.asarray(array, np.int64), f"{at.title}.{name}")
+
+
+def ramps(at: Emitter, shape: Sequence[int], sizes: Sequence[int], axis: int) -> Array:
+    """For every element of ``shape`` the place in ``sizes`` of its indices but that of an axis."""
+    total = np.zeros(tuple(shape), np.int64)
+    for i, extent in enumerate(shape):
+        if i != axis:
+            ramp = np.arange(extent) * math.prod(sizes[i + 1 :])
+            total += ramp.reshape([-1 if j == i else 1 for j in range(len(shape))])
+    if total.size > MAX_TABLE:
+        raise at.refuse("it has too many indices", code=f"{at.FAMILY}-too-large")
+    return total
+
+
+def elements_along(at: Emitter, x: SSAValue, places: SSAValue, axis: int) -> SSAValue:
+    """The elements of x along an axis at computed places that are in range."""
+    sizes, shape = shape_of(x), shape_of(places)
+    step = math.prod(sizes[axis + 1 :])
+    along = at.apply("mul", places, step)
+    flat = at.emit("add", along, number(at, ramps(at, shape, sizes, axis), "ramps"))
+    return at.emit("gather", at.reshape(x, (math.prod(sizes),)), flat, axis=0)
