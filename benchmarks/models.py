@@ -3,7 +3,7 @@
 The ONNX package carries the topologies of well-known networks with constant weights, whose outputs
 say nothing. Here the weights are replaced by random ones, scaled so that signals neither vanish
 nor blow up and outputs depend on the input (``tests/frontends/onnx/test_benchmark_models.py``
-holds that). ResNet-18, ResNet-34 and MobileNet-v2 are built from their tables.
+holds that). ResNet-18, ResNet-34, MobileNet-v2 and the transformers are built from their tables.
 
     from benchmarks import models
 
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from benchmarks.networks import mobilenet_v2, resnet
+from benchmarks.transformers import bert_base, vit_b16
 
 SEED = 20240
 
@@ -64,6 +65,21 @@ def images(model: ModelProto, count: int = 1, seed: int = 0) -> NDArray[np.float
     return (total / total.std()).astype(np.float32)
 
 
+def feeds(model: ModelProto, seed: int = 0) -> dict[str, NDArray[np.generic]]:
+    """One run's inputs by name: an image, or random tokens of which the mask keeps most."""
+    first = model.graph.input[0]
+    shape = [d.dim_value for d in first.type.tensor_type.shape.dim]
+    if len(shape) == 4:
+        return {first.name: images(model, 1, seed)}
+    words = next(tensor for tensor in model.graph.initializer if "embeddings.word" in tensor.name)
+    rng = np.random.default_rng((SEED, seed))
+    found: dict[str, NDArray[np.generic]] = {}
+    found[first.name] = rng.integers(0, words.dims[0], shape, np.int64)
+    for value in model.graph.input[1:]:
+        found[value.name] = (np.arange(shape[1])[None] < shape[1] * 7 // 8).astype(np.int64)
+    return found
+
+
 def _generator(name: str) -> np.random.Generator:
     """A generator of its own for every tensor, so that weights do not depend on their order."""
     return np.random.default_rng((SEED, zlib.crc32(name.encode())))
@@ -82,8 +98,8 @@ def randomise(model: ModelProto) -> ModelProto:
     for name, node in sources.items():
         sizes = numpy_helper.to_array(stored[node.input[0]])
         shapes[name] = tuple(int(size) for size in sizes)
-    # GoogLeNet's classifier reshapes its weights before it reads them.
-    views = {n.output[0]: n.input[0] for n in graph.node if n.op_type == "Reshape"}
+    # GoogLeNet's classifier reshapes its weights before it reads them, DenseNet's scales get axes.
+    views = {n.output[0]: n.input[0] for n in graph.node if n.op_type in ("Reshape", "Unsqueeze")}
     adders = {name for n in graph.node if n.op_type in ("Sum", "Add") for name in n.input}
     fresh: dict[str, np.ndarray] = {}
     for node in graph.node:
@@ -122,10 +138,21 @@ def _weights(
         else:
             values = 0.1 * rng.standard_normal(shape)
         return values.astype(np.float32)
-    if node.op_type not in ("Conv", "Gemm") or index == 0:
+    if node.op_type in ("Add", "Mul", "LayerNormalization", "Gather", "Concat"):
+        if not shape or (node.op_type == "Gather" and index):
+            return None
+        scales = node.op_type == "Mul" or (node.op_type == "LayerNormalization" and index == 1)
+        if scales:
+            return rng.uniform(0.8, 1.2, shape).astype(np.float32)
+        deviation = 1.0 if node.op_type == "Gather" else 0.05
+        return np.float32(deviation) * rng.standard_normal(shape, np.float32)
+    if node.op_type not in ("Conv", "Gemm", "MatMul") or index == 0:
         return None
     if index == 2:
         return (0.05 * rng.standard_normal(shape)).astype(np.float32)
+    if node.op_type == "MatMul":
+        # Glorot and Bengio, Understanding the difficulty of training: signals keep their variance.
+        return rng.standard_normal(shape, np.float32) * np.float32(shape[-2] ** -0.5)
     transposed = node.op_type == "Conv" or any(a.name == "transB" and a.i for a in node.attribute)
     axes = tuple(range(1, len(shape))) if node.op_type == "Conv" else (-1 if transposed else -2,)
     values = rng.standard_normal(shape, np.float32)
@@ -184,7 +211,13 @@ BUILDERS: Mapping[str, Callable[[], ModelProto]] = {
     "resnet34": lambda: randomise(resnet("resnet34", (3, 4, 6, 3))),
     "resnet50": lambda: randomise(_light("resnet50")),
     "googlenet": lambda: randomise(_light("inception_v1")),
+    "inception_v2": lambda: randomise(_light("inception_v2")),
+    "densenet121": lambda: randomise(_light("densenet121")),
+    "zfnet": lambda: randomise(_light("zfnet512")),
     "squeezenet": lambda: randomise(_light("squeezenet")),
+    "shufflenet": lambda: randomise(_light("shufflenet")),
     "mobilenet_v2": lambda: randomise(mobilenet_v2()),
+    "bert_base": lambda: randomise(bert_base()),
+    "vit_b16": lambda: randomise(vit_b16()),
 }
 """Builders by name."""

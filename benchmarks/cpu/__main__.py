@@ -1,10 +1,10 @@
-"""Time the cpu target against ONNX Runtime, one thread, batch 1, float32.
+"""Time the cpu target against ONNX Runtime and OpenVINO, batch 1, float32.
 
     python -m benchmarks.cpu resnet50 --rounds 40 --exact-convolution
 
 prints; `python -m benchmarks cpu` keeps a table of all networks.
 
-Both run in one process and take turns, so that what else the machine does meets both alike.
+All run in one process and take turns, so that what else the machine does meets all alike.
 """
 
 from __future__ import annotations
@@ -16,54 +16,75 @@ import re
 import statistics
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import onnxruntime
+import onnx
 
 from benchmarks import models
+from benchmarks.cpu.peers import available
 from tilewright.driver import compile as compile_model
 from tilewright.targets.cpu.compiler import compiler_version
 from tilewright.targets.cpu.machine import this_processor
 from tilewright.targets.cpu.runner import CpuRunner
 
 NETWORKS = (
-    *("resnet50", "resnet18", "alexnet", "vgg16", "vgg19", "squeezenet", "googlenet"),
-    "mobilenet_v2",
+    *("lenet5", "squeezenet", "shufflenet", "mobilenet_v2", "resnet18", "resnet50", "googlenet"),
+    *("inception_v2", "densenet121", "alexnet", "zfnet", "vgg16", "vgg19", "bert_base", "vit_b16"),
 )
 
 
 @dataclass(frozen=True)
 class Row:
-    """One network: milliseconds per run."""
+    """One network: milliseconds per run, medians and least."""
 
     name: str
     ours: float
-    theirs: float
     ours_best: float
-    theirs_best: float
+    theirs: dict[str, float]
+    """Medians by the peer's name and version."""
     error: float
+    """Largest difference to ONNX Runtime over all outputs, relative to the largest element."""
     compile_seconds: float
+    remarks: list[str] = field(default_factory=list[str])
+
+    @property
+    def ratio(self) -> float:
+        """Our time over that of the fastest peer."""
+        return self.ours / min(self.theirs.values())
 
     def __str__(self) -> str:
+        peers = " | ".join(f"{value:.2f}" for value in self.theirs.values())
         return (
-            f"| {self.name} | {self.ours:.2f} | {self.theirs:.2f} | {self.ours / self.theirs:.2f} "
-            f"| {self.ours_best:.2f} | {self.theirs_best:.2f} | {self.error:.1e} "
-            f"| {self.compile_seconds:.1f} |"
+            f"| {self.name} | {self.ours:.2f} | {self.ours_best:.2f} | {peers} | {self.ratio:.2f} "
+            f"| {1 / self.ratio:.2f} | {self.error:.1e} | {self.compile_seconds:.1f} |"
         )
 
 
-HEAD = (
-    "| network | Tilewright ms | ONNX Runtime ms | ratio | best | best | max rel. difference "
-    "| compile s |\n|---|---|---|---|---|---|---|---|"
-)
+def head(row: Row) -> str:
+    """The table's head, with the peers that a row has."""
+    columns = ["network", "Tilewright ms", "its best", *(f"{name} ms" for name in row.theirs)]
+    columns += ["time of the faster", "speed-up", "max rel. difference", "compile s"]
+    return "| " + " | ".join(columns) + " |\n" + "|---" * len(columns) + "|"
 
 
-def measure(name: str, rounds: int, folder: Path, exact: bool = False) -> Row:
-    """Compile a network, and time both in turns; ``exact`` leaves out Winograd's method."""
+def measure(
+    name: str,
+    rounds: int,
+    folder: Path,
+    exact: bool = False,
+    threads: int = 1,
+    watch: Callable[[CpuRunner, dict[str, Any]], None] | None = None,
+) -> Row:
+    """Compile a network, and time all in turns; ``exact`` leaves out Winograd's method.
+
+    ``watch`` gets the runner and the inputs when the times are taken.
+    """
     path = models.save(name, folder)
-    image = models.images(models.build(name)[1])
+    feeds = models.feeds(onnx.load(path))
     begin = time.perf_counter()
     executable = compile_model(
         path, target="cpu", directory=folder / f"{name}.package", exact_convolution=exact
@@ -71,40 +92,36 @@ def measure(name: str, rounds: int, folder: Path, exact: bool = False) -> Row:
     runner = executable.runner
     assert isinstance(runner, CpuRunner)
     compile_seconds = time.perf_counter() - begin
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    feed = {session.get_inputs()[0].name: image}
-    given = {runner.inputs[0].name: image}
+    peers, remarks = available(path, feeds, threads)
     found = {info.name: np.empty(info.shape, info.dtype) for info in runner.outputs}
 
     def ours() -> None:
-        runner.call("run", given, found)
+        runner.call("run", feeds, found)
 
-    def theirs() -> None:
-        session.run(None, feed)
-
-    reference = session.run(None, feed)[0]
+    reference = peers[0].run()
     ours()
-    scale = float(np.abs(reference).max())
-    error = float(np.abs(next(iter(found.values())) - reference).max()) / scale
-    times: tuple[list[float], list[float]] = ([], [])
-    for number in range(rounds):
-        pair = [(0, ours), (1, theirs)]
-        for which, run in pair if number % 2 else reversed(pair):
-            start = time.perf_counter()
-            run()
-            times[which].append((time.perf_counter() - start) * 1e3)
-    return Row(
-        name,
-        statistics.median(times[0]),
-        statistics.median(times[1]),
-        min(times[0]),
-        min(times[1]),
-        error,
-        compile_seconds,
+    error = max(
+        float(np.abs(found[key] - array).max()) / float(np.abs(array).max())
+        for key, array in reference.items()
     )
+    runs: list[Callable[[], object]] = [ours, *(peer.run for peer in peers)]
+    for run in runs:
+        run()
+    times: list[list[float]] = [[] for _ in runs]
+    for number in range(rounds):
+        order = range(len(runs))
+        for which in order if number % 2 else reversed(order):
+            start = time.perf_counter()
+            runs[which]()
+            times[which].append((time.perf_counter() - start) * 1e3)
+    if watch is not None:
+        watch(runner, feeds)
+    medians = [statistics.median(each) for each in times]
+    theirs = {
+        f"{peer.name} {peer.version}": median
+        for peer, median in zip(peers, medians[1:], strict=True)
+    }
+    return Row(name, medians[0], min(times[0]), theirs, error, compile_seconds, remarks)
 
 
 def processor_name() -> str:
@@ -118,26 +135,29 @@ def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", default=list(NETWORKS))
-    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--threads", type=int, default=1, help="of the peers")
+    parser.add_argument("--models", type=Path, help="folder that keeps the models")
     parser.add_argument("--exact-convolution", action="store_true", help="without Winograd")
     arguments = parser.parse_args()
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    lines = [
-        "# The cpu target against ONNX Runtime",
-        "",
-        f"One thread, batch 1, float32, medians of {arguments.rounds} runs in turns. "
-        f"{processor_name()}, {this_processor().lanes} lanes; {compiler_version()}; "
-        f"onnxruntime {onnxruntime.__version__}, numpy {np.__version__}, "
-        f"Python {platform.python_version()}. Compile: model file to loaded library, C compiler "
-        "included.",
-        "",
-        HEAD,
-    ]
-    print("\n".join(lines))
+    os.environ.setdefault("OMP_NUM_THREADS", str(arguments.threads))
+    print(
+        f"# The cpu target against its peers\n\nThreads: {arguments.threads}; batch 1, float32, "
+        f"medians of {arguments.rounds} runs in turns. {processor_name()}, "
+        f"{this_processor().lanes} lanes; {compiler_version()}; numpy {np.__version__}, Python "
+        f"{platform.python_version()}. Compile: model file to loaded library, C compiler included."
+    )
+    ratios: list[float] = []
     with tempfile.TemporaryDirectory() as scratch:
+        folder = arguments.models or Path(scratch)
         for name in arguments.networks:
-            row = measure(name, arguments.rounds, Path(scratch), arguments.exact_convolution)
+            exact = arguments.exact_convolution
+            row = measure(name, arguments.rounds, folder, exact, arguments.threads)
+            if not ratios:
+                print("\n".join(["", *row.remarks, "", head(row)]))
+            ratios.append(row.ratio)
             print(row, flush=True)
+    print(f"\nGeometric mean of the speed-ups: {1 / statistics.geometric_mean(ratios):.2f}")
 
 
 if __name__ == "__main__":

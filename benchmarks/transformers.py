@@ -1,0 +1,171 @@
+"""Transformers built from their tables: BERT-base and ViT-B/16, as exporters write them.
+
+Weights are left at zero with the right shapes; ``models.randomise`` fills them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from benchmarks.networks import CLASSES, Builder
+
+HEADS = 12
+WIDTH = 768
+LAYERS = 12
+INNER = 3072
+"""Devlin et al., BERT, section 3, and Dosovitskiy et al., An Image is Worth 16x16 Words, table 1:
+both base models have these sizes."""
+
+TOKENS = 128
+VOCABULARY = 30522
+
+
+@dataclass
+class Encoder:
+    """Appends the parts that both networks share."""
+
+    build: Builder
+    tokens: int
+
+    def constant(self, name: str, array: np.ndarray) -> str:
+        """Append a constant that stays as it is."""
+        self.build.weights.append(numpy_helper.from_array(array, name))
+        return name
+
+    def number(self, name: str, value: float) -> str:
+        """Append a scalar."""
+        return self.constant(name, np.array(value, np.float32))
+
+    def shape(self, name: str, *extents: int) -> str:
+        """Append a shape for a Reshape."""
+        return self.constant(name, np.array(extents, np.int64))
+
+    def linear(self, x: str, name: str, inputs: int, outputs: int) -> str:
+        """A product with weights [inputs, outputs], and a bias."""
+        weight = self.build.weight(f"{name}.weight", inputs, outputs)
+        bias = self.build.weight(f"{name}.bias", outputs)
+        x = self.build.node("MatMul", [x, weight], name)
+        return self.build.node("Add", [bias, x], f"{name}.add")
+
+    def normalise(self, x: str, name: str, epsilon: float) -> str:
+        """Layer normalisation over the last axis."""
+        scale, shift = (self.build.weight(f"{name}.{part}", WIDTH) for part in ("scale", "shift"))
+        return self.build.node("LayerNormalization", [x, scale, shift], name, epsilon=epsilon)
+
+    def heads(self, x: str, name: str, order: list[int]) -> str:
+        """[1, tokens, width] as heads, transposed."""
+        shape = self.shape(f"{name}.shape", 1, self.tokens, HEADS, WIDTH // HEADS)
+        x = self.build.node("Reshape", [x, shape], f"{name}.reshape")
+        return self.build.node("Transpose", [x], f"{name}.transpose", perm=order)
+
+    def attention(self, x: str, name: str, mask: str = "") -> str:
+        """Scaled dot-product attention of all heads, with its output's product."""
+        q, k, v = (self.linear(x, f"{name}.{part}", WIDTH, WIDTH) for part in "qkv")
+        q = self.heads(q, f"{name}.q", [0, 2, 1, 3])
+        k = self.heads(k, f"{name}.k", [0, 2, 3, 1])
+        v = self.heads(v, f"{name}.v", [0, 2, 1, 3])
+        scores = self.build.node("MatMul", [q, k], f"{name}.scores")
+        root = self.number(f"{name}.root", math.sqrt(WIDTH // HEADS))
+        scores = self.build.node("Div", [scores, root], f"{name}.scaled")
+        if mask:
+            scores = self.build.node("Add", [scores, mask], f"{name}.masked")
+        weights = self.build.node("Softmax", [scores], f"{name}.softmax", axis=-1)
+        x = self.build.node("MatMul", [weights, v], f"{name}.mixed")
+        x = self.build.node("Transpose", [x], f"{name}.back", perm=[0, 2, 1, 3])
+        shape = self.shape(f"{name}.shape", 1, self.tokens, WIDTH)
+        x = self.build.node("Reshape", [x, shape], f"{name}.flat")
+        return self.linear(x, f"{name}.out", WIDTH, WIDTH)
+
+    def gelu(self, x: str, name: str) -> str:
+        """x * (1 + erf(x / sqrt(2))) / 2, spelled out."""
+        scaled = self.build.node("Div", [x, self.number(f"{name}.root", math.sqrt(2))], f"{name}.d")
+        erf = self.build.node("Erf", [scaled], f"{name}.erf")
+        more = self.build.node("Add", [erf, self.number(f"{name}.one", 1.0)], f"{name}.more")
+        twice = self.build.node("Mul", [x, more], f"{name}.twice")
+        return self.build.node("Mul", [twice, self.number(f"{name}.half", 0.5)], name)
+
+    def perceptron(self, x: str, name: str) -> str:
+        """Two products with a GELU between them."""
+        x = self.gelu(self.linear(x, f"{name}.up", WIDTH, INNER), f"{name}.gelu")
+        return self.linear(x, f"{name}.down", INNER, WIDTH)
+
+
+def _value(name: str, kind: int, shape: list[int]) -> object:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def _close(build: Builder, inputs: list[object], outputs: list[object]) -> ModelProto:
+    graph = helper.make_graph(build.nodes, build.name, inputs, outputs, build.weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def bert_base() -> ModelProto:
+    """BERT's encoder on ``TOKENS`` tokens with a mask, and the pooled first token."""
+    build = Builder("bert_base")
+    at = Encoder(build, TOKENS)
+    words = build.weight("embeddings.word", VOCABULARY, WIDTH)
+    x = build.node("Gather", [words, "tokens"], "embeddings.gather", axis=0)
+    places = build.weight("embeddings.position", 1, TOKENS, WIDTH)
+    x = build.node("Add", [x, places], "embeddings.add")
+    x = at.normalise(x, "embeddings.norm", 1e-12)
+    mask = build.node("Unsqueeze", ["mask", at.shape("mask.axes", 1, 2)], "mask.wide")
+    mask = build.node("Cast", [mask], "mask.float", to=TensorProto.FLOAT)
+    mask = build.node("Sub", [at.number("mask.one", 1.0), mask], "mask.less")
+    mask = build.node("Mul", [mask, at.number("mask.lowest", -10000.0)], "mask.added")
+    for number in range(LAYERS):
+        name = f"layer{number}"
+        y = at.attention(x, f"{name}.attention", mask)
+        x = build.node("Add", [y, x], f"{name}.sum1")
+        x = at.normalise(x, f"{name}.norm1", 1e-12)
+        y = at.perceptron(x, f"{name}.mlp")
+        x = build.node("Add", [y, x], f"{name}.sum2")
+        x = at.normalise(x, f"{name}.norm2", 1e-12)
+    first = build.node("Gather", [x, at.constant("first", np.array(0))], "pooler.first", axis=1)
+    weight, bias = build.weight("pooler.weight", WIDTH, WIDTH), build.weight("pooler.bias", WIDTH)
+    first = build.node("Gemm", [first, weight, bias], "pooler.dense", transB=1)
+    pooled = build.node("Tanh", [first], "pooler.tanh")
+    inputs = [_value(name, TensorProto.INT64, [1, TOKENS]) for name in ("tokens", "mask")]
+    outputs = [
+        _value(x, TensorProto.FLOAT, [1, TOKENS, WIDTH]),
+        _value(pooled, TensorProto.FLOAT, [1, WIDTH]),
+    ]
+    return _close(build, inputs, outputs)
+
+
+def vit_b16() -> ModelProto:
+    """A vision transformer on patches of 16 x 16 pixels of an image of 224 x 224."""
+    patches, patch = 14 * 14, 16
+    build = Builder("vit_b16")
+    at = Encoder(build, patches + 1)
+    weight = build.weight("patches.weight", WIDTH, 3, patch, patch)
+    bias = build.weight("patches.bias", WIDTH)
+    sizes = {"kernel_shape": [patch, patch], "strides": [patch, patch]}
+    x = build.node("Conv", ["image", weight, bias], "patches", **sizes)
+    shape = at.shape("patches.shape", 1, WIDTH, patches)
+    x = build.node("Reshape", [x, shape], "patches.flat")
+    x = build.node("Transpose", [x], "patches.rows", perm=[0, 2, 1])
+    own = build.weight("class", 1, 1, WIDTH)
+    x = build.node("Concat", [own, x], "tokens", axis=1)
+    places = build.weight("position", 1, patches + 1, WIDTH)
+    x = build.node("Add", [x, places], "embedded")
+    for number in range(LAYERS):
+        name = f"layer{number}"
+        y = at.normalise(x, f"{name}.norm1", 1e-6)
+        y = at.attention(y, f"{name}.attention")
+        x = build.node("Add", [y, x], f"{name}.sum1")
+        y = at.normalise(x, f"{name}.norm2", 1e-6)
+        y = at.perceptron(y, f"{name}.mlp")
+        x = build.node("Add", [y, x], f"{name}.sum2")
+    x = at.normalise(x, "norm", 1e-6)
+    x = build.node("Gather", [x, at.constant("first", np.array(0))], "first", axis=1)
+    weight, bias = build.weight("head.weight", CLASSES, WIDTH), build.weight("head.bias", CLASSES)
+    logits = build.node("Gemm", [x, weight, bias], "head", transB=1)
+    return _close(
+        build,
+        [_value("image", TensorProto.FLOAT, [1, 3, 224, 224])],
+        [_value(logits, TensorProto.FLOAT, [1, CLASSES])],
+    )
