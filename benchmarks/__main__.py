@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.report import Table, keep, surroundings, text_of
-from benchmarks.tables import allocator, cambricon_x, compiling, cpu, planner
+from benchmarks.tables import allocator, cambricon_x, compiling, cpu, importing, planner
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ PAGES: Mapping[str, Entry] = {
         ("planner", planner),
         ("cpu", cpu),
         ("compile", compiling),
+        ("import", importing),
         ("allocator", allocator),
     )
 }

@@ -60,6 +60,8 @@ class Work:
     kernels: list[CompiledKernel] = field(default_factory=list[CompiledKernel])
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     notes: list[str] = field(default_factory=list[str])
+    files: tuple[frontends.MappedFile, ...] = ()
+    """The model's files, which weights are views of."""
     weights_file: str | Path | None = None
     """The file of the weights, for model formats that keep them apart."""
 
@@ -88,6 +90,7 @@ def import_model(work: Work) -> None:
     work.weights = imported.weights.subset(imported.weights)
     work.name = imported.name
     work.nodes = imported.nodes
+    work.files = imported.files
     work.notes += imported.notes
     work.runner.context = _context(work, {})
 
@@ -135,6 +138,13 @@ def _drop_dead_weights(work: Work) -> None:
     live = [op.symbol.data for op in work.network.walk() if isinstance(op, WeightOp)]
     work.weights = work.weights.subset(live)
     work.runner.context = _context(work, work.runner.context.ranges)
+
+
+def _check_files(work: Work) -> None:
+    """Refuse a model that has changed while it was read; let go of its pages."""
+    for file in work.files:
+        file.check()
+        file.release()
 
 
 def plan_kernels(work: Work) -> None:
@@ -240,6 +250,7 @@ def travel(
     for station in ROAD:
         progress(station.name, 0, 0)
         station.run(work)
+        _check_files(work)
         if station.name == until:
             break
     return work
@@ -304,3 +315,4 @@ def _emit(work: Work, directory: Path) -> None:
     kernels = tuple(work.kernels)
     made = Compilation(work.machine, work.network, work.weights, kernels, arenas)
     write_package(directory, work.target, made, work.plans, work.name, work.notes)
+    _check_files(work)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from benchmarks.tables import cambricon_x, compiling, cpu, planner
+from benchmarks.tables import cambricon_x, compiling, cpu, importing, planner
 
 from benchmarks import __main__ as command
 from benchmarks import measuring, report
 
-MODULES = (cambricon_x, compiling, cpu, planner)
+MODULES = (cambricon_x, compiling, cpu, importing, planner)
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +60,13 @@ def test_compile_names_every_stage() -> None:
     for row in table.rows:
         assert set(stages) <= row.keys()
         assert row["total"] == pytest.approx(sum(row[stage] for stage in stages))
+
+
+def test_import_tells_time_and_memory() -> None:
+    (table,) = importing.tables(["lenet5"])
+    (row,) = table.rows
+    assert 0 < row["weight_bytes"] <= row["file_bytes"] < row["process_bytes"]
+    assert row["ratio"] == row["process_bytes"] / row["file_bytes"]
 
 
 def test_cpu_agrees_with_its_peer() -> None:

@@ -309,7 +309,7 @@ def test_changed_bytes_load_or_are_refused(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("fuzz")
     (folder / "m.caffemodel").write_bytes(changed)
     try:
-        found = read_caffemodel(folder / "m.caffemodel")
+        found, _ = read_caffemodel(folder / "m.caffemodel")
     except TilewrightError as error:
         assert all(problem.code.startswith("caffe-") for problem in error.problems)
         return

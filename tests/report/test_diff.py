@@ -18,6 +18,7 @@ from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.placement import placement_of
 from tilewright.report.differences import Comparison, beside_interpreter, layers_of
 from tilewright.report.measures import measure
+from tilewright.targets.cpu.runner import arena
 from tilewright.types import Array
 
 LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
@@ -52,6 +53,9 @@ def test_a_fault_is_found_in_its_kernel(broken: str) -> None:
     # One weight of the package becomes a large number; the graph keeps the right one.
     runner: Any = executable.runner
     at = placement_of(weight).offset
+    spoilt = arena(runner.weights.size)
+    spoilt[:] = runner.weights
+    runner.weights = spoilt
     runner.weights[at : at + 4] = np.frombuffer(np.float32(40).tobytes(), np.uint8)
     seen: dict[str, Array] = {}
     want: dict[str, Array] = {}

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from tilewright.errors import refuse
 from tilewright.frontends.imported import Imported, ModelNode
+from tilewright.frontends.mapped import MappedFile
 
-__all__ = ["Imported", "ModelNode", "load"]
+__all__ = ["Imported", "MappedFile", "ModelNode", "load"]
 
 
 def load(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.frontends.mapped import MappedFile
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp
 
@@ -38,3 +39,5 @@ class Imported:
     """What was assumed or left out, a sentence each."""
     nodes: tuple[ModelNode, ...] = ()
     """The model's nodes in its order; empty where a front-end does not say."""
+    files: tuple[MappedFile, ...] = ()
+    """The files of which weights are views, to be checked before weights are read."""

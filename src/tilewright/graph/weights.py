@@ -1,7 +1,8 @@
 """The weight store: a network's constants by content, beside the graph.
 
 Equal arrays are kept once. A store is saved as a safetensors file and mapped into memory when it
-is loaded, so that a large network's weights are read when they are used.
+is loaded, so that a large network's weights are read when they are used. Views of mapped files are
+kept as they are; large arrays that were computed go to a temporary file (graph/spill.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import refuse
 from tilewright.graph.names import identifier
+from tilewright.graph.spill import Spill
 
 Array = NDArray[Any]
 
@@ -54,6 +56,7 @@ class Weights:
     def __init__(self) -> None:
         self._arrays: dict[str, Array] = {}
         self._symbols: dict[str, str] = {}
+        self._spill = Spill()
 
     def add(self, array: Array, hint: str = "") -> str:
         """Keep an array; returns its symbol, the same whenever the content is the same.
@@ -64,13 +67,17 @@ class Weights:
         kept = np.asarray(array, order="C")
         if kept.dtype.newbyteorder("<") not in _CODES:
             raise refuse("weights-type", f"weights of {kept.dtype} are not supported", hint)
-        kept = kept.astype(kept.dtype.newbyteorder("<"), copy=kept.flags.writeable)
+        owned = kept is not array
+        kept = kept.astype(kept.dtype.newbyteorder("<"), copy=False)
         digest = digest_of(kept)
         if len(self._symbols) < len(self._arrays):  # Loaded arrays are digested when first needed.
             self._symbols = {digest_of(found): name for name, found in self._arrays.items()}
         if digest in self._symbols:
             return self._symbols[digest]
-        kept.setflags(write=False)
+        if kept.flags.writeable:  # What is read-only stays, a view of a mapped file above all.
+            spilled = self._spill.keep(kept)
+            kept = spilled if spilled is not kept else kept if owned else kept.copy()
+            kept.setflags(write=False)
         readable, length = identifier(hint, "weight")[:40].rstrip("_"), 8
         symbol = f"{readable}_{digest[:length]}"
         while symbol in self._arrays:
@@ -103,6 +110,7 @@ class Weights:
         kept = Weights()
         for symbol in sorted(set(symbols)):
             kept._arrays[symbol] = self._arrays[symbol]
+        kept._spill = self._spill
         kept._symbols = {d: symbol for d, symbol in self._symbols.items() if symbol in kept}
         return kept
 

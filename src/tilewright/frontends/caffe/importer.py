@@ -23,6 +23,7 @@ from tilewright.frontends.caffe.reader import read_prototxt
 from tilewright.frontends.caffe.stored import Stored, read_caffemodel, stored_in
 from tilewright.frontends.caffe.wiring import outputs_of
 from tilewright.frontends.imported import Imported, ModelNode
+from tilewright.frontends.mapped import MappedFile
 from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
 from tilewright.graph.weights import Weights
@@ -68,6 +69,7 @@ class _Importer:
         if not self.layers:
             self.problems.append(Problem("caffe-syntax", "there are no layers in it", title))
             raise TilewrightError(self.problems)
+        self.files: tuple[MappedFile, ...] = ()
         self.stored = self._stored(weights)
         own = stored_in(np.frombuffer(net.SerializeToString(), np.uint8), title)
         self.parameters = Parameters(self.stored, own)
@@ -91,10 +93,12 @@ class _Importer:
         if weights is None:
             return None
         try:
-            return read_caffemodel(weights)
+            stored, file = read_caffemodel(weights)
         except TilewrightError as error:
             self.problems.extend(error.problems)
             return None
+        self.files = (file,)
+        return stored
 
     def run(self) -> Imported:
         """The model as a network; raises TilewrightError."""
@@ -122,6 +126,7 @@ class _Importer:
             self.source.digest,
             tuple(self.notes),
             nodes,
+            self.files,
         )
 
     def _take(self, layer: Layer) -> None:

@@ -20,7 +20,8 @@ from tilewright.frontends.caffe.limits import (
     shown,
 )
 from tilewright.frontends.caffe.reader import check_file
-from tilewright.frontends.caffe.wire import BYTES, FIXED32, FIXED64, Field, Wire, WireError
+from tilewright.frontends.mapped import MappedFile
+from tilewright.frontends.wire import BYTES, FIXED32, FIXED64, Field, Wire, WireError
 from tilewright.types import Array
 
 # Field numbers, as in schema.proto.
@@ -53,23 +54,25 @@ Stored = dict[str, tuple[Blob, ...]]
 """Blobs by the names of the layers that have any."""
 
 
-def read_caffemodel(path: str | Path) -> Stored:
-    """Map a caffemodel of either form; raises TilewrightError."""
+def read_caffemodel(path: str | Path) -> tuple[Stored, MappedFile]:
+    """The blobs of a caffemodel of either form, and the file they are views of.
+
+    Raises TilewrightError.
+    """
     path, title = Path(path), shown(str(path))
     try:
         check_file(path, title, MAX_WEIGHT_BYTES)
-        empty = path.stat().st_size == 0
-        data = np.zeros(0, np.uint8) if empty else np.asarray(np.memmap(path, np.uint8, "r"))
+        file = MappedFile(path)
     except (OSError, ValueError) as error:
         raise refuse("caffe-missing-file", f"it cannot be read: {error}", where=title) from error
-    if bytes(data[: len(_HDF5)]) == _HDF5:
+    if bytes(file.bytes[: len(_HDF5)]) == _HDF5:
         raise refuse(
             "caffe-caffemodel",
             "it is an HDF5 file, which is not read",
             where=title,
             help="save the weights as binary protobuf (snapshot_format: BINARYPROTO)",
         )
-    return stored_in(data, title)
+    return stored_in(file.bytes, title), file
 
 
 def stored_in(data: Array, title: str) -> Stored:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 from onnx import GraphProto, NodeProto, TensorProto, TypeProto, helper
@@ -20,6 +19,7 @@ from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.onnx import functions, numbers
 from tilewright.frontends.onnx.control import CONTROL
+from tilewright.frontends.onnx.external import Files
 from tilewright.frontends.onnx.folding import Folder, infer_types, shape_of_type, type_of
 from tilewright.frontends.onnx.limits import MAX_DEPTH, MAX_ELEMENTS, MAX_NODES, shown
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
@@ -69,7 +69,7 @@ class Body:
     """Takes nodes into a network."""
 
     network: NetworkBuilder
-    folder: Path | None
+    files: Files
     """Where external data may lie."""
     local_functions: frozenset[tuple[str, str]] = frozenset()
     """Names and domains of the model's own functions, which are not read."""
@@ -92,7 +92,7 @@ class Body:
             if name in where.tensors:
                 where.values[name] = UNKNOWN
                 try:
-                    array = array_of(where.tensors[name], self.folder)
+                    array = array_of(where.tensors[name], self.files)
                     where.values[name] = Constant(array, name)
                 except TilewrightError as error:
                     self.problems.extend(error.problems)
@@ -197,7 +197,7 @@ class Body:
         """The values of a node's outputs; None if they depend on what was refused."""
         attributes = self.check(node)
         if node.operator == "Constant":
-            return [constant_of(node, attributes, self.folder)]
+            return [constant_of(node, attributes, self.files)]
         operands: list[Value | None] = []
         for name in node.inputs:
             value = self.value(name, scope) if name else None

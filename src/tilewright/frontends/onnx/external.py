@@ -1,26 +1,68 @@
-"""Tensors whose data lie in a file beside the model.
+"""Tensors whose data lie in a file: beside the model, or the model's own (lean.py).
 
 The location comes from the model and is not trusted: it must stay inside the model's folder, also
-after symbolic links are followed, and the run of bytes must lie inside the file.
+after symbolic links are followed, and the run of bytes must lie inside the file. Files are mapped:
+arrays are views of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
+import numpy as np
+from numpy.typing import NDArray
 from onnx import TensorProto
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.mapped import MappedFile
+from tilewright.frontends.onnx.lean import WITHIN
 from tilewright.frontends.onnx.limits import shown
 
 
-def external_bytes(tensor: TensorProto, folder: Path | None, expected: int) -> bytes:
-    """The ``expected`` bytes of an external tensor; raises TilewrightError."""
+@dataclass
+class Files:
+    """Where the data of external tensors lie."""
+
+    folder: Path | None = None
+    """Of the model; None if it did not come from a file."""
+    own: MappedFile | NDArray[np.uint8] | None = None
+    """The model's own bytes, to which its large constants refer."""
+    beside: dict[Path, MappedFile] = field(default_factory=dict[Path, MappedFile])
+    """Files of external data, mapped when a tensor first needs them."""
+
+    @property
+    def mapped(self) -> tuple[MappedFile, ...]:
+        """All files that arrays may be views of."""
+        own = (self.own,) if isinstance(self.own, MappedFile) else ()
+        return (*own, *self.beside.values())
+
+    def within(self, start: int, end: int) -> NDArray[np.uint8] | None:
+        """Some of the model's own bytes; None if it has none there."""
+        if self.own is None:
+            return None
+        if isinstance(self.own, MappedFile):
+            return self.own.view(start, end) if end <= len(self.own.bytes) else None
+        return self.own[start:end] if end <= len(self.own) else None
+
+    def open(self, path: Path) -> MappedFile:
+        """A file, mapped once; raises OSError."""
+        if path not in self.beside:
+            self.beside[path] = MappedFile(path)
+        return self.beside[path]
+
+
+def external_bytes(tensor: TensorProto, files: Files, expected: int) -> NDArray[np.uint8]:
+    """The ``expected`` bytes of an external tensor, as a view; raises TilewrightError."""
     keys = [entry.key for entry in tensor.external_data]
     fields = {entry.key: entry.value for entry in tensor.external_data}
     if len(keys) != len(fields):
         raise _bad(tensor, "an external_data key appears twice")
     location = fields.get("location", "")
+    folder = files.folder
+    if location == WITHIN:
+        return _within(tensor, files, fields)
     if folder is None:
         raise _bad(
             tensor,
@@ -33,20 +75,26 @@ def external_bytes(tensor: TensorProto, folder: Path | None, expected: int) -> b
     if length != expected:
         raise _bad(tensor, f"it says {length} bytes where its type and shape take {expected}")
     try:
-        size = path.stat().st_size
+        file = files.open(path)
+        size = len(file.bytes)
         if offset + length > size:
             raise _bad(
                 tensor,
                 f"bytes {offset} to {offset + length} are asked of {shown(location)}, "
                 f"which has {size}",
             )
-        with path.open("rb") as file:
-            file.seek(offset)
-            data = file.read(length)
-    except OSError as error:
-        raise _bad(tensor, f"{shown(location)} cannot be read: {error.strerror}") from error
-    if len(data) != length:
-        raise _bad(tensor, f"{shown(location)} ends early")
+    except (OSError, ValueError) as error:
+        raise _bad(tensor, f"{shown(location)} cannot be read: {error}") from error
+    return file.view(offset, offset + length)
+
+
+def _within(tensor: TensorProto, files: Files, fields: Mapping[str, str]) -> NDArray[np.uint8]:
+    """Bytes of the model itself, as many as it has for this tensor."""
+    start = _count(fields.get("offset", ""), "offset", tensor)
+    length = _count(fields.get("length", ""), "length", tensor)
+    data = files.within(start, start + length)
+    if data is None:
+        raise _bad(tensor, "its data lie outside the model")
     return data
 
 

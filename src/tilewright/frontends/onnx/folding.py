@@ -55,6 +55,8 @@ class Folder:
         """The results of a node; raises TilewrightError if they are too large or not defined."""
         if node.operator == "ConstantOfShape":
             results = [self._constant_of_shape(node, operands)]
+        elif node.operator == "Identity" and operands and operands[0] is not None:
+            results = [operands[0].array]  # The reference would copy it.
         else:
             self._spend(node, self._bytes_of(node, operands))
             results = self._evaluate(node, operands)

@@ -70,7 +70,7 @@ class _Importer:
         self.scope = Scope(values, tensors)
         self.body = Body(
             NetworkBuilder(self.operator.block, self.weights),
-            source.folder,
+            source.files,
             frozenset((f.name, f.domain) for f in source.model.functions),
             self.problems,
         )
@@ -88,7 +88,14 @@ class _Importer:
         digest, notes = self.source.digest, tuple(self.notes)
         named = (ModelNode(n.name, n.operator, n.outputs) for n in self.nodes)
         return Imported(
-            module, self.weights, self.name, self.opset, digest, notes, nodes=tuple(named)
+            module,
+            self.weights,
+            self.name,
+            self.opset,
+            digest,
+            notes,
+            nodes=tuple(named),
+            files=self.source.files.mapped,
         )
 
     def _initializers(self) -> dict[str, TensorProto]:

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
+from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
 from tilewright.errors import refuse
+from tilewright.frontends.mapped import MappedFile
+from tilewright.frontends.onnx.external import Files
+from tilewright.frontends.onnx.lean import lean_model
 from tilewright.frontends.onnx.limits import MAX_FILE_BYTES, MAX_NODES, shown
 
 OLDEST_OPSET = 9
@@ -25,8 +30,8 @@ class Source:
 
     model: ModelProto
     digest: str
-    folder: Path | None
-    """Where external data may lie; None if the model did not come from a file."""
+    files: Files
+    """Where large constants and external data lie."""
     title: str
     """How messages call the model."""
 
@@ -38,37 +43,43 @@ def read_model(source: ModelSource) -> Source:
             data = source.SerializeToString(deterministic=True)
         except (EncodeError, ValueError) as error:
             raise refuse("onnx-too-large", f"the model cannot be serialised: {error}") from error
-        return Source(source, hashlib.sha256(data).hexdigest(), None, "model")
+        return Source(source, hashlib.sha256(data).hexdigest(), Files(), "model")
     if isinstance(source, bytes):
-        return Source(_parse(source, "model"), hashlib.sha256(source).hexdigest(), None, "model")
+        data = np.frombuffer(source, np.uint8)
+        digest = hashlib.sha256(source).hexdigest()
+        return Source(_parse(data, "model"), digest, Files(own=data), "model")
     path = Path(source)
     title = shown(str(path))
-    data = _bytes_of(path, title)
-    return Source(_parse(data, title), hashlib.sha256(data).hexdigest(), path.parent, title)
-
-
-def _bytes_of(path: Path, title: str) -> bytes:
-    """The file's bytes, after a look at its size."""
     try:
-        if not path.is_file():
-            reason = "it is not a file" if path.exists() else "there is no such file"
-            raise refuse("onnx-missing-file", reason, where=title)
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise refuse(
-                "onnx-too-large",
-                f"the file has more than {MAX_FILE_BYTES} bytes, which protobuf cannot read",
-                where=title,
-                help="store the weights as external data",
-            )
-        return path.read_bytes()
+        file = _mapped(path, title)
+        digest = file.digest()
+        file.check()
+        model = _parse(file.bytes, title)
+        file.release()
     except (OSError, ValueError) as error:
         raise refuse("onnx-missing-file", f"it cannot be read: {error}", where=title) from error
+    return Source(model, digest, Files(path.parent, file), title)
 
 
-def _parse(data: bytes, title: str) -> ModelProto:
-    """Bytes as a ModelProto with a graph."""
+def _mapped(path: Path, title: str) -> MappedFile:
+    """The file, mapped after a look at its size; raises TilewrightError, OSError or ValueError."""
+    if not path.is_file():
+        reason = "it is not a file" if path.exists() else "there is no such file"
+        raise refuse("onnx-missing-file", reason, where=title)
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise refuse(
+            "onnx-too-large",
+            f"the file has more than {MAX_FILE_BYTES} bytes, which protobuf cannot read",
+            where=title,
+            help="store the weights as external data",
+        )
+    return MappedFile(path)
+
+
+def _parse(data: NDArray[np.uint8], title: str) -> ModelProto:
+    """Bytes as a ModelProto, in which large constants refer to the bytes."""
     try:
-        model = ModelProto.FromString(data)
+        model = ModelProto.FromString(lean_model(data))
     except DecodeError as error:
         raise refuse(
             "onnx-truncated",

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 from onnx import TensorProto
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.frontends.onnx.external import external_bytes
+from tilewright.frontends.onnx.external import Files, external_bytes
 from tilewright.frontends.onnx.limits import MAX_DIMENSIONS, MAX_ELEMENTS, shown
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.types import Array
@@ -51,8 +51,11 @@ def type_name(data_type: int) -> str:
     return names.get(data_type, str(data_type)).lower()
 
 
-def array_of(tensor: TensorProto, folder: Path | None = None) -> Array:
-    """The data of a tensor; raises TilewrightError when they do not fit its type and shape."""
+def array_of(tensor: TensorProto, files: Files | None = None) -> Array:
+    """The data of a tensor; raises TilewrightError when they do not fit its type and shape.
+
+    Where they lie in a file, or among the model's bytes, the array is a view of those.
+    """
     where = f"tensor {shown(tensor.name)}"
     dtype = DTYPES.get(tensor.data_type)
     if dtype is None:
@@ -64,10 +67,10 @@ def array_of(tensor: TensorProto, folder: Path | None = None) -> Array:
     shape = tuple(tensor.dims)
     count = checked_size(shape, where)
     if tensor.data_location == TensorProto.EXTERNAL:
-        data = external_bytes(tensor, folder, count * dtype.itemsize)
-        return _from_bytes(data, dtype, shape)
-    if tensor.HasField("raw_data"):
+        data = external_bytes(tensor, files or Files(), count * dtype.itemsize)
+    else:
         data = tensor.raw_data
+    if tensor.HasField("raw_data") or tensor.data_location == TensorProto.EXTERNAL:
         if len(data) != count * dtype.itemsize:
             raise _wrong_length(where, len(data), count * dtype.itemsize, "bytes")
         return _from_bytes(data, dtype, shape)
@@ -85,14 +88,14 @@ def array_of(tensor: TensorProto, folder: Path | None = None) -> Array:
 
 
 def constant_of(
-    node: Node, attributes: Mapping[str, AttributeValue], folder: Path | None = None
+    node: Node, attributes: Mapping[str, AttributeValue], files: Files | None = None
 ) -> Constant:
     """The value of a Constant node, in any of its spellings; raises TilewrightError."""
     if len(attributes) != 1:
         raise refuse("onnx-attribute", "it needs exactly one value", where=node.where)
     name, value = next(iter(attributes.items()))
     if isinstance(value, TensorProto):
-        array = array_of(value, folder)
+        array = array_of(value, files)
     elif name in ("value_int", "value_ints"):
         array = np.array(value, np.int64)
     elif name in ("value_float", "value_floats"):
@@ -118,7 +121,9 @@ def checked_size(shape: Sequence[int], where: str) -> int:
     return count
 
 
-def _from_bytes(data: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+def _from_bytes(
+    data: bytes | NDArray[np.uint8], dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> Array:
     """Little-endian bytes as an array of the machine's own byte order."""
     if dtype.kind == "b":
         return (np.frombuffer(data, np.uint8) != 0).reshape(shape)

@@ -76,6 +76,16 @@ def arena(size: int) -> NDArray[np.uint8]:
     return whole[start : start + size]
 
 
+def mapped(path: Path, size: int) -> NDArray[np.uint8]:
+    """A file of ``size`` bytes, mapped: processes share its pages, and read what they use."""
+    if not path.is_file() or path.stat().st_size != size:
+        raise refuse("package-invalid", "weights.bin is missing or of another size", str(path))
+    if size == 0:
+        return arena(0)
+    with path.open("rb") as file:
+        return np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), np.uint8)
+
+
 def read_manifest(program: Path) -> dict[str, Any]:
     """The manifest, its fields' types checked; refuses a damaged one."""
     path = program / MANIFEST
@@ -128,13 +138,8 @@ class CpuRunner(Runner):
             (step["symbol"], tuple(str(node) for node in step["nodes"]))
             for step in manifest["steps"]
         ]
-        self.weights = arena(int(manifest["weight_bytes"]))
+        self.weights = mapped(program / "weights.bin", int(manifest["weight_bytes"]))
         self.workspace = arena(int(manifest["workspace_bytes"]))
-        path = program / "weights.bin"
-        if not path.exists() or path.stat().st_size != self.weights.size:
-            raise refuse("package-invalid", "weights.bin is missing or of another size", str(path))
-        with path.open("rb") as file:
-            file.readinto(memoryview(cast(Any, self.weights)))
         self._lock = Lock()
         self.library = ctypes.CDLL(str(load_library(program, self.prefix, flags)))
         for name in ("run", "profile", "step"):

@@ -1,7 +1,7 @@
 """Protobuf's wire format, over mapped bytes: what lies where, without copying it.
 
-Parsing a caffemodel with protobuf itself holds its weights in memory twice. Here the arrays are
-views of the file.
+Parsing a large model with protobuf itself holds its weights in memory twice. Here the arrays are
+views of the file. (The format: protobuf.dev, "Encoding".)
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ class Field:
     """Of a VARINT; the first byte of the other kinds' data, counted in the whole file."""
     size: int
     """Bytes of the data; 0 of a VARINT."""
+    end: int
+    """Where the next field begins."""
 
 
 class WireError(ValueError):
@@ -59,7 +61,7 @@ class Wire:
                 raise WireError(f"byte {at}: fields of kind {kind} are not read")
             if at > end:
                 raise WireError(f"byte {value}: a field of {size} bytes is cut short")
-            yield Field(number, kind, value, size)
+            yield Field(number, kind, value, size, at)
 
     def integers(self, field: Field) -> Iterator[int]:
         """A repeated integer, packed or one by one, as signed 64-bit; raises WireError."""
