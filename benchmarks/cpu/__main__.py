@@ -28,7 +28,7 @@ from benchmarks import models
 from benchmarks.cpu.peers import available
 from tilewright.driver import compile as compile_model
 from tilewright.targets.cpu.compiler import compiler_version
-from tilewright.targets.cpu.machine import this_processor
+from tilewright.targets.cpu.processors import this_processor
 from tilewright.targets.cpu.runner import CpuRunner
 
 NETWORKS = (

@@ -10,7 +10,8 @@ from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, load_machine, to_toml
 from tilewright.machine.load import MAX_FILE
 from tilewright.targets.cambricon_x.machine import MACHINE
-from tilewright.targets.cpu.machine import Processor, machine
+from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.processors import Processor
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "machines" / "small-npu.toml"
 TEXT = EXAMPLE.read_text()

@@ -9,7 +9,8 @@ from tests.planning.planning_kernels import conv
 from tilewright.machine import Machine
 from tilewright.planning.bounds import granule_bound, inside_fraction, physical_bound
 from tilewright.planning.domain import Kernel
-from tilewright.targets.cpu.machine import Processor, machine
+from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.processors import Processor
 
 MACHINE: Machine = machine(Processor(lanes=16, registers=32, vectors_per_cycle=1.0))
 

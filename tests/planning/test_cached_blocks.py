@@ -11,8 +11,8 @@ from tilewright.planning.cached import plan_cached, schedules
 from tilewright.planning.cached_blocks import block_cycles, register_tiles, scratch_elements
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.registers import registers_of
-from tilewright.targets.cpu.machine import Processor
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.processors import Processor
 
 MACHINE = cpu(Processor(lanes=16, registers=32))
 

@@ -23,6 +23,7 @@ from tilewright.planning.layout import Layout
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.registers import REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.sharing import share
 
 _REDUCTION_BLOCKS = (64, 128, 256, 512, 1024)
 _ROW_BLOCKS = (2, 4, 8, 16)
@@ -35,7 +36,10 @@ def plan_cached(
     timer: Timer | None = None,
     budget: Budget | None = None,
 ) -> Plan:
-    """The schedule of least predicted time, the same every time; refuses as ``plan`` does."""
+    """The schedule of least predicted time, the same every time; refuses as ``plan`` does.
+
+    Times are those of one core; which loop the cores share is decided last (sharing.py).
+    """
     begin = perf_counter()
     budget = budget or Budget()
     primitive = choose_primitive(kernel, machine)
@@ -54,7 +58,7 @@ def plan_cached(
         if cycles is None or took < cycles:
             best, cycles = schedule, took
     return Plan(
-        schedule=best,
+        schedule=share(kernel, machine, best, cost),
         predicted_cycles=cost,
         moved_bytes=int(moved),
         physical_bound=physical_bound(kernel, machine, primitive),

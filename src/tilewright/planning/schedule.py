@@ -38,6 +38,8 @@ class Schedule:
     buffers: tuple[tuple[str, int], ...] = ()
     options: tuple[tuple[str, int | str], ...] = ()
     """Choices that belong to the primitive (such as its vectorised dim)."""
+    shared: str = ""
+    """The dim whose outermost loop the cores share, each a run of its iterations; "" for none."""
 
     def slots(self, operand: str) -> int:
         """Buffer slots of an operand; 1 unless the schedule says otherwise."""
@@ -56,6 +58,7 @@ class Schedule:
             f"{self.primitive} [{levels}]"
             + (f" double {', '.join(double)}" if double else "")
             + options
+            + (f"; cores share {self.shared}" if self.shared else "")
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -79,4 +82,5 @@ class Schedule:
             levels,
             tuple((str(name), int(slots)) for name, slots in value["buffers"]),
             tuple((str(key), option) for key, option in value["options"]),
+            str(value["shared"]),
         )

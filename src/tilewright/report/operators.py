@@ -231,8 +231,8 @@ def _rows_text(machine: Machine) -> list[str]:
 def documented() -> str:
     """The text of docs/operators.md."""
     from tilewright.targets.cambricon_x.machine import machine as cambricon_x
-    from tilewright.targets.cpu.machine import Processor
     from tilewright.targets.cpu.machine import machine as cpu
+    from tilewright.targets.cpu.processors import Processor
 
     # One processor, so that the page is the same wherever it is made.
     return operators_table([("cpu", cpu(Processor(16, 32, 2.0))), ("cambricon-x", cambricon_x())])

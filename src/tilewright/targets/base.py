@@ -128,6 +128,17 @@ class Runner(ABC):
     They need not where the host computes in float32: C and NumPy round exponentials differently.
     """
 
+    @property
+    def threads(self) -> int:
+        """Threads that share a run's work on the processor at hand; others have no use for more."""
+        return 1
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        """Any number gives the same results; raises TilewrightError for one that cannot be."""
+        if count < 1:
+            raise refuse("option-threads", f"{count} threads cannot run anything")
+
     @abstractmethod
     def run(
         self,
@@ -175,6 +186,10 @@ class Target(ABC):
     @abstractmethod
     def machine(self) -> Machine:
         """The machine that is compiled for unless the caller gives a variant."""
+
+    def variant(self, name: str) -> Machine:
+        """The machine of a named variant (``--cpu avx2``), for targets that have some."""
+        raise refuse("target-variant", f"target {self.name} has no variants", repr(name))
 
     @abstractmethod
     def emit(self, compilation: Compilation, directory: Path) -> None:

@@ -130,6 +130,7 @@ class _Builder:
                 if len(self.schedule.levels) > 1
                 else None,
                 "slots": to_attribute(tuple(slots)) if slots else None,
+                "shared": StringAttr(self.schedule.shared) if self.schedule.shared else None,
             },
             regions=[Region(block)],
         )

@@ -18,8 +18,8 @@ from tilewright.graph.passes.fuse_pointwise import FusePointwise
 from tilewright.graph.passes.partition import Partition
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine, Storage
-from tilewright.targets.cpu.machine import Processor
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.processors import Processor
 from tilewright.types import layout_of, shape_of
 
 CPU = cpu(Processor(lanes=16))

@@ -13,8 +13,8 @@ from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
 from tilewright.passes import PassRunner
-from tilewright.targets.cpu.machine import Processor
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.processors import Processor
 
 MACHINE = cpu(Processor(lanes=16, registers=32))
 

@@ -22,8 +22,8 @@ from tilewright.graph.passes import PASSES
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp
 from tilewright.passes import CompilerContext
-from tilewright.targets.cpu.machine import Processor
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.processors import Processor
 from tilewright.types import element_dtype, shape_of, tensor_type
 
 FOLDER = Path(__file__).parent / "goldens"

@@ -22,8 +22,8 @@ from tilewright.graph.passes.fuse_batch_norm import FuseBatchNorm
 from tilewright.graph.passes.simplify import Simplify
 from tilewright.ir import Context, ModulePass, SSAValue
 from tilewright.machine import Machine
-from tilewright.targets.cpu.machine import Processor
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.processors import Processor
 from tilewright.types import shape_of
 
 SMALL = accelerator()

@@ -14,8 +14,8 @@ from tilewright.graph.passes.plan_memory import PlanMemory
 from tilewright.graph.placement import arenas_of, placement_of
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
-from tilewright.targets.cpu.machine import Processor
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.processors import Processor
 
 CPU = cpu(Processor(lanes=16))
 NHWC = accelerator(element="float32", accumulator="float32")

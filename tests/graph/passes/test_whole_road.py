@@ -30,8 +30,8 @@ from tilewright.machine import Machine
 from tilewright.passes import PassRunner
 from tilewright.planning.layout import Layout
 from tilewright.targets.cambricon_x.machine import machine as cambricon_x
-from tilewright.targets.cpu.machine import Processor
 from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.processors import Processor
 from tilewright.types import element_dtype, layout_of, shape_of, tensor_type
 
 MACHINES: dict[str, Machine] = {

@@ -41,8 +41,8 @@ from tilewright.planning import plan
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.base import Compilation, CompiledKernel
-from tilewright.targets.cpu.machine import Processor
 from tilewright.targets.cpu.machine import machine as make_machine
+from tilewright.targets.cpu.processors import Processor
 from tilewright.targets.cpu.target import CpuTarget
 from tilewright.tile.build import build
 from tilewright.tile.passes.boundary import Boundary

@@ -3,7 +3,8 @@
 import pytest
 
 from tilewright.planning.layout import Layout
-from tilewright.targets.cpu.machine import Processor, machine, processor_of, this_processor
+from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.processors import Processor, processor_of, this_processor
 
 
 @pytest.mark.parametrize(

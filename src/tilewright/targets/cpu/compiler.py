@@ -13,12 +13,9 @@ from pathlib import Path
 
 from tilewright.errors import refuse
 
-FLAGS = ("-std=gnu11", "-O2", "-fno-math-errno", "-fPIC", "-Wall", "-Wextra")
+FLAGS = ("-std=gnu99", "-O2", "-fno-math-errno", "-fPIC", "-pthread", "-Wall", "-Wextra")
 """-O2 does not vectorise by itself where it should not, and contracts multiply-adds;
--fno-math-errno lets square roots be vectors."""
-
-NATIVE = ("-march=native",)
-"""For the machine at hand."""
+-fno-math-errno lets square roots be vectors; C99 with GNU's vectors is what GCC and Clang share."""
 
 COMPILERS = ("cc", "gcc", "clang")
 """Tried in this order."""
@@ -49,11 +46,29 @@ def compiler_version() -> str:
     return ran.stdout.splitlines()[0] if ran.stdout else ""
 
 
+@cache
+def openmp_flags() -> tuple[str, ...]:
+    """What makes the compiler use OpenMP; () where it has none, and threads are POSIX's."""
+    path = next((found for name in COMPILERS if (found := shutil.which(name))), None)
+    if path is None:
+        return ()
+    program = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
+        command = [path, "-fopenmp", "-x", "c", "-", "-o", str(Path(scratch) / "probe")]
+        try:
+            ran = subprocess.run(
+                command, input=program, capture_output=True, text=True, check=False, timeout=60
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ()
+    return () if ran.returncode else ("-fopenmp",)
+
+
 def build_library(
     sources: Sequence[Path],
     target: Path,
     includes: Sequence[Path],
-    flags: Sequence[str] = (*FLAGS, *NATIVE),
+    flags: Sequence[str],
 ) -> None:
     """Compile sources side by side and link them; ``target`` appears only when all is well.
 

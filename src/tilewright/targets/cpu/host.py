@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,15 @@ from tilewright.machine import Machine
 from tilewright.passes import CompilerContext
 from tilewright.planning import plan
 from tilewright.targets.base import Arenas, Compilation, CompiledKernel, HostStep
-from tilewright.targets.cpu.machine import Processor, machine
+from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.package import write_package
+from tilewright.targets.cpu.processors import PROCESSORS
 from tilewright.targets.cpu.runner import load_library, read_manifest
 from tilewright.tile.build import build
 from tilewright.tile.passes.boundary import Boundary
 
-PORTABLE = Processor(lanes=4, registers=15, vectors_per_cycle=2.0)
-"""Vectors of 16 bytes, which every processor has."""
+PORTABLE = replace(PROCESSORS["portable"], cores=1)
+"""Vectors of 16 bytes, which every processor has; steps on the host run on one thread."""
 
 
 def emit_host(compilation: Compilation, directory: Path) -> list[Path]:
@@ -45,7 +47,9 @@ def emit_host(compilation: Compilation, directory: Path) -> list[Path]:
         return []
     host = directory / "host"
     host.mkdir(exist_ok=True)
-    return write_package(compilation, host, kernels, PORTABLE.lanes, weights=False)
+    return write_package(
+        compilation, host, kernels, PORTABLE.lanes, processor=PORTABLE, weights=False
+    )
 
 
 def host_kernels(compilation: Compilation, host: Machine) -> list[CompiledKernel]:

@@ -7,15 +7,10 @@ channels innermost: activations NCHW16c, weights OIHW16i16o (for 16 lanes).
 
 from __future__ import annotations
 
-import os
-import platform
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 from tilewright.machine import Engine, Machine, Memory, Primitive, Storage
+from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
 
 UNARY = (
     *("relu", "clip", "leaky_relu", "sigmoid", "tanh", "hard_swish", "hard_sigmoid", "silu"),
@@ -57,62 +52,6 @@ CONVERSIONS = (
 
 FEW_CHANNELS = 4
 """Convolutions of at most so many input channels take a plain NCHW input."""
-
-
-@dataclass(frozen=True)
-class Processor:
-    """What the machine's description is made from."""
-
-    lanes: int = 16
-    """float32 lanes of one vector."""
-    registers: int = 32
-    """Vector registers."""
-    vectors_per_cycle: float = 1.0
-    """Multiply-adds on whole vectors in one cycle."""
-    level1_bytes: int = 32 << 10
-    level2_bytes: int = 1 << 20
-    level3_bytes: int = 16 << 20
-    clock_hz: float = 3.7e9
-    """Nominal, a server's highest: measured times do not use it, efficiencies do."""
-
-
-def processor_of(cpuinfo: str) -> Processor:
-    """The processor that the text of /proc/cpuinfo describes (caches at their common sizes)."""
-    flags = re.search(r"^flags\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
-    names = set(flags.group(1).split()) if flags else set[str]()
-    if {"avx512f", "avx512vl", "avx512dq"} <= names:
-        family = re.search(r"^cpu family\s*:\s*(\d+)$", cpuinfo, re.MULTILINE)
-        # AMD's family 25 (Zen 4) executes a 64-byte vector as two halves.
-        halves = "AuthenticAMD" in cpuinfo and family is not None and int(family.group(1)) < 26
-        return Processor(16, 32, 1.0 if halves else 2.0)
-    if {"avx2", "fma"} <= names:
-        return Processor(8, 16, 2.0)
-    # Without AVX: 16-byte vectors. Arm's NEON has 32 registers; SSE has 16, and one of them holds a
-    # product before it is added.
-    neon = platform.machine() in ("aarch64", "arm64")
-    return Processor(4, 32 if neon else 15, 2.0)
-
-
-@cache
-def this_processor() -> Processor:
-    """The processor that this process runs on."""
-    path = Path("/proc/cpuinfo")
-    found = processor_of(path.read_text() if path.exists() else "")
-
-    def cache_bytes(name: str, default: int) -> int:
-        try:
-            return max(os.sysconf(name), 0) or default
-        except (ValueError, OSError):
-            return default
-
-    return Processor(
-        found.lanes,
-        found.registers,
-        found.vectors_per_cycle,
-        cache_bytes("SC_LEVEL1_DCACHE_SIZE", found.level1_bytes),
-        cache_bytes("SC_LEVEL2_CACHE_SIZE", found.level2_bytes),
-        cache_bytes("SC_LEVEL3_CACHE_SIZE", found.level3_bytes),
-    )
 
 
 def _storage(**layouts: str) -> dict[str, Storage]:
@@ -311,7 +250,7 @@ def machine(processor: Processor | None = None) -> Machine:
     """The machine of a processor; by default of the one at hand."""
     cpu = processor or this_processor()
     return Machine(
-        name="cpu",
+        name="cpu" if cpu.name == NATIVE else f"cpu-{cpu.name}",
         description=f"C with vectors of {cpu.lanes} float32 lanes, {cpu.registers} registers",
         clock_hz=cpu.clock_hz,
         memories=(
@@ -333,4 +272,5 @@ def machine(processor: Processor | None = None) -> Machine:
             *_others(cpu.lanes, cpu.vectors_per_cycle),
         ),
         synchronisation="none",
+        cores=cpu.cores,
     )

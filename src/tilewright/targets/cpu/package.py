@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 
 from tilewright.errors import refuse
@@ -11,27 +12,36 @@ from tilewright.graph.dialect import network_of
 from tilewright.graph.names import identifier
 from tilewright.graph.placement import WEIGHTS
 from tilewright.targets.base import Compilation, CompiledKernel
+from tilewright.targets.cpu.building import (
+    class_text,
+    cmake_text,
+    makefile_text,
+    pkg_config_text,
+)
 from tilewright.targets.cpu.ports import Port, distinct_ports
+from tilewright.targets.cpu.processors import Processor
 from tilewright.targets.cpu.texts import (
+    ALIGNMENT,
     Functions,
     Step,
     header_text,
     kernel_file_text,
     kernels_header_text,
     main_text,
-    makefile_text,
     network_text,
+    scratch_bytes,
 )
 from tilewright.targets.cpu.walk import KernelSource, kernel_source
 from tilewright.targets.cpu.weights import write_weights
 from tilewright.tile.dialect import programs_of
+from tilewright.types import element_dtype, shape_of, tensor_type
 
 SUPPORT = Path(__file__).parent
 """Where ``vectors.h`` lies, which every package includes as it is."""
 
 MANIFEST = "program.json"
 
-_FILES = ("kernels", "vectors", "scalars", "main")
+_FILES = ("kernels", "vectors", "scalars", "team", "main")
 """Names of files of every package, which a model's files must not take."""
 
 
@@ -41,6 +51,7 @@ def write_package(
     kernels: Sequence[CompiledKernel],
     lanes: int,
     *,
+    processor: Processor,
     weights: bool = True,
 ) -> list[Path]:
     """Write all files for the given kernels of a compilation; returns them, sorted.
@@ -59,10 +70,16 @@ def write_package(
         f"include/{prefix}.h": header_text(prefix, compilation, inputs, outputs, steps),
         f"src/{prefix}.c": network_text(prefix, inputs, outputs, steps, functions),
         "src/kernels.h": kernels_header_text(prefix, functions, lanes),
-        **{f"src/{name}": (SUPPORT / name).read_text() for name in ("scalars.h", "vectors.h")},
+        **{
+            f"src/{name}": (SUPPORT / name).read_text()
+            for name in ("scalars.h", "team.h", "vectors.h")
+        },
+        f"include/{prefix}.hpp": class_text(prefix, inputs, outputs),
         "main.c": main_text(prefix, inputs, outputs),
-        "Makefile": makefile_text(prefix),
-        MANIFEST: _manifest(prefix, compilation, inputs, outputs, steps, lanes),
+        "Makefile": makefile_text(prefix, processor),
+        "CMakeLists.txt": cmake_text(prefix, processor, [name for name, _, _ in functions]),
+        f"{prefix}.pc.in": pkg_config_text(prefix),
+        MANIFEST: _manifest(prefix, compilation, inputs, outputs, steps, lanes, processor),
     }
     for name, source, used in functions:
         files[f"src/{name.removeprefix(prefix + '_')}.c"] = kernel_file_text(
@@ -97,14 +114,17 @@ def _steps(
             functions.append((name, source, []))
         name, _, used = functions[by_text[source.text]]
         used.append(kernel)
-        steps.append(Step(kernel, source, name, _arguments(kernel, source)))
+        arguments, scratch = _arguments(kernel, source)
+        steps.append(Step(kernel, source, name, arguments, scratch))
     return functions, steps
 
 
-def _arguments(kernel: CompiledKernel, source: KernelSource) -> tuple[str, ...]:
+def _arguments(kernel: CompiledKernel, source: KernelSource) -> tuple[tuple[str, ...], int]:
+    """The call's arguments, and the bytes of the scratch that each thread needs of its own."""
     assert kernel.program is not None
     tensors = programs_of(kernel.program)[0].tensors
     arguments: list[str] = []
+    scratch = 0
     for argument in source.arguments:
         op = tensors[argument.tensor]
         if op.arena is None or op.offset is None:
@@ -113,9 +133,14 @@ def _arguments(kernel: CompiledKernel, source: KernelSource) -> tuple[str, ...]:
             )
         arena = "weights" if op.arena.data == WEIGHTS else "workspace"
         constant = "" if argument.written else "const "
-        offset = op.offset.value.data
-        arguments.append(f"({constant}{argument.c_type} *)({arena} + {offset})")
-    return tuple(arguments)
+        place = str(op.offset.value.data)
+        if source.shared and op.role.data == "scratch":
+            place = f"(part ? FURTHER_SCRATCH(part) + {scratch} : {place})"
+            element = element_dtype(tensor_type(op.result).element_type)
+            size = prod(shape_of(op.result)) * element.itemsize
+            scratch += -(-size // ALIGNMENT) * ALIGNMENT
+        arguments.append(f"({constant}{argument.c_type} *)({arena} + {place})")
+    return tuple(arguments), scratch
 
 
 def _manifest(
@@ -125,14 +150,17 @@ def _manifest(
     outputs: Sequence[Port],
     steps: Sequence[Step],
     lanes: int,
+    processor: Processor,
 ) -> str:
     arenas: Mapping[str, int] = compilation.arenas
     content = {
         "format": 1,
         "prefix": prefix,
         "lanes": lanes,
+        "processor": processor.name,
         "weight_bytes": arenas.get(WEIGHTS, 0),
         "workspace_bytes": sum(size for name, size in arenas.items() if name != WEIGHTS),
+        "scratch_bytes": scratch_bytes(steps),
         "inputs": [port.to_json() for port in inputs],
         "outputs": [port.to_json() for port in outputs],
         "steps": [

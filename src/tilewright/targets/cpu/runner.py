@@ -8,6 +8,7 @@ import mmap
 import re
 import tempfile
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -20,17 +21,28 @@ from numpy.typing import NDArray
 from tilewright.errors import refuse
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
-from tilewright.targets.cpu.compiler import FLAGS, NATIVE, build_library, compiler_version
+from tilewright.targets.cpu.compiler import FLAGS, build_library, compiler_version, openmp_flags
 from tilewright.targets.cpu.package import MANIFEST
 from tilewright.targets.cpu.ports import Port
+from tilewright.targets.cpu.processors import (
+    NATIVE,
+    PROCESSORS,
+    processor,
+    refuse_foreign,
+    this_processor,
+)
+from tilewright.targets.cpu.texts import ALIGNMENT
 from tilewright.types import Array
 
 LARGEST_ARENA = 1 << 36
+MOST_THREADS = 1024
 _HUGE = 2 << 20
 
 
-def load_library(program: Path, prefix: str, flags: Sequence[str] = (*FLAGS, *NATIVE)) -> Path:
+def load_library(program: Path, prefix: str, flags: Sequence[str] = ()) -> Path:
     """The shared library of a package's sources: built once for this machine and compiler.
+
+    ``flags`` are the compiler's; without any, those of the processor at hand.
 
     It is kept in ``build`` under a name that holds a hash of what it was built from; a
     package that cannot be written to is built in a temporary directory.
@@ -38,6 +50,7 @@ def load_library(program: Path, prefix: str, flags: Sequence[str] = (*FLAGS, *NA
     sources = sorted((program / "src").glob("*.c"))
     if not sources:
         raise refuse("package-invalid", "there are no C sources", str(program))
+    flags = flags or (*FLAGS, *openmp_flags(), *this_processor().flags)
     digest = sha256()
     for path in [*sources, *sorted(program.rglob("*.h"))]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -95,9 +108,10 @@ def read_manifest(program: Path) -> dict[str, Any]:
         valid = (
             content["format"] == 1
             and re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", content["prefix"]) is not None
+            and content["processor"] in (NATIVE, *PROCESSORS)
             and all(
                 isinstance(content[key], int) and 0 <= content[key] <= LARGEST_ARENA
-                for key in ("weight_bytes", "workspace_bytes")
+                for key in ("weight_bytes", "workspace_bytes", "scratch_bytes")
             )
             and isinstance(steps, list)
             and all(
@@ -126,9 +140,13 @@ class CpuRunner(Runner):
     Threads that share a runner take turns; with a runner each they run side by side.
     """
 
-    def __init__(self, directory: Path, flags: Sequence[str] = (*FLAGS, *NATIVE)) -> None:
+    def __init__(self, directory: Path, flags: Sequence[str] = ()) -> None:
+        """Build and load the library; ``flags`` replace those of the package's processor."""
         program = directory
         manifest = read_manifest(program)
+        made_for = processor(str(manifest["processor"]))
+        refuse_foreign(made_for)
+        flags = flags or (*FLAGS, *openmp_flags(), *made_for.flags)
         self.prefix = str(manifest["prefix"])
         self._inputs = tuple(Port.of_json(port) for port in manifest["inputs"])
         self._outputs = tuple(Port.of_json(port) for port in manifest["outputs"])
@@ -138,12 +156,43 @@ class CpuRunner(Runner):
             (step["symbol"], tuple(str(node) for node in step["nodes"]))
             for step in manifest["steps"]
         ]
+        self._sizes = (int(manifest["workspace_bytes"]), int(manifest["scratch_bytes"]))
         self.weights = mapped(program / "weights.bin", int(manifest["weight_bytes"]))
-        self.workspace = arena(int(manifest["workspace_bytes"]))
+        self.workspace = arena(self._sizes[0])
         self._lock = Lock()
         self.library = ctypes.CDLL(str(load_library(program, self.prefix, flags)))
-        for name in ("run", "profile", "step"):
+        for name in ("run_by", "profile_by", "step", "team_stop"):
             getattr(self.library, f"{self.prefix}_{name}").restype = None
+        getattr(self.library, f"{self.prefix}_team_start").restype = ctypes.c_void_p
+        self._team = ctypes.c_void_p(None)
+        self._threads = 1
+        self._stop: weakref.finalize[..., CpuRunner] | None = None
+
+    @property
+    def threads(self) -> int:
+        """Threads that share the work of a run; any number gives the same results."""
+        return self._threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        if not 1 <= count <= MOST_THREADS:
+            raise refuse("option-threads", f"{count} threads: 1 to {MOST_THREADS} are possible")
+        with self._lock:
+            if count == self._threads:
+                return
+            if self._stop is not None:
+                self._stop()
+            self._team, self._stop, self._threads = ctypes.c_void_p(None), None, 1
+            size, scratch = self._sizes
+            self.workspace = arena(-(-size // ALIGNMENT) * ALIGNMENT + scratch * (count - 1))
+            if count == 1:
+                return
+            team = getattr(self.library, f"{self.prefix}_team_start")(ctypes.c_int(count))
+            if not team:
+                raise refuse("cpu-threads", f"the system does not start {count} threads")
+            self._team, self._threads = ctypes.c_void_p(team), count
+            stop = getattr(self.library, f"{self.prefix}_team_stop")
+            self._stop = weakref.finalize(self, stop, self._team)
 
     def run(
         self,
@@ -153,7 +202,7 @@ class CpuRunner(Runner):
         check_races: bool = False,
         watch: Watch | None = None,
     ) -> RunResult:
-        """Run once on one thread; the profile has seconds for every kernel."""
+        """Run once on ``threads`` threads; the profile has seconds for every kernel."""
         del check_races
         self.check_inputs(inputs)
         outputs = {info.name: np.empty(info.shape, info.dtype) for info in self.outputs}
@@ -212,12 +261,12 @@ class CpuRunner(Runner):
         """Call ``run`` or ``profile`` on arrays that have been checked."""
         arrays = [np.ascontiguousarray(inputs[info.name]) for info in self.inputs]
         arrays += [outputs[info.name] for info in self.outputs]
-        pointers = [
-            ctypes.c_void_p(array.ctypes.data)
-            for array in (self.weights, self.workspace, *arrays, *more)
-        ]
         with self._lock:
-            getattr(self.library, f"{self.prefix}_{function}")(*pointers)
+            pointers = [
+                ctypes.c_void_p(array.ctypes.data)
+                for array in (self.weights, self.workspace, *arrays, *more)
+            ]
+            getattr(self.library, f"{self.prefix}_{function}_by")(self._team, *pointers)
 
 
 def write_trace(path: Path, kernels: Sequence[KernelProfile]) -> None:

@@ -11,8 +11,9 @@ from tilewright.graph.passes.editing import VIEWS
 from tilewright.machine import Machine
 from tilewright.targets.base import Compilation, Runner, Target
 from tilewright.targets.cpu.compiler import compiler_version
-from tilewright.targets.cpu.machine import machine, this_processor
+from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.package import write_package
+from tilewright.targets.cpu.processors import NATIVE, PROCESSORS, processor, this_processor
 from tilewright.targets.cpu.runner import CpuRunner
 
 
@@ -31,6 +32,10 @@ class CpuTarget(Target):
         """The processor that this process runs on."""
         return machine()
 
+    def variant(self, name: str) -> Machine:
+        """A processor of ``--cpu``, for cross builds."""
+        return machine(processor(name))
+
     def emit(self, compilation: Compilation, directory: Path) -> None:
         """Write the sources, header, Makefile, main and weights.
 
@@ -39,7 +44,9 @@ class CpuTarget(Target):
         for op in network_of(compilation.network).block.ops:
             if isinstance(op, GraphOperation) and op.name.removeprefix("graph.") not in VIEWS:
                 raise refuse("cpu-operation", f"no kernel computes {op.name}", op.node_name)
-        write_package(compilation, directory, compilation.kernels, lanes_of(compilation.machine))
+        made_for = processor(compilation.machine.name.partition("-")[2] or NATIVE)
+        lanes = lanes_of(compilation.machine)
+        write_package(compilation, directory, compilation.kernels, lanes, processor=made_for)
 
     def load(self, directory: Path) -> Runner:
         """Build the package's library (once) and make a runner of it."""
@@ -47,4 +54,8 @@ class CpuTarget(Target):
 
     def options(self) -> dict[str, Any]:
         """The compiler and the vectors that are used."""
-        return {"compiler": compiler_version() or "none found", "lanes": this_processor().lanes}
+        return {
+            "compiler": compiler_version() or "none found",
+            "lanes": this_processor().lanes,
+            "processors": [NATIVE, *PROCESSORS],
+        }

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from tilewright.graph.placement import WEIGHTS
 from tilewright.planning.layout import Layout
 from tilewright.targets.base import Compilation, CompiledKernel
-from tilewright.targets.cpu.compiler import FLAGS, NATIVE
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.source import Writer, comment, string
 from tilewright.targets.cpu.walk import KERNEL, KernelSource
@@ -28,6 +27,13 @@ class Step:
     source: KernelSource
     function: str
     arguments: tuple[str, ...]
+    scratch_bytes: int = 0
+    """Of its scratch, which no two threads may share; 0 if it has none or one thread runs it."""
+
+
+def scratch_bytes(steps: Sequence[Step]) -> int:
+    """Bytes of scratch that each further thread of a team needs; whole cache lines."""
+    return max((step.scratch_bytes for step in steps), default=0)
 
 
 def _nodes(kernel: CompiledKernel) -> str:
@@ -82,10 +88,11 @@ def header_text(
     arenas = dict(compilation.arenas)
     weights = arenas.pop(WEIGHTS, 0)
     workspace = sum(arenas.values())
+    scratch = scratch_bytes(steps)
     parameters = _parameters(inputs, outputs)
     lines = [
-        f"/* {prefix}: a neural network in C. No dependencies, no allocation, no global state:",
-        " * any number of threads may run it at once, each with a workspace of its own.",
+        f"/* {prefix}: a neural network in C. No dependencies, no global state, no allocation but",
+        " * of teams: any number of threads may run it at once, each with a workspace of its own.",
         " */",
         f"#ifndef {upper}_H",
         f"#define {upper}_H",
@@ -116,6 +123,22 @@ def header_text(
         f"void {prefix}_profile(const void *weights, void *workspace, {parameters},",
         f"    double seconds[{max(len(steps), 1)}]);",
         "",
+        "/* Threads that share the work of a run. Results are the same with any number of them. A",
+        " * team serves one run at a time; NULL is the calling thread alone. team_start gives NULL",
+        " * when the system has no threads left.",
+        " */",
+        f"struct {prefix}_team;",
+        f"struct {prefix}_team *{prefix}_team_start(int threads);",
+        f"void {prefix}_team_stop(struct {prefix}_team *team);",
+        "",
+        "/* Run by a team, in a workspace of TEAM_WORKSPACE_BYTES of its number of threads. */",
+        f"#define {upper}_TEAM_WORKSPACE_BYTES(threads) \\",
+        f"    ({-(-workspace // ALIGNMENT) * ALIGNMENT}LL + {scratch}LL * ((threads) - 1))",
+        f"void {prefix}_run_by(struct {prefix}_team *team, const void *weights, void *workspace,",
+        f"    {parameters});",
+        f"void {prefix}_profile_by(struct {prefix}_team *team, const void *weights,",
+        f"    void *workspace, {parameters}, double seconds[{max(len(steps), 1)}]);",
+        "",
         "/* Run one step on tensors that lie in the workspace already. */",
         f"void {prefix}_step(int step, const void *weights, void *workspace);",
         "",
@@ -141,43 +164,81 @@ def network_text(
     writer = Writer()
     writer.line(f"/* The steps of {prefix}, in order, and where their tensors lie. */")
     writer.line("#ifndef _POSIX_C_SOURCE")
-    writer.line("#define _POSIX_C_SOURCE 199309L /* clock_gettime */")
+    writer.line("#define _POSIX_C_SOURCE 200112L /* clock_gettime, threads */")
     writer.line("#endif")
     writer.line(f'#include "{prefix}.h"')
     writer.line("#include <time.h>")
     writer.line('#include "kernels.h"')
+    writer.line('#include "team.h"')
     writer.line()
-    writer.line(f"void {prefix}_step(int step, const void *weights_, void *workspace_)")
+    if any(step.scratch_bytes for step in steps):
+        writer.line("/* Where the scratch of threads but the first lies. */")
+        writer.line(f"#define FURTHER_SCRATCH(part) {prefix.upper()}_TEAM_WORKSPACE_BYTES(part)")
+        writer.line()
+    _write_step(writer, prefix, steps)
+    _write_copies(writer, "enter", inputs, True)
+    _write_copies(writer, "leave", outputs, False)
+    _write_work(writer, prefix, inputs, outputs, steps)
+    _write_entries(writer, prefix, inputs, outputs, steps)
+    return str(writer)
+
+
+def _write_step(writer: Writer, prefix: str, steps: Sequence[Step]) -> None:
+    """A function that computes one part of one step; unshared steps are computed by part 0."""
+    divided = "long part, long parts, const unsigned char *weights, unsigned char *workspace"
+    writer.line(f"static void compute(int step, {divided})")
     with writer.block():
-        writer.line("const unsigned char *weights = weights_;")
-        writer.line("unsigned char *workspace = workspace_;")
-        writer.line("(void)weights;")
-        writer.line("(void)workspace;")
+        for name in ("part", "parts", "weights", "workspace"):
+            writer.line(f"(void){name};")
         writer.line("switch (step) {")
         for number, step in enumerate(steps):
             writer.line(f"case {number}: /* {_nodes(step.kernel)} */")
             writer.depth += 1
+            arguments = [*step.arguments, *(("part", "parts") if step.source.shared else ())]
+            if not step.source.shared:
+                writer.line("if (part == 0)")
+                writer.depth += 1
             writer.line(f"{step.function}(")
-            for argument in step.arguments[:-1]:
+            for argument in arguments[:-1]:
                 writer.line(f"    {argument},")
-            writer.line(f"    {step.arguments[-1]});")
-            writer.line("break;")
-            writer.depth -= 1
+            writer.line(f"    {arguments[-1]});")
+            writer.depth -= 1 if step.source.shared else 2
+            writer.line("    break;")
         writer.line("default:")
         writer.line("    break;")
         writer.line("}")
     writer.line()
-    _write_copies(writer, "enter", inputs, True)
-    _write_copies(writer, "leave", outputs, False)
-    names_in = ", ".join(["workspace", *(p.identifier for p in inputs)])
-    names_out = ", ".join(["weights", "workspace", *(p.identifier for p in outputs)])
-    parameters = _parameters(inputs, outputs)
-    writer.line(f"void {prefix}_run(const void *weights, void *workspace, {parameters})")
+    writer.line(f"void {prefix}_step(int step, const void *weights, void *workspace)")
     with writer.block():
-        writer.line(f"enter({names_in});")
-        writer.line(f"for (int step = 0; step < {len(steps)}; step++)")
-        writer.line(f"    {prefix}_step(step, weights, workspace);")
-        writer.line(f"leave({names_out});")
+        writer.line("compute(step, 0, 1, weights, workspace);")
+    writer.line()
+
+
+def _write_work(
+    writer: Writer,
+    prefix: str,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    steps: Sequence[Step],
+) -> None:
+    """What every thread of a team does: its part of each step, meeting the others in between."""
+    shared = [step.source.shared for step in steps]
+    # Threads meet wherever one may need what another made: beside each shared step.
+    meets = [
+        int(before or after)
+        for before, after in zip([False, *shared], [*shared, False], strict=True)
+    ]
+    writer.line("struct job {")
+    for kind in ("const void *weights", "void *workspace", "double *seconds"):
+        writer.line(f"    {kind};")
+    for port in inputs:
+        writer.line(f"    const {port.c_type} *{port.identifier};")
+    for port in outputs:
+        writer.line(f"    {port.c_type} *{port.identifier};")
+    writer.line("};")
+    writer.line()
+    writer.line("/* Before which steps, and before the end, threads wait for each other. */")
+    writer.line(f"static const char meets[] = {{{', '.join(map(str, meets))}}};")
     writer.line()
     writer.line("static double now(void)")
     with writer.block():
@@ -185,18 +246,69 @@ def network_text(
         writer.line("clock_gettime(CLOCK_MONOTONIC, &t);")
         writer.line("return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;")
     writer.line()
-    writer.line(
-        f"void {prefix}_profile(const void *weights, void *workspace, {parameters}, "
-        f"double seconds[{max(len(steps), 1)}])"
-    )
+    writer.line("static void work(void *argument, struct team *team, long part, long parts)")
+    names_in = ", ".join(["job->workspace", *(f"job->{p.identifier}" for p in inputs)])
+    names_out = ["job->weights", "job->workspace", *(f"job->{p.identifier}" for p in outputs)]
     with writer.block():
-        writer.line(f"enter({names_in});")
+        writer.line("const struct job *job = argument;")
+        writer.line("double start = 0.0;")
+        writer.line("if (part == 0)")
+        writer.line(f"    enter({names_in});")
         with writer.block(f"for (int step = 0; step < {len(steps)}; step++)"):
-            writer.line("const double start = now();")
-            writer.line(f"{prefix}_step(step, weights, workspace);")
-            writer.line("seconds[step] = now() - start;")
-        writer.line(f"leave({names_out});")
-    return str(writer)
+            writer.line("if (team && (meets[step] || job->seconds))")
+            writer.line("    team_meet(team);")
+            writer.line("if (part == 0 && job->seconds)")
+            writer.line("    start = now();")
+            writer.line("compute(step, part, parts, job->weights, job->workspace);")
+            with writer.block("if (job->seconds)"):
+                writer.line("if (team)")
+                writer.line("    team_meet(team);")
+                writer.line("if (part == 0)")
+                writer.line("    job->seconds[step] = now() - start;")
+        writer.line(f"if (team && meets[{len(steps)}])")
+        writer.line("    team_meet(team);")
+        writer.line("if (part == 0)")
+        writer.line(f"    leave({', '.join(names_out)});")
+    writer.line()
+
+
+def _write_entries(
+    writer: Writer,
+    prefix: str,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    steps: Sequence[Step],
+) -> None:
+    """The public functions of the header, but for the step."""
+    parameters = _parameters(inputs, outputs)
+    names = ", ".join(port.identifier for port in [*inputs, *outputs])
+    fields = ", ".join(port.identifier for port in [*inputs, *outputs])
+    team = f"struct {prefix}_team *team"
+    arenas = "const void *weights, void *workspace"
+    seconds = f"double seconds[{max(len(steps), 1)}]"
+    divided = any(step.source.shared for step in steps)
+    writer.line(f"struct {prefix}_team *{prefix}_team_start(int threads)")
+    with writer.block():
+        writer.line(f"return (struct {prefix}_team *)team_start(threads);")
+    writer.line()
+    writer.line(f"void {prefix}_team_stop({team})")
+    with writer.block():
+        writer.line("team_stop((struct team *)team);")
+    for name, extra, timed in (("run", "", "NULL"), ("profile", f", {seconds}", "seconds")):
+        writer.line()
+        writer.line(f"void {prefix}_{name}_by({team}, {arenas}, {parameters}{extra})")
+        with writer.block():
+            writer.line(f"struct job job = {{weights, workspace, {timed}, {fields}}};")
+            if divided:
+                writer.line("team_run((struct team *)team, work, &job);")
+            else:
+                writer.line("(void)team; /* no step is long enough to be shared */")
+                writer.line("team_run(NULL, work, &job);")
+        writer.line()
+        writer.line(f"void {prefix}_{name}({arenas}, {parameters}{extra})")
+        with writer.block():
+            more = ", seconds" if extra else ""
+            writer.line(f"{prefix}_{name}_by(NULL, weights, workspace, {names}{more});")
 
 
 def _write_copies(writer: Writer, name: str, ports: Sequence[Port], entering: bool) -> None:
@@ -306,31 +418,3 @@ def main_text(prefix: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> s
             writer.line(f'transfer(arguments[{number}], "wb", {port.identifier}, {size});')
         writer.line("return 0;")
     return str(writer)
-
-
-def makefile_text(prefix: str) -> str:
-    """A Makefile for the shared library and the program."""
-    flags = " ".join((*FLAGS, *NATIVE))
-    return f"""# make: the shared library and the program; both depend on nothing but a C compiler.
-CC ?= cc
-CFLAGS ?= {flags}
-
-SOURCES := $(wildcard src/*.c)
-OBJECTS := $(SOURCES:.c=.o)
-
-all: lib{prefix}.so {prefix}
-
-%.o: %.c $(wildcard src/*.h) include/{prefix}.h
-	$(CC) $(CFLAGS) -Iinclude -c $< -o $@
-
-lib{prefix}.so: $(OBJECTS)
-	$(CC) $(CFLAGS) -shared $^ -o $@ -lm
-
-{prefix}: main.c $(OBJECTS)
-	$(CC) $(CFLAGS) -Iinclude $^ -o $@ -lm
-
-clean:
-	rm -f $(OBJECTS) lib{prefix}.so {prefix}
-
-.PHONY: all clean
-"""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from tilewright.errors import refuse
@@ -54,12 +54,15 @@ class KernelSource:
     body: str
     arguments: tuple[Argument, ...]
     operation: str
+    shared: bool = False
+    """Whether it takes ``part`` and ``parts``: which of how many equal parts it computes."""
 
     @property
     def prototype(self) -> str:
         """The function's head."""
-        listed = ", ".join(argument.declaration for argument in self.arguments)
-        return f"void {KERNEL}({listed})"
+        listed = [argument.declaration for argument in self.arguments]
+        listed += ["long part", "long parts"] if self.shared else []
+        return f"void {KERNEL}({', '.join(listed)})"
 
     @property
     def text(self) -> str:
@@ -75,6 +78,15 @@ def kernel_source(module: ModuleOp, lanes: int) -> KernelSource:
     return _Walk(programs[0], lanes).source()
 
 
+def _fresh(name: str, dims: Mapping[str, Extent]) -> str:
+    """A name for a loop's variable that no enclosing loop has."""
+    taken = {extent.start for extent in dims.values()}
+    variable, number = name, 2
+    while variable in taken:
+        variable, number = f"{name}{number}", number + 1
+    return variable
+
+
 class _Walk:
     def __init__(self, program: ProgramOp, lanes: int) -> None:
         self.program = program
@@ -82,6 +94,8 @@ class _Walk:
         self.code = KernelCode()
         self.writer = Writer()
         self.operation = ""
+        self.shared = None if program.shared is None else program.shared.data
+        self.divided = False  # whether the loop that the cores share is open
         self.pointers: dict[str, str] = {}
         counts: dict[str, int] = {}
         for name, tensor in program.tensors.items():
@@ -103,7 +117,13 @@ class _Walk:
             )
             for name, op in self.program.tensors.items()
         )
-        return KernelSource(tuple(self.code.texts()), str(self.writer), arguments, self.operation)
+        return KernelSource(
+            tuple(self.code.texts()),
+            str(self.writer),
+            arguments,
+            self.operation,
+            self.shared is not None,
+        )
 
     def block(self, block: Block, dims: Mapping[str, Extent]) -> None:
         for op in block.ops:
@@ -118,7 +138,12 @@ class _Walk:
             case ComputeOp():
                 instance = self.instance(op, dims)
                 self.operation = self.operation or instance.anchor.operation
-                EMITTERS[instance.primitive](instance, self.code, self.writer)
+                emit = EMITTERS[instance.primitive]
+                if self.shared is None or self.divided:
+                    emit(instance, self.code, self.writer)
+                    return
+                with self.writer.block("if (part == 0)"):
+                    emit(instance, self.code, self.writer)
             case _:
                 raise refuse(
                     "cpu-program",
@@ -140,6 +165,11 @@ class _Walk:
             )
         starts = tuple(sorted({s + i for s in outer.starts for i in range(lower, upper, step)}))
         base = "" if outer.start == "0" else f"{outer.start} + "
+        if name == self.shared and not self.divided:
+            self.divided = True
+            self.divide(op, name, Extent("0", step, starts), dims)
+            self.divided = False
+            return
         if upper - lower == step:
             if not lower:
                 start = outer.start
@@ -149,14 +179,27 @@ class _Walk:
                 start = f"({outer.start} + {lower})"
             self.block(op.body.block, {**dims, name: Extent(start, step, starts)})
             return
-        taken = {extent.start for extent in dims.values()}
-        variable, number = name, 2
-        while variable in taken:
-            variable, number = f"{name}{number}", number + 1
+        variable = _fresh(name, dims)
         first = f"{base}{lower}" if lower or not base else outer.start
         head = f"for (long {variable} = {first}; {variable} < {base}{upper}; {variable} += {step})"
         with self.writer.block(head):
             self.block(op.body.block, {**dims, name: Extent(variable, step, starts)})
+
+    def divide(self, op: LoopOp, name: str, each: Extent, dims: Mapping[str, Extent]) -> None:
+        """The outermost loop over the shared dim: every core takes a run of its iterations."""
+        lower, step, trips = op.lower.value.data, each.size, len(each.starts)
+        if trips == 1:
+            with self.writer.block("if (part == parts - 1)"):
+                self.block(op.body.block, {**dims, name: replace(each, start=str(lower))})
+            return
+        variable = _fresh(name, dims)
+        start = f"{lower} + " if lower else ""
+        first, end = (
+            f"{start}{trips} * {part} / parts * {step}" for part in ("part", "(part + 1)")
+        )
+        head = f"for (long {variable} = {first}; {variable} < {end}; {variable} += {step})"
+        with self.writer.block(head):
+            self.block(op.body.block, {**dims, name: replace(each, start=variable)})
 
     def instance(self, op: ComputeOp, dims: Mapping[str, Extent]) -> Instance:
         stages = op.stages

@@ -46,6 +46,8 @@ class ProgramOp(TileOperation):
     """``[operand, slots]``: the buffering that the schedule asks for; see double-buffer."""
     levels = opt_prop_def(ArrayAttr)
     """Memories of the schedule's levels, outermost first; see place-moves."""
+    shared = opt_prop_def(StringAttr)
+    """The dim whose outermost loop the machine's cores share; absent: one core runs it all."""
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator())
 
@@ -77,6 +79,7 @@ class ProgramOp(TileOperation):
         properties["dims"], properties["reduction"] = syntax.parse_dims(parser)
         properties["levels"] = syntax.optional_plain(parser, "levels")
         properties["slots"] = syntax.optional_plain(parser, "slots")
+        properties["shared"] = syntax.optional_plain(parser, "shared")
         properties["nodes"] = syntax.optional_plain(parser, "nodes") or ArrayAttr([])
         return syntax.finish(parser, cls, properties, region=True)
 

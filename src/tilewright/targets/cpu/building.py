@@ -1,0 +1,187 @@
+"""How others build a package and use it: make, CMake, pkg-config, and a class for C++."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.targets.cpu.compiler import FLAGS
+from tilewright.targets.cpu.ports import Port
+from tilewright.targets.cpu.processors import Processor
+
+VERSION = "1.0"
+"""Of the interface of packages, as pkg-config and CMake are told."""
+
+
+def makefile_text(prefix: str, processor: Processor) -> str:
+    """A Makefile for the libraries and the program, and to install them."""
+    flags = " ".join((*FLAGS, *processor.flags))
+    return f"""# make: the libraries and the program; they depend on nothing but a C compiler.
+# make install PREFIX=/usr/local: headers, libraries, weights, and what pkg-config reads.
+CC ?= cc
+AR ?= ar
+PREFIX ?= /usr/local
+CFLAGS ?= {flags}
+# OpenMP's threads where the compiler has them, POSIX threads otherwise.
+OPENMP := $(shell echo '\\#include <omp.h>' | $(CC) -fopenmp -x c -fsyntax-only - 2>/dev/null \
+  && echo -fopenmp)
+
+SOURCES := $(wildcard src/*.c)
+OBJECTS := $(SOURCES:.c=.o)
+
+all: lib{prefix}.so lib{prefix}.a {prefix}
+
+%.o: %.c $(wildcard src/*.h) include/{prefix}.h
+	$(CC) $(CFLAGS) $(OPENMP) -Iinclude -c $< -o $@
+
+lib{prefix}.so: $(OBJECTS)
+	$(CC) $(CFLAGS) $(OPENMP) -shared $^ -o $@ -lm
+
+lib{prefix}.a: $(OBJECTS)
+	$(AR) rcs $@ $^
+
+{prefix}: main.c $(OBJECTS)
+	$(CC) $(CFLAGS) $(OPENMP) -Iinclude $^ -o $@ -lm
+
+{prefix}.pc: {prefix}.pc.in
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@THREADS@|$(if $(OPENMP),-fopenmp,-pthread)|' $< > $@
+
+install: lib{prefix}.so lib{prefix}.a {prefix}.pc
+	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	mkdir -p $(DESTDIR)$(PREFIX)/share/{prefix}
+	cp include/{prefix}.h include/{prefix}.hpp $(DESTDIR)$(PREFIX)/include
+	cp lib{prefix}.so lib{prefix}.a $(DESTDIR)$(PREFIX)/lib
+	cp {prefix}.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	cp weights.bin $(DESTDIR)$(PREFIX)/share/{prefix}
+
+clean:
+	rm -f $(OBJECTS) lib{prefix}.so lib{prefix}.a {prefix} {prefix}.pc
+
+.PHONY: all clean install
+"""
+
+
+def cmake_text(prefix: str, processor: Processor, functions: Sequence[str]) -> str:
+    """A CMake project: add_subdirectory it, or install it and find_package it."""
+    sources = [f"src/{prefix}.c", *(f"src/{n.removeprefix(prefix + '_')}.c" for n in functions)]
+    listed = "\n".join(f"  {source}" for source in sources)
+    flags = " ".join(f for f in (*FLAGS, *processor.flags) if not f.startswith(("-f", "-std")))
+    return f"""# Link with {prefix}, after add_subdirectory() or, installed, find_package({prefix}).
+cmake_minimum_required(VERSION 3.13)
+project({prefix} VERSION {VERSION} LANGUAGES C)
+include(GNUInstallDirs)
+
+set(CMAKE_C_STANDARD 99)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(OpenMP COMPONENTS C)
+
+add_library({prefix}
+{listed}
+)
+set_target_properties({prefix} PROPERTIES POSITION_INDEPENDENT_CODE ON C_EXTENSIONS ON)
+target_compile_options({prefix} PRIVATE {flags} -fno-math-errno)
+target_include_directories({prefix} PUBLIC
+  $<BUILD_INTERFACE:${{CMAKE_CURRENT_SOURCE_DIR}}/include>
+  $<INSTALL_INTERFACE:${{CMAKE_INSTALL_INCLUDEDIR}}>)
+target_link_libraries({prefix} PRIVATE m Threads::Threads)
+if(OpenMP_C_FOUND)
+  target_link_libraries({prefix} PRIVATE OpenMP::OpenMP_C)
+endif()
+
+add_executable({prefix}_main main.c)
+target_link_libraries({prefix}_main PRIVATE {prefix})
+
+set(PREFIX ${{CMAKE_INSTALL_PREFIX}})
+set(THREADS ${{OpenMP_C_FLAGS}})
+configure_file({prefix}.pc.in {prefix}.pc @ONLY)
+install(TARGETS {prefix} EXPORT {prefix}-config)
+install(EXPORT {prefix}-config DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/cmake/{prefix})
+install(FILES include/{prefix}.h include/{prefix}.hpp DESTINATION ${{CMAKE_INSTALL_INCLUDEDIR}})
+install(FILES weights.bin DESTINATION ${{CMAKE_INSTALL_DATADIR}}/{prefix})
+install(FILES ${{CMAKE_CURRENT_BINARY_DIR}}/{prefix}.pc
+  DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/pkgconfig)
+"""
+
+
+def pkg_config_text(prefix: str) -> str:
+    """What pkg-config reads, with the places that an installation fills in."""
+    return f"""prefix=@PREFIX@
+includedir=${{prefix}}/include
+libdir=${{prefix}}/lib
+weights=${{prefix}}/share/{prefix}/weights.bin
+
+Name: {prefix}
+Description: A neural network in C
+Version: {VERSION}
+Cflags: -I${{includedir}}
+Libs: -L${{libdir}} -l{prefix}
+Libs.private: -lm @THREADS@
+"""
+
+
+def class_text(prefix: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
+    """A C++ header: one class that owns the weights, a workspace and a team of threads."""
+    upper = prefix.upper()
+    listed = [f"const {port.c_type} *{port.identifier}" for port in inputs]
+    listed += [f"{port.c_type} *{port.identifier}" for port in outputs]
+    names = ", ".join(port.identifier for port in [*inputs, *outputs])
+    return f"""// {prefix} for C++11: weights, workspace and threads in one object; see {prefix}.h.
+#ifndef {upper}_HPP
+#define {upper}_HPP
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+#include "{prefix}.h"
+
+namespace {prefix}_network {{
+
+// Runs the network; one run at a time. Objects are independent of each other.
+class Network {{
+public:
+    // Reads the weights from a file (weights.bin of the package).
+    explicit Network(const std::string &weights, int threads = 1)
+        : weights_(space({upper}_WEIGHT_BYTES)),
+          workspace_(space({upper}_TEAM_WORKSPACE_BYTES(threads < 1 ? 1 : threads))),
+          team_(threads > 1 ? {prefix}_team_start(threads) : nullptr, {prefix}_team_stop)
+    {{
+        if (threads > 1 && !team_)
+            throw std::runtime_error("{prefix}: the system does not start the threads");
+        std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(
+            std::fopen(weights.c_str(), "rb"), std::fclose);
+        const std::size_t bytes = {upper}_WEIGHT_BYTES;
+        if (!file || std::fread(weights_.get(), 1, bytes, file.get()) != bytes)
+            throw std::runtime_error(weights + ": expected " + std::to_string(bytes) + " bytes");
+    }}
+
+    void run({", ".join(listed)})
+    {{
+        {prefix}_run_by(team_.get(), weights_.get(), workspace_.get(), {names});
+    }}
+
+private:
+    using Space = std::unique_ptr<void, void (*)(void *)>;
+    using Team = std::unique_ptr<{prefix}_team, void (*)({prefix}_team *)>;
+
+    static Space space(std::size_t bytes)
+    {{
+        void *found = nullptr;
+        if (posix_memalign(&found, 64, bytes ? bytes : 64))
+            throw std::bad_alloc();
+        return Space(found, std::free);
+    }}
+
+    Space weights_;
+    Space workspace_;
+    Team team_;
+}};
+
+}} // namespace {prefix}_network
+
+#endif
+"""

@@ -1,0 +1,145 @@
+"""Processors that packages are made for, by name: the one at hand, and those of cross builds."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tilewright.errors import refuse
+
+NATIVE = "native"
+"""The name of the processor at hand."""
+
+
+@dataclass(frozen=True)
+class Processor:
+    """What the machine's description is made from, and how a compiler is told of it."""
+
+    lanes: int = 16
+    """float32 lanes of one vector."""
+    registers: int = 32
+    """Vector registers."""
+    vectors_per_cycle: float = 1.0
+    """Multiply-adds on whole vectors in one cycle."""
+    level1_bytes: int = 32 << 10
+    level2_bytes: int = 1 << 20
+    level3_bytes: int = 16 << 20
+    cores: int = 1
+    """Cores that the larger kernels' loops are divided for; they run on any number of threads."""
+    clock_hz: float = 3.7e9
+    """Nominal, a server's highest: measured times do not use it, efficiencies do."""
+    name: str = NATIVE
+    flags: tuple[str, ...] = ("-march=native",)
+    """What GCC and Clang are told."""
+    architecture: str = ""
+    """Machines that run it, as the system calls them; "" for any."""
+    needs: tuple[str, ...] = ()
+    """Flags that /proc/cpuinfo lists on x86 machines that run it."""
+
+
+_X86 = "x86_64"
+_CROSS = (
+    Processor(
+        *(16, 32, 2.0),
+        cores=4,
+        name="avx512",
+        flags=("-march=x86-64-v4",),
+        architecture=_X86,
+        needs=("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+    ),
+    Processor(
+        *(8, 16, 2.0),
+        cores=4,
+        name="avx2",
+        flags=("-march=x86-64-v3",),
+        architecture=_X86,
+        needs=("avx2", "fma", "bmi2", "f16c"),
+    ),
+    # One of the 16 registers holds a product before it is added.
+    Processor(*(4, 15, 2.0), cores=4, name="sse2", flags=("-march=x86-64",), architecture=_X86),
+    Processor(
+        *(4, 32, 2.0), cores=4, name="neon", flags=("-march=armv8-a",), architecture="aarch64"
+    ),
+    Processor(*(4, 15, 2.0), cores=4, name="portable", flags=()),
+)
+
+PROCESSORS: Mapping[str, Processor] = {one.name: one for one in _CROSS}
+"""What ``--cpu`` takes beside ``native``; caches are taken at their common sizes."""
+
+
+def processor(name: str) -> Processor:
+    """The processor of that name; refuses an unknown one with the list."""
+    if name == NATIVE:
+        return this_processor()
+    if name not in PROCESSORS:
+        raise refuse(
+            "cpu-processor", f"no processor {name!r}", help=", ".join([NATIVE, *PROCESSORS])
+        )
+    return PROCESSORS[name]
+
+
+def refuse_foreign(one: Processor) -> None:
+    """Refuse (``cpu-foreign``) to run here what was made for a processor of another kind."""
+    here = platform.machine().replace("arm64", "aarch64").replace("AMD64", _X86)
+    flags = _flags(_cpuinfo())
+    missing = [flag for flag in one.needs if flags and flag not in flags]
+    if (one.architecture and one.architecture != here) or missing:
+        lacking = f" without {', '.join(missing)}" if missing else ""
+        raise refuse(
+            "cpu-foreign",
+            f"the package is made for {one.name}, and this processor is {here}{lacking}",
+            help="build it there with its own Makefile, or compile the model with --cpu native",
+        )
+
+
+def _cpuinfo() -> str:
+    path = Path("/proc/cpuinfo")
+    return path.read_text() if path.exists() else ""
+
+
+def _flags(cpuinfo: str) -> set[str]:
+    found = re.search(r"^flags\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
+    return set(found.group(1).split()) if found else set()
+
+
+def processor_of(cpuinfo: str) -> Processor:
+    """The processor that the text of /proc/cpuinfo describes (caches at their common sizes)."""
+    names = _flags(cpuinfo)
+    if {"avx512f", "avx512vl", "avx512dq"} <= names:
+        family = re.search(r"^cpu family\s*:\s*(\d+)$", cpuinfo, re.MULTILINE)
+        # AMD's family 25 (Zen 4) executes a 64-byte vector as two halves.
+        halves = "AuthenticAMD" in cpuinfo and family is not None and int(family.group(1)) < 26
+        return Processor(16, 32, 1.0 if halves else 2.0)
+    if {"avx2", "fma"} <= names:
+        return Processor(8, 16, 2.0)
+    # Without AVX: 16-byte vectors. Arm's NEON has 32 registers; SSE has 16, and one of them holds a
+    # product before it is added.
+    neon = platform.machine() in ("aarch64", "arm64")
+    return Processor(4, 32 if neon else 15, 2.0)
+
+
+@cache
+def this_processor() -> Processor:
+    """The processor that this process runs on."""
+    found = processor_of(_cpuinfo())
+
+    def cache_bytes(name: str, default: int) -> int:
+        try:
+            return max(os.sysconf(name), 0) or default
+        except (ValueError, OSError):
+            return default
+
+    return Processor(
+        found.lanes,
+        found.registers,
+        found.vectors_per_cycle,
+        cache_bytes("SC_LEVEL1_DCACHE_SIZE", found.level1_bytes),
+        cache_bytes("SC_LEVEL2_CACHE_SIZE", found.level2_bytes),
+        cache_bytes("SC_LEVEL3_CACHE_SIZE", found.level3_bytes),
+        os.cpu_count() or 1,
+    )
