@@ -214,10 +214,12 @@ def resolve(
     target: str | Target,
     machine: Machine | str | Path | None = None,
     values: Mapping[str, float] | None = None,
+    cpu: str | None = None,
 ) -> tuple[Target, Machine]:
     """The target and its machine, with ``values`` such as ``memory.sb.bytes`` changed.
 
     ``target`` may be the path of a machine file (``.toml``): the generic target then runs it.
+    ``cpu`` names the processor that the cpu target makes C for (by default the one at hand).
     """
     if isinstance(target, str) and target.endswith(".toml"):
         machine, target = target, "generic"
@@ -226,7 +228,9 @@ def resolve(
         from tilewright.machine.load import load_machine
 
         machine = load_machine(Path(machine))
-    described = machine or found.machine()
+    if machine is not None and cpu is not None:
+        raise refuse("option-cpu", "a machine of one's own has its processor already", "--cpu")
+    described = machine or (found.machine() if cpu is None else found.variant(cpu))
     return found, described.with_values(values) if values else described
 
 
@@ -269,6 +273,7 @@ def compile(
     dump: str | Path | None = None,
     exact_memory: bool = False,
     exact_convolution: bool = False,
+    cpu: str | None = None,
     progress: Progress = quiet,
 ) -> Executable:
     """Compile a model for a target; returns an executable package.
@@ -279,9 +284,11 @@ def compile(
     inputs to fixed-point machines. The package is written to ``directory`` (nothing is there
     until it is whole), or to a temporary one that lives as long as the result. ``dump`` collects
     the representation after every pass. ``exact_convolution`` leaves out methods that round
-    otherwise than by the order of their sums (``Machine.exact``). Raises TilewrightError.
+    otherwise than by the order of their sums (``Machine.exact``). ``cpu`` makes the cpu target's C
+    for a processor other than the one at hand (``avx512``, ``avx2``, ``sse2``, ``neon``,
+    ``portable``). Raises TilewrightError.
     """
-    found, described = resolve(target, machine, values)
+    found, described = resolve(target, machine, values, cpu)
     if exact_convolution:
         described = described.exact()
     work = travel(

@@ -23,6 +23,7 @@ def bench(
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     exact_convolution: console.ExactOption = False,
+    threads: console.ThreadsOption = 1,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -39,6 +40,7 @@ def bench(
         )
         compile_seconds = time.perf_counter() - start
         arrays = console.inputs_for(executable.inputs, inputs, random)
+        executable.runner.threads = threads
         executable.run(arrays)
         simulated = executable.profile.cycles is not None
         times: list[float] = []
@@ -56,6 +58,7 @@ def bench(
         "target": executable.manifest.target,
         "simulated": simulated,
         "runs": len(times),
+        "threads": threads,
         "seconds": {
             "minimum": min(times),
             "median": statistics.median(times),

@@ -22,6 +22,7 @@ def compile_command(
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     exact_convolution: console.ExactOption = False,
+    cpu: console.CpuOption = None,
     dump: Annotated[
         Path | None, typer.Option("--dump", help="Write the representation after every pass here.")
     ] = None,
@@ -47,6 +48,7 @@ def compile_command(
             dump=dump,
             exact_memory=exact_memory,
             exact_convolution=exact_convolution,
+            cpu=cpu,
             progress=progress,
         )
     if as_json:

@@ -75,6 +75,20 @@ ExactOption = Annotated[
         "--exact-convolution", help="Use no method that rounds more (Winograd's convolutions)."
     ),
 ]
+ThreadsOption = Annotated[
+    int,
+    typer.Option(
+        "--threads", min=1, max=1024, help="Threads that share the work on the cpu target."
+    ),
+]
+CpuOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cpu",
+        metavar="PROCESSOR",
+        help="Make C for another processor: avx512, avx2, sse2, neon, portable.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 

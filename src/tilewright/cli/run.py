@@ -73,6 +73,7 @@ def run(
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     exact_convolution: console.ExactOption = False,
+    threads: console.ThreadsOption = 1,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -94,6 +95,7 @@ def run(
             )
             arrays = console.inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)
+            executable.runner.threads = threads
             results = executable.run(arrays, trace=trace, check_races=check)
             if output is not None:
                 np.savez(output, allow_pickle=False, **results)

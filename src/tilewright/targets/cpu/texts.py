@@ -416,5 +416,7 @@ def main_text(prefix: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> s
         for number, port in enumerate(outputs, len(inputs) + 2):
             size = f"{upper}_{port.identifier.upper()}_ELEMENTS * sizeof({port.c_type})"
             writer.line(f'transfer(arguments[{number}], "wb", {port.identifier}, {size});')
+        for name in ("weights", "workspace", *(p.identifier for p in [*inputs, *outputs])):
+            writer.line(f"free({name});")
         writer.line("return 0;")
     return str(writer)

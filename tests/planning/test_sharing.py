@@ -1,0 +1,86 @@
+"""Which loop the cores share: legal, balanced, outermost; and loops for schedules without any."""
+
+from dataclasses import replace
+
+import pytest
+
+from tilewright.machine import Machine
+from tilewright.planning import plan
+from tilewright.planning.cached_cost import Nest
+from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
+from tilewright.planning.schedule import Schedule
+from tilewright.planning.sharing import share
+from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.processors import Processor
+
+
+def machine(cores: int, lanes: int = 16) -> Machine:
+    return cpu(Processor(lanes=lanes, cores=cores))
+
+
+def one(dim: str) -> Affine:
+    return Affine(((dim, 1),))
+
+
+def product(rows: int, columns: int, depth: int) -> Kernel:
+    dims = (Dim("m", rows), Dim("co", columns), Dim("ci", depth, "reduction"))
+    x = Operand("x", (rows, depth), (one("m"), one("ci")))
+    w = Operand("w", (columns, depth), (one("co"), one("ci")), role="weight", layout="OI16o")
+    y = Operand("y", (rows, columns), (one("m"), one("co")), role="output")
+    return Kernel("k", (Stage("matmul", dims, (x, w), y),))
+
+
+def map_of(shape: tuple[int, ...], layout: str = "") -> Kernel:
+    dims = tuple(Dim(f"d{axis}", extent) for axis, extent in enumerate(shape))
+    access = tuple(one(dim.name) for dim in dims)
+    x = Operand("x", shape, access, layout=layout)
+    y = Operand("y", shape, access, role="output", layout=layout)
+    return Kernel("k", (Stage("relu", dims, (x,), y),))
+
+
+def trips(kernel: Kernel, schedule: Schedule) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for dim, extent, step in Nest.of(kernel, schedule).loops:
+        found.setdefault(dim, -(-extent // step))
+    return found
+
+
+@pytest.mark.parametrize("cores", [2, 3, 4, 8])
+def test_every_core_has_work(cores: int) -> None:
+    kernel = product(512, 768, 512)
+    schedule = plan(kernel, machine(cores)).schedule
+    assert schedule.shared in ("m", "co")
+    count = trips(kernel, schedule)[schedule.shared]
+    assert count / (-(-count // cores) * cores) > 0.6
+    assert Schedule.from_json(schedule.to_json()) == schedule
+    assert f"cores share {schedule.shared}" in str(schedule)
+
+
+def test_one_core_or_little_work_is_not_divided() -> None:
+    assert plan(product(512, 768, 512), machine(1)).schedule.shared == ""
+    assert plan(product(4, 32, 16), machine(8)).schedule.shared == ""
+
+
+def test_a_reduction_is_never_divided() -> None:
+    kernel = product(1, 16, 1 << 20)
+    assert plan(kernel, machine(4)).schedule.shared != "ci"
+
+
+def test_a_map_gets_a_loop_by_whole_blocks() -> None:
+    kernel = map_of((1, 96, 128, 128), "NCHW16c")
+    schedule = plan(kernel, machine(2)).schedule
+    assert schedule.shared == "d1"
+    assert dict(schedule.levels[0].tile)["d1"] == 48
+    # 5 blocks of channels do not give 4 cores a part each, rows do.
+    schedule = plan(map_of((1, 80, 128, 128), "NCHW16c"), machine(4)).schedule
+    assert schedule.shared == "d2"
+
+
+def test_scratch_of_the_inputs_is_not_divided_by_output_channels() -> None:
+    kernel = product(512, 768, 512)
+    anchor = kernel.anchor
+    scratch = Operand("s", (1 << 20,), (Affine(),), role="scratch")
+    held = replace(kernel, stages=(replace(anchor, inputs=(*anchor.inputs, scratch)),))
+    schedule = plan(kernel, machine(1)).schedule
+    shared = share(held, machine(4), schedule, 1e9).shared
+    assert shared in ("", "m")

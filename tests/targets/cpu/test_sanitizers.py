@@ -1,0 +1,83 @@
+"""Whole packages under the sanitizers: addresses, undefined behaviour, and races of threads."""
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.targets.cpu.built_networks import expected, image, missing, package, run_program
+from tests.targets.cpu.test_builds import USER
+
+import tilewright
+
+pytestmark = pytest.mark.slow
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+MODELS = sorted(
+    path
+    for kind in ("*.onnx", "*.prototxt")
+    for path in EXAMPLES.rglob(kind)
+    if path.stat().st_size < 1 << 20
+)
+
+OPTIONS = {
+    "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "TSAN_OPTIONS": "halt_on_error=1",
+}
+
+
+def build(program: Path, sanitizers: str, *targets: str) -> None:
+    flags = f"-std=gnu99 -g -O1 -fPIC -pthread -fsanitize={sanitizers} -fno-sanitize-recover=all"
+    ran = subprocess.run(
+        ["make", "-s", "-j2", "-C", program, f"CFLAGS={flags} -march=native", "OPENMP=", *targets],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_there_are_examples() -> None:
+    assert len(MODELS) >= 3
+
+
+@pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
+def test_example_models_stay_within_memory(path: Path, tmp_path: Path) -> None:
+    made = tilewright.compile(path, directory=tmp_path / "package")
+    program = made.directory / "program"
+    build(program, "address,undefined")
+    random = np.random.default_rng(1)
+    files: list[Path] = [program / "weights.bin"]
+    inputs: dict[str, np.ndarray] = {}
+    for number, info in enumerate(made.inputs):
+        array = random.standard_normal(info.shape).astype(info.dtype)
+        inputs[info.name] = array
+        files.append(tmp_path / f"in{number}.bin")
+        array.tofile(files[-1])
+    outputs = [tmp_path / f"out{number}.bin" for number in range(len(made.outputs))]
+    name = next(p.stem for p in (program / "include").glob("*.h"))
+    ran = subprocess.run(
+        [program / name, *files, *outputs], env=OPTIONS, capture_output=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr.decode()
+    expected = made.reference(inputs)
+    for info, file in zip(made.outputs, outputs, strict=True):
+        found = np.fromfile(file, info.dtype).reshape(info.shape)
+        np.testing.assert_allclose(found, expected[info.name], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
+def test_teams_of_threads(sanitizers: str, tmp_path: Path) -> None:
+    if reason := missing("g++"):
+        pytest.skip(reason)
+    program = package(tmp_path, None)
+    build(program, sanitizers, "libpictures.a")
+    (program / "user.cpp").write_text(USER)
+    command = ["g++", "-std=c++11", "-g", f"-fsanitize={sanitizers}", "-Iinclude", "user.cpp"]
+    subprocess.run(
+        [*command, "libpictures.a", "-o", "user", "-lm", "-pthread"], cwd=program, check=True
+    )
+    found = run_program(program, "user", ["env", *(f"{k}={v}" for k, v in OPTIONS.items())])
+    np.testing.assert_allclose(found, expected(), rtol=2e-4, atol=1e-6)
+    assert image().std() > 0.5
