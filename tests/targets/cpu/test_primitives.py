@@ -42,7 +42,8 @@ from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.machine import parse_expression
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.targets.cpu.compiler import FLAGS, NATIVE
+from tilewright.targets.cpu.compiler import FLAGS
+from tilewright.targets.cpu.processors import this_processor
 
 B = "NCHWLc"
 W = "OIHWLiLo"
@@ -434,7 +435,10 @@ def results(request: pytest.FixtureRequest) -> tuple[dict[str, Array], dict[str,
     m.finish(*values)
     names = [f"out{number}" for number in range(len(values))]
     # The plain machine's package needs no flag for a processor; warnings are errors in both.
-    expected, found = m.expected(), m.run((*FLAGS, *(() if plain else NATIVE), "-Werror"))
+    expected, found = (
+        m.expected(),
+        m.run((*FLAGS, *(() if plain else this_processor().flags), "-Werror")),
+    )
     by_case = dict(zip(CASES, names, strict=True))
     return (
         {case: expected[name] for case, name in by_case.items()},

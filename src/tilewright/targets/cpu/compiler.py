@@ -46,12 +46,14 @@ def compiler_version() -> str:
     return ran.stdout.splitlines()[0] if ran.stdout else ""
 
 
-@cache
 def openmp_flags() -> tuple[str, ...]:
     """What makes the compiler use OpenMP; () where it has none, and threads are POSIX's."""
     path = next((found for name in COMPILERS if (found := shutil.which(name))), None)
-    if path is None:
-        return ()
+    return () if path is None else _openmp_flags(path)
+
+
+@cache
+def _openmp_flags(path: str) -> tuple[str, ...]:
     program = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
     with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
         command = [path, "-fopenmp", "-x", "c", "-", "-o", str(Path(scratch) / "probe")]
