@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "tilewright"
 
 FLOORS: list[set[str]] = [
-    {"errors", "ir", "numerics", "machine"},
+    {"errors", "ir", "numerics", "machine", "shapes"},
     {"planning", "simulate", "passes"},
     {"types"},
     {"graph", "tile"},

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tilewright.errors import TilewrightError
     from tilewright.frontends import load
     from tilewright.machine import Machine
-    from tilewright.runtime import Executable
+    from tilewright.runtime import Cache, DynamicExecutable, Executable
+    from tilewright.shapes import Bounds
 
 _HOMES = {
     "compile": "tilewright.driver",
@@ -28,9 +29,22 @@ _HOMES = {
     "load": "tilewright.frontends",
     "Machine": "tilewright.machine",
     "Executable": "tilewright.runtime",
+    "DynamicExecutable": "tilewright.runtime",
+    "Cache": "tilewright.runtime",
+    "Bounds": "tilewright.shapes",
 }
 
-__all__ = ["Executable", "Machine", "TilewrightError", "__version__", "compile", "load"]
+__all__ = [
+    "Bounds",
+    "Cache",
+    "DynamicExecutable",
+    "Executable",
+    "Machine",
+    "TilewrightError",
+    "__version__",
+    "compile",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -61,3 +61,24 @@ def _split(network: NetworkOp, given: Mapping[str, Array]) -> list[dict[str, Arr
         }
         for index in range(counts.pop())
     ]
+
+
+def sample_shapes(
+    inputs: Mapping[str, Sequence[int | str]], given: Samples
+) -> dict[str, tuple[int, ...]]:
+    """The shapes of one sample by input name, for inputs whose dims may be free.
+
+    Arrays with a leading axis of samples have one axis more than the input; or as many, where the
+    input's first is the batch, which is then 1.
+    """
+    if not isinstance(given, Mapping):
+        if not given:
+            raise refuse("calibration-input", "there are no samples")
+        return {name: np.asarray(array).shape for name, array in given[0].items()}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, dims in inputs.items():
+        if name not in given:
+            raise refuse("calibration-input", f"no calibration data for input {name!r}")
+        shape = np.asarray(given[name]).shape
+        shapes[name] = shape[1:] if len(shape) == len(dims) + 1 else (1, *shape[1:])
+    return shapes

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from tilewright import frontends
-from tilewright.calibration import CALIBRATION_SAMPLES, Samples, samples_of
+from tilewright.calibration import CALIBRATION_SAMPLES, Samples, sample_shapes, samples_of
 from tilewright.errors import refuse
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.interpreter import interpret
@@ -25,20 +26,22 @@ from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
+from tilewright.machine.forms import machine_of
 from tilewright.passes import CompilerContext, PassRunner
 from tilewright.planning import Plan, PlanCache, plan
-from tilewright.runtime.executable import Executable, replacing
+from tilewright.runtime.cache import Cache
+from tilewright.runtime.executable import Executable, Progress, opened, quiet, replacing
+from tilewright.runtime.manifest import MANIFEST, Manifest
+from tilewright.runtime.open_package import Recipe, write_open_package
 from tilewright.runtime.package import write_package
+from tilewright.shapes import Settled, Shapes, settle, sizes_of
 from tilewright.targets.base import Compilation, CompiledKernel, Target, find_target
 from tilewright.tile.build import build
 from tilewright.tile.passes import pipeline as tile_pipeline
 from tilewright.types import Array
 
-Model = str | Path | frontends.Imported
-"""A model file's path, or what ``tilewright.load`` returned."""
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is."""
+Model = str | Path | frontends.Imported | frontends.Opened
+"""A model file's path, or what ``tilewright.load`` or ``frontends.open_model`` returned."""
 
 
 @dataclass
@@ -48,7 +51,7 @@ class Work:
     target: Target
     machine: Machine
     model: Model
-    shapes: Mapping[str, Sequence[int]]
+    shapes: Shapes
     samples: Samples | None
     progress: Progress
     runner: PassRunner
@@ -64,6 +67,8 @@ class Work:
     """The model's files, which weights are views of."""
     weights_file: str | Path | None = None
     """The file of the weights, for model formats that keep them apart."""
+    ranges: Mapping[str, tuple[float, float]] | None = None
+    """Ranges of values that are known already, from samples of another shape."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +83,16 @@ class Station:
 def import_model(work: Work) -> None:
     """Model file to graph."""
     model = work.model
-    if isinstance(model, frontends.Imported) and work.weights_file is not None:
-        raise refuse("model-weights", "the model has been loaded, with its weights")
-    imported = (
-        model
-        if isinstance(model, frontends.Imported)
-        else frontends.load(model, shapes=dict(work.shapes), weights=work.weights_file)
-    )
+    if isinstance(model, frontends.Imported):
+        if work.weights_file is not None:
+            raise refuse("model-weights", "the model has been loaded, with its weights")
+        if work.shapes:
+            raise refuse("shape-fixed", "the model has been loaded, with its shapes")
+        imported = model
+    elif isinstance(model, frontends.Opened):
+        imported = model.load(work.shapes)
+    else:
+        imported = frontends.load(model, shapes=work.shapes, weights=work.weights_file)
     work.network = imported.module.clone()
     # A store of our own: one import may be compiled several times, each time the same.
     work.weights = imported.weights.subset(imported.weights)
@@ -106,7 +114,7 @@ def calibrate(work: Work) -> None:
     if work.machine.element == "float32":
         return
     samples = samples_of(network_of(work.network), work.samples)
-    if work.samples is None:
+    if work.samples is None and work.ranges is None:
         work.notes.append(
             f"binary points come from {CALIBRATION_SAMPLES} random inputs; give calibration data "
             "for real accuracy"
@@ -123,7 +131,8 @@ def calibrate(work: Work) -> None:
     for number, sample in enumerate(samples):
         work.progress("calibrate", number, len(samples))
         interpret(work.network, work.weights, sample, observe)
-    work.runner.context = _context(work, ranges)
+    # Ranges from samples of another shape come first; what they do not name has random ones.
+    work.runner.context = _context(work, {**ranges, **(work.ranges or {})})
 
 
 def place_graph(work: Work) -> None:
@@ -205,11 +214,6 @@ def _context(work: Work, ranges: Mapping[str, tuple[float, float]]) -> CompilerC
     return made
 
 
-def quiet(what: str, done: int, total: int) -> None:
-    """Show no progress."""
-    del what, done, total
-
-
 def resolve(
     target: str | Target,
     machine: Machine | str | Path | None = None,
@@ -239,9 +243,10 @@ def travel(
     target: Target,
     machine: Machine,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Shapes | None = None,
     weights: str | Path | None = None,
     calibration: Samples | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
     dump: Path | None = None,
     progress: Progress = quiet,
     exact_memory: bool = False,
@@ -250,7 +255,7 @@ def travel(
     """Take a model along the road, to the end of the station ``until``."""
     runner = PassRunner(CompilerContext(machine), dump)
     work = Work(target, machine, model, shapes or {}, calibration, progress, runner, exact_memory)
-    work.weights_file = weights
+    work.weights_file, work.ranges = weights, ranges
     for station in ROAD:
         progress(station.name, 0, 0)
         station.run(work)
@@ -266,7 +271,7 @@ def compile(
     *,
     machine: Machine | str | Path | None = None,
     values: Mapping[str, float] | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Shapes | None = None,
     weights: str | Path | None = None,
     calibration: Samples | None = None,
     directory: str | Path | None = None,
@@ -275,22 +280,39 @@ def compile(
     exact_convolution: bool = False,
     cpu: str | None = None,
     progress: Progress = quiet,
+    cache: Cache | None = None,
 ) -> Executable:
     """Compile a model for a target; returns an executable package.
 
     ``target`` is a target's name or a machine file; ``machine`` and ``values`` vary its machine
-    (``{"memory.sb.bytes": 65536}``). ``shapes`` binds the inputs' free dims. ``weights`` is the
-    file of the weights where a format keeps them apart (Caffe). ``calibration`` gives sample
-    inputs to fixed-point machines. The package is written to ``directory`` (nothing is there
-    until it is whole), or to a temporary one that lives as long as the result. ``dump`` collects
-    the representation after every pass. ``exact_convolution`` leaves out methods that round
-    otherwise than by the order of their sums (``Machine.exact``). ``cpu`` makes the cpu target's C
-    for a processor other than the one at hand (``avx512``, ``avx2``, ``sse2``, ``neon``,
-    ``portable``). Raises TilewrightError.
+    (``{"memory.sb.bytes": 65536}``). ``weights`` is the file of the weights where a format keeps
+    them apart (Caffe). ``calibration`` gives sample inputs to fixed-point machines. The package is
+    written to ``directory`` (nothing is there until it is whole), or to a temporary one that lives
+    as long as the result. ``dump`` collects the representation after every pass.
+    ``exact_convolution`` leaves out methods that round otherwise than by the order of their sums
+    (``Machine.exact``). ``cpu`` makes the cpu target's C for a processor other than the one at hand
+    (``avx512``, ``avx2``, ``sse2``, ``neon``, ``portable``).
+
+    ``shapes`` gives sizes to dims that the model leaves free, or names and bounds
+    (``{"image": ("batch", 3, 224, 224), "batch": "1..8"}``; ``tilewright.shapes.forms`` has all
+    forms). If dims stay free, the result is a ``DynamicExecutable``: it compiles the model for each
+    shape when it is first used, keeps what it built in ``cache``, and tells ``progress``. Raises
+    TilewrightError.
     """
     found, described = resolve(target, machine, values, cpu)
     if exact_convolution:
         described = described.exact()
+    if isinstance(model, str | Path) and weights is None:
+        model = frontends.open_model(model) or model
+    if isinstance(model, frontends.Opened):
+        settled = settle(model.signature.inputs, shapes)
+        if settled.free:
+            source = model
+            notes = source.trial(settled)
+            ranges = _ranges_of(source, settled, found, described, calibration, progress)
+            how = Recipe(found.name, described, exact_memory, ranges, notes)
+            write = partial(write_open_package, source=source, settled=settled, recipe=how)
+            return _written(write, directory, cache, progress)
     work = travel(
         model,
         found,
@@ -303,14 +325,76 @@ def compile(
         exact_memory=exact_memory,
     )
     progress("emit", 0, 0)
+    return _written(partial(_emit, work), directory, cache, progress)
+
+
+def specialise(
+    directory: Path, manifest: Manifest, sizes: Mapping[str, int], place: Path, progress: Progress
+) -> None:
+    """Compile a package's model for sizes of its free dims, into an empty directory.
+
+    The bytes are those of ``compile`` with the same shapes. Raises TilewrightError.
+    """
+    found = manifest.open_model
+    if found is None or found.file not in manifest.files:
+        raise refuse("package-invalid", "it has no model", str(directory))
+    shapes = {
+        tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
+        for tensor in manifest.inputs
+    }
+    work = travel(
+        directory / found.file,
+        find_target(manifest.target),
+        machine_of(manifest.machine, str(directory / MANIFEST)),
+        shapes=shapes,
+        ranges=found.ranges,
+        progress=progress,
+        exact_memory=found.exact_memory,
+    )
+    progress("emit", 0, 0)
+    _emit(work, place)
+
+
+def _ranges_of(
+    model: frontends.Opened,
+    settled: Settled,
+    target: Target,
+    machine: Machine,
+    samples: Samples | None,
+    progress: Progress,
+) -> Mapping[str, tuple[float, float]] | None:
+    """Ranges of values on samples, which have a shape of their own: they hold for every shape."""
+    if samples is None or machine.element == "float32":
+        return None
+    shapes = sample_shapes(settled.inputs, samples)
+    bound = settled.bind(sizes_of(settled.inputs, settled.free, shapes))
+    work = travel(
+        model,
+        target,
+        machine,
+        shapes=bound,
+        calibration=samples,
+        progress=progress,
+        until="calibrate",
+    )
+    return work.runner.context.ranges
+
+
+def _written(
+    write: Callable[[Path], None],
+    directory: str | Path | None,
+    cache: Cache | None,
+    progress: Progress,
+) -> Executable:
+    """A package that ``write`` makes, in its place or in a temporary one."""
     if directory is not None:
         with replacing(Path(directory)) as fresh:
-            _emit(work, fresh)
-        return Executable(Path(directory))
+            write(fresh)
+        return opened(Path(directory), cache=cache, progress=progress)
     temporary = Path(tempfile.mkdtemp(prefix="tilewright-"))
     try:
-        _emit(work, temporary)
-        return Executable(temporary, temporary=True)
+        write(temporary)
+        return opened(temporary, temporary=True, cache=cache, progress=progress)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise

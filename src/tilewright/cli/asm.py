@@ -77,6 +77,12 @@ def disasm(
 def disassemble_package(directory: Path) -> str:
     """The listing of a package's program, with kernels and the model's nodes as remarks."""
     manifest = read_manifest(directory)
+    if manifest.open_model is not None:
+        names = ", ".join(dim.name for dim in manifest.open_model.dims)
+        raise refuse(
+            "shape-open", f"the sizes of {names} are open: there is no program", str(directory),
+            "compile with --shape",
+        )  # fmt: skip
     target = find_target(manifest.target)
     if not isinstance(target, InstructionTarget):
         raise _no_instructions(manifest.target)

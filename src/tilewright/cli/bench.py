@@ -36,7 +36,7 @@ def bench(
     with console.refusals(as_json), console.progress(quiet) as progress:
         start = time.perf_counter()
         executable = open_or_compile(
-            model, target, settings, shape, calibrate, progress, weights, exact_convolution
+            model, target, settings, shape, calibrate, progress, weights, exact_convolution, inputs
         )
         compile_seconds = time.perf_counter() - start
         arrays = console.inputs_for(executable.inputs, inputs, random)

@@ -50,10 +50,12 @@ def compile_command(
             exact_convolution=exact_convolution,
             cpu=cpu,
             progress=progress,
+            cache=console.cache(),
         )
     if as_json:
         profile = made.summary()
         console.print_json({"target": made.manifest.target, "package": str(place), "plan": profile})
     else:
         console.say(made.report())
-        console.say(f"package in {place}; run it: tilewright run {place} --check")
+        free = "".join(f" --shape {name}={bounds.low}" for name, bounds in made.free.items())
+        console.say(f"package in {place}; run it: tilewright run {place}{free} --check")

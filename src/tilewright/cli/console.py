@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
 from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.runtime.cache import MOST_BYTES, MOST_ENTRIES, Cache
 from tilewright.targets.base import TensorInfo, target_names
 from tilewright.types import Array
 
@@ -53,7 +55,11 @@ SetOption = Annotated[
 ]
 ShapeOption = Annotated[
     list[str] | None,
-    typer.Option("--shape", metavar="NAME=1x3x224x224", help="Bind an input's shape."),
+    typer.Option(
+        "--shape",
+        metavar="NAME=1x3x224x224",
+        help="An input's shape, or a free dim's size or bounds: batch=4, batch=1..8.",
+    ),
 ]
 WeightsOption = Annotated[
     Path | None,
@@ -176,15 +182,34 @@ def machine_values(settings: list[str] | None) -> dict[str, float]:
     return values
 
 
-def shapes(options: list[str] | None) -> dict[str, tuple[int, ...]]:
-    """Read ``--shape NAME=1x3x224x224`` options."""
-    found: dict[str, tuple[int, ...]] = {}
+def shapes(options: list[str] | None) -> dict[str, str]:
+    """Read ``--shape NAME=1x3x224x224`` options; the text after the name stays as it is."""
+    found: dict[str, str] = {}
     for option in options or []:
         name, separator, text = option.rpartition("=")
-        if not separator or not re.fullmatch(r"\d{1,9}(x\d{1,9})*", text):
-            raise refuse("option-shape", f"{option!r} is not NAME=1x3x224x224", "--shape")
-        found[name] = tuple(int(size) for size in text.split("x"))
+        if not separator or not name or not text:
+            raise refuse(
+                "option-shape", f"{option!r} is not NAME=1x3x224x224", "--shape",
+                "NAME is an input, or a free dim as in batch=4 or batch=1..8",
+            )  # fmt: skip
+        found[name] = text
     return found
+
+
+def cache() -> Cache:
+    """The cache that the environment names.
+
+    TILEWRIGHT_CACHE is its directory, TILEWRIGHT_CACHE_BYTES and TILEWRIGHT_CACHE_ENTRIES bound it.
+    """
+    directory = os.environ.get("TILEWRIGHT_CACHE") or None
+    bounds: dict[str, int] = {}
+    for name, normal in (("BYTES", MOST_BYTES), ("ENTRIES", MOST_ENTRIES)):
+        variable = f"TILEWRIGHT_CACHE_{name}"
+        text = os.environ.get(variable, "")
+        if text and not re.fullmatch(r"\d{1,18}", text):
+            raise refuse("option-cache", f"{text[:80]!r} is not a number", variable)
+        bounds[name] = int(text) if text else normal
+    return Cache(directory, most_bytes=bounds["BYTES"], most_entries=bounds["ENTRIES"])
 
 
 def read_array(path: Path) -> Array:
@@ -207,23 +232,41 @@ def read_arrays(path: Path) -> dict[str, Array]:
         raise refuse("input-file", str(error), str(path), "save it with numpy.savez") from error
 
 
+def shape_of_file(path: Path) -> tuple[int, ...]:
+    """The shape of the array in an .npy file, whose data are not read."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise refuse("input-file", str(error), str(path), "save it with numpy.save") from error
+    if not isinstance(array, np.ndarray):
+        raise refuse("input-file", "is no .npy array", str(path), "save it with numpy.save")
+    return array.shape
+
+
+def input_files(names: Sequence[str], options: Sequence[str] | None) -> dict[str, Path]:
+    """The files of ``--input NAME=FILE.npy``; the name may be left out where there is one input."""
+    files: dict[str, Path] = {}
+    for option in options or []:
+        name, separator, file = option.partition("=")
+        if not separator:
+            if len(names) != 1:
+                raise refuse("option-input", f"{option!r} is not NAME=FILE.npy", "--input")
+            name, file = names[0], option
+        files[name] = Path(file)
+    return files
+
+
 def inputs_for(
     infos: tuple[TensorInfo, ...], files: list[str] | None, seed: int | None
 ) -> dict[str, Array]:
     """The arrays of ``--input NAME=FILE.npy``; the inputs left over are random."""
-    given: dict[str, Array] = {}
-    for option in files or []:
-        name, separator, file = option.partition("=")
-        if not separator:
-            if len(infos) != 1:
-                raise refuse("option-input", f"{option!r} is not NAME=FILE.npy", "--input")
-            name, file = infos[0].name, option
-        given[name] = read_array(Path(file))
+    named = input_files([info.name for info in infos], files)
+    given = {name: read_array(path) for name, path in named.items()}
     if given and seed is None:
         return given
     random = np.random.default_rng(seed or 0)
     for info in infos:
-        values = random.standard_normal(info.shape)
+        values = random.standard_normal([int(size) for size in info.shape])
         given.setdefault(info.name, values.astype(info.dtype))
     return given
 

@@ -13,6 +13,7 @@ import typer
 from tilewright import frontends
 from tilewright.cli import console
 from tilewright.cli.run import InputOption, RandomOption
+from tilewright.cli.sizes import bound_model
 from tilewright.driver import Progress, compile, resolve, travel
 from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
@@ -94,7 +95,12 @@ def diff(
         found, machine = resolve(target, None, console.machine_values(settings))
         calibration = None if calibrate is None else console.read_arrays(calibrate)
         progress("import", 0, 0)
-        imported = frontends.load(model, shapes=console.shapes(shape))
+        source, shapes = bound_model(model, shape, inputs, progress)
+        imported = (
+            source.load(shapes)
+            if isinstance(source, frontends.Opened)
+            else frontends.load(model, shapes=shapes)
+        )
         executable = compile(
             imported, found, machine=machine, calibration=calibration, progress=progress
         )

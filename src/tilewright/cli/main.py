@@ -9,6 +9,7 @@ import typer
 import tilewright
 from tilewright.cli.asm import asm, disasm
 from tilewright.cli.bench import bench
+from tilewright.cli.cache import cache_command
 from tilewright.cli.compile import compile_command
 from tilewright.cli.diff import diff
 from tilewright.cli.explain import explain_command
@@ -32,6 +33,7 @@ app.command("explain")(explain_command)
 app.command("diff")(diff)
 app.command("memory")(memory)
 app.command("bench")(bench)
+app.command("cache")(cache_command)
 app.command("targets")(targets)
 app.command("opt")(opt)
 app.command("asm")(asm)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,8 @@ import numpy as np
 import typer
 
 from tilewright.cli import console
-from tilewright.driver import compile
+from tilewright.cli.sizes import bound_model, bound_package
+from tilewright.driver import Progress, compile
 from tilewright.errors import refuse
 from tilewright.runtime import Executable
 
@@ -30,23 +30,30 @@ def open_or_compile(
     settings: list[str] | None,
     shape: list[str] | None,
     calibrate: Path | None,
-    progress: Callable[[str, int, int], None],
+    progress: Progress,
     weights: Path | None = None,
     exact_convolution: bool = False,
+    files: list[str] | None = None,
 ) -> Executable:
-    """The package at ``model``, or the model compiled into a temporary one."""
+    """The package at ``model``, or the model compiled into a temporary one.
+
+    Free dims take their sizes from ``shape`` and from the shapes of the arrays in ``files``.
+    """
     if model.is_dir():
-        if target or settings or shape or calibrate or weights or exact_convolution:
+        found = Executable.load(model, cache=console.cache(), progress=progress)
+        fixed = bool(shape) and not found.free
+        if target or settings or fixed or calibrate or weights or exact_convolution:
             raise refuse(
                 "option-package", "a package is already compiled", str(model),
                 "give these options to a model file",
             )  # fmt: skip
-        return Executable.load(model)
+        return bound_package(found, shape, files, progress)
+    source, shapes = bound_model(model, shape, files, progress, weights)
     return compile(
-        model,
+        source,
         target or "cpu",
         values=console.machine_values(settings),
-        shapes=console.shapes(shape),
+        shapes=shapes,
         weights=weights,
         calibration=None if calibrate is None else console.read_arrays(calibrate),
         exact_convolution=exact_convolution,
@@ -92,6 +99,7 @@ def run(
                 progress,
                 weights,
                 exact_convolution,
+                inputs,
             )
             arrays = console.inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)

@@ -18,6 +18,7 @@ from tilewright.graph.passes.editing import operations_of
 from tilewright.graph.passes.partition import Partition
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
+from tilewright.shapes import Shapes
 from tilewright.targets.base import Target
 
 Place = Literal["accelerator", "host", "address", "constant", "none"]
@@ -137,7 +138,7 @@ def explain(
     target: Target,
     machine: Machine,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Shapes | None = None,
     calibration: Samples | None = None,
     progress: Progress = quiet,
 ) -> Explanation:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,8 +21,13 @@ from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, REFERENCE, Manifest, read_manifest
 from tilewright.runtime.observing import Observing
 from tilewright.runtime.summary import summary, table
+from tilewright.shapes import Bounds
+from tilewright.shapes.run import check_sizes
 from tilewright.targets.base import Profile, Runner, TensorInfo, find_target
 from tilewright.types import Array
+
+if TYPE_CHECKING:
+    from tilewright.runtime.cache import Cache
 
 GRAPH_FILE = "graph.mlir"
 WEIGHTS_FILE = "weights.safetensors"
@@ -33,6 +38,15 @@ square root of their length times 6e-8, which stays below this for reductions of
 
 ABSOLUTE_TOLERANCE = 1e-6
 """Added for outputs that are all close to zero."""
+
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """Show no progress."""
+    del what, done, total
 
 
 @dataclass(frozen=True)
@@ -52,20 +66,31 @@ class Check:
 class Executable:
     """A package ready to run; made by ``tilewright.compile`` or ``Executable.load``."""
 
-    def __init__(self, directory: Path, *, temporary: bool = False) -> None:
-        """Open a package; a ``temporary`` one is removed together with this object."""
+    def __init__(
+        self, directory: Path, *, temporary: bool = False, manifest: Manifest | None = None
+    ) -> None:
+        """Open a package; a ``temporary`` one is removed together with this object.
+
+        ``manifest`` is what ``read_manifest`` has just given for it, if it has been read.
+        """
         self.directory = directory
-        self.manifest: Manifest = read_manifest(directory)
+        self.manifest: Manifest = read_manifest(directory) if manifest is None else manifest
         if temporary:
             weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
         self._runner: Runner | None = None
         self._profile: Profile | None = None
         self._reference: tuple[ModuleOp, Weights] | None = None
 
-    @classmethod
-    def load(cls, directory: str | Path) -> Executable:
-        """Open a package on disk; raises TilewrightError if it is damaged or none."""
-        return cls(Path(directory))
+    @staticmethod
+    def load(
+        directory: str | Path, *, cache: Cache | None = None, progress: Progress = quiet
+    ) -> Executable:
+        """Open a package on disk; raises TilewrightError if it is damaged or none.
+
+        For a package with free dims the result is a ``DynamicExecutable``, which keeps what it
+        builds in ``cache`` and tells ``progress`` what it is doing.
+        """
+        return opened(Path(directory), cache=cache, progress=progress)
 
     def save(self, directory: str | Path) -> Path:
         """Copy the package to a new or empty place; an older package there is replaced.
@@ -77,9 +102,25 @@ class Executable:
             shutil.copytree(self.directory, fresh, dirs_exist_ok=True)
         return target
 
+    def specialise(self, sizes: Mapping[str, int]) -> Executable:
+        """The package for these sizes of its free dims: itself, where none are free."""
+        check_sizes({}, sizes)
+        return self
+
+    def specialise_for(self, inputs: Mapping[str, Array]) -> Executable:
+        """The package for these inputs' shapes: itself, where no dims are free."""
+        del inputs
+        return self
+
+    @property
+    def free(self) -> Mapping[str, Bounds]:
+        """The free dims and their bounds, in the order in which the inputs name them."""
+        found = self.manifest.open_model
+        return {} if found is None else {dim.name: dim.bounds for dim in found.dims}
+
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        """Name, shape and dtype of every input."""
+        """Name, shape and dtype of every input; free dims are named."""
         return tuple(TensorInfo(t.name, t.shape, t.dtype) for t in self.manifest.inputs)
 
     @property
@@ -185,6 +226,24 @@ class Executable:
         return summary(self.manifest, self._profile)
 
 
+def opened(
+    directory: Path,
+    *,
+    temporary: bool = False,
+    cache: Cache | None = None,
+    progress: Progress = quiet,
+) -> Executable:
+    """Open a package, with free dims or without; see ``Executable.load``."""
+    manifest = read_manifest(directory)
+    if manifest.open_model is None:
+        return Executable(directory, temporary=temporary, manifest=manifest)
+    from tilewright.runtime.dynamic import DynamicExecutable  # It builds on this module.
+
+    return DynamicExecutable(
+        directory, temporary=temporary, manifest=manifest, cache=cache, progress=progress
+    )
+
+
 class replacing:
     """Make a directory's new content beside it and put it in place only when it is whole.
 
@@ -225,4 +284,4 @@ class replacing:
             shutil.rmtree(self._work, ignore_errors=True)
 
 
-__all__ = ["Check", "Executable", "replacing"]
+__all__ = ["Check", "Executable", "Progress", "opened", "quiet", "replacing"]

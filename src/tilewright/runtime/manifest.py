@@ -6,6 +6,11 @@ A package is a directory:
     program/              what the target emitted: C, or instruction words and weights
     reference/            the final graph and its weights, for checks against the interpreter
 
+or, when dims of the model's inputs are free (``tilewright.runtime.dynamic``):
+
+    manifest.json
+    model/                the model as it came, compiled for each shape when it is first used
+
 The same input gives the same bytes.
 """
 
@@ -16,11 +21,12 @@ import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tilewright.errors import refuse
+from tilewright.shapes.forms import LARGEST_SIZE, Bounds
 
 FORMAT = 1
 """Version of the package's layout; readers refuse any other."""
@@ -28,6 +34,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 PROGRAM = "program"
 REFERENCE = "reference"
+MODEL = "model"
 
 _MOST_MANIFEST_BYTES = 64 << 20
 
@@ -36,12 +43,41 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+DimSize = Annotated[int, Field(ge=0, le=LARGEST_SIZE)]
+
+
 class Tensor(_Part):
     """An input or output, as the caller sees it."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[DimSize | str, ...]
+    """Sizes, and names of free dims; of an output, ``?`` for a dim that the model does not name."""
     dtype: str
+
+
+class FreeDim(_Part):
+    """A dim of the inputs that stays free, and its bounds, both included."""
+
+    name: str
+    low: int = Field(ge=1, le=LARGEST_SIZE)
+    high: int = Field(ge=1, le=LARGEST_SIZE)
+
+    @property
+    def bounds(self) -> Bounds:
+        """The sizes that it may have; refuses (``shape-bounds``) bounds that are none."""
+        return Bounds(self.low, self.high)
+
+
+class OpenModel(_Part):
+    """The model that a package with free dims keeps, and how it is compiled for a shape."""
+
+    file: str
+    """The model's file in the package."""
+    dims: tuple[FreeDim, ...]
+    """The free dims, in the order in which the inputs name them."""
+    exact_memory: bool = False
+    ranges: dict[str, tuple[float, float]] | None = None
+    """Calibrated ranges of values, for machines that compute in fixed point."""
 
 
 class KernelEntry(_Part):
@@ -89,14 +125,26 @@ class Manifest(_Part):
     lower_bound_memory_bytes: int
     """Weights and the most bytes of activations that are live at once."""
     notes: tuple[str, ...] = ()
+    open_model: OpenModel | None = None
+    """Only in packages with free dims, which have no program."""
     files: dict[str, FileEntry] = {}
+
+    @model_validator(mode="after")
+    def _free_dims_are_listed(self) -> Manifest:
+        listed = {dim.name for dim in self.open_model.dims} if self.open_model else set[str]()
+        named = {dim for tensor in self.inputs for dim in tensor.shape if isinstance(dim, str)}
+        if named != listed or (self.open_model and len(listed) < len(self.open_model.dims)):
+            raise ValueError("the inputs' free dims are not those that the package lists")
+        if not listed and any(isinstance(d, str) for t in self.outputs for d in t.shape):
+            raise ValueError("an output's shape is open, and no dim is free")
+        return self
 
     def write(self, directory: Path) -> None:
         """Write it beside the package's other files, which it lists."""
         paths = [
             path
             for path in sorted(directory.rglob("*"))
-            if path.is_file() and path.name != MANIFEST
+            if path.is_file() and path != directory / MANIFEST
         ]
         names = [path.relative_to(directory).as_posix() for path in paths]
         listed = dict(zip(names, _entries(paths), strict=True))
@@ -108,10 +156,11 @@ class Manifest(_Part):
 def _entries(paths: Iterable[Path]) -> list[FileEntry]:
     """Sizes and digests of files, several at a time: weights may be large."""
     with ThreadPoolExecutor() as pool:
-        return list(pool.map(_entry, paths))
+        return list(pool.map(digest_of_file, paths))
 
 
-def _entry(path: Path) -> FileEntry:
+def digest_of_file(path: Path) -> FileEntry:
+    """Size and SHA-256 of a file; raises OSError."""
     with path.open("rb") as file:
         return FileEntry(
             bytes=path.stat().st_size, sha256=hashlib.file_digest(file, "sha256").hexdigest()
@@ -123,6 +172,23 @@ def read_manifest(directory: Path) -> Manifest:
 
     Raises TilewrightError (``package-missing``, ``package-invalid``, ``package-damaged``).
     """
+    manifest = _read(directory)
+    paths = [_path_of(directory, name) for name in manifest.files]
+    for name, path, entry in zip(manifest.files, paths, manifest.files.values(), strict=True):
+        if path.stat().st_size != entry.bytes:
+            raise refuse("package-damaged", f"file {name!r} has changed", str(directory))
+    for (name, entry), found in zip(manifest.files.items(), _entries(paths), strict=True):
+        if found != entry:
+            raise refuse("package-damaged", f"file {name!r} has changed", str(directory))
+    return manifest
+
+
+def read_listed(directory: Path) -> dict[str, FileEntry]:
+    """What a package's manifest says of its files, which are not looked at."""
+    return _read(directory).files
+
+
+def _read(directory: Path) -> Manifest:
     path = directory / MANIFEST
     if not path.is_file():
         raise refuse(
@@ -142,13 +208,6 @@ def read_manifest(directory: Path) -> Manifest:
             "package-invalid", f"format {manifest.format}; this version reads {FORMAT}", str(path),
             "compile the model again",
         )  # fmt: skip
-    paths = [_path_of(directory, name) for name in manifest.files]
-    for name, path, entry in zip(manifest.files, paths, manifest.files.values(), strict=True):
-        if path.stat().st_size != entry.bytes:
-            raise refuse("package-damaged", f"file {name!r} has changed", str(directory))
-    for (name, entry), found in zip(manifest.files.items(), _entries(paths), strict=True):
-        if found != entry:
-            raise refuse("package-damaged", f"file {name!r} has changed", str(directory))
     return manifest
 
 

@@ -152,3 +152,23 @@ def table(manifest: Manifest, profile: Profile | None) -> str:
             f"  {row['schedule']}{why}"
         )
     return "\n".join(lines) + "\n"
+
+
+def free_dims(manifest: Manifest) -> str:
+    """A plain-text report of a package with free dims, before any has a size."""
+    assert manifest.open_model is not None
+    lines = [f"{manifest.model} on {_machine(manifest)}, compiled for each shape on its first use"]
+    for dim in manifest.open_model.dims:
+        places = [
+            f"{tensor.name}[{axis}]"
+            for tensor in manifest.inputs
+            for axis, name in enumerate(tensor.shape)
+            if name == dim.name
+        ]
+        lines.append(f"  free        {dim.name}: {dim.bounds}, in {', '.join(places)}")
+    for kind, tensors in (("input", manifest.inputs), ("output", manifest.outputs)):
+        for tensor in tensors:
+            shape = ", ".join(map(str, tensor.shape))
+            lines.append(f"  {kind:<11} {tensor.name}: {tensor.dtype or '?'}[{shape}]")
+    lines += [f"  note        {note}" for note in manifest.notes]
+    return "\n".join(lines) + "\n"

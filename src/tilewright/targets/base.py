@@ -74,7 +74,8 @@ class TensorInfo:
     """An input or output of the network, as the caller sees it."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
+    """Sizes; names stand for free dims, which only packages have, never what runners take."""
     dtype: str
     """NumPy's name of the element type."""
 

@@ -55,21 +55,10 @@ class Files:
 
 def external_bytes(tensor: TensorProto, files: Files, expected: int) -> NDArray[np.uint8]:
     """The ``expected`` bytes of an external tensor, as a view; raises TilewrightError."""
-    keys = [entry.key for entry in tensor.external_data]
-    fields = {entry.key: entry.value for entry in tensor.external_data}
-    if len(keys) != len(fields):
-        raise _bad(tensor, "an external_data key appears twice")
-    location = fields.get("location", "")
-    folder = files.folder
-    if location == WITHIN:
+    fields = _fields(tensor)
+    if is_within(tensor):
         return _within(tensor, files, fields)
-    if folder is None:
-        raise _bad(
-            tensor,
-            f"its data lie in the file {shown(location)}, and the model was not read from a file",
-            "pass the model's path",
-        )
-    path = _inside(folder, location, tensor)
+    location, path = external_file(tensor, files.folder)
     offset = _count(fields.get("offset", "0"), "offset", tensor)
     length = _count(fields.get("length", str(expected)), "length", tensor)
     if length != expected:
@@ -96,6 +85,30 @@ def _within(tensor: TensorProto, files: Files, fields: Mapping[str, str]) -> NDA
     if data is None:
         raise _bad(tensor, "its data lie outside the model")
     return data
+
+
+def is_within(tensor: TensorProto) -> bool:
+    """Whether an external tensor's data are bytes of the model's own file."""
+    return _fields(tensor).get("location", "") == WITHIN
+
+
+def external_file(tensor: TensorProto, folder: Path | None) -> tuple[str, Path]:
+    """The location that an external tensor states, and the file there; raises TilewrightError."""
+    location = _fields(tensor).get("location", "")
+    if folder is None:
+        raise _bad(
+            tensor,
+            f"its data lie in the file {shown(location)}, and the model was not read from a file",
+            "pass the model's path",
+        )
+    return location, _inside(folder, location, tensor)
+
+
+def _fields(tensor: TensorProto) -> dict[str, str]:
+    fields = {entry.key: entry.value for entry in tensor.external_data}
+    if len(fields) < len(tensor.external_data):
+        raise _bad(tensor, "an external_data key appears twice")
+    return fields
 
 
 def _bad(tensor: TensorProto, reason: str, help: str = "") -> TilewrightError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,23 +22,25 @@ from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
+from tilewright.shapes import Shapes
 from tilewright.types import Array
 
 
 def import_onnx(
-    source: ModelSource,
+    source: ModelSource | Source,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Shapes | None = None,
     constants: Mapping[str, Array] | None = None,
 ) -> Imported:
     """Read an ONNX model (operator sets 9 to the installed onnx's newest) into the graph dialect.
 
     ``source`` is a path, the bytes of a file, or a ModelProto; only models from a path may keep
-    data outside. ``shapes`` settles inputs whose sizes the model leaves open; ``constants`` gives
+    data outside. ``shapes`` settles dims that the model leaves open; ``constants`` gives
     inputs their values for good, so that shapes and axes may come from them. Raises
     TilewrightError with every reason for which the model is refused.
     """
-    return _Importer(read_model(source), shapes, constants or {}).run()
+    read = source if isinstance(source, Source) else read_model(source)
+    return _Importer(read, shapes, constants or {}).run()
 
 
 class _Importer:
@@ -47,7 +49,7 @@ class _Importer:
     def __init__(
         self,
         source: Source,
-        shapes: Mapping[str, Sequence[int]] | None,
+        shapes: Shapes | None,
         constants: Mapping[str, Array],
     ) -> None:
         self.source = source

@@ -205,7 +205,7 @@ class CpuRunner(Runner):
         """Run once on ``threads`` threads; the profile has seconds for every kernel."""
         del check_races
         self.check_inputs(inputs)
-        outputs = {info.name: np.empty(info.shape, info.dtype) for info in self.outputs}
+        outputs = {port.name: np.empty(port.shape, port.dtype) for port in self._outputs}
         seconds = np.zeros(max(len(self.steps), 1))
         begin = time.perf_counter()
         if watch is None:

@@ -1,0 +1,38 @@
+"""``tilewright cache``: what was built for shapes of packages with free dims."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tilewright.cli import console
+
+
+def cache_command(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove what nobody uses.")] = False,
+    as_json: console.JsonOption = False,
+) -> None:
+    """Say where specialisations are kept, how many, and how many bytes they take.
+
+    Example: tilewright cache --clear
+    """
+    with console.refusals(as_json):
+        cache = console.cache()
+        if clear:
+            cache.clear()
+        usage = cache.usage()
+    found = {
+        "directory": str(cache.directory),
+        "entries": usage.entries,
+        "bytes": usage.bytes,
+        "most_entries": cache.most_entries,
+        "most_bytes": cache.most_bytes,
+    }
+    if as_json:
+        console.print_json(found)
+        return
+    console.say(
+        f"{usage.entries:,} of at most {cache.most_entries:,} specialisations, {usage.bytes:,} of "
+        f"at most {cache.most_bytes:,} bytes, in {cache.directory}"
+    )

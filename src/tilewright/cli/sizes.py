@@ -1,0 +1,77 @@
+"""Sizes of free dims on the command line: of ``--shape``, ``--input`` files, or, of a batch, 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tilewright import frontends
+from tilewright.cli import console
+from tilewright.driver import Model, Progress
+from tilewright.errors import refuse
+from tilewright.runtime import Executable
+from tilewright.shapes import Bounds, Settled, Shapes, TensorDims, settle, sizes_of
+
+
+def bound_model(
+    model: Path,
+    shape: list[str] | None,
+    files: list[str] | None,
+    progress: Progress,
+    weights: Path | None = None,
+) -> tuple[Model, Shapes]:
+    """A model file and shapes that leave no dim free; reads the file where dims may be free."""
+    shapes = console.shapes(shape)
+    found = None if weights else frontends.open_model(model)
+    if found is None:
+        return model, shapes
+    settled = settle(found.signature.inputs, shapes)
+    return found, settled.bind(_sizes(settled, settled.free, files, progress))
+
+
+def bound_package(
+    executable: Executable, shape: list[str] | None, files: list[str] | None, progress: Progress
+) -> Executable:
+    """A package's specialisation for what the options say; itself, where no dims are free."""
+    if not executable.free:
+        return executable
+    stated = [TensorDims(info.name, info.shape, info.dtype) for info in executable.inputs]
+    settled = settle(stated, console.shapes(shape))
+    free = {settled.names[name]: bounds for name, bounds in executable.free.items()}
+    bounds = {name: bounds for name, bounds in free.items() if isinstance(name, str)}
+    sizes = _sizes(settled, bounds, files, progress)
+    named = {name: settled.names[name] for name in executable.free}
+    return executable.specialise(
+        {name: sizes[found] if isinstance(found, str) else found for name, found in named.items()}
+    )
+
+
+def _sizes(
+    settled: Settled,
+    free: Mapping[str, Bounds],
+    files: Sequence[str] | None,
+    progress: Progress,
+) -> dict[str, int]:
+    """A size for every free dim; refuses (``shape-open``) what nothing tells."""
+    given = {
+        name: console.shape_of_file(path)
+        for name, path in console.input_files(list(settled.inputs), files).items()
+        if name in settled.inputs
+    }
+    dims = {name: settled.inputs[name] for name in given}
+    told = {dim for shape in dims.values() for dim in shape if isinstance(dim, str)}
+    sizes = sizes_of(dims, {name: free[name] for name in free if name in told}, given)
+    leading = settled.leading()
+    for name in free:
+        if name in sizes:
+            continue
+        if name not in leading:
+            places = [key for key, shape in settled.inputs.items() if name in shape]
+            raise refuse(
+                "shape-open", f"its size in input {places[0]!r} is open", f"dim {name!r}",
+                f"give it: --shape {name}={max(free[name].low, min(free[name].high, 64))}, or "
+                "give the inputs",
+            )  # fmt: skip
+        sizes[name] = free[name].low
+        progress(f"{name} is open and is taken as {sizes[name]}", 0, 0)
+    return sizes

@@ -1,0 +1,73 @@
+"""An ONNX file whose dims may be free, and the files that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
+
+from tilewright.errors import refuse
+from tilewright.frontends.imported import Imported
+from tilewright.frontends.onnx.external import external_file, is_within
+from tilewright.frontends.onnx.importer import import_onnx
+from tilewright.frontends.onnx.interface import signature_of
+from tilewright.frontends.onnx.limits import MAX_DEPTH
+from tilewright.frontends.onnx.reader import Source, check_model, read_model
+from tilewright.frontends.opened import Opened
+from tilewright.graph.names import identifier
+from tilewright.shapes import Shapes
+
+MODEL_FILE = "model.onnx"
+"""What a copy of the model is called; a model's own data file of that name is refused."""
+
+
+class OpenedOnnx(Opened):
+    """See ``Opened``; raises TilewrightError if the file is no ONNX model."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        source = read_model(path)
+        _ = check_model(source)
+        self._source: Source | None = source
+        self.signature = signature_of(source.model.graph)
+        self.name = identifier(source.model.graph.name, "network")
+
+    def load(self, shapes: Shapes | None = None) -> Imported:
+        """The network for these shapes."""
+        source, self._source = self._source, None
+        return import_onnx(self.path if source is None else source, shapes=shapes)
+
+    def files(self) -> Mapping[str, Path]:
+        """The model and its external data."""
+        source = self._source or read_model(self.path)
+        found = {MODEL_FILE: self.path}
+        for tensor in _tensors(source.model.graph, 0):
+            if tensor.data_location != TensorProto.EXTERNAL or is_within(tensor):
+                continue
+            location, path = external_file(tensor, self.path.parent)
+            name = PurePosixPath(location).as_posix()
+            if name == MODEL_FILE and path != self.path.resolve():
+                raise refuse(
+                    "onnx-external-data", f"a package calls the model {MODEL_FILE} itself",
+                    repr(name), "store the data under another name",
+                )  # fmt: skip
+            found[name] = path
+        return found
+
+
+def _tensors(graph: GraphProto, depth: int) -> Iterator[TensorProto]:
+    """Every stored tensor of a graph and of those inside its nodes."""
+    if depth > MAX_DEPTH:
+        return  # Import refuses graphs that lie deeper.
+    yield from graph.initializer
+    for node in graph.node:
+        yield from _of_node(node, depth)
+
+
+def _of_node(node: NodeProto, depth: int) -> Iterator[TensorProto]:
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH or attribute.HasField("g"):
+            yield from _tensors(attribute.g, depth + 1)
+        if attribute.HasField("t"):
+            yield attribute.t

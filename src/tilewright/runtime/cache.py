@@ -1,0 +1,234 @@
+"""A directory of packages by key: what was built once is found again, by any process.
+
+    DIRECTORY/entries/KEY/package     a package
+    DIRECTORY/entries/KEY/sealed.json size and SHA-256 of what its manifest does not list
+    DIRECTORY/blobs/SHA256            large files, of which entries hold hard links
+    DIRECTORY/work/                   entries that are being built, or removed
+    DIRECTORY/lock, locks/            locks of the operating system, released when a process ends
+
+An entry appears by one rename, so it is whole or not there. Each of its files is compared with its
+digest before it is used; an entry that is damaged is built again. Who uses an entry holds a shared
+lock on its directory, which keeps others from removing it. Entries that were used longest ago go
+first when there are too many, or too many bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.links import drop_unused, inodes, share_blobs
+from tilewright.runtime.locks import exclusive, in_use, share
+from tilewright.runtime.seal import SEALED, check_seal, seal
+
+MOST_BYTES = 4 << 30
+"""Bytes that a cache keeps unless it is told otherwise."""
+
+MOST_ENTRIES = 128
+"""Entries that a cache keeps unless it is told otherwise."""
+
+PACKAGE = "package"
+
+Build = Callable[[Path], None]
+"""Fills an empty directory with a package."""
+
+Say = Callable[[str], None]
+"""Tells a person what is being done."""
+
+
+def default_directory() -> Path:
+    """``tilewright`` in the user's cache directory (XDG base directory specification).
+
+    Not in the package: that stays as it was made, may be read-only or shared, and one bound holds
+    for all packages. The environment decides where bytes are kept, never what they are.
+    """
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(named) if Path(named).is_absolute() else Path.home() / ".cache") / "tilewright"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a cache holds now."""
+
+    entries: int
+    bytes: int
+    """Of all files, each counted once however many entries link to it."""
+
+
+class Cache:
+    """A bounded cache of packages, safe for several processes at the same time."""
+
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        *,
+        most_bytes: int = MOST_BYTES,
+        most_entries: int = MOST_ENTRIES,
+    ) -> None:
+        """Nothing is written before the first entry."""
+        self.directory = default_directory() if directory is None else Path(directory)
+        self.most_bytes = most_bytes
+        self.most_entries = most_entries
+
+    def obtain(self, key: str, build: Build, say: Say) -> Executable:
+        """The package of a key: the one that is kept, or one that ``build`` makes now.
+
+        It stays in the cache at least as long as the result lives. Where the cache cannot be
+        written, the package is built in a temporary directory.
+        """
+        try:
+            self._prepare()
+        except OSError as error:
+            say(f"the cache {self.directory} cannot be used ({error.strerror}); building aside")
+            return self._aside(build)
+        found = self._open(key)
+        if found is not None:
+            return found
+        with self._turn(key, say):
+            found = self._open(key)  # Another process may have built it meanwhile.
+            if found is None:
+                found = self._add(key, build)
+        self.tidy()
+        return found
+
+    def usage(self) -> Usage:
+        """Entries and bytes; of a cache that does not exist, none."""
+        files = [inodes(entry) for entry in self._entries()]
+        sizes = {inode: size for found in files for inode, size in found.items()}
+        return Usage(len(files), sum(sizes.values()))
+
+    def clear(self) -> None:
+        """Remove every entry that nobody uses."""
+        if self.directory.is_dir():
+            self._prepare()
+            self.tidy(most_entries=0)
+
+    def tidy(self, most_entries: int | None = None) -> None:
+        """Remove the entries used longest ago until the bounds hold; those in use stay."""
+        most = self.most_entries if most_entries is None else most_entries
+        with self._locked():
+            # What is being built is locked by its builder; what is not was left behind.
+            removed = [path for path in self._folder("work").iterdir() if not in_use(path)]
+            files = {entry: inodes(entry) for entry in sorted(self._entries(), key=_last_use)}
+            links = Counter(inode for found in files.values() for inode in found)
+            sizes = {inode: size for found in files.values() for inode, size in found.items()}
+            used, count = sum(sizes.values()), len(files)
+            for entry, found in files.items():
+                if used <= self.most_bytes and count <= most:
+                    break
+                if in_use(entry):
+                    continue
+                removed.append(self._set_aside(entry))
+                count -= 1
+                links.subtract(found.keys())
+                used -= sum(size for inode, size in found.items() if not links[inode])
+        for path in removed:
+            shutil.rmtree(path, ignore_errors=True)
+        drop_unused(self._folder("blobs"))
+
+    def _entries(self) -> list[Path]:
+        folder = self.directory / "entries"
+        return list(folder.iterdir()) if folder.is_dir() else []
+
+    def _folder(self, name: str) -> Path:
+        path = self.directory / name
+        path.mkdir(mode=0o700, exist_ok=True)
+        return path
+
+    def _prepare(self) -> None:
+        """Make the directory; refuses (``cache-unsafe``) one that others may write to."""
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = self.directory.stat()
+        if status.st_uid != os.getuid() or status.st_mode & 0o022:
+            raise refuse(
+                "cache-unsafe", "other users may write there, and what it holds is run",
+                str(self.directory), "name a directory of your own",
+            )  # fmt: skip
+        for name in ("entries", "blobs", "work", "locks"):
+            _ = self._folder(name)
+
+    def _open(self, key: str) -> Executable | None:
+        """The entry of a key, held by a lock while the result lives; None if none is sound."""
+        entry = self.directory / "entries" / key
+        with self._locked():
+            held = share(entry)
+        if held is None:
+            return None
+        try:
+            package = entry / PACKAGE
+            found = Executable(package)
+            check_seal(entry, package, found.manifest)
+            os.utime(entry / SEALED)
+        except (TilewrightError, OSError):
+            os.close(held)
+            return None
+        weakref.finalize(found, os.close, held)
+        return found
+
+    def _add(self, key: str, build: Build) -> Executable:
+        """Build an entry beside the others, then put it in its place; a damaged one goes."""
+        with self._locked():
+            work = Path(tempfile.mkdtemp(prefix=f"{key[:16]}-", dir=self._folder("work")))
+            held = share(work)
+        assert held is not None
+        try:
+            package = work / PACKAGE
+            package.mkdir()
+            build(package)
+            seal(work, package)
+            share_blobs(package, self._folder("blobs"))
+            entry = self._folder("entries") / key
+            with self._locked():
+                if entry.exists():
+                    shutil.rmtree(self._set_aside(entry), ignore_errors=True)
+                work.rename(entry)
+            found = Executable(entry / PACKAGE)
+        except BaseException:
+            os.close(held)
+            shutil.rmtree(work, ignore_errors=True)
+            raise
+        weakref.finalize(found, os.close, held)
+        return found
+
+    def _set_aside(self, entry: Path) -> Path:
+        """Move an entry away from its name, for its removal."""
+        place = Path(tempfile.mkdtemp(prefix="removed-", dir=self._folder("work")))
+        return entry.rename(place / entry.name).parent
+
+    def _aside(self, build: Build) -> Executable:
+        place = Path(tempfile.mkdtemp(prefix="tilewright-"))
+        try:
+            build(place)
+            return Executable(place, temporary=True)
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        """The lock under which entries get and lose their names; never held for long."""
+        with exclusive(self.directory / "lock"):
+            yield
+
+    @contextmanager
+    def _turn(self, key: str, say: Say) -> Generator[None]:
+        """One process at a time builds the entry of a key."""
+        path = self._folder("locks") / key[:2]
+        with exclusive(path, lambda: say("waiting for another process that builds")):
+            yield
+
+
+def _last_use(entry: Path) -> float:
+    try:
+        return (entry / SEALED).stat().st_mtime
+    except OSError:
+        return 0.0

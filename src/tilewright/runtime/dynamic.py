@@ -1,0 +1,216 @@
+"""Packages with free dims: compiled for each shape when it is first used, and kept in a cache.
+
+Such a package keeps the model as it came, once, with its weights. A shape's sizes are read off the
+inputs of a run; the driver then takes the model along its road with the shapes bound, so that
+shape arithmetic in the model is folded as for any other model, and every target works as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from functools import cache as once
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from threading import RLock
+from typing import Any, cast
+
+import numpy as np
+
+import tilewright
+from tilewright.errors import refuse
+from tilewright.graph.interpreter import Observer
+from tilewright.ir import ModuleOp
+from tilewright.runtime.cache import Cache
+from tilewright.runtime.executable import Check, Executable, Progress, quiet
+from tilewright.runtime.manifest import PROGRAM, Manifest
+from tilewright.runtime.summary import free_dims
+from tilewright.shapes import sizes_of
+from tilewright.shapes.run import check_sizes
+from tilewright.targets.base import Profile, Runner, find_target
+from tilewright.types import Array
+
+MOST_LOADED = 16
+"""Specialisations that one process keeps loaded."""
+
+MOST_LOADED_BYTES = 4 << 30
+"""Bytes of their weights and activations; the one in use may have more."""
+
+Specialiser = Callable[[Path, Manifest, Mapping[str, int], Path, Progress], None]
+"""Compiles a package's model for sizes of its free dims into an empty directory."""
+
+
+class DynamicExecutable(Executable):
+    """A package with free dims, ready to run on any admissible shape.
+
+    ``run``, ``reference`` and ``check`` take the sizes from their inputs; ``profile``, ``report``,
+    ``summary``, ``graph`` and ``runner`` speak of the specialisation that was used last.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        temporary: bool = False,
+        manifest: Manifest | None = None,
+        cache: Cache | None = None,
+        progress: Progress = quiet,
+    ) -> None:
+        """Open a package; see ``Executable.load``."""
+        super().__init__(directory, temporary=temporary, manifest=manifest)
+        if self.manifest.open_model is None:
+            raise refuse("package-invalid", "no dim of this package is free", str(directory))
+        self.cache = Cache() if cache is None else cache
+        self.progress = progress
+        self._loaded: OrderedDict[tuple[int, ...], Executable] = OrderedDict()
+        self._last: Executable | None = None
+        self._guard = RLock()
+        _ = self.free  # Bounds that are none are refused now.
+
+    def sizes(self, inputs: Mapping[str, Array]) -> dict[str, int]:
+        """The sizes of the free dims that inputs have; raises TilewrightError (``shape-``)."""
+        dims = {info.name: info.shape for info in self.inputs}
+        return sizes_of(dims, self.free, {n: np.asarray(a).shape for n, a in inputs.items()})
+
+    def specialise_for(self, inputs: Mapping[str, Array]) -> Executable:
+        """The package for these inputs' shapes: found, or built now."""
+        return self.specialise(self.sizes(inputs))
+
+    def specialise(self, sizes: Mapping[str, int]) -> Executable:
+        """The package for these sizes of its free dims: loaded, in the cache, or built now.
+
+        Raises TilewrightError (``shape-bounds``, ``shape-open``, ``shape-unknown``), or with the
+        reasons for which the model is refused at these sizes.
+        """
+        check_sizes(self.free, sizes)
+        ordered = {name: sizes[name] for name in self.free}
+        key = tuple(ordered.values())
+        with self._guard:
+            if key not in self._loaded:
+                self._loaded[key] = self.cache.obtain(
+                    self._key(ordered), lambda place: self._build(ordered, place), self._say
+                )
+            self._loaded.move_to_end(key)
+            self._last = self._loaded[key]
+            self._unload()
+            return self._last
+
+    def _build(self, sizes: Mapping[str, int], place: Path) -> None:
+        listed = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        self._say(f"specialising for {listed}")
+        _specialiser()(self.directory, self.manifest, sizes, place, self.progress)
+        # Loading builds what the target builds only once, such as the library of its C sources.
+        _ = find_target(self.manifest.target).load(place / PROGRAM)
+
+    def _say(self, what: str) -> None:
+        self.progress(what, 0, 0)
+
+    def _unload(self) -> None:
+        """Forget the specialisations used longest ago, beyond what one process keeps."""
+
+        def size() -> int:
+            return sum(one.manifest.peak_memory_bytes for one in self._loaded.values())
+
+        while len(self._loaded) > 1 and (
+            len(self._loaded) > MOST_LOADED or size() > MOST_LOADED_BYTES
+        ):
+            self._loaded.popitem(last=False)
+
+    def _key(self, sizes: Mapping[str, int]) -> str:
+        """A digest of all that a specialisation depends on: equal keys, equal bytes."""
+        manifest = self.manifest
+        assert manifest.open_model is not None
+        content = {
+            "files": {name: entry.sha256 for name, entry in manifest.files.items()},
+            "inputs": [tensor.model_dump(mode="json") for tensor in manifest.inputs],
+            "open": manifest.open_model.model_dump(mode="json", exclude={"dims"}),
+            "target": manifest.target,
+            "machine": manifest.machine,
+            "host": find_target(manifest.target).options(),
+            "compiler": _compiler_digest(),
+            "sizes": dict(sizes),
+        }
+        text = json.dumps(content, sort_keys=True, default=str)
+        return sha256(text.encode()).hexdigest()
+
+    @property
+    def last(self) -> Executable:
+        """The specialisation that was used last; refuses (``shape-open``) when there is none."""
+        if self._last is None:
+            names = ", ".join(self.free)
+            raise refuse(
+                "shape-open", f"the sizes of {names} are open", str(self.directory),
+                "run it, or give sizes with specialise()",
+            )  # fmt: skip
+        return self._last
+
+    def run(
+        self,
+        inputs: Mapping[str, Array],
+        *,
+        trace: str | Path | None = None,
+        check_races: bool = False,
+        observe: Observer | None = None,
+    ) -> dict[str, Array]:
+        """Run once, on the specialisation for the inputs' shapes; see ``Executable.run``.
+
+        Raises TilewrightError for a size outside its bounds (``shape-bounds``), and for inputs
+        that disagree on a dim (``shape-conflict``).
+        """
+        one = self.specialise_for(inputs)
+        return one.run(inputs, trace=trace, check_races=check_races, observe=observe)
+
+    def reference(
+        self, inputs: Mapping[str, Array], observe: Observer | None = None
+    ) -> dict[str, Array]:
+        """What the graph interpreter gives for the same final graph and inputs."""
+        return self.specialise_for(inputs).reference(inputs, observe)
+
+    def check(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> Check:
+        """Compare outputs of ``run`` with the interpreter; see ``Executable.check``."""
+        return self.specialise_for(inputs).check(inputs, outputs)
+
+    @property
+    def runner(self) -> Runner:
+        """The runner of the specialisation that was used last."""
+        return self.last.runner
+
+    @property
+    def profile(self) -> Profile:
+        """Measurements of the last run; refuses when there was none."""
+        return super().profile if self._last is None else self._last.profile
+
+    @property
+    def graph(self) -> ModuleOp:
+        """The final graph of the specialisation that was used last."""
+        return self.last.graph
+
+    def report(self) -> str:
+        """The free dims, and the report of the specialisation that was used last."""
+        last = "" if self._last is None else self._last.report()
+        return free_dims(self.manifest) + last
+
+    def summary(self) -> dict[str, Any]:
+        """The free dims, and the summary of the specialisation that was used last."""
+        free = {name: [bounds.low, bounds.high] for name, bounds in self.free.items()}
+        return {"free": free, **({} if self._last is None else self._last.summary())}
+
+
+def _specialiser() -> Specialiser:
+    """The driver's part of it; the driver stands above packages, so it is called by name."""
+    return cast(Specialiser, import_module("tilewright.driver").specialise)
+
+
+@once
+def _compiler_digest() -> str:
+    """Changes whenever a file of Tilewright changes, by size or time: what it built is then old."""
+    state = sha256(tilewright.__version__.encode())
+    root = Path(tilewright.__file__).parent
+    for path in sorted(root.rglob("*")):
+        if path.suffix in (".py", ".c", ".h", ".lark", ".toml"):
+            status = path.stat()
+            name = path.relative_to(root).as_posix()
+            state.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return state.hexdigest()

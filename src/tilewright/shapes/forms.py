@@ -1,0 +1,136 @@
+"""How shapes are written: sizes, names of free dims, and bounds, in Python and as text.
+
+A dim of a shape is one of
+
+    4                a size
+    batch            a name, no digit first: the dim stays free, under this name
+    1..8  or  1..    bounds: the dim stays free, and its size lies within them
+    batch:1..8       both
+    _                as the model states it (None in Python)
+
+and a shape as text separates its dims by commas, or by an ``x`` beside a digit: ``1x3x224x224``,
+``batchx3x224x224``, ``batch:1..8,sequence:1..512``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.errors import refuse
+
+LARGEST_SIZE = 2**31 - 1
+"""Of one dim."""
+
+LONGEST_NAME = 200
+"""Characters of a dim's name."""
+
+
+@dataclass(frozen=True, order=True)
+class Bounds:
+    """The sizes that a free dim may have: ``low`` to ``high``, both included."""
+
+    low: int = 1
+    high: int = LARGEST_SIZE
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.low <= self.high <= LARGEST_SIZE:
+            raise refuse(
+                "shape-bounds",
+                f"{self.low}..{self.high} are no bounds of a size",
+                help=f"sizes are 1 to {LARGEST_SIZE}, the lower bound first",
+            )
+
+    def __contains__(self, size: int) -> bool:
+        return self.low <= size <= self.high
+
+    def __str__(self) -> str:
+        return f"{self.low}.." + ("" if self.high == LARGEST_SIZE else str(self.high))
+
+
+Size = int | str | Bounds | None
+"""One dim of a shape, as the caller writes it."""
+
+Shapes = Mapping[str, Size | Sequence[Size]]
+"""By an input's name its shape, or by a free dim's name its size or bounds."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the caller asks of one dim; nothing of it, if all is None."""
+
+    size: int | None = None
+    name: str | None = None
+    bounds: Bounds | None = None
+
+
+def parse_size(value: object, where: str = "") -> Wish:
+    """One dim; raises TilewrightError (``shape-form``, ``shape-bounds``)."""
+    if value is None:
+        return Wish()
+    if isinstance(value, Bounds):
+        return Wish(bounds=value)
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if int(value) < 1:
+            raise refuse("shape-form", f"size {value} is not a positive integer", where)
+        if int(value) > LARGEST_SIZE:
+            raise refuse("shape-form", f"size {value} is larger than {LARGEST_SIZE}", where)
+        return Wish(size=int(value))
+    if not isinstance(value, str):
+        raise refuse("shape-form", f"size {value!r} is not a positive integer", where)
+    text = value.strip()
+    if text == "_":
+        return Wish()
+    if re.fullmatch(r"\d{1,10}", text):
+        return parse_size(int(text), where)
+    name, separator, bounds = text.rpartition(":")
+    if not separator and ".." in text:
+        name, bounds = "", text
+    elif not separator:
+        name, bounds = text, ""
+    found = re.fullmatch(r"(\d{1,10})\.\.(\d{1,10})?", bounds)
+    wrong_bounds = bool(bounds or separator) and found is None
+    wrong_name = name[:1].isdigit() or len(name) > LONGEST_NAME or (bool(separator) and not name)
+    if wrong_bounds or wrong_name:
+        raise refuse(
+            "shape-form",
+            f"{text[:LONGEST_NAME]!r} is no dim",
+            where,
+            "a dim is 4, batch, 1..8, batch:1..8, or _",
+        )
+    if not text:
+        raise refuse("shape-form", "a dim is missing", where, "separate dims by commas or by x")
+    limits = Bounds(int(found[1]), int(found[2] or LARGEST_SIZE)) if found else None
+    return Wish(name=name or None, bounds=limits)
+
+
+def parse_shape(value: Size | Sequence[Size], where: str = "") -> tuple[Wish, ...]:
+    """A whole shape, from text or a sequence; raises TilewrightError."""
+    if value is None or isinstance(value, Bounds):
+        raise refuse("shape-form", f"{value} is no shape", where)
+    if isinstance(value, str):
+        parts = value.split(",") if "," in value else re.split(r"(?<=\d)x|x(?=\d)", value)
+        return tuple(parse_size(part, where) for part in parts)
+    if not isinstance(value, Iterable):
+        return (parse_size(value, where),)
+    return tuple(parse_size(size, where) for size in value)
+
+
+def concrete(value: Size | Sequence[Size], where: str) -> tuple[int, ...]:
+    """A shape of sizes alone, for models whose dims are all fixed.
+
+    Raises TilewrightError (``shape-fixed``) for names and bounds.
+    """
+    wishes = parse_shape(value, where)
+    sizes = tuple(wish.size for wish in wishes if wish.size is not None)
+    if len(sizes) < len(wishes):
+        raise refuse(
+            "shape-fixed",
+            "names and bounds are for dims that the model leaves free; here all have sizes",
+            where,
+            "give sizes, as in 1x3x224x224",
+        )
+    return sizes
