@@ -3,7 +3,8 @@
     python -m benchmarks.cpu.kernels mobilenet_v2 --rounds 20 --below 0.7
 
 The roofline is the plan's physical bound at the machine's nominal clock: products at peak, and
-bytes beyond the caches at the speed of main memory. Times are medians, one thread.
+bytes beyond the caches at the speed of main memory. Times are the least of
+all rounds, one thread.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import argparse
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 import onnx
@@ -58,7 +58,7 @@ def kernels_of(name: str, folder: Path, rounds: int, exact: bool = False) -> lis
     return [
         Kernel(
             symbol,
-            median(seconds[:, number]),
+            float(seconds[:, number].min()),
             (records[symbol].physical_bound or 0.0) / clock,
             records[symbol].schedule,
         )

@@ -29,6 +29,7 @@ CURVATURE = {
     "hard_sigmoid": 0.0,
     "hard_swish": 1 / 3,
     "silu": 0.5,
+    "gelu": 0.8,
     "exp": None,
     "log": None,
     "sqrt": None,

@@ -27,6 +27,7 @@ from tilewright.planning.sharing import share
 
 _REDUCTION_BLOCKS = (64, 128, 256, 512, 1024)
 _ROW_BLOCKS = (2, 4, 8, 16)
+_PAGE, _PAGE_ROWS, _MOST_ROWS = 4096, 9, 14
 
 
 def plan_cached(
@@ -118,10 +119,18 @@ def schedules(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
             tile = dict.fromkeys(parallel, 1)
             tile |= {"c": min(registers.lanes, extents["c"]), "ow": width}
             yield _schedule(primitive, tile, parallel)
+    elif "g" in primitive.whole:
+        # Points of one vector of output channels at a time: as many as registers hold.
+        registers = registers_of(machine, primitive)
+        widest = max(p for p in range(1, registers.count + 1) if registers.fits(p, 1))
+        tiles = _tiles(kernel, "ow", "oh", widest)
+        width, height = max(tiles, key=lambda t: (t[0] * t[1], t[1]))
+        tile = {"n": 1, "oh": height, "ow": width}
+        yield _schedule(primitive, {**extents, **tile}, ["n", "oh", "ow"])
     elif primitive.whole:
         # One row of points beside the dims that are kept whole.
         last = next((dim for dim in reversed(parallel) if dim not in primitive.whole), "")
-        row = {last} if primitive.name == "lrn" else set[str]()
+        row = {last} if primitive.name in ("lrn", "shuffle") else set[str]()
         tile = {d: extents[d] if d in primitive.whole or d in row else 1 for d in parallel}
         yield _schedule(primitive, tile, parallel)
     elif reduction:
@@ -149,7 +158,9 @@ def _products(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
     # A residual may share the output's memory, which partial sums would overwrite.
     if not any(operand.role == "residual" for operand in kernel.inputs):
         depths += [d for d in _REDUCTION_BLOCKS if d < extents["ci"] and d % lanes == 0]
-    for vectors in (1, 2, 3, 4, 6, 8):
+    # Weights in blocks of several vectors are read block by block.
+    least = max(primitive.multiples["co"] // lanes, 1)
+    for vectors in (1, 2, 3, 4, 6, 8) if least == 1 else (least,):
         if vectors > blocks and vectors > 1:
             break
         widest = registers.count
@@ -157,6 +168,7 @@ def _products(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
             widest -= 1
         if not registers.fits(widest, vectors):
             continue
+        widest = min(widest, _streams(kernel, column))
         for width, height in _tiles(kernel, column, row, widest):
             for depth in depths:
                 tile = dict.fromkeys(outer, 1)
@@ -164,6 +176,21 @@ def _products(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
                 if row:
                     tile[row] = height
                 yield from _orders(kernel, primitive, tile, outer, row, column)
+
+
+def _streams(kernel: Kernel, column: str) -> int:
+    """Points whose inputs a first cache and its prefetcher follow at once.
+
+    Rows of a matrix lie apart, each a stream of its own. Rows a multiple of a page apart fall into
+    one set of a first cache, whose ways also hold the weights (measured: 14 such rows lose a
+    quarter, 9 nothing).
+    """
+    source = next((operand for operand in kernel.inputs if operand.role == "input"), None)
+    if source is None or source.layout or not source.shape or "kw" in kernel.anchor.extents:
+        return 1 << 30
+    if column not in source.access[-2].dims if len(source.access) > 1 else True:
+        return 1 << 30
+    return _PAGE_ROWS if source.shape[-1] * source.element_bytes % _PAGE == 0 else _MOST_ROWS
 
 
 def _tiles(kernel: Kernel, column: str, row: str, widest: int) -> Iterator[tuple[int, int]]:

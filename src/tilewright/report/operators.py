@@ -87,7 +87,9 @@ SCALED: dict[str, tuple[str, Callable[[int], Sample]]] = {
 }
 """Operations with an extent that is kept whole: its name, and a sample of that extent."""
 
-HIDDEN = frozenset(("requantise", "quantise", "dequantise", "convert_layout", "winograd_conv"))
+HIDDEN = frozenset(
+    ("requantise", "quantise", "dequantise", "convert_layout", "winograd_conv", "channel_shuffle")
+)
 """Operations that passes add; no model has them."""
 
 

@@ -141,6 +141,33 @@ def with_constants(
     return Example(operation, (x,), attributes, build, constants=constants)
 
 
+def channel_shuffle(example: Example) -> list[onnx.NodeProto]:
+    """Split, swap, join."""
+    (n, c, h, w), groups = example.shapes[0], example.attributes["groups"]
+    split, joined = [n, groups, c // groups, h, w], [n, c, h, w]
+    return [
+        helper.make_node("Constant", [], ["s"], value_ints=split),
+        helper.make_node("Constant", [], ["j"], value_ints=joined),
+        helper.make_node("Reshape", ["x0", "s"], ["a"]),
+        helper.make_node("Transpose", ["a"], ["b"], perm=[0, 2, 1, 3, 4]),
+        helper.make_node("Reshape", ["b", "j"], ["y"]),
+    ]
+
+
+def gelu(example: Example) -> list[onnx.NodeProto]:
+    """x * (1 + erf(x * sqrt(1/2))) * 0.5; operator set 17 has no node for it."""
+    return [
+        helper.make_node("Constant", [], ["root"], value_float=float(np.sqrt(0.5))),
+        helper.make_node("Constant", [], ["half"], value_float=0.5),
+        helper.make_node("Constant", [], ["one"], value_float=1.0),
+        helper.make_node("Mul", ["x0", "root"], ["a"]),
+        helper.make_node("Erf", ["a"], ["b"]),
+        helper.make_node("Add", ["b", "one"], ["c"]),
+        helper.make_node("Mul", ["x0", "c"], ["d"]),
+        helper.make_node("Mul", ["d", "half"], ["y"]),
+    ]
+
+
 def silu(_: Example) -> list[onnx.NodeProto]:
     return [
         helper.make_node("Sigmoid", ["x0"], ["s"]),
@@ -254,6 +281,8 @@ MAPS = [
     map_of("neg", "Neg"),
     map_of("abs", "Abs"),
     Example("silu", ((3, 4),), {}, silu, scale=5),
+    Example("channel_shuffle", ((2, 12, 3, 2),), {"groups": 3}, channel_shuffle),
+    Example("gelu", ((3, 4),), {}, gelu, scale=5),
     Example("log", ((3, 4),), {}, node("Log"), positive=(0,)),
     Example("sqrt", ((3, 4),), {}, node("Sqrt"), positive=(0,)),
     with_constants(

@@ -253,3 +253,65 @@ def test_a_plain_context_is_refused() -> None:
     module = Builder(x=(1, 4)).finish()
     with pytest.raises(TilewrightError, match="pass-context"):
         FoldConstants().apply(Context(), module)
+
+
+def test_products_of_any_rank_take_a_bias_and_a_scale() -> None:
+    net = Builder(x=(2, 5, 6))
+    x = net.op("matmul", net.inputs["x"], net.drawn(6, 7))
+    x = net.op("mul", net.op("add", net.drawn(7), x), net.constant(np.array(0.5, np.float32)))
+    (product,) = after(net, net.op("add", x, net.drawn(1, 7)), machine=CPU)
+    assert (product.operation, len(product.inputs)) == ("matmul", 3)
+    assert product.get("transpose_b")
+    # A row of its own for every m is no bias.
+    net = Builder(x=(2, 5, 6))
+    x = net.op("add", net.op("matmul", net.inputs["x"], net.drawn(6, 7)), net.drawn(5, 7))
+    assert names(after(net, x, machine=CPU)) == ["matmul", "add"]
+
+
+@pytest.mark.parametrize("first", ["half", "sum", "last"])
+@pytest.mark.parametrize("divide", [True, False])
+def test_gelu_in_every_spelling(first: str, divide: bool) -> None:
+    def number(value: float) -> SSAValue:
+        return net.constant(np.array(value, np.float32))
+
+    def spelled() -> SSAValue:
+        x = net.inputs["x"]
+        root = number(np.sqrt(2)) if divide else number(np.sqrt(0.5))
+        more = net.op("add", number(1), net.op("erf", net.op("div" if divide else "mul", x, root)))
+        if first == "half":
+            return net.op("mul", net.op("mul", x, number(0.5)), more)
+        if first == "sum":
+            return net.op("mul", net.op("mul", number(0.5), more), x)
+        return net.op("mul", net.op("mul", x, more), number(0.5))
+
+    net = Builder(x=(2, 5))
+    assert names(after(net, spelled(), machine=CPU)) == ["gelu"]
+    net = Builder(x=(2, 5))
+    # A machine without it keeps what it can compute.
+    assert "gelu" not in names(after(net, spelled(), machine=SMALL))
+
+
+def test_what_is_no_gelu_stays() -> None:
+    net = Builder(x=(2, 5), y=(2, 5))
+    half, one = (net.constant(np.array(v, np.float32)) for v in (0.5, 1.0))
+    x, y = net.inputs["x"], net.inputs["y"]
+    scaled = net.op("mul", x, net.constant(np.array(0.7, np.float32)))
+    other = net.op("mul", net.op("mul", x, net.op("add", net.op("erf", scaled), one)), half)
+    scaled = net.op("mul", x, net.constant(np.array(np.sqrt(0.5), np.float32)))
+    mixed = net.op("mul", net.op("mul", y, net.op("add", net.op("erf", scaled), one)), half)
+    assert "gelu" not in names(after(net, other, mixed, machine=CPU))
+
+
+@pytest.mark.parametrize(
+    ("machine", "order", "kept"),
+    [
+        (CPU, (0, 2, 1, 3, 4), ["channel_shuffle"]),
+        (SMALL, (0, 2, 1, 3, 4), ["reshape", "transpose", "reshape"]),
+        (CPU, (0, 2, 1, 4, 3), ["reshape", "transpose", "reshape"]),
+    ],
+)
+def test_channel_shuffles(machine: Machine, order: tuple[int, ...], kept: list[str]) -> None:
+    net = Builder(x=(2, 12, 3, 3))
+    x = net.op("reshape", net.inputs["x"], shape=(2, 4, 3, 3, 3))
+    x = net.op("reshape", net.op("transpose", x, permutation=order), shape=(2, 12, 3, 3))
+    assert names(after(net, x, machine=machine)) == kept

@@ -78,6 +78,7 @@ from tilewright.graph.operations.pointwise import (
     EluOp,
     ErfOp,
     ExpOp,
+    GeluOp,
     HardSigmoidOp,
     HardSwishOp,
     LeakyReluOp,
@@ -103,6 +104,7 @@ from tilewright.graph.operations.reductions import (
     ReduceProductOp,
     ReduceSumOp,
 )
+from tilewright.graph.operations.shuffle import ChannelShuffleOp
 from tilewright.graph.operations.views import ConcatOp, PadOp, ReshapeOp, SliceOp, TransposeOp
 from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
@@ -131,6 +133,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     LogOp,
     SqrtOp,
     ErfOp,
+    GeluOp,
     EluOp,
     SoftplusOp,
     NegOp,
@@ -184,6 +187,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     TransposeOp,
     SliceOp,
     PadOp,
+    ChannelShuffleOp,
     RequantiseOp,
     QuantiseOp,
     DequantiseOp,
@@ -244,6 +248,7 @@ __all__ = [
     "BitXorOp",
     "CastOp",
     "CeilOp",
+    "ChannelShuffleOp",
     "ClipOp",
     "ConcatOp",
     "ConvOp",
@@ -258,6 +263,7 @@ __all__ = [
     "ExpOp",
     "FloorOp",
     "GatherOp",
+    "GeluOp",
     "GraphOperation",
     "HardSigmoidOp",
     "HardSwishOp",

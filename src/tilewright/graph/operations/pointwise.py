@@ -229,6 +229,13 @@ class ErfOp(TableOperation):
 
 
 @irdl_op_definition
+class GeluOp(TableOperation):
+    """x times the normal distribution's function at x: x * (1 + erf(x / sqrt(2))) / 2."""
+
+    name = "graph.gelu"
+
+
+@irdl_op_definition
 class EluOp(TableOperation):
     """x, or alpha * (exp(x) - 1) where x is negative."""
 

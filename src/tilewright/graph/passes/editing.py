@@ -173,17 +173,18 @@ def bytes_of(value: SSAValue) -> int:
     return prod(shape_of(value)) * element_dtype(kind.element_type).itemsize
 
 
-def per_channel(array: Array, rank: int, channels: int) -> Array | None:
-    """A constant that broadcasts along all axes but axis 1 of ``rank``, as [channels] float64.
+def per_channel(array: Array, shape: Sequence[int], axis: int) -> Array | None:
+    """A constant that broadcasts to ``shape`` along all axes but one, as [channels] float64.
 
     None if it varies along another axis, or would widen the result.
     """
+    rank, channels = len(shape), shape[axis]
     if array.ndim > rank:
         return None
-    shape = (1,) * (rank - array.ndim) + array.shape
-    if any(extent != 1 for axis, extent in enumerate(shape) if axis != 1):
+    own = (1,) * (rank - array.ndim) + array.shape
+    if any(extent != 1 for index, extent in enumerate(own) if index != axis):
         return None
-    if shape[1] not in (1, channels):
+    if own[axis] not in (1, channels):
         return None
     return np.broadcast_to(array.astype(np.float64).reshape(-1), (channels,))
 

@@ -27,7 +27,7 @@ from tilewright.types import shape_of
 LANE_SAFE = frozenset(
     (
         *("relu", "clip", "leaky_relu", "prelu", "neg", "abs", "max", "min"),
-        *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp", "sqrt", "erf"),
+        *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp", "sqrt", "erf", "gelu"),
         *("elu", "softplus", "add", "sub", "mul"),
         *("requantise", "quantise", "dequantise", "convert_layout", "concat", "slice"),
     )
@@ -152,17 +152,17 @@ def _kernel_choices(kernel: KernelOp, machine: Machine) -> list[Choice]:
         demands = _demands(kernel, primitive, machine)
         result = machine.layout_of(primitive, "output", rank)
         found = _shared(kernel, demands, result, machine, primitive.name)
-        found = [choice for choice in found if _groups_fit_blocks(kernel, choice)]
+        found = [c for c in found if _groups_fit_blocks(kernel, c, primitive)]
         if found:
             return found
     return [row_major]
 
 
-def _groups_fit_blocks(kernel: KernelOp, choice: Choice) -> bool:
+def _groups_fit_blocks(kernel: KernelOp, choice: Choice, primitive: Primitive) -> bool:
     """Whether groups of channels start at whole blocks (``g*48 + ci`` on blocks of 16).
 
     Read off the access maps: along an axis that the layout cuts, a coefficient is 1 or a multiple
-    of the block.
+    of the block. A primitive that keeps such a dim whole sees to it itself.
     """
     anchor = kernel.operations[0]
     stage = candidate(anchor).stage if isinstance(anchor, Operation) else None
@@ -172,7 +172,8 @@ def _groups_fit_blocks(kernel: KernelOp, choice: Choice) -> bool:
     texts = [choice.operands[arguments.index(value)] for value in anchor.inputs]
     for operand, text in zip((*stage.inputs, stage.output), (*texts, choice.result), strict=True):
         for factor in parse(text or "", len(operand.shape)).factors:
-            steps = {abs(step) for _, step in operand.access[factor.axis].terms} - {1}
+            terms = operand.access[factor.axis].terms
+            steps = {abs(step) for name, step in terms if name not in primitive.whole} - {1}
             if any(step % factor.divisor for step in steps):
                 return False
     return True

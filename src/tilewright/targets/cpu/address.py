@@ -106,7 +106,9 @@ class Address:
             block = inner.modulus
             if inner.divisor != 1 or not block or coefficient != 1 or count > block:
                 return None
-            if not self._aligned(window, block, dims, dim):
+            if not self._aligned(window, block, dims, dim) and not _within(
+                window, block, dims[dim], count
+            ):
                 return None
             step += inner_stride
         return step
@@ -123,6 +125,14 @@ class Address:
             inner, inner_stride = factors[0]
             if len(factors) == 1 and not inner.modulus and inner.divisor == 1:
                 step += coefficient * inner_stride * block
+                continue
+            if (
+                inner.divisor == 1
+                and coefficient == 1
+                and (_within(window, inner.modulus, dims[dim], count))
+            ):
+                # All in one block of several vectors.
+                step += inner_stride * block
                 continue
             if inner.modulus != block or len(factors) != 2 or coefficient != 1:
                 return None
@@ -154,6 +164,13 @@ class Address:
             self.shape[axis] % block == 0
             for axis, window in enumerate(self.window)
             if dim in window.dims
+        )
+
+    def part(self, axis: int, index: int) -> int:
+        """Elements from index 0 along an axis to another index."""
+        return sum(
+            index // factor.divisor % (factor.modulus or index + 1) * stride
+            for factor, stride in self.axes[axis]
         )
 
     def offset(self, dims: Mapping[str, Extent], added: Mapping[str, str] | None = None) -> str:
@@ -201,6 +218,15 @@ class Address:
         """C expression of the logical index along one axis."""
         parts, fixed = _parts(self.window[axis], dims, added)
         return total([(coefficient, expression) for coefficient, expression, _ in parts], fixed)
+
+
+def _within(window: Affine, block: int, extent: Extent, count: int) -> bool:
+    """Whether ``count`` indices from every start lie in one block; the axis has no other dim."""
+    return (
+        block > 0
+        and len(window.terms) == 1
+        and all((window.offset + start) % block + count <= block for start in extent.starts)
+    )
 
 
 def _parts(

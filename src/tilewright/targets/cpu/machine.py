@@ -58,10 +58,12 @@ def _storage(**layouts: str) -> dict[str, Storage]:
     return {role: Storage(memory="dram", layout=layout) for role, layout in layouts.items()}
 
 
-def _products(lanes: int, vectors: float) -> tuple[Primitive, ...]:
+def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ...]:
     image, blocked = f"NCHW{lanes}c", f"OIHW{lanes}i{lanes}o"
     bias = f"O{lanes}o"
     rate = lanes * vectors
+    # Three vectors by nine rows of 32 registers, two by six of 16.
+    wide = (3 if registers >= 32 else 2) * lanes
 
     def convolution(name: str, source: str, weight: str, **extents: tuple[int, int]) -> Primitive:
         return Primitive(
@@ -81,6 +83,21 @@ def _products(lanes: int, vectors: float) -> tuple[Primitive, ...]:
     return (
         convolution("conv_first", "NCHW", f"OIHW{lanes}o", ci=(1, FEW_CHANNELS), g=(1, 1)),
         convolution("conv", image, blocked),
+        Primitive(
+            name="conv_grouped",
+            operations=("conv",),
+            engine="core",
+            operands=_storage(
+                input=image, weight=f"OIHW{lanes}o", bias=bias, residual=image, output=image
+            ),
+            epilogue_any=True,
+            # Vectors that two groups share are computed for both.
+            cycles=f"n*oh*ow*(ceil(g*co/{lanes}) + g)*ci*kh*kw/{vectors:g}",
+            peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
+            whole=("g", "co", "ci", "kh", "kw"),
+            sizes="fixed",
+            extents={"g": (2, MOST)},
+        ),
         *(_winograd(lanes, vectors, tile) for tile in (2, 4)),
         Primitive(
             name="depthwise_conv",
@@ -97,19 +114,38 @@ def _products(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             whole=("kh", "kw"),
             sizes="fixed",
         ),
-        Primitive(
-            name="matmul",
-            operations=("matmul",),
-            engine="core",
-            operands=_storage(
-                input="NC", weight=f"OI{lanes}o", bias=bias, residual="NC", output="NC"
-            ),
-            epilogue_any=True,
-            cycles=f"b0*b1*m*n*ceil(co/{lanes})*ci/{vectors:g}",
-            peak=f"b0*b1*m*n*co*ci/{rate:g}",
-            multiples={"co": lanes},
-            sizes="fixed",
+        *(
+            _matmul(f"matmul_{d}", lanes, vectors, wide, {d: (2, MOST), "co": (wide, MOST)})
+            for d in ("m", "n")
         ),
+        _matmul("matmul", lanes, vectors, lanes, {}),
+    )
+
+
+MOST = 1 << 30
+"""As large as an extent can be."""
+
+
+def _matmul(
+    name: str, lanes: int, vectors: float, block: int, extents: Mapping[str, tuple[int, int]]
+) -> Primitive:
+    """A matrix product on weights that lie in blocks of ``block`` output channels.
+
+    A block is what a register tile covers: its weights are one stream, not one for each vector.
+    """
+    return Primitive(
+        name=name,
+        operations=("matmul",),
+        engine="core",
+        operands=_storage(
+            input="NC", weight=f"OI{block}o", bias=f"O{lanes}o", residual="NC", output="NC"
+        ),
+        epilogue_any=True,
+        cycles=f"b0*b1*m*n*ceil(co/{lanes})*ci/{vectors:g}",
+        peak=f"b0*b1*m*n*co*ci/{lanes * vectors:g}",
+        multiples={"co": block},
+        sizes="fixed",
+        extents=dict(extents),
     )
 
 
@@ -170,6 +206,17 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             peak=f"n*c*oh*ow*kh*kw/{rate:g}",
             multiples={"c": lanes},
             whole=("kh", "kw"),
+            sizes="fixed",
+        ),
+        Primitive(
+            name="shuffle",
+            operations=("channel_shuffle",),
+            engine="core",
+            operands=images,
+            epilogue_any=True,
+            cycles=f"n*a*b*h*w/{vectors:g}",
+            peak=f"n*a*b*h*w/{rate:g}",
+            whole=("a", "b"),
             sizes="fixed",
         ),
         Primitive(
@@ -268,7 +315,7 @@ def machine(processor: Processor | None = None) -> Machine:
         ),
         engines=(Engine(name="core"),),
         primitives=(
-            *_products(cpu.lanes, cpu.vectors_per_cycle),
+            *_products(cpu.lanes, cpu.vectors_per_cycle, cpu.registers),
             *_others(cpu.lanes, cpu.vectors_per_cycle),
         ),
         synchronisation="none",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.rules import padding, products, scaling, views
+from tilewright.graph.passes.rules import functions, padding, products, scaling, views
 from tilewright.passes import CompilerContext
 
 Rule = Callable[[Operation, CompilerContext], bool]
@@ -20,7 +20,9 @@ PHASES: tuple[tuple[Rule, ...], ...] = (
         views.merge_reshapes,
         views.merge_transposes,
         views.transpose_to_reshape,
+        views.recognise_shuffle,
         views.lift_constant,
+        functions.recognise_gelu,
         padding.merge_pad,
         padding.mean_to_pool,
         scaling.into_convolution,

@@ -16,8 +16,8 @@ ROW_MAJOR = ("", "NCHW", "any")
 
 
 def _weight_of(op: Operation, ctx: CompilerContext) -> Array | None:
-    """The constant weights [co, ci] of a product of rank 2."""
-    if op.operation != "matmul" or len(shape_of(op.inputs[0])) != 2:
+    """The weights [co, ci] of a product of any rank with one constant matrix."""
+    if op.operation != "matmul":
         return None
     array = constant(op.inputs[1], ctx)
     if array is None or array.ndim != 2:
@@ -27,7 +27,7 @@ def _weight_of(op: Operation, ctx: CompilerContext) -> Array | None:
 
 def _bias_of(op: Operation, ctx: CompilerContext) -> Array | None:
     """The bias per column in float64, zeros if there is none; None if it is not of that kind."""
-    columns = shape_of(op.result)[1]
+    columns = shape_of(op.result)[-1]
     if len(op.inputs) == 2:
         return np.zeros(columns)
     array = constant(op.inputs[2], ctx)
@@ -59,8 +59,6 @@ def scale_columns(op: Operation, ctx: CompilerContext) -> bool:
 
 
 def _fold(op: Operation, ctx: CompilerContext) -> bool:
-    if len(shape_of(op.result)) != 2:
-        return False
     found = affine_of(op, "matmul", ctx)
     if found is None:
         return False
@@ -101,9 +99,11 @@ def image_product_to_convolution(op: Operation, ctx: CompilerContext) -> bool:
     if weight is None or not isinstance(flat, Operation) or flat.operation != "reshape":
         return False
     image = shape_of(flat.inputs[0])
-    if len(image) != 4 or image[2] * image[3] == 1 or op.get("transpose_a", False):
+    if len(image) != 4 or image[2] * image[3] == 1 or len(shape_of(op.result)) != 2:
         return False
-    if image[0] != shape_of(op.result)[0] or weight.shape[1] != image[1] * image[2] * image[3]:
+    if op.get("transpose_a", False) or image[0] != shape_of(op.result)[0]:
+        return False
+    if weight.shape[1] != image[1] * image[2] * image[3]:
         return False
     bias = _bias_of(op, ctx)
     if bias is None or not _keeps_images_apart(ctx.machine, image, weight.shape[0]):

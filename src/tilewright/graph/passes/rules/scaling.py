@@ -28,7 +28,9 @@ def into_convolution(op: Operation, ctx: CompilerContext) -> bool:
 def affine_of(
     op: Operation, producer: str, ctx: CompilerContext
 ) -> tuple[Operation, Array, Array] | None:
-    """An operation as ``producer(...) * factor + shift``, factor and shift per channel (axis 1).
+    """An operation as ``producer(...) * factor + shift``, factor and shift per channel.
+
+    Channels lie along axis 1 of images, and along the last axis of a product's result.
 
     None unless it is a map of a producer of that name, used nowhere else, and of a constant.
     """
@@ -41,10 +43,11 @@ def affine_of(
         shape = shape_of(op.result)
         if only_user(source.result) is not op or shape != shape_of(source.result):
             continue
-        value = per_channel(array, len(shape), shape[1])
+        axis = len(shape) - 1 if producer == "matmul" else 1
+        value = per_channel(array, shape, axis)
         if value is None or not np.issubdtype(array.dtype, np.floating):
             continue
-        one, zero = np.ones(shape[1]), np.zeros(shape[1])
+        one, zero = np.ones(shape[axis]), np.zeros(shape[axis])
         match op.operation:
             case "mul":
                 return _sane(source, value, zero)

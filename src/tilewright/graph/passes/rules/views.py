@@ -12,6 +12,7 @@ from tilewright.graph.operations import (
     SliceOp,
 )
 from tilewright.graph.passes.editing import add_weight, constant, erase, make, only_user, replace
+from tilewright.ir import PythonValue
 from tilewright.passes import CompilerContext
 from tilewright.types import shape_of
 
@@ -93,6 +94,29 @@ def transpose_to_reshape(op: Operation, ctx: CompilerContext) -> bool:
     if wide != sorted(wide):
         return False
     made = make("reshape", [op.inputs[0]], {"shape": shape_of(op.result)}, before=op, like=op)
+    replace(op, made.result)
+    return True
+
+
+def recognise_shuffle(op: Operation, ctx: CompilerContext) -> bool:
+    """Channels split into groups, the two axes swapped, and joined again: a channel shuffle."""
+    swap = op.inputs[0].owner if op.operation == "reshape" else None
+    if not isinstance(swap, Operation) or swap.operation != "transpose":
+        return False
+    split = swap.inputs[0].owner
+    if not isinstance(split, Operation) or split.operation != "reshape":
+        return False
+    image, parts = shape_of(split.inputs[0]), shape_of(split.result)
+    if len(image) != 4 or len(parts) != 5 or shape_of(op.result) != image:
+        return False
+    if (parts[0], *parts[3:]) != (image[0], *image[2:]):
+        return False
+    if swap.integers("permutation") != (0, 2, 1, 3, 4):
+        return False
+    if not ctx.machine.primitives_for("channel_shuffle"):
+        return False
+    groups: dict[str, PythonValue] = {"groups": parts[1]}
+    made = make("channel_shuffle", [split.inputs[0]], groups, before=op, like=swap)
     replace(op, made.result)
     return True
 

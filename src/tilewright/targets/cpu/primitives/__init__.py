@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from tilewright.targets.cpu.primitives import (
     general,
+    grouped,
     lanewise,
     normalise,
     pointwise,
     product,
     rows,
+    shuffle,
     winograd,
 )
 from tilewright.targets.cpu.primitives.code import Emitter
@@ -18,11 +20,15 @@ from tilewright.targets.cpu.primitives.code import Emitter
 EMITTERS: Mapping[str, Emitter] = {
     "conv_first": product.emit,
     "conv": product.emit,
+    "conv_grouped": grouped.emit,
     "winograd_2": winograd.emit,
     "winograd_4": winograd.emit,
     "matmul": product.emit,
+    "matmul_m": product.emit,
+    "matmul_n": product.emit,
     "depthwise_conv": lanewise.emit,
     "pool": lanewise.emit,
+    "shuffle": shuffle.emit,
     "lrn": normalise.emit_lrn,
     "softmax": normalise.emit_softmax,
     "row": rows.emit,

@@ -7,6 +7,8 @@ in blocks (NCHW16c) or one after another (NCHW, rows of a matrix).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
@@ -18,8 +20,25 @@ from tilewright.targets.cpu.source import Writer, plus
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call of the tile's function, one for each class of columns."""
-    tile = _tile_of(instance)
-    x, w = _operands(instance)
+    x, w = operands(instance)
+    emit_tile(tile_of(instance), x, w, code, writer)
+
+
+Reduce = Callable[[Writer, Tile, Address, Address, Columns, str], None]
+"""Writes the reduction of a tile's function; see ``write_reduction``."""
+
+
+def emit_tile(
+    tile: Tile,
+    x: Address,
+    w: Address,
+    code: KernelCode,
+    writer: Writer,
+    reduce: Reduce = write_reduction,
+    moved: int = 0,
+) -> None:
+    """Write the calls of a register tile's functions; ``x`` is read ``moved`` elements further."""
+    instance = tile.instance
     column = axis_of(instance, x, "kw")
     with writer.block():
         rows = rows_of(writer, instance, axis_of(instance, x, "kh"))
@@ -33,6 +52,8 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
                 if address == x and columns.origin:
                     step = tile.step(x, "kw", 2) // (column.dilation if column else 1)
                     offset = f"{offset} + {columns.origin * step}"
+                if address == x and moved:
+                    offset = f"{offset} + {moved}"
                 arguments.append(plus(address.pointer, offset))
             if not rows.constant:
                 extra.append("long rows")
@@ -40,7 +61,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             if instance.split:
                 extra += ["int first_part", "int last_part"]
                 arguments += [instance.first, instance.last]
-            text = _function(tile, x, w, columns, rows.count, extra)
+            text = _function(tile, x, w, columns, rows.count, extra, reduce)
             line = call(code.function(f"{instance.anchor.operation}_tile", text), arguments)
             if len(classes) > 1:
                 prefix = f"if ({condition})" if not number else f"else if ({condition})"
@@ -50,7 +71,8 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
                 writer.line(line)
 
 
-def _tile_of(instance: Instance) -> Tile:
+def tile_of(instance: Instance) -> Tile:
+    """The register tile of an instance: the dims of points that are wider than 1."""
     parallel = [d for d in instance.dims if d not in instance.reduction and d != "co"]
     wide = [dim for dim in parallel if instance.size(dim) > 1]
     if len(wide) > 2:
@@ -60,7 +82,8 @@ def _tile_of(instance: Instance) -> Tile:
     return Tile(instance, row, column)
 
 
-def _operands(instance: Instance) -> tuple[Address, Address]:
+def operands(instance: Instance) -> tuple[Address, Address]:
+    """The inputs and the weights; both must be tensors."""
     x, w = instance.anchor.inputs[:2]
     if not isinstance(x, Address) or not isinstance(w, Address):
         raise instance.cannot("the anchor's operands must be tensors")
@@ -68,7 +91,13 @@ def _operands(instance: Instance) -> tuple[Address, Address]:
 
 
 def _function(
-    tile: Tile, x: Address, w: Address, columns: Columns, rows: str, extra: list[str]
+    tile: Tile,
+    x: Address,
+    w: Address,
+    columns: Columns,
+    rows: str,
+    extra: list[str],
+    reduce: Reduce,
 ) -> str:
     instance = tile.instance
     writer = Writer()
@@ -83,7 +112,7 @@ def _function(
             for name in ("x", "w", *(["rows"] if not rows.isdigit() else [])):
                 writer.line(f"(void){name};")
         else:
-            write_reduction(writer, tile, x, w, columns, rows)
+            reduce(writer, tile, x, w, columns, rows)
         _finish(writer, tile)
     return str(writer)
 

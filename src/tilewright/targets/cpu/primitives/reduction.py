@@ -27,6 +27,8 @@ class Tile:
     instance: Instance
     row: str
     column: str
+    mask: str = ""
+    """C variable that keeps some lanes of the weights and clears the others; "" keeps all."""
 
     @property
     def rows(self) -> int:
@@ -99,14 +101,14 @@ def write_reduction(
     count: int | str = int(rows) if rows.isdigit() else rows
     window = Loop("k", count, tile.step(x, "kh", 2), tile.step(w, "kh", 2))
     across = Loop("m", len(columns.spans), tile.step(x, "kw", 2), tile.step(w, "kw", 2))
-    taps = _taps(tile, x, columns, across)
+    taps = taps_of(tile, x, columns, across)
     strides = [t.stride("ci", depth, instance.dims) for t in (x, w)]
     if strides[0] is not None and strides[1] is not None:
         channels = Loop("i", depth, strides[0], strides[1])
         if channels.w > across.w > 0:
-            _write(writer, tile, w, [channels, window], taps, across, [], ("x", "w"))
+            write_loops(writer, tile, w, [channels, window], taps, across, [], ("x", "w"))
         else:
-            _write(writer, tile, w, [window], taps, across, [channels], ("x", "w"))
+            write_loops(writer, tile, w, [window], taps, across, [channels], ("x", "w"))
         return
     lanes = instance.lanes
     blocks, rest = divmod(depth, lanes)
@@ -117,16 +119,16 @@ def write_reduction(
     outer = Loop("c", blocks, steps[0], steps[1])
     if blocks:
         within = Loop("i", lanes, inner[0], inner[1])
-        _write(writer, tile, w, [outer, window], taps, across, [within], ("x", "w"))
+        write_loops(writer, tile, w, [outer, window], taps, across, [within], ("x", "w"))
     if rest:
         within = Loop("i", rest, inner[0], inner[1])
         with writer.block():
             writer.line(f"const float *xr = x + {blocks * steps[0]};")
             writer.line(f"const float *wr = w + {blocks * steps[1]};")
-            _write(writer, tile, w, [window], taps, across, [within], ("xr", "wr"))
+            write_loops(writer, tile, w, [window], taps, across, [within], ("xr", "wr"))
 
 
-def _taps(tile: Tile, x: Address, columns: Columns, across: Loop) -> list[Tap]:
+def taps_of(tile: Tile, x: Address, columns: Columns, across: Loop) -> list[Tap]:
     """The taps of a row that are inside for any column."""
     axis = axis_of(tile.instance, x, "kw")
     taps: list[Tap] = []
@@ -141,7 +143,7 @@ def _taps(tile: Tile, x: Address, columns: Columns, across: Loop) -> list[Tap]:
     return taps
 
 
-def _write(
+def write_loops(
     writer: Writer,
     tile: Tile,
     w: Address,
@@ -217,6 +219,8 @@ def _multiply(
     for v in range(tile.vectors):
         position = total([(loop.w, loop.variable) for loop in loops], tap.w + v * block)
         value = vector_at(instance, w, "co", position, tile.lanes(v), pointers[1])
+        if tile.mask:
+            value = f"(vec)((mask){value} & {tile.mask})"
         writer.line(f"const vec w{v} = {value};")
     terms = [(loop.x, loop.variable) for loop in loops]
     index = total([*terms, (step_j, "j"), (step_q, "q")], tap.x - tap.low * step_j)

@@ -1,0 +1,91 @@
+"""Grouped convolution where groups do not fill whole vectors of channels.
+
+Vectors of output channels are those of the layout, so one may belong to two groups or more: each
+group's inputs are then multiplied with weights of which the other groups' lanes are cleared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.planning.domain import Affine
+from tilewright.targets.cpu.address import Address
+from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.primitives.channels import by_channels, vectors_of
+from tilewright.targets.cpu.primitives.code import KernelCode
+from tilewright.targets.cpu.primitives.product import emit_tile, operands, tile_of
+from tilewright.targets.cpu.primitives.reduction import Loop, Tile, taps_of, write_loops
+from tilewright.targets.cpu.primitives.windows import Columns
+from tilewright.targets.cpu.source import Writer, plus
+
+
+def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
+    """Write the calls for every vector of output channels."""
+    depth, per_group = instance.extents["ci"], instance.extents["co"]
+    if instance.size("ci") < depth:
+        raise instance.cannot("tiles hold all input channels of a group")
+    for vector in vectors_of(by_channels(instance, "co"), "co"):
+        x, _ = operands(vector)
+        # Groups are found by constants; what is left of the channels' axis is the block's start.
+        n, _, rows, columns = x.window
+        still = replace(x, window=(n, Affine(), rows, columns))
+        anchor = replace(vector.anchor, inputs=(still, *vector.anchor.inputs[1:]))
+        vector = replace(vector, steps=(anchor, *vector.steps[1:]))
+        start, size = vector.dims["co"].starts[0], vector.dims["co"].size
+        groups = range(start // per_group, (start + size - 1) // per_group + 1)
+        reduce = _Groups(vector, start, groups, depth, per_group)
+        emit_tile(tile_of(vector), still, operands(vector)[1], code, writer, reduce, reduce.base)
+
+
+class _Groups:
+    """The reduction of one vector of output channels over the groups that it belongs to."""
+
+    def __init__(
+        self, instance: Instance, start: int, groups: range, depth: int, per_group: int
+    ) -> None:
+        self.instance = instance
+        self.start = start
+        self.groups = groups
+        self.depth = depth
+        self.per_group = per_group
+        x, _ = operands(instance)
+        self.base = x.part(1, self._block(groups.start * depth))
+
+    def _block(self, channel: int) -> int:
+        """The channel with which a channel's block begins."""
+        return channel - channel % self.instance.lanes
+
+    def __call__(
+        self, writer: Writer, tile: Tile, x: Address, w: Address, columns: Columns, rows: str
+    ) -> None:
+        """Write the loops, block by block of each group's input channels."""
+        lanes = self.instance.lanes
+        count: int | str = int(rows) if rows.isdigit() else rows
+        window = Loop("k", count, tile.step(x, "kh", 2), tile.step(w, "kh", 2))
+        across = Loop("m", len(columns.spans), tile.step(x, "kw", 2), tile.step(w, "kw", 2))
+        taps = taps_of(tile, x, columns, across)
+        step = tile.step(w, "ci", self.depth)
+        for number, group in enumerate(self.groups):
+            tile = replace(tile, mask=self._write_mask(writer, number, group))
+            channel, end = group * self.depth, (group + 1) * self.depth
+            while channel < end:
+                size = min(self._block(channel) + lanes, end) - channel
+                places = x.part(1, channel), (channel - group * self.depth) * step
+                inner = x.part(1, channel + 1) - places[0] if size > 1 else 0
+                with writer.block():
+                    writer.line(f"const float *xg = {plus('x', str(places[0] - self.base))};")
+                    writer.line(f"const float *wg = {plus('w', str(places[1]))};")
+                    channels = Loop("i", size, inner, step)
+                    write_loops(writer, tile, w, [window], taps, across, [channels], ("xg", "wg"))
+                channel += size
+
+    def _write_mask(self, writer: Writer, number: int, group: int) -> str:
+        """Write the mask of a group's lanes; returns its name, "" if all are the group's."""
+        if len(self.groups) == 1:
+            return ""
+        lanes = [
+            -1 if (self.start + lane) // self.per_group == group else 0
+            for lane in range(self.instance.lanes)
+        ]
+        writer.line(f"const mask own{number} = {{{', '.join(map(str, lanes))}}};")
+        return f"own{number}"
