@@ -7,7 +7,8 @@ from tilewright.graph.operations import AddOp, MaxOp, ReluOp
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.shuffle import ChannelShuffleOp
 from tilewright.ir import SSAValue
-from tilewright.targets.cpu.compiler import FLAGS, NATIVE
+from tilewright.targets.cpu.compiler import FLAGS
+from tilewright.targets.cpu.processors import this_processor
 
 B = "NCHWLc"
 
@@ -57,7 +58,7 @@ CASES = {
 def test_on_this_processor(seed: int) -> None:
     m = Maker(seed=seed)
     m.finish(*(case(m) for case in CASES.values()))
-    check(m, flags=(*FLAGS, *NATIVE, "-Werror"))
+    check(m, flags=(*FLAGS, *this_processor().flags, "-Werror"))
 
 
 def test_in_four_lanes() -> None:

@@ -7,8 +7,9 @@ from tests.targets.cpu.kernel_harness import PLAIN, Maker, check
 from tilewright.graph.operations import AddOp, GeluOp, ReluOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.ir import SSAValue
-from tilewright.targets.cpu.compiler import FLAGS, NATIVE
-from tilewright.targets.cpu.machine import Processor, machine
+from tilewright.targets.cpu.compiler import FLAGS
+from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.processors import Processor, this_processor
 
 
 def product(m: Maker, shape: tuple[int, ...], channels: int, residual: bool = False) -> SSAValue:
@@ -47,7 +48,7 @@ def test_products_on_this_processor() -> None:
     maker = network(Maker(seed=1))
     primitives = {kernel.schedule.primitive for kernel in maker.compilation().kernels}
     assert primitives == {"matmul_m", "matmul_n"}
-    check(maker, flags=(*FLAGS, *NATIVE, "-Werror"))
+    check(maker, flags=(*FLAGS, *this_processor().flags, "-Werror"))
 
 
 def test_products_in_four_lanes() -> None:
@@ -57,7 +58,7 @@ def test_products_in_four_lanes() -> None:
 @pytest.mark.parametrize("shape", [(64, 3072), (64, 1024)])
 def test_rows_a_page_apart_are_few(shape: tuple[int, int]) -> None:
     """Each is a line of one set of the first cache, beside those of the weights."""
-    m = Maker(machine(Processor(16, 32, 1.0)))
+    m = Maker(machine(Processor(lanes=16, registers=32)))
     m.finish(product(m, shape, 96))
     (kernel,) = m.compilation().kernels
     assert dict(kernel.schedule.levels[-1].tile)["n"] <= 9
@@ -65,7 +66,7 @@ def test_rows_a_page_apart_are_few(shape: tuple[int, int]) -> None:
 
 def test_blocks_of_weights_are_one_stream() -> None:
     """A register tile reads its weights from end to end."""
-    m = Maker(machine(Processor(16, 32, 1.0)))
+    m = Maker(machine(Processor(lanes=16, registers=32)))
     m.finish(product(m, (64, 768), 96))
     (kernel,) = m.compilation().kernels
     tile = dict(kernel.schedule.levels[-1].tile)

@@ -23,7 +23,7 @@ ACTIVATIONS = ("relu", "clip", "leaky_relu")
 
 TABLES = (
     *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp"),
-    *("log", "sqrt", "erf", "elu", "softplus"),
+    *("log", "sqrt", "erf", "elu", "softplus", "gelu"),
 )
 """Map operations by interpolation in a table, on 16-bit values."""
 
