@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: suite help demo test test-frontends check format bench clean
+.PHONY: fuzz suite help demo test test-frontends check format bench clean
 
 help:
 	@echo "make demo    set up, then compile LeNet-5 for two targets and classify the held-out digits"
@@ -13,6 +13,7 @@ help:
 	@echo "             install PyTorch and the other front-ends' packages, then run their tests"
 	@echo "make check   lint, types, import directions, fast tests (under two minutes)"
 	@echo "make suite   run ONNX's node tests and write the table of what passes (ten minutes)"
+	@echo "make fuzz    run COUNT=1000 random graphs (SEED=0) on all engines and compare"
 	@echo "make bench   print the project's tables (takes a while)"
 
 $(RUN):
@@ -60,6 +61,12 @@ check: $(VENV)/.check
 format: $(VENV)/.check
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+COUNT ?= 1000
+SEED ?= 0
+
+fuzz: $(VENV)/.test
+	$(RUN) -m tests.fuzz --count $(COUNT) --seed $(SEED)
 
 suite: $(VENV)/.test
 	$(RUN) -m tests.suites.table > docs/onnx-suite.md.new

@@ -81,6 +81,12 @@ def test_physical_shapes_strides_and_offsets() -> None:
     assert layout.offset((0, 17, 0, 1), (2, 20, 3, 5), (1, 1000, 0, 10, 3)) == 1013
 
 
+def test_a_number_keeps_its_rank() -> None:
+    layout = Layout.parse("", 0)
+    number = np.array(3.5)
+    assert layout.pack(number).shape == layout.unpack(number, ()).shape == ()
+
+
 def test_fractal_forms_of_a_matrix() -> None:
     matrix = np.arange(16).reshape(4, 4)
     row_blocks_of_rows = Layout.parse("MN2m2n", 2).pack(matrix).ravel()

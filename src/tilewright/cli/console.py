@@ -259,9 +259,12 @@ def input_files(names: Sequence[str], options: Sequence[str] | None) -> dict[str
 def inputs_for(
     infos: tuple[TensorInfo, ...], files: list[str] | None, seed: int | None
 ) -> dict[str, Array]:
-    """The arrays of ``--input NAME=FILE.npy``; the inputs left over are random."""
-    named = input_files([info.name for info in infos], files)
-    given = {name: read_array(path) for name, path in named.items()}
+    """The arrays of ``--input NAME=FILE.npy`` or ``FILE.npz``; the inputs left over are random."""
+    whole = [option for option in files or () if option.endswith(".npz") and "=" not in option]
+    given = {name: array for path in whole for name, array in read_arrays(Path(path)).items()}
+    alone = [option for option in files or () if option not in whole]
+    named = input_files([info.name for info in infos], alone)
+    given |= {name: read_array(path) for name, path in named.items()}
     if given and seed is None:
         return given
     random = np.random.default_rng(seed or 0)

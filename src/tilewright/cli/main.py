@@ -16,6 +16,7 @@ from tilewright.cli.explain import explain_command
 from tilewright.cli.memory import memory
 from tilewright.cli.opt import opt
 from tilewright.cli.plan import plan_command
+from tilewright.cli.replay import replay
 from tilewright.cli.run import run
 from tilewright.cli.targets import targets
 
@@ -31,6 +32,7 @@ app.command("run")(run)
 app.command("plan")(plan_command)
 app.command("explain")(explain_command)
 app.command("diff")(diff)
+app.command("replay")(replay)
 app.command("memory")(memory)
 app.command("bench")(bench)
 app.command("cache")(cache_command)

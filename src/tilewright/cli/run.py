@@ -17,7 +17,10 @@ from tilewright.runtime import Executable
 
 ModelArgument = Annotated[Path, typer.Argument(help="An ONNX file, a prototxt, or a package.")]
 InputOption = Annotated[
-    list[str] | None, typer.Option("--input", metavar="NAME=FILE.npy", help="An input's array.")
+    list[str] | None,
+    typer.Option(
+        "--input", metavar="NAME=FILE.npy", help="An input's array; or FILE.npz with all."
+    ),
 ]
 RandomOption = Annotated[
     int | None, typer.Option("--random", metavar="SEED", help="Random inputs of this seed.")

@@ -30,6 +30,10 @@ Observer = Callable[[str, Array], None]
 """Is shown the name (graph/values.py) and the array of every input and every computed value."""
 
 
+Rounding = Callable[[Array], Array]
+"""Takes each operand of an operation, and gives what the operation is to see of it."""
+
+
 class WeightSource(Protocol):
     """Where the interpreter gets constants."""
 
@@ -43,8 +47,11 @@ def interpret(
     weights: WeightSource,
     inputs: Mapping[str, Array],
     observe: Observer | None = None,
+    rounding: Rounding | None = None,
 ) -> dict[str, Array]:
     """Run the network in ``module``: arrays by input name in, arrays by output name out.
+
+    ``rounding`` disturbs the operands of every operation (graph/sensitivity.py).
 
     Raises TilewrightError if an input is missing, unknown, or of another shape or dtype
     (``input-mismatch``), or if a weight is (``weights-mismatch``).
@@ -55,7 +62,7 @@ def interpret(
     if observe is not None:
         for value, array in arrays.items():
             observe(names[value], array)
-    results = _Run(weights, names, observe).block(network.block, arrays)
+    results = _Run(weights, names, observe, rounding).block(network.block, arrays)
     return {name: array for (name, _), array in zip(network.outputs, results, strict=True)}
 
 
@@ -91,11 +98,16 @@ class _Run:
     """One run: walks blocks, and drops each array after its last use."""
 
     def __init__(
-        self, weights: WeightSource, names: Mapping[SSAValue, str], observe: Observer | None
+        self,
+        weights: WeightSource,
+        names: Mapping[SSAValue, str],
+        observe: Observer | None,
+        rounding: Rounding | None,
     ) -> None:
         self.weights = weights
         self.names = names
         self.observe = observe
+        self.rounding = rounding
 
     def block(self, block: Block, arrays: dict[SSAValue, Array]) -> list[Array]:
         """Run a block; ``arrays`` holds its arguments. Returns what its last operation names."""
@@ -117,6 +129,8 @@ class _Run:
                 arrays[op.result] = self.block(op.body.block, inner)[0]
             elif isinstance(op, GraphOperation):
                 operands = [arrays[value] for value in op.inputs]
+                if self.rounding is not None:
+                    operands = [self.rounding(array) for array in operands]
                 result = op.evaluate(*operands)
                 arrays[op.result] = result
                 if self.observe is not None:

@@ -145,7 +145,7 @@ class Layout:
         if any(after for _, after in widths):
             array = np.pad(array, widths)
         flat = array.reshape([extent for group in split for extent in group])
-        return np.ascontiguousarray(flat.transpose(order))
+        return np.asarray(flat.transpose(order), order="C")
 
     def unpack(self, physical: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
         """The logical array of ``shape`` of a physical one; padding is dropped."""
@@ -154,7 +154,7 @@ class Layout:
         split, order = self._split(shape)
         flat = physical.transpose(np.argsort(order))
         padded = flat.reshape([math.prod(group) for group in split])
-        return np.ascontiguousarray(padded[tuple(slice(extent) for extent in shape)])
+        return np.asarray(padded[tuple(slice(extent) for extent in shape)], order="C")
 
     def then(self, outer: Layout) -> Layout:
         """Lay the physical tensor of this layout out again by ``outer``.

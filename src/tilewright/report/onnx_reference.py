@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from onnx import ModelProto
+
 from tilewright.errors import refuse
 from tilewright.types import Array
 
@@ -14,10 +16,11 @@ MOST_BYTES = (1 << 31) - 1
 
 
 def onnx_tensors(
-    path: Path, inputs: Mapping[str, Array], wanted: Iterable[str]
+    source: Path | ModelProto, inputs: Mapping[str, Array], wanted: Iterable[str]
 ) -> dict[str, Array]:
     """Run a model with ONNX Runtime, unoptimised; the wanted tensors that its nodes make, by name.
 
+    A model that is given as such is left as it is.
     Refuses (``reference-missing``, ``reference-failed``) without ONNX Runtime, and what it refuses.
     """
     try:
@@ -30,8 +33,10 @@ def onnx_tensors(
         ) from None
     import onnx
 
+    path = source if isinstance(source, Path) else "model"
     try:
-        model = onnx.load(path)
+        model = onnx.ModelProto()
+        model.CopyFrom(onnx.load(source) if isinstance(source, Path) else source)
         made = {name for node in model.graph.node for name in node.output if name}
         names = [name for name in dict.fromkeys(wanted) if name in made]
         del model.graph.output[:]

@@ -107,7 +107,7 @@ class TransposeOp(Operation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """Exact."""
-        return np.ascontiguousarray(arrays[0].transpose(self.integers("permutation")))
+        return np.asarray(arrays[0].transpose(self.integers("permutation")), order="C")
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0..dk of the result."""

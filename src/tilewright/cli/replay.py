@@ -1,0 +1,73 @@
+"""``tilewright replay``: one model and its inputs on every engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import onnx
+import typer
+from google.protobuf.message import DecodeError
+
+from tilewright.cli import console
+from tilewright.cli.run import InputOption, RandomOption
+from tilewright.errors import refuse
+from tilewright.frontends.onnx import import_onnx
+from tilewright.graph.dialect import network_of
+from tilewright.report.agreement import agreement
+from tilewright.targets.base import TensorInfo, find_target
+from tilewright.types import element_dtype, shape_of, tensor_type
+
+TARGETS = ("cpu", "cambricon-x")
+
+
+def replay(
+    model: Annotated[Path, typer.Argument(help="An ONNX file.")],
+    inputs: InputOption = None,
+    random: RandomOption = None,
+    targets: Annotated[
+        list[str] | None,
+        typer.Option("--target", "-t", help=f"One or more [default: {', '.join(TARGETS)}]."),
+    ] = None,
+    as_json: console.JsonOption = False,
+    quiet: console.QuietOption = False,
+) -> None:
+    """Run a model on every engine, and tell whether they agree.
+
+    Inputs are taken from the file MODEL.npz beside MODEL.onnx, as random tests leave them, where
+    no others are given. Exit status 1 says that an engine differs from the interpreter or fails.
+
+    Example: tilewright replay build/fuzz/1f3a90c2d4e5.onnx
+    """
+    with console.refusals(as_json), console.progress(quiet) as progress:
+        for name in targets or ():
+            find_target(name)
+        if model.suffix.lower() != ".onnx" or not model.is_file():
+            raise refuse("reference-model", "only ONNX files are replayed", repr(str(model)))
+        progress("import", 0, 0)
+        beside = model.with_suffix(".npz")
+        if inputs is None and random is None and beside.is_file():
+            arrays = console.read_arrays(beside)
+        else:
+            arrays = console.inputs_for(_inputs(model), inputs, random)
+        try:
+            loaded = onnx.load(model)
+        except (DecodeError, OSError, ValueError) as error:
+            raise refuse("reference-model", str(error), repr(str(model))) from error
+        progress("compare", 0, 0)
+        found = agreement(loaded, arrays, tuple(targets or TARGETS))
+    if as_json:
+        console.print_json(found.to_json())
+    else:
+        console.say(str(found))
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+def _inputs(model: Path) -> tuple[TensorInfo, ...]:
+    """What the model takes; raises TilewrightError."""
+    kinds = network_of(import_onnx(model).module).inputs
+    return tuple(
+        TensorInfo(name, shape_of(value), str(element_dtype(tensor_type(value).element_type)))
+        for name, value in kinds
+    )

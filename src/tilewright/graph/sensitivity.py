@@ -1,0 +1,79 @@
+"""How far a network's results may lie apart when they are computed in another order or precision.
+
+A right implementation of an operation gives the exact result for operands that differ from the true
+ones by a few units in the last place (Higham, "Accuracy and stability of numerical algorithms", 2nd
+edition, sections 1.5 and 3.1). So the network is run several times with every operand of every
+operation disturbed at random by so much, which is Monte Carlo arithmetic (Parker, "Monte Carlo
+arithmetic: exploiting randomness in floating-point arithmetic", 1997). What the runs differ by is
+the error to expect: it follows the magnitude of sums that cancel, grows along the network, and is
+large where a result hangs on a comparison that is about equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import ml_dtypes
+import numpy as np
+
+from tilewright.graph.interpreter import WeightSource, interpret
+from tilewright.ir import Operation
+from tilewright.types import Array
+
+UNITS = 4.0
+"""Units in the last place by which operands are disturbed at most: functions such as tanh are
+computed to about so many."""
+
+PERCENTILE = 90
+"""Elements that happened to be hit little are given what this part of the others stays below."""
+
+
+def spread(
+    module: Operation,
+    weights: WeightSource,
+    inputs: Mapping[str, Array],
+    runs: int = 4,
+    units: float = UNITS,
+    seed: int = 0,
+) -> dict[str, Array]:
+    """For each output the error to expect of each element, in its own units (float64).
+
+    Results of integers have 0 wherever all runs agree; what is not a finite number in any run has
+    infinity: nothing can be said of it. Raises what ``interpret`` raises.
+    """
+    generator = np.random.default_rng(seed)
+
+    def disturbed(array: Array) -> Array:
+        if not is_float(array):
+            return array
+        wide = array.astype(np.float64)
+        # Functions of short floats are computed in float32, and rounded once.
+        unit = (units if array.dtype.itemsize > 2 else 1.0) * epsilon(array) / 2
+        # Whole numbers are exact in every implementation: counts, exponents, comparisons.
+        factor = 1 + unit * generator.uniform(-1, 1, array.shape) * (wide != np.rint(wide))
+        with np.errstate(all="ignore"):
+            return (wide * factor).astype(array.dtype)
+
+    with np.errstate(all="ignore"):
+        plain = interpret(module, weights, inputs)
+        found = {name: np.zeros(array.shape) for name, array in plain.items()}
+        for _ in range(runs):
+            for name, array in interpret(module, weights, inputs, rounding=disturbed).items():
+                apart = np.abs(array.astype(np.float64) - plain[name].astype(np.float64))
+                found[name] = np.maximum(found[name], np.where(np.isfinite(apart), apart, np.inf))
+    for name, array in found.items():
+        finite = array[np.isfinite(array)]
+        if is_float(plain[name]):
+            usual = float(np.percentile(finite, PERCENTILE)) if finite.size else 0.0
+            found[name] = np.maximum(array, usual)
+    return found
+
+
+def is_float(array: Array) -> bool:
+    """Whether elements are floats, of whatever width."""
+    return array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
+
+
+def epsilon(array: Array) -> float:
+    """The distance from 1 to the next float of an array's type."""
+    return float(ml_dtypes.finfo(array.dtype).eps)

@@ -1,0 +1,118 @@
+"""Run random graphs on all engines until one differs; ``make fuzz COUNT=5000 SEED=7``.
+
+python -m tests.fuzz --count 1000 --seed 7 --folder build/fuzz
+
+Failures shrink, are written to the folder, and are told; then the next stretch of graphs begins
+with another seed, so that one run finds several faults. Exit status 1 if there were any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
+
+from tests.fuzz.cases import Case, cases, judged, operators
+
+SLOW_EVERY = 6
+"""Simulating cambricon-x takes longer than all the rest."""
+
+STRETCH = 250
+"""Graphs of one seed: a failure ends the stretch."""
+
+
+class Tally:
+    """What has been run so far."""
+
+    def __init__(self, folder: Path, slow: int = SLOW_EVERY) -> None:
+        self.folder = folder
+        self.slow = slow
+        self.graphs = 0
+        self.results: Counter[tuple[str, str]] = Counter()
+        self.refusals: Counter[str] = Counter()
+        self.operators: Counter[str] = Counter()
+        self.last: tuple[Case, str] | None = None
+
+    def run(self, case: Case) -> None:
+        """One case; raises AssertionError if engines differ."""
+        self.graphs += 1
+        self.operators.update(operators(case))
+        with_simulator = self.slow and (self.last is not None or self.graphs % self.slow == 0)
+        found = judged(case, ("cpu", "cambricon-x") if with_simulator else ("cpu",))
+        for verdict in found.verdicts:
+            self.results[verdict.engine, verdict.result] += 1
+            if verdict.result == "refused":
+                self.refusals[f"{verdict.engine}: {verdict.detail[:150]}"] += 1
+        if not found.passed:
+            self.last = case, str(found)
+            raise AssertionError(str(found))
+
+
+def stretch(tally: Tally, count: int, seed: int) -> Path | None:
+    """Run some graphs; the file of a failure, or None."""
+
+    @seeded(seed)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        print_blob=False,
+        report_multiple_bugs=False,
+        derandomize=False,
+    )
+    @given(cases())
+    def check(case: Case | None) -> None:
+        if case is not None:
+            tally.run(case)
+
+    tally.last = None
+    try:
+        check()
+    except AssertionError:
+        assert tally.last is not None
+        case, told = tally.last
+        path = case.save(tally.folder)
+        print(f"{case}\n{told}replay with: tilewright replay {path}\n", flush=True)
+        return path
+    return None
+
+
+def main() -> int:
+    """Run, tell, and count."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--count", type=int, default=1000, help="graphs, shrinking left out")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, default=Path("build/fuzz"))
+    parser.add_argument("--simulate", type=int, default=SLOW_EVERY, help="one in so many graphs")
+    arguments = parser.parse_args()
+    tally = Tally(arguments.folder, arguments.simulate)
+    failures: list[Path] = []
+    begin = time.monotonic()
+    for number, start in enumerate(range(0, arguments.count, STRETCH)):
+        before = tally.graphs
+        path = stretch(tally, min(STRETCH, arguments.count - start), arguments.seed * 1000 + number)
+        failures += [path] if path else []
+        took = time.monotonic() - begin
+        print(f"{tally.graphs} graphs in {took:.0f} s (+{tally.graphs - before})", flush=True)
+    for (engine, result), count in sorted(tally.results.items()):
+        print(f"{engine:12} {result:8} {count}")
+    for reason, count in tally.refusals.most_common(20):
+        print(f"{count:6} {reason}")
+    print(", ".join(f"{name} {count}" for name, count in sorted(tally.operators.items())))
+    print(f"{len(failures)} failures")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,104 @@
+"""Random cases: a model and its inputs; how they are built fast, kept, and judged."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import onnx
+from hypothesis import strategies as st
+from onnx import ModelProto
+
+from tests.fuzz.builder import Graph, data_of
+from tests.fuzz.images import IMAGES
+from tests.fuzz.tensors import TENSORS
+from tilewright.report.agreement import Agreement, agreement
+from tilewright.runtime import Executable
+from tilewright.targets.cpu.compiler import find_compiler
+from tilewright.targets.cpu.runner import CpuRunner
+
+Array = np.ndarray[Any, Any]
+
+MOST_STEPS = 10
+"""Draws of one or a few nodes."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model and its inputs."""
+
+    model: ModelProto
+    inputs: Mapping[str, Array]
+
+    def __repr__(self) -> str:
+        nodes = ", ".join(node.op_type for node in self.model.graph.node)
+        return f"Case({nodes})"
+
+    def save(self, folder: Path) -> Path:
+        """Write it as ``NAME.onnx`` and ``NAME.npz``, which ``tilewright replay`` takes."""
+        folder.mkdir(parents=True, exist_ok=True)
+        data = self.model.SerializeToString(deterministic=True)
+        path = folder / f"{sha256(data).hexdigest()[:12]}.onnx"
+        path.write_bytes(data)
+        np.savez(path.with_suffix(".npz"), allow_pickle=False, **self.inputs)
+        return path
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case | None:
+    """Random cases; None for a graph that came out empty."""
+    graph = Graph(draw)
+    images = draw(st.integers(0, 2))
+    for _ in range(draw(st.integers(1, MOST_STEPS))):
+        choices = IMAGES if images and draw(st.integers(0, 2)) else TENSORS
+        draw(st.sampled_from(choices))(graph)
+    model = graph.model()
+    return None if model is None else Case(model, data_of(model, draw(st.integers(0, 3))))
+
+
+def operators(case: Case) -> set[str]:
+    return {node.op_type for node in case.model.graph.node}
+
+
+def judged(case: Case, targets: Sequence[str]) -> Agreement:
+    """All engines on a case, C built in the cheapest way."""
+    onnx.checker.check_model(case.model)
+    return agreement(case.model, case.inputs, targets, run=quickly)
+
+
+def quickly(executable: Executable, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Run a package, C as one file and without optimisation: what is tested is its meaning."""
+    if executable.manifest.target != "cpu":
+        return executable.run(dict(inputs))
+    program = executable.directory / "program"
+    with tempfile.TemporaryDirectory(prefix="tilewright-fuzz-") as name:
+        library = Path(name) / "program.so"
+        unit = library.with_suffix(".c")
+        unit.write_text(one_file(program))
+        flags = ["-std=gnu11", "-O0", "-march=native", "-fPIC", "-shared", "-w"]
+        command = [find_compiler(), *flags, str(unit), "-o", str(library), "-lm"]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ran.returncode == 0, ran.stderr[:2000]
+        with patch("tilewright.targets.cpu.runner.load_library", lambda *_: library):
+            return CpuRunner(program).run(inputs).outputs
+
+
+def one_file(program: Path) -> str:
+    """A package's sources as one; their static functions get names of their own."""
+    (header,) = (program / "include").glob("*.h")
+    lines = [f'#include "{program}/src/kernels.h"', f'#include "{header}"']
+    for source in sorted((program / "src").glob("*.c")):
+        text = source.read_text().replace('#include "kernels.h"', "")
+        text = text.replace(f'#include "{header.name}"', "")
+        for stem in re.findall(r"^static \w+ (\w+)\(", text, re.MULTILINE):
+            text = re.sub(rf"\b{stem}\b", f"{source.stem}_{stem}", text)
+        lines.append(text)
+    return "\n".join(lines)
