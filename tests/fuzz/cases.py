@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +18,9 @@ from onnx import ModelProto
 from tests.fuzz.builder import Graph, data_of
 from tests.fuzz.images import IMAGES
 from tests.fuzz.tensors import TENSORS
+from tests.quick_build import build
 from tilewright.report.agreement import Agreement, agreement
 from tilewright.runtime import Executable
-from tilewright.targets.cpu.compiler import find_compiler
 from tilewright.targets.cpu.runner import CpuRunner
 
 Array = np.ndarray[Any, Any]
@@ -80,25 +78,6 @@ def quickly(executable: Executable, inputs: Mapping[str, Array]) -> Mapping[str,
         return executable.run(dict(inputs))
     program = executable.directory / "program"
     with tempfile.TemporaryDirectory(prefix="tilewright-fuzz-") as name:
-        library = Path(name) / "program.so"
-        unit = library.with_suffix(".c")
-        unit.write_text(one_file(program))
-        flags = ["-std=gnu11", "-O0", "-march=native", "-fPIC", "-shared", "-w"]
-        command = [find_compiler(), *flags, str(unit), "-o", str(library), "-lm"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, ran.stderr[:2000]
+        library = build(program, Path(name) / "program.so")
         with patch("tilewright.targets.cpu.runner.load_library", lambda *_: library):
             return CpuRunner(program).run(inputs).outputs
-
-
-def one_file(program: Path) -> str:
-    """A package's sources as one; their static functions get names of their own."""
-    (header,) = (program / "include").glob("*.h")
-    lines = [f'#include "{program}/src/kernels.h"', f'#include "{header}"']
-    for source in sorted((program / "src").glob("*.c")):
-        text = source.read_text().replace('#include "kernels.h"', "")
-        text = text.replace(f'#include "{header.name}"', "")
-        for stem in re.findall(r"^static \w+ (\w+)\(", text, re.MULTILINE):
-            text = re.sub(rf"\b{stem}\b", f"{source.stem}_{stem}", text)
-        lines.append(text)
-    return "\n".join(lines)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterable, Sequence
@@ -19,13 +17,13 @@ from onnx import TensorProto, numpy_helper
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
+from tests.quick_build import build
 from tilewright.driver import compile
 from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
 from tilewright.graph.interpreter import interpret
 from tilewright.onnx_backend import specialised
 from tilewright.runtime.executable import Executable
-from tilewright.targets.cpu.compiler import find_compiler
 from tilewright.targets.cpu.runner import CpuRunner
 
 Array = np.ndarray[Any, Any]
@@ -136,41 +134,13 @@ def built(packages: Sequence[Package], folder: Path) -> None:
 
     Every package's sources become one file, without optimisation: what is tested is their meaning.
     """
-    units: list[Path] = []
-    for package in packages:
-        program = package.executable.directory / "program"
-        unit = folder / f"{package.prefix}.c"
-        lines = [
-            f'#include "{program}/src/kernels.h"',
-            f'#include "{program}/include/{package.prefix}.h"',
-        ]
-        for source in sorted((program / "src").glob("*.c")):
-            # Their static functions have the same names: one namespace a file.
-            text = source.read_text().replace('#include "kernels.h"', "")
-            text = text.replace(f'#include "{package.prefix}.h"', "")
-            for stem in _statics(text):
-                text = _renamed(text, stem, f"{source.stem}_{stem}")
-            lines.append(text)
-        unit.write_text("\n".join(lines))
-        units.append(unit)
 
-    def one(unit: Path) -> None:
-        target = unit.with_suffix(".so")
-        flags = ["-std=gnu11", "-O0", "-march=native", "-fPIC", "-shared", "-w", "-D_GNU_SOURCE"]
-        command = [find_compiler(), *flags, str(unit), "-o", str(target), "-lm"]
-        ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert ran.returncode == 0, f"{unit.name}: {ran.stderr[:2000]}"
+    def one(package: Package) -> None:
+        program = package.executable.directory / "program"
+        build(program, folder / f"{package.prefix}.so")
 
     with ThreadPoolExecutor(max_workers=2) as pool:
-        list(pool.map(one, units))
-
-
-def _statics(text: str) -> list[str]:
-    return re.findall(r"^static \w+ (\w+)\(", text, re.MULTILINE)
-
-
-def _renamed(text: str, old: str, new: str) -> str:
-    return re.sub(rf"\b{old}\b", new, text)
+        list(pool.map(one, packages))
 
 
 def run_built(package: Package, folder: Path) -> Outcome:
