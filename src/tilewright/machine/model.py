@@ -84,6 +84,8 @@ class Storage(_Part):
     O I for the weights of a matrix product (kept as [co, ci], ``transpose_b``), N C for its rows,
     O for a bias (``O16o`` pads it to blocks of 16).
     """
+    elements: tuple[str, ...] = ()
+    """Element types that the primitive takes of this operand (planning/domain.py), if not any."""
 
 
 class Primitive(_Part):
@@ -105,6 +107,10 @@ class Primitive(_Part):
     """Expression of the dims: cycles at peak, without rounding; the physical bound."""
     scratch: str = "0"
     """Expression of the tile's dims: elements of the operand of role ``scratch`` that it uses."""
+    dot: int = Field(default=1, gt=0, le=MAX_VALUE)
+    """Products along dim ``ci`` that a lane adds up in one step (4 bytes in a 32-bit lane)."""
+    temporaries: int = Field(default=0, ge=0, le=MAX_VALUE)
+    """Vector registers that a step needs beside accumulators, weights and a broadcast."""
     approximate: bool = False
     """Whether it rounds otherwise than by the order of its sums (Winograd's convolutions)."""
     limits: dict[str, int] = {}
@@ -129,6 +135,11 @@ class Primitive(_Part):
             least <= extents.get(dim, 1) <= greatest
             for dim, (least, greatest) in self.extents.items()
         )
+
+    def takes(self, role: str, element: str) -> bool:
+        """Whether it takes an operand of that role with elements of that type."""
+        storage = self.operands.get(role)
+        return storage is None or not storage.elements or element in storage.elements
 
 
 class Machine(_Part):

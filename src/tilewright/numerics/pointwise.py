@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.numerics import affine, tables
 from tilewright.numerics import fixed as fixed_point
-from tilewright.numerics import tables
 
 Array = NDArray[Any]
 Attributes = Mapping[str, Any]
@@ -148,6 +148,12 @@ PLAIN: Mapping[str, Callable[[Sequence[Array], Attributes], Array]] = {
     "bit_shift": _shift,
     "select": lambda arrays, _: np.where(arrays[0], arrays[1], arrays[2]),
     "cast": _cast,
+    "quantise_linear": lambda arrays, _: affine.quantise(arrays[0], arrays[1], arrays[2]),
+    "dequantise_linear": lambda arrays, _: affine.dequantise(arrays[0], arrays[1], arrays[2]),
+    "requantise_linear": lambda arrays, values: affine.requantise(arrays[0], arrays[1], values),
+    "add_linear": lambda arrays, values: affine.add(arrays[0], arrays[1], values),
+    "mul_linear": lambda arrays, values: affine.multiply(arrays[0], arrays[1], values),
+    "look_up": lambda arrays, values: affine.look_up(arrays[0], values),
 }
 """Meanings on plain elements, table functions apart."""
 

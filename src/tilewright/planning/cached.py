@@ -92,11 +92,11 @@ def _agrees(kernel: Kernel, machine: Machine, primitive: Primitive) -> bool:
     if "g" in extents and any(extents.get(d, g) % g for d, g in primitive.multiples.items()):
         return False  # a block of channels would hold two groups
     for operand in kernel.operands:
+        if not primitive.takes(operand.role, operand.element):
+            return False
         wanted = machine.layout_of(primitive, operand.role, len(operand.shape))
         if wanted == "any":
             continue
-        if operand.element != machine.element:
-            return False
         rank = len(operand.shape)
         if operand.role == "residual" and len(operand.dims) < rank and not operand.layout:
             continue  # a constant per channel
@@ -287,7 +287,7 @@ class _Pricer:
             points, steps = 1, 1
             for dim, size in sizes.items():
                 if dim in self.reduction:
-                    steps *= size
+                    steps *= ceil(size / self.primitive.dot) if dim == "ci" else size
                 elif dim != self.blocked:
                     points *= size
             # Setting up, writing and the call; measured.

@@ -19,6 +19,8 @@ class Registers:
     lanes: int
     count: int
     vectors_per_cycle: float
+    temporaries: int = 0
+    """Registers that a step needs beside those of a float multiply-add."""
 
     def fits(self, points: int, vectors: int) -> bool:
         """Whether accumulators, one set of weights and a broadcast fit.
@@ -26,7 +28,7 @@ class Registers:
         With 64-byte vectors a multiply-add takes its broadcast from memory (AVX-512).
         """
         broadcast = 0 if self.lanes >= 16 else 1
-        return points * vectors + vectors + broadcast <= self.count
+        return points * vectors + vectors + broadcast + self.temporaries <= self.count
 
     def step_cycles(self, points: float, vectors: int) -> float:
         """Cycles of one step of the reduction: multiply-adds, loads, issue, latency."""
@@ -48,4 +50,6 @@ def registers_of(machine: Machine, primitive: Primitive) -> Registers:
     lanes = memory.granule // 4
     dim = "co" if "co" in primitive.multiples else "c"
     cycles: Any = parse_expression(primitive.peak).evaluate({dim: lanes})
-    return Registers(lanes, (memory.bytes or 0) // memory.granule, 1.0 / float(cycles))
+    rate = 1.0 / (float(cycles) * primitive.dot)
+    count = (memory.bytes or 0) // memory.granule
+    return Registers(lanes, count, rate, primitive.temporaries)

@@ -74,6 +74,8 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     "select": (Sample((IMAGE, IMAGE, IMAGE), computed=3, elements=("bool", "float32", "float32")),),
     "cast": (Sample(attributes=(("to", "int32"),)),),
     "gather": (Sample(((64, 16), (8,)), (("axis", 0),), 2, ("float32", "int64")),),
+    "quantise_linear": (Sample((IMAGE, (), ()), (), 3, ("float32", "float32", "int8")),),
+    "dequantise_linear": (Sample((IMAGE, (), ()), (), 3, ("int8", "float32", "int8")),),
     "scatter": (Sample(((64, 16), (8,), (8, 16)), (), 3, ("float32", "int64", "float32")),),
 }
 """Operands and attributes of operations that need some of their own."""
@@ -88,7 +90,11 @@ SCALED: dict[str, tuple[str, Callable[[int], Sample]]] = {
 """Operations with an extent that is kept whole: its name, and a sample of that extent."""
 
 HIDDEN = frozenset(
-    ("requantise", "quantise", "dequantise", "convert_layout", "winograd_conv", "channel_shuffle")
+    (
+        *("requantise", "quantise", "dequantise", "convert_layout", "winograd_conv"),
+        "channel_shuffle",
+        *("requantise_linear", "add_linear", "mul_linear", "look_up"),
+    )
 )
 """Operations that passes add; no model has them."""
 

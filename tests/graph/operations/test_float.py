@@ -8,6 +8,12 @@ from tilewright.graph.operations import BY_NAME
 from tilewright.types import shape_of
 
 REPRESENTATION = {"requantise", "quantise", "dequantise", "convert_layout"}
+AFFINE = {
+    *("quantise_linear", "dequantise_linear", "requantise_linear"),
+    *("add_linear", "mul_linear", "look_up"),
+}
+"""Between floats and quantised integers: test_quantisation.py."""
+
 METHODS = {"winograd_conv"}
 """Forms of other operations on prepared weights: test_winograd.py."""
 
@@ -29,7 +35,9 @@ def test_float_meaning(example: Example) -> None:
 
 
 def test_every_operation_has_an_example() -> None:
-    assert {example.operation for example in EXAMPLES} == set(BY_NAME) - REPRESENTATION - METHODS
+    assert {example.operation for example in EXAMPLES} == (
+        set(BY_NAME) - REPRESENTATION - METHODS - AFFINE
+    )
 
 
 def test_floats_keep_infinities_and_signs_apart() -> None:

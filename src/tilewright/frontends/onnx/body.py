@@ -205,7 +205,7 @@ class Body:
                 return None
             operands.append(value)
         constants = [value for value in operands if not isinstance(value, SSAValue)]
-        if len(constants) == len(operands) and self.constants.folds(node):
+        if len(constants) == len(operands) and self.constants.folds(node, constants):
             return self.constants.fold(node, constants)
         if node.operator in CONTROL:
             return CONTROL[node.operator](self, node, attributes, operands, scope)

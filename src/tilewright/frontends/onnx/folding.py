@@ -47,8 +47,15 @@ class Folder:
     def __init__(self) -> None:
         self._left = MAX_FOLDED_BYTES
 
-    def folds(self, node: Node) -> bool:
-        """Whether nodes of this operator are evaluated when their inputs are known."""
+    def folds(self, node: Node, operands: Sequence[Constant | None] = ()) -> bool:
+        """Whether nodes of this operator are evaluated when their inputs are known.
+
+        Quantised weights stay quantised: only numbers are dequantised here.
+        """
+        if node.operator == "DequantizeLinear" and any(
+            value is not None and value.array.size > 1 for value in operands
+        ):
+            return False
         return node.domain == "" and node.operator in _FOLDED
 
     def fold(self, node: Node, operands: Sequence[Constant | None]) -> list[Constant]:

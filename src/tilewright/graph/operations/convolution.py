@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+import numpy as np
+
 from tilewright.graph.operations.base import Operation, Type, one
-from tilewright.ir import Attribute, PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.ir import Attribute, PythonValue, i8, i32, irdl_op_definition, opt_prop_def
 from tilewright.numerics import fixed, reference
 from tilewright.planning.domain import Affine, Dim, Role, Stage
-from tilewright.types import Array, FixedType, shape_of
+from tilewright.types import UNSIGNED, Array, FixedType, shape_of
 
 
 @irdl_op_definition
@@ -18,6 +20,7 @@ class ConvOp(Operation):
 
     An optional third operand [co] is added. ``pads`` are top, left, bottom, right. In fixed point:
     16-bit images and weights, a 32-bit bias at the sum of their binary points, 32-bit result there.
+    8-bit integers, of either sign: an int32 bias and result, exact modulo 2**32.
     """
 
     name = "graph.conv"
@@ -77,7 +80,8 @@ class ConvOp(Operation):
         bias = arrays[2] if len(arrays) == 3 else None
         if self.is_fixed:
             return fixed.conv2d(arrays[0], arrays[1], bias, *attributes)
-        result = reference.conv2d(arrays[0], arrays[1], *attributes).astype(arrays[0].dtype)
+        dtype = np.dtype(np.int32) if arrays[0].dtype.itemsize == 1 else arrays[0].dtype
+        result = reference.conv2d(arrays[0], arrays[1], *attributes).astype(dtype)
         return result if bias is None else result + bias[:, None, None]
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
@@ -127,6 +131,12 @@ class ConvOp(Operation):
 def product_element(operation: Operation, types: Sequence[Type]) -> Attribute:
     """Element type of a sum of products with an optional bias; raises VerifyException."""
     x = types[0].element_type
+    if all(kind.element_type in (i8, UNSIGNED[8]) for kind in types[:2]):
+        operation.need(
+            len(types) == 2 or types[2].element_type == i32,
+            "products of 8-bit integers take a bias of int32",
+        )
+        return i32
     if not isinstance(x, FixedType):
         return operation.common_element(types)
     left, right = operation.fixed16(types[0]), operation.fixed16(types[1])

@@ -19,7 +19,8 @@ from tilewright.types import Array, shape_of
 class MatMulOp(Operation):
     """a @ b over the last two axes, leading axes broadcast, plus an optional broadcast bias.
 
-    ``transpose_a`` and ``transpose_b`` swap the last two axes of an operand first.
+    ``transpose_a`` and ``transpose_b`` swap the last two axes of an operand first. 8-bit integers
+    give int32, exact modulo 2**32, and take a bias of int32.
     """
 
     name = "graph.matmul"
@@ -67,8 +68,11 @@ class MatMulOp(Operation):
         bias = arrays[2] if len(arrays) == 3 else None
         if self.is_fixed:
             return fixed.matmul(a, b, bias)
-        # Integers wrap around in their own type.
-        result = reference.matmul(a, b) if a.dtype.kind == "f" else np.matmul(a, b)
+        if a.dtype.itemsize == 1:
+            result = reference.matmul(a, b).astype(np.int32)
+        else:
+            # Integers wrap around in their own type.
+            result = reference.matmul(a, b) if a.dtype.kind == "f" else np.matmul(a, b)
         return result if bias is None else result + bias
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.graph.passes.assign_layouts import AssignLayouts
 from tilewright.graph.passes.choose_methods import ChooseMethods
+from tilewright.graph.passes.compute_in_integers import ComputeInIntegers
 from tilewright.graph.passes.eliminate_views import EliminateViews
 from tilewright.graph.passes.fix_numbers import FixNumbers
 from tilewright.graph.passes.fold_constants import FoldConstants
@@ -22,6 +23,7 @@ PASSES: dict[str, type[ModulePass]] = {
     for step in (
         AssignLayouts,
         ChooseMethods,
+        ComputeInIntegers,
         EliminateViews,
         FixNumbers,
         FoldConstants,
@@ -38,7 +40,17 @@ PASSES: dict[str, type[ModulePass]] = {
 
 def prepare_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEntry]:
     """The passes up to the kernels in float32: what calibration runs on."""
+    integers = [
+        PassEntry(
+            FoldConstants(keep="dequantise_linear"),
+            "but weights of 8 bits stay what they are until integers have been found",
+        ),
+        PassEntry(
+            ComputeInIntegers(), "before floats are rewritten: a quantised network has its scales"
+        ),
+    ]
     return [
+        *(integers if machine.element == "float32" else []),
         PassEntry(FoldConstants(), "so that later passes see constants where there are any"),
         PassEntry(Simplify(), "fewer forms: one spelling for each thing that exporters write"),
         PassEntry(FuseBatchNorm(), "normalisations cost nothing inside a convolution's weights"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp, YieldOp, network_of
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.operations import Operation
+from tilewright.graph.operations.base import is_float
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import compiler, erase, insert, make, sweep
@@ -19,7 +20,7 @@ from tilewright.planning.cached_blocks import scratch_elements
 from tilewright.planning.cached_cost import cache_levels
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
-from tilewright.types import shape_of, tensor
+from tilewright.types import shape_of, tensor, tensor_type
 
 GAIN = 0.9
 """Part of the direct method's cycles that another one must stay below to be taken."""
@@ -87,6 +88,7 @@ def _eligible(kernel: KernelOp, machine: Machine) -> bool:
     weight = values[list(kernel.body.block.args).index(anchor.inputs[1])]  # type: ignore[arg-type]
     return (
         isinstance(weight.owner, WeightOp)
+        and is_float(tensor_type(weight).element_type)
         and shape_of(weight)[2:] == (TAPS, TAPS)
         and anchor.integers("strides") == (1, 1)
         and anchor.integers("dilations") == (1, 1)

@@ -136,8 +136,14 @@ def _requantises(found: Candidate, machine: Machine) -> bool:
 
 
 def serving(found: Candidate, machine: Machine) -> tuple[Primitive, ...]:
-    """The primitives that compute the operation at its extents."""
-    return tuple(p for p in machine.primitives if p.serves(found.operation, found.extents))
+    """The primitives that compute the operation at its extents, of its operands' elements."""
+    inputs = found.stage.inputs if found.stage is not None else ()
+    return tuple(
+        p
+        for p in machine.primitives
+        if p.serves(found.operation, found.extents)
+        and all(p.takes(operand.role, operand.element) for operand in inputs)
+    )
 
 
 def _whole(found: Candidate, machine: Machine) -> str | None:

@@ -38,11 +38,12 @@ class FoldConstants(ModulePass):
         %y = graph.add %x, %b : ...
 
     The meaning is the interpreter's (``evaluate``), so folding never changes a result. Results
-    larger than ``maximum_bytes`` stay computed at run time.
+    larger than ``maximum_bytes`` stay computed at run time, and so do operations named ``keep``.
     """
 
     name = "fold-constants"
     maximum_bytes: int = 1 << 28
+    keep: str = ""
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
@@ -55,6 +56,8 @@ class FoldConstants(ModulePass):
         merge_weights(network)
 
     def _foldable(self, op: Operation) -> bool:
+        if op.operation == self.keep:
+            return False
         known = all(isinstance(value.owner, WeightOp) for value in op.inputs)
         return known and len(op.inputs) > 0 and bytes_of(op.result) <= self.maximum_bytes
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilewright.graph.dialect import KernelOp, WeightOp, YieldOp, network_of
 from tilewright.graph.names import identifier
-from tilewright.graph.operations import Operation, PointwiseOperation
+from tilewright.graph.operations import AffineOperation, Operation, PointwiseOperation
 from tilewright.graph.passes.constraints import candidate, fixed_element, serving
 from tilewright.graph.passes.editing import VIEWS, compiler, insert, only_user, operations_of
 from tilewright.ir import (
@@ -21,7 +21,7 @@ from tilewright.ir import (
 )
 from tilewright.ir import Operation as AnyOperation
 from tilewright.machine import Machine, Primitive
-from tilewright.types import shape_of, tensor_type
+from tilewright.types import element_name, shape_of, tensor_type
 
 _SYMBOL_LENGTH = 40
 
@@ -100,8 +100,7 @@ def _grow(
             return chain
         if shape_of(step.result) != shape_of(value) or not _operands_fit(step, value, primitive):
             return chain
-        # A primitive's vectors have one element type on their way out.
-        if len({tensor_type(v).element_type for v in (*step.inputs, step.result, value)}) > 1:
+        if not _elements_fit(step, value, primitive):
             return chain
         if machine.element != "float32" and fixed_element(candidate(step)) is None:
             return chain
@@ -142,6 +141,24 @@ def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> boo
     if step.operation not in ("add", "mul", "max", "min") and step.inputs[0] is not value:
         return False
     return all(shape_of(operand) == shape_of(value) for operand in others)
+
+
+def _elements_fit(step: Operation, value: SSAValue, primitive: Primitive) -> bool:
+    """Whether the primitive's vectors take the step's elements.
+
+    They have one type on their way out, except between floats and quantised integers.
+    """
+    types = {tensor_type(v).element_type for v in (*step.inputs, step.result, value)}
+    if len(types) == 1:
+        return True
+    if not isinstance(step, AffineOperation):
+        return False
+    others = [operand for operand in step.inputs if operand is not value]
+    names = [element_name(tensor_type(operand).element_type) for operand in others]
+    result = element_name(tensor_type(step.result).element_type)
+    return all(primitive.takes("residual", name) for name in names) and (
+        primitive.takes("output", result)
+    )
 
 
 def enclose(chain: Sequence[Operation], symbol: str) -> KernelOp:

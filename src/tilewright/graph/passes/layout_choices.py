@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from tilewright.graph.dialect import KernelOp, OutputOp, WeightOp
 from tilewright.graph.operations import Operation, PointwiseOperation
@@ -22,7 +23,7 @@ from tilewright.graph.passes.strides import (
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine, Primitive
-from tilewright.types import shape_of
+from tilewright.types import element_name, shape_of, tensor_type
 
 LANE_SAFE = frozenset(
     (
@@ -30,6 +31,8 @@ LANE_SAFE = frozenset(
         *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp", "sqrt", "erf", "gelu"),
         *("elu", "softplus", "add", "sub", "mul"),
         *("requantise", "quantise", "dequantise", "convert_layout", "concat", "slice"),
+        *("requantise_linear", "quantise_linear", "dequantise_linear"),
+        *("add_linear", "mul_linear", "look_up"),
     )
 )
 """Maps that give finite numbers for whatever finite numbers lie in padded lanes.
@@ -42,6 +45,9 @@ channels has a primitive that names the blocked layout itself.
 
 CONVERSIONS = frozenset(("quantise", "dequantise", "convert_layout"))
 """Maps whose operand and result may lie in different layouts."""
+
+LINEAR_CONVERSIONS = frozenset(("quantise_linear", "dequantise_linear"))
+"""The same, while one scale and one zero point hold for all elements."""
 
 IMAGE_LAYOUTS_TRIED = 4
 
@@ -63,13 +69,16 @@ def plain(text: str, rank: int) -> str:
     return "" if not text or parse(text, rank).row_major else text
 
 
-def candidates(machine: Machine, rank: int) -> tuple[str, ...]:
-    """Layouts of activations of a rank that the machine's primitives name; row-major comes last."""
+def candidates(machine: Machine, value: SSAValue) -> tuple[str, ...]:
+    """Layouts in which the machine's primitives take a value; row-major comes last."""
+    rank = len(shape_of(value))
+    element = element_name(tensor_type(value).element_type)
     found = [
         plain(text, rank)
         for primitive in machine.primitives
         for role in ("input", "residual", "output")
-        if (text := machine.layout_of(primitive, role, rank)) != "any"
+        if primitive.takes(role, element)
+        and (text := machine.layout_of(primitive, role, rank)) != "any"
     ]
     return tuple(dict.fromkeys([*(text for text in found if text), ""]))[:IMAGE_LAYOUTS_TRIED]
 
@@ -89,13 +98,13 @@ def _view_choices(op: Operation, machine: Machine) -> list[Choice]:
     shape, result = shape_of(op.inputs[0]), shape_of(op.result)
     found: list[Choice] = []
     if op.operation in ("concat", "slice"):
-        for text in candidates(machine, len(result)):
+        for text in candidates(machine, op.result):
             if _cuts_blocks(op, text):
                 continue
             found.append(Choice((text,) * len(op.inputs), text))
         return found
     for source, target in product(
-        candidates(machine, len(shape)), candidates(machine, len(result))
+        candidates(machine, op.inputs[0]), candidates(machine, op.result)
     ):
         box, layout = dense_box(source, shape), parse(target, len(result))
         if op.operation == "transpose":
@@ -140,7 +149,10 @@ def _kernel_choices(kernel: KernelOp, machine: Machine) -> list[Choice]:
     count, rank = len(kernel.inputs), len(shape_of(kernel.result))
     row_major = Choice(("",) * count, "")
     if anchor.operation in CONVERSIONS and len(operations) == 1:
-        return [Choice((None,), text) for text in candidates(machine, rank)]
+        return [Choice((None,), text) for text in candidates(machine, kernel.result)]
+    if anchor.operation in LINEAR_CONVERSIONS and len(operations) == 1 and _scalars(kernel):
+        others = ("",) * (count - 1)
+        return [Choice((None, *others), text) for text in candidates(machine, kernel.result)]
     if kernel.on_host:
         if not all(isinstance(op, PointwiseOperation) for op in operations):
             return [row_major]
@@ -156,6 +168,11 @@ def _kernel_choices(kernel: KernelOp, machine: Machine) -> list[Choice]:
         if found:
             return found
     return [row_major]
+
+
+def _scalars(kernel: KernelOp) -> bool:
+    """Whether all operands but the first hold one number."""
+    return all(prod(shape_of(value)) == 1 for value in kernel.inputs[1:])
 
 
 def _groups_fit_blocks(kernel: KernelOp, choice: Choice, primitive: Primitive) -> bool:
@@ -219,7 +236,7 @@ def _shared(
     shape = shape_of(kernel.result)
     free = result == "any" or any("any" in asked for asked in demands)
     found: list[Choice] = []
-    for text in candidates(machine, len(shape)) if free else ("",):
+    for text in candidates(machine, kernel.result) if free else ("",):
         target = text if result == "any" else plain(result, len(shape))
         operands = [
             _operand_layout(value, asked, text, shape)

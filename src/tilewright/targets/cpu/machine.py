@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.machine import Engine, Machine, Memory, Primitive, Storage
+from tilewright.targets.cpu.integer_primitives import integer_primitives
 from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
 
 UNARY = (
@@ -35,6 +36,7 @@ UNARY = (
 BINARY = (
     *("add", "sub", "mul", "div", "max", "min", "pow", "prelu", "mod", "select"),
     *("equal", "less", "less_equal", "bit_and", "bit_or", "bit_xor", "bit_shift"),
+    *("add_linear", "mul_linear"),
 )
 """Map operations of several operands."""
 
@@ -46,6 +48,7 @@ REDUCTIONS = (
 
 CONVERSIONS = (
     *("quantise", "dequantise", "requantise", "convert_layout", "copy"),
+    *("quantise_linear", "dequantise_linear", "requantise_linear", "look_up"),
     *("transpose", "slice", "pad"),
 )
 """Map operations that change numbers or places."""
@@ -55,7 +58,23 @@ FEW_CHANNELS = 4
 
 
 def _storage(**layouts: str) -> dict[str, Storage]:
-    return {role: Storage(memory="dram", layout=layout) for role, layout in layouts.items()}
+    """Operands in main memory: of float32 where a layout is named, else of anything.
+
+    What follows may read and write bytes, as quantising does.
+    """
+    bytes_too = ("float32", "uint8", "int8")
+    return {
+        role: Storage(
+            memory="dram",
+            layout=layout,
+            elements=()
+            if layout == "any"
+            else bytes_too
+            if role in ("residual", "output")
+            else ("float32",),
+        )
+        for role, layout in layouts.items()
+    }
 
 
 def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ...]:
@@ -316,6 +335,7 @@ def machine(processor: Processor | None = None) -> Machine:
         engines=(Engine(name="core"),),
         primitives=(
             *_products(cpu.lanes, cpu.vectors_per_cycle, cpu.registers),
+            *integer_primitives(cpu.lanes, cpu.words_per_cycle),
             *_others(cpu.lanes, cpu.vectors_per_cycle),
         ),
         synchronisation="none",

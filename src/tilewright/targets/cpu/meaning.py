@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from tilewright.errors import refuse
 from tilewright.targets.cpu.address import C_TYPES
-from tilewright.targets.cpu.source import literal
+from tilewright.targets.cpu.source import byte_string, literal
 
 Form = Literal["s", "d", "v"]
 
@@ -68,6 +70,49 @@ def expression(
     raise refuse("cpu-operation", f"the cpu target has no C for operation {operation!r}")
 
 
+AFFINE = (
+    *("quantise_linear", "dequantise_linear", "requantise_linear", "add_linear", "mul_linear"),
+    "look_up",
+)
+"""Operations between floats and quantised integers, and on these alone; see integers.h."""
+
+
+def affine_expression(
+    operation: str,
+    arguments: Sequence[str],
+    attributes: Mapping[str, Any],
+    elements: Sequence[str],
+    result: str,
+    form: Literal["s", "v"],
+) -> str:
+    """The C expression of such an operation; integers are lanes of 32 bits, or ``int32_t``."""
+    if operation == "look_up":
+        # The numbers' bytes, as a string; C adds one of zero.
+        table = byte_string(int(entry) & 255 for entry in attributes["table"])
+        least = -128 if elements[0] == "int8" else 0
+        return f"look_up_{result}_{form}({arguments[0]}, {table}, {least})"
+    if operation == "dequantise_linear":
+        return f"dequantise_linear_{form}({', '.join(arguments)})"
+    least, most = (attributes.get(name) for name in ("minimum", "maximum"))
+    limits = np.iinfo(result)
+    ends = [str(limits.min if least is None else least), str(limits.max if most is None else most)]
+    if operation == "quantise_linear":
+        return f"quantise_linear_{form}({', '.join([*arguments, *ends])})"
+    ends.insert(0, str(attributes.get("zero", 0)))
+    zeros = [str(attributes.get(f"{name}_zero", 0)) for name in ("first", "second")]
+    if operation == "requantise_linear":
+        listed = [*arguments, *ends]
+    elif operation == "mul_linear":
+        factor = literal(float(attributes.get("factor", 1.0)))
+        listed = [arguments[0], zeros[0], arguments[1], zeros[1], factor, *ends]
+    else:
+        listed = []
+        for name, argument, zero in zip(("first", "second"), arguments, zeros, strict=True):
+            listed += [argument, literal(float(attributes.get(f"{name}_factor", 1.0))), zero]
+        listed += ends
+    return f"{operation}_{form}({', '.join(listed)})"
+
+
 def element_expression(
     operation: str,
     arguments: Sequence[str],
@@ -80,6 +125,8 @@ def element_expression(
     ``elements`` are the element types of the operands, ``result`` that of the result.
     """
     element = elements[-1]
+    if operation in AFFINE:
+        return affine_expression(operation, arguments, attributes, elements, result, "s")
     if operation == "cast":
         return _cast(arguments[0], element, result)
     if operation == "select":

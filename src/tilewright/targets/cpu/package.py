@@ -37,11 +37,11 @@ from tilewright.tile.dialect import programs_of
 from tilewright.types import element_dtype, shape_of, tensor_type
 
 SUPPORT = Path(__file__).parent
-"""Where ``vectors.h`` lies, which every package includes as it is."""
+"""Where the headers lie, which every package includes as they are."""
 
 MANIFEST = "program.json"
 
-_FILES = ("kernels", "vectors", "scalars", "team", "main")
+_FILES = ("kernels", "vectors", "scalars", "integers", "team", "main")
 """Names of files of every package, which a model's files must not take."""
 
 
@@ -72,7 +72,7 @@ def write_package(
         "src/kernels.h": kernels_header_text(prefix, functions, lanes),
         **{
             f"src/{name}": (SUPPORT / name).read_text()
-            for name in ("scalars.h", "team.h", "vectors.h")
+            for name in ("integers.h", "scalars.h", "team.h", "vectors.h")
         },
         f"include/{prefix}.hpp": class_text(prefix, inputs, outputs),
         "main.c": main_text(prefix, inputs, outputs),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -24,6 +24,11 @@ def string(text: str) -> str:
         plain = 32 <= byte < 127 and byte not in b'"\\?'
         parts.append(chr(byte) if plain else f"\\{byte:03o}")
     return '"' + "".join(parts) + '"'
+
+
+def byte_string(numbers: Iterable[int]) -> str:
+    """A C string literal of bytes."""
+    return '"' + "".join(f"\\{number:03o}" for number in numbers) + '"'
 
 
 def literal(value: float) -> str:

@@ -12,6 +12,9 @@ from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
 from tilewright.types import shape_of
 
+_SCALED = "graph.dequantise_linear"
+"""What gives a bias that is kept as integers."""
+
 
 def gemm(at: Lowering) -> Value:
     """alpha * a @ b + beta * c; constant factors are folded into constant operands."""
@@ -41,6 +44,8 @@ def gemm(at: Lowering) -> Value:
         # One row for all: a bias.
         row = np.broadcast_to(c.array.reshape(-1), (columns,)) * np.float32(beta)
         return at.emit("matmul", a, b, at.weight(row, c.name), **flags)
+    if shape == (columns,) and beta == 1 and getattr(at.tensor(2).owner, "name", "") == _SCALED:
+        return at.emit("matmul", a, b, at.tensor(2), **flags)
     return at.emit("add", at.emit("matmul", a, b, **flags), scaled(at, 2, beta))
 
 

@@ -1,16 +1,18 @@
 """Quantisation as ONNX spells it: scales and zero points beside 8-, 16- and 32-bit integers.
 
-Products of quantised operands are taken in int32, exactly.
+Operators on quantised tensors become what they mean, the float operator between
+``dequantise_linear`` and ``quantise_linear``, as exporters of the QDQ form write it;
+compute-in-integers makes integer arithmetic of both alike. Products that give int32 are taken in
+int32, exactly.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
-from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
+from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.convolution import convolve
 from tilewright.frontends.onnx.windows import spatial_rank, window_of
 from tilewright.ir import SSAValue
@@ -43,29 +45,57 @@ def _placed(at: Lowering, index: int) -> SSAValue | None:
     return _spread(at, index, len(shape), axis, shape[axis] if 0 <= axis < len(shape) else 1)
 
 
+def _zero(at: Lowering, dtype: np.dtype[np.generic]) -> SSAValue:
+    return at.weight(np.zeros((), dtype), f"{at.node.name}.zero")
+
+
+def dequantised(at: Lowering, x: SSAValue, scale: SSAValue, zero: SSAValue | None) -> SSAValue:
+    """(x - zero point) * scale, float32."""
+    dtype = dtype_of(x)
+    if dtype.kind not in "iu" or dtype.itemsize > 4 or dtype == np.uint32:
+        raise at.refuse(f"{dtype} is not dequantised", code="onnx-dtype")
+    zero = _zero(at, dtype) if zero is None else zero
+    if dtype_of(zero) != dtype:
+        raise at.refuse(
+            f"a zero point of {dtype_of(zero)} does not fit a tensor of {dtype}", code="onnx-dtype"
+        )
+    return at.emit("dequantise_linear", x, at.cast(scale, np.float32), zero)
+
+
+def quantised(
+    at: Lowering,
+    x: SSAValue,
+    scale: SSAValue,
+    zero: SSAValue | None,
+    to: np.dtype[np.generic] | None = None,
+) -> SSAValue:
+    """x / scale to the nearest, the even one of two, plus the zero point, saturated.
+
+    ``to`` is the result's type where there is no zero point to have it.
+    """
+    if zero is None:
+        zero = _zero(at, to or np.dtype(np.uint8))
+    if dtype_of(zero).kind not in "iu" or dtype_of(zero).itemsize > 2:
+        raise at.refuse(f"numbers are not quantised to {dtype_of(zero)}", code="onnx-dtype")
+    x = at.cast(x, np.float32)
+    return at.emit("quantise_linear", x, at.cast(scale, np.float32), zero)
+
+
 def dequantize(at: Lowering) -> Value:
     """(x - zero point) * scale."""
-    if at.dtype(0).kind not in "iu":
-        raise at.refuse(f"{at.dtype(0)} is not dequantised", code="onnx-dtype")
-    x, zero, scale = at.cast(at.tensor(0), np.int32), _placed(at, 2), _placed(at, 1)
+    scale = _placed(at, 1)
     assert scale is not None
-    if zero is not None:
-        x = at.emit("sub", x, at.cast(zero, np.int32))
-    result = at.emit("mul", at.cast(x, np.float32), at.cast(scale, np.float32))
-    return at.cast(result, at.dtype(1))
+    return at.cast(dequantised(at, at.tensor(0), scale, _placed(at, 2)), at.dtype(1))
 
 
 def quantize(at: Lowering) -> Value:
     """x / scale to the nearest, the even one of two, plus the zero point, saturated."""
-    to = at.dtype(2) if at.has(2) else np.dtype(np.uint8)
-    if at.integer("output_dtype") not in (0, *_NUMBERS) or to.kind not in "iu":
+    if at.integer("output_dtype") not in (0, *_NUMBERS):
         raise at.refuse("its result is not of 8 or 16 bits", code="onnx-dtype")
-    if not at.has(2):
-        to = _NUMBERS.get(at.integer("output_dtype"), to)
-    scale, zero = _placed(at, 1), _placed(at, 2)
+    to = _NUMBERS.get(at.integer("output_dtype"))
+    scale = _placed(at, 1)
     assert scale is not None
-    x = at.cast(at.tensor(0), np.float32)
-    return _narrowed(at, at.emit("div", x, at.cast(scale, np.float32)), zero, to)
+    return quantised(at, at.tensor(0), scale, _placed(at, 2), to)
 
 
 _NUMBERS = {
@@ -76,18 +106,32 @@ _NUMBERS = {
 }
 
 
-def _narrowed(
-    at: Lowering, x: SSAValue, zero: SSAValue | None, to: np.dtype[np.generic]
-) -> SSAValue:
-    """Floats in units of the scale as integers of a type."""
-    x = at.emit("round", x)
-    if zero is not None:
-        x = at.emit("add", x, at.cast(zero, np.float32))
-    limits = np.iinfo(to.name)
-    if limits.bits > 16:
-        raise at.refuse(f"numbers are not quantised to {to}", code="onnx-dtype")
-    x = at.emit("clip", x, minimum=float(limits.min), maximum=float(limits.max))
-    return at.cast(x, to)
+def operand(at: Lowering, index: int, axis: int = 0) -> SSAValue:
+    """The tensor at ``index``, dequantised by the scale and the zero point that follow it.
+
+    ``axis`` is the one along which they may vary.
+    """
+    shape = at.shape(index)
+    extent = shape[axis % len(shape)] if shape else 1
+    axis %= max(len(shape), 1)
+    scale = _spread(at, index + 1, len(shape), axis, extent)
+    if scale is None:
+        raise at.refuse(f"its input {index + 1} is missing")
+    return dequantised(
+        at, at.tensor(index), scale, _spread(at, index + 2, len(shape), axis, extent)
+    )
+
+
+def result(at: Lowering, value: SSAValue, index: int, axis: int = 0) -> SSAValue:
+    """A float quantised by the scale at ``index`` and the zero point that follows it."""
+    shape = shape_of(value)
+    axis %= max(len(shape), 1)
+    extent = shape[axis] if shape else 1
+    scale = _spread(at, index, len(shape), axis, extent)
+    if scale is None:
+        raise at.refuse(f"its input {index} is missing")
+    zero = _spread(at, index + 1, len(shape), axis, extent)
+    return quantised(at, value, scale, zero, at.dtype(0))
 
 
 def _centred(at: Lowering, index: int, zero: int, axis: int) -> SSAValue:
@@ -99,13 +143,40 @@ def _centred(at: Lowering, index: int, zero: int, axis: int) -> SSAValue:
     return x if found is None else at.emit("sub", x, at.cast(found, np.int32))
 
 
+def _symmetric(at: Lowering, index: int, zero: int) -> np.ndarray | None:
+    """Constant int8 weights whose zero points are all 0; None for any others."""
+    weights, zeros = at.constant(index), at.constant(zero)
+    if weights is None or weights.dtype != np.int8 or (at.has(zero) and zeros is None):
+        return None
+    return weights if zeros is None or not zeros.any() else None
+
+
 def matmul_integer(at: Lowering) -> Value:
     """The product of two quantised matrices, in int32."""
-    return at.emit("matmul", _centred(at, 0, 2, -2), _centred(at, 1, 3, -1))
+    weights = _symmetric(at, 1, 3)
+    if weights is None or weights.ndim < 2 or at.dtype(0).itemsize != 1 or len(at.shape(0)) < 2:
+        return at.emit("matmul", _centred(at, 0, 2, -2), _centred(at, 1, 3, -1))
+    product = at.emit("matmul", at.tensor(0), at.tensor(1))
+    rank = len(at.shape(0))
+    zero = _spread(at, 2, rank, rank - 2, at.shape(0)[-2])
+    if zero is None:
+        return product
+    # Less the zero point times the sums of the weights' columns.
+    sums = weights.astype(np.int32).sum(axis=-2, keepdims=True, dtype=np.int32)
+    moved = at.emit("mul", at.cast(zero, np.int32), at.weight(sums, f"{at.node.name}.sums"))
+    return at.emit("sub", product, moved)
 
 
 def conv_integer(at: Lowering) -> Value:
     """The convolution of quantised images, in int32."""
+    weights = _symmetric(at, 1, 3)
+    zero = at.constant(2)
+    if (
+        weights is not None
+        and at.dtype(0).itemsize == 1
+        and (not at.has(2) or (zero is not None and not zero.any()))
+    ):
+        return _convolved(at, at.tensor(0), at.tensor(1), None)
     return _convolved(at, _centred(at, 0, 2, 1), _centred(at, 1, 3, 0), None)
 
 
@@ -118,38 +189,19 @@ def _convolved(at: Lowering, x: SSAValue, weights: SSAValue, bias: SSAValue | No
     return convolve(at, x, weights, bias, window, at.integer("group", 1))
 
 
-def _requantised(product: Callable[[Lowering], SSAValue], scales: tuple[int, ...]) -> Rule:
-    """The rule of an operator whose product is scaled and quantised again.
-
-    ``scales`` are the places of the operands' two scales, the result's, and its zero point.
-    """
-
-    def rule(at: Lowering) -> Value:
-        total = product(at)
-        rank = len(shape_of(total))
-        axis = 1 if at.node.operator == "QLinearConv" else rank - 1
-        extent = shape_of(total)[axis]
-        first, second, result, zero = (_spread(at, index, rank, axis, extent) for index in scales)
-        assert first is not None and second is not None and result is not None
-        factor = at.emit(
-            "div",
-            at.emit("mul", at.cast(first, np.float32), at.cast(second, np.float32)),
-            at.cast(result, np.float32),
-        )
-        units = at.emit("mul", at.cast(total, np.float32), factor)
-        return _narrowed(at, units, zero, at.dtype(scales[3]))
-
-    return rule
+def qlinear_matmul(at: Lowering) -> Value:
+    """The product of two quantised matrices, quantised."""
+    product = at.emit("matmul", operand(at, 0, -2), operand(at, 3, -1))
+    return result(at, product, 6, -2)
 
 
-def _qlinear_matmul(at: Lowering) -> SSAValue:
-    return at.emit("matmul", _centred(at, 0, 2, -2), _centred(at, 3, 5, -1))
-
-
-def _qlinear_conv(at: Lowering) -> SSAValue:
-    bias = at.tensor(8) if at.has(8) else None
-    return _convolved(at, _centred(at, 0, 2, 1), _centred(at, 3, 5, 0), bias)
-
-
-qlinear_matmul = _requantised(_qlinear_matmul, (1, 4, 6, 7))
-qlinear_conv = _requantised(_qlinear_conv, (1, 4, 6, 7))
+def qlinear_conv(at: Lowering) -> Value:
+    """The convolution of quantised images with an int32 bias, quantised."""
+    bias = None
+    if at.has(8):
+        count = at.shape(8)[0] if at.shape(8) else 1
+        scales = [_spread(at, index, 1, 0, count) for index in (1, 4)]
+        assert scales[0] is not None and scales[1] is not None
+        factor = at.emit("mul", at.cast(scales[1], np.float32), at.cast(scales[0], np.float32))
+        bias = dequantised(at, at.tensor(8), factor, None)
+    return result(at, _convolved(at, operand(at, 0, 1), operand(at, 3, 0), bias), 6, 1)

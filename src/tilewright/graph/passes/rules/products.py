@@ -83,7 +83,8 @@ def _rebuild(
     name = product.node_name or "matmul"
     operands = [product.inputs[0], add_weight(ctx, weight, op, f"{name}.weight")]
     if bias is not None:
-        operands.append(add_weight(ctx, bias.astype(np.float32), op, f"{name}.bias"))
+        kind = np.int32 if weight.dtype.itemsize == 1 else np.float32
+        operands.append(add_weight(ctx, bias.astype(kind), op, f"{name}.bias"))
     values = {**product.values, "transpose_b": True}
     replace(op, make("matmul", operands, values, before=op, like=product).result)
 
@@ -112,7 +113,8 @@ def image_product_to_convolution(op: Operation, ctx: CompilerContext) -> bool:
     kernel = weight.reshape(weight.shape[0], *image[1:])
     operands = [flat.inputs[0], add_weight(ctx, kernel, op, f"{name}.weight")]
     if len(op.inputs) == 3:
-        operands.append(add_weight(ctx, bias.astype(np.float32), op, f"{name}.bias"))
+        kind = np.int32 if weight.dtype.itemsize == 1 else np.float32
+        operands.append(add_weight(ctx, bias.astype(kind), op, f"{name}.bias"))
     conv = make("conv", operands, before=op, like=op)
     made = make("reshape", [conv.result], {"shape": shape_of(op.result)}, before=op, like=op)
     replace(op, made.result)

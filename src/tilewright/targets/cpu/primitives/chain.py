@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.targets.cpu.address import Address
-from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.meaning import expression
+from tilewright.targets.cpu.instance import Instance, Step
+from tilewright.targets.cpu.meaning import AFFINE, affine_expression, expression
 from tilewright.targets.cpu.source import Writer, plus, total
 
 
@@ -13,32 +15,66 @@ def vector_at(
 ) -> str:
     """C expression that loads ``count`` lanes of an operand at ``position`` elements in.
 
-    Lanes run along dim ``lane``; an operand that does not depend on it is repeated.
+    Lanes run along dim ``lane``; an operand that does not depend on it is repeated. Integers
+    become lanes of 32 bits.
     """
     name = plus(pointer or operand.pointer, position)
+    suffix = lane_suffix(instance, operand)
     if lane not in operand.dims():
-        return f"splat(*({name}))" if " " in name else f"splat(*{name})"
+        repeat = "splat_int" if suffix else "splat"
+        return f"{repeat}(*({name}))" if " " in name else f"{repeat}(*{name})"
     stride = operand.stride(lane, min(instance.size(lane), instance.lanes), instance.dims)
     if stride is None:
         raise instance.cannot(f"operand {operand.pointer} has no fixed stride along {lane}")
     if stride != 1 and count > 1:
-        return f"gather({name}, {stride}, {count})"
+        return f"gather{suffix}({name}, {stride}, {count})"
     whole = count == instance.lanes or operand.padded(lane, instance.lanes)
-    return f"load({name})" if whole else f"load_part({name}, {count})"
+    return f"load{suffix}({name})" if whole else f"load_part{suffix}({name}, {count})"
+
+
+def lane_suffix(instance: Instance, operand: Address) -> str:
+    """What the names of loads and stores end in, by the element type: "" for float32."""
+    if operand.element == "float32":
+        return ""
+    if operand.element not in LANE_ELEMENTS:
+        raise instance.cannot(f"vectors of {operand.element} are not computed")
+    return f"_{operand.element}"
+
+
+LANE_ELEMENTS = ("float32", "int32", "uint8", "int8")
+"""Element types of which there are vectors; integers have lanes of 32 bits."""
+
+
+def lane_type(element: str) -> str:
+    """C's type of a vector of lanes."""
+    return "vec" if element == "float32" else "ivec"
+
+
+def lane_expression(instance: Instance, step: Step, arguments: Sequence[str]) -> str:
+    """The C expression of a map step on vectors."""
+    if step.operation not in AFFINE:
+        return expression(step.operation, arguments, step.attributes, "v")
+    elements = [
+        instance.steps[operand].result.element if isinstance(operand, int) else operand.element
+        for operand in step.inputs
+    ]
+    return affine_expression(
+        step.operation, arguments, step.attributes, elements, step.result.element, "v"
+    )
 
 
 def store_at(instance: Instance, value: str, lane: str, position: str, count: int) -> str:
     """C statement that writes ``count`` lanes of the output at ``position`` elements in."""
     operand = instance.output
-    name = plus(operand.pointer, position)
+    name, suffix = plus(operand.pointer, position), lane_suffix(instance, operand)
     stride = operand.stride(lane, min(instance.size(lane), instance.lanes), instance.dims)
     if stride is None:
         raise instance.cannot(f"the output has no fixed stride along {lane}")
     if stride != 1 and count > 1:
-        return f"scatter({name}, {stride}, {value}, {count});"
+        return f"scatter{suffix}({name}, {stride}, {value}, {count});"
     if count == instance.lanes or operand.padded(lane, instance.lanes):
-        return f"store({name}, {value});"
-    return f"store_part({name}, {value}, {count});"
+        return f"store{suffix}({name}, {value});"
+    return f"store_part{suffix}({name}, {value}, {count});"
 
 
 def write_chain(
@@ -51,8 +87,7 @@ def write_chain(
 ) -> str:
     """Write the steps after the anchor for one vector; returns the name of the last value.
 
-    ``value`` is the C variable of the anchor's result; it is overwritten where it is not needed
-    again.
+    ``value`` is the C variable of the anchor's result.
     """
     names = [value]
     for number, step in enumerate(instance.steps[1:], 1):
@@ -62,19 +97,9 @@ def write_chain(
             else vector_at(instance, operand, lane, position_of(operand), count)
             for operand in step.inputs
         ]
-        text = expression(step.operation, arguments, step.attributes, "v")
-        later = {
-            operand
-            for following in instance.steps[number + 1 :]
-            for operand in following.inputs
-            if isinstance(operand, int)
-        }
-        if later <= {number} and number < len(instance.steps):
-            writer.line(f"{names[number - 1]} = {text};")
-            names.append(names[number - 1])
-        else:
-            writer.line(f"vec {value}{number} = {text};")
-            names.append(f"{value}{number}")
+        text = lane_expression(instance, step, arguments)
+        names.append(f"{value}{number}")
+        writer.line(f"const {lane_type(step.result.element)} {names[-1]} = {text};")
     return names[-1]
 
 

@@ -236,7 +236,7 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
 
 
 def _chain(writer: Writer, instance: Instance, value: str, variables: Mapping[str, str]) -> str:
-    names = [value]
+    names = [f"({instance.anchor.result.c_type}){value}"]
     for number, step in enumerate(instance.steps[1:], 1):
         arguments = [
             names[operand]

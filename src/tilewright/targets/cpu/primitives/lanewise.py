@@ -6,7 +6,13 @@ from dataclasses import replace
 
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
+from tilewright.targets.cpu.primitives.chain import (
+    PositionOf,
+    lane_type,
+    store_at,
+    vector_at,
+    write_chain,
+)
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
 from tilewright.targets.cpu.primitives.windows import (
     Axis,
@@ -109,10 +115,13 @@ def _function(
     writer.line(f"/* {width} points of {count} channels */")
     writer.line(f"static void {NAME}({parameters(instance, extra)})")
     with writer.block():
+        lane = lane_type(instance.anchor.result.element)
         start = "splat(-INFINITY)" if operation == "max_pool" else "splat(0.0f)"
+        if lane == "ivec":
+            start = "splat_int(0)"  # also the least of the unsigned numbers
         if w is not None and len(instance.anchor.inputs) > 2:
             start = vector_at(instance, _tensor(instance, 2), "c", "0", count)
-        writer.line(f"vec a[{width}];")
+        writer.line(f"{lane} a[{width}];")
         writer.line(f"{each} a[j] = {start};")
         if all(low == high for low, high in columns.spans):
             for name in (
@@ -124,15 +133,15 @@ def _function(
         else:
             with writer.block(f"for (long k = 0; k < {rows}; k++)"):
                 row = total([(_step(instance, x, "kh", 2), "k")])
-                writer.line(f"const float *xk = {plus('x', row)};")
+                writer.line(f"const {x.c_type} *xk = {plus('x', row)};")
                 if w is not None:
                     row = total([(_step(instance, w, "kh", 2), "k")])
-                    writer.line(f"const float *wk = {plus('w', row)};")
+                    writer.line(f"const {w.c_type} *wk = {plus('w', row)};")
                 _taps(writer, instance, x, w, columns, count)
         if operation == "average_pool":
             _divide(writer, columns, divisor, width)
         with writer.block(each):
-            writer.line("vec t = a[j];")
+            writer.line(f"const {lane} t = a[j];")
             name = write_chain(writer, instance, "t", "c", positions, count)
             writer.line(store_at(instance, name, "c", positions(instance.output), count))
     return str(writer)
@@ -163,12 +172,15 @@ def _taps(
             if w is not None:
                 position = str(tap * _step(instance, w, "kw", 2))
                 weight = vector_at(instance, w, "c", position, count, "wk")
-                writer.line(f"const vec wt = {weight};")
+                writer.line(f"const {lane_type(w.element)} wt = {weight};")
             head = f"UNROLL for (int j = {low}; j < {high}; j++)"
-            if w is not None:
+            if w is not None and w.element == "int8":
+                writer.line(f"{head} a[j] = multiply_add_v(a[j], {value}, wt);")
+            elif w is not None:
                 writer.line(f"{head} a[j] += {value} * wt;")
             elif instance.anchor.operation == "max_pool":
-                writer.line(f"{head} a[j] = larger({value}, a[j]);")
+                larger = "larger" if x.element == "float32" else "larger_int"
+                writer.line(f"{head} a[j] = {larger}({value}, a[j]);")
             else:
                 writer.line(f"{head} a[j] += {value};")
 

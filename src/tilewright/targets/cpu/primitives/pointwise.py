@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.targets.cpu.address import Address
-from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.meaning import expression
+from tilewright.targets.cpu.instance import Instance, Step
+from tilewright.targets.cpu.meaning import AFFINE, COPIES
 from tilewright.targets.cpu.primitives import general
+from tilewright.targets.cpu.primitives.chain import (
+    LANE_ELEMENTS,
+    lane_expression,
+    lane_suffix,
+    lane_type,
+)
 from tilewright.targets.cpu.primitives.code import KernelCode
 from tilewright.targets.cpu.source import Writer, plus, total
 
@@ -35,7 +41,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         constant = "" if address.pointer == instance.output.pointer else "const "
         base = plus(address.pointer, address.offset(instance.dims))
         name = f"p{number}"
-        writer.line(f"{constant}float *{name} = {base};")
+        writer.line(f"{constant}{address.c_type} *{name} = {base};")
         starts.append(name)
     variables = [f"i{number}" for number in range(len(runs) - 1)]
     for variable, run in zip(variables, runs[:-1], strict=True):
@@ -45,7 +51,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         constant = "" if addresses[number].pointer == instance.output.pointer else "const "
         offset = total([(run.steps[number], v) for v, run in zip(variables, runs, strict=False)])
         if variables:
-            writer.line(f"{constant}float *q{number} = {plus(name, offset)};")
+            writer.line(f"{constant}{addresses[number].c_type} *q{number} = {plus(name, offset)};")
     prefix = "q" if variables else "p"
     pointers = [f"{prefix}{number}" for number in range(len(starts))]
     _innermost(
@@ -71,21 +77,23 @@ def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str,
                 if isinstance(operand, int):
                     arguments.append(names[operand])
                     continue
-                pointer = pointers[operand.pointer]
+                pointer, suffix = pointers[operand.pointer], lane_suffix(instance, operand)
                 if not steps[operand.pointer]:
-                    arguments.append(f"splat(*{pointer})")
+                    arguments.append(f"{'splat_int' if suffix else 'splat'}(*{pointer})")
                     continue
                 place = plus(pointer, start)
-                part = f"load({place})" if count == lanes else f"load_part({place}, {count})"
+                whole = count == lanes
+                part = f"load{suffix}({place})" if whole else f"load_part{suffix}({place}, {count})"
                 arguments.append(part)
-            text = expression(step.operation, arguments, step.attributes, "v")
+            text = lane_expression(instance, step, arguments)
             names.append(f"t{number}")
-            writer.line(f"const vec {names[-1]} = {text};")
+            writer.line(f"const {lane_type(step.result.element)} {names[-1]} = {text};")
         place = plus(pointers[instance.output.pointer], start)
+        suffix = lane_suffix(instance, instance.output)
         if count == lanes:
-            writer.line(f"store({place}, {names[-1]});")
+            writer.line(f"store{suffix}({place}, {names[-1]});")
         else:
-            writer.line(f"store_part({place}, {names[-1]}, {count});")
+            writer.line(f"store_part{suffix}({place}, {names[-1]}, {count});")
 
     if full:
         with writer.block(f"for (long i = 0; i < {full * lanes}; i += {lanes})"):
@@ -98,13 +106,7 @@ def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str,
 def _runs(instance: Instance) -> list[Run] | None:
     """The loops over memory, outermost first, joined where they can be; None if there are none."""
     output, addresses = instance.output, instance.addresses
-    if any(a.element != "float32" for a in addresses):
-        return None
-    if any(
-        step.operation in ("quantise", "dequantise", "requantise")
-        or step.result.element != "float32"
-        for step in instance.steps
-    ):
+    if not all(_in_lanes(instance, step) for step in instance.steps):
         return None
     accesses = {
         (a.pointer, a.window) for s in instance.steps for a in s.inputs if isinstance(a, Address)
@@ -152,6 +154,18 @@ def _runs(instance: Instance) -> list[Run] | None:
     if last[-1] != 1 or any(step not in (0, 1) for step in last):
         return None
     return joined
+
+
+def _in_lanes(instance: Instance, step: Step) -> bool:
+    """Whether a step is computed on vectors: on floats, or a map of affine quantisation."""
+    elements = [
+        instance.steps[operand].result.element if isinstance(operand, int) else operand.element
+        for operand in step.inputs
+    ]
+    elements.append(step.result.element)
+    if step.operation in AFFINE or step.operation in COPIES:
+        return all(element in LANE_ELEMENTS for element in elements)
+    return all(element == "float32" for element in elements)
 
 
 def _parts(instance: Instance) -> list[tuple[str, int, int]] | None:

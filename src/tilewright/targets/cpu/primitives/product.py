@@ -105,7 +105,7 @@ def _function(
     writer.line(f"/* {size} points x {tile.vectors} vectors of output channels */")
     writer.line(f"static void {NAME}({parameters(instance, extra)})")
     with writer.block():
-        writer.line(f"vec a[{tile.rows * tile.columns}][{tile.vectors}];")
+        writer.line(f"{tile.lane_type} a[{tile.rows * tile.columns}][{tile.vectors}];")
         _start(writer, tile)
         if all(low == high for low, high in columns.spans):
             # Padding only: nothing is added.
@@ -129,7 +129,7 @@ def _start(writer: Writer, tile: Tile) -> None:
         if isinstance(bias, Address):
             value = vector_at(instance, bias, "co", position(bias), count)
         else:
-            value = "splat(0.0f)"
+            value = "splat_int(0)" if tile.bytes else "splat(0.0f)"
         writer.line(f"{tile.loops()} a[{tile.point}][{v}] = {value};")
 
     def earlier(v: int) -> None:
@@ -165,7 +165,7 @@ def _finish(writer: Writer, tile: Tile) -> None:
         count = tile.lanes(v)
         positions = _positions(tile, v)
         with writer.block(tile.loops()):
-            writer.line(f"vec t = a[{tile.point}][{v}];")
+            writer.line(f"const {tile.lane_type} t = a[{tile.point}][{v}];")
             name = "t"
             if with_chain:
                 name = write_chain(writer, instance, "t", "co", positions, count)

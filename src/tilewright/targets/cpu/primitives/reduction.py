@@ -1,5 +1,7 @@
 """The reduction of a product: loops over input channels and taps around one row of multiply-adds.
 
+Bytes are taken four at a time: a step of the channels is a word of four, of which each lane adds up
+the products (integers.h).
 Loops are data first: each has a count and a step through the input and through the weights. Two
 that step as one through both are joined, so a kernel that covers its whole image runs as the
 matrix product that it is.
@@ -16,6 +18,9 @@ from tilewright.targets.cpu.primitives.chain import vector_at
 from tilewright.targets.cpu.primitives.windows import Columns, axis_of
 from tilewright.targets.cpu.source import Writer, plus, total
 
+WORD = 4
+"""Bytes of a word."""
+
 UNROLLED_TAPS = 8
 """Taps of a row that are written out when the loop within them would be short."""
 
@@ -29,6 +34,17 @@ class Tile:
     column: str
     mask: str = ""
     """C variable that keeps some lanes of the weights and clears the others; "" keeps all."""
+
+    @property
+    def bytes(self) -> bool:
+        """Whether the operands are 8-bit integers."""
+        x = self.instance.anchor.inputs[0]
+        return isinstance(x, Address) and x.element == "uint8"
+
+    @property
+    def lane_type(self) -> str:
+        """C's type of an accumulator."""
+        return "ivec" if self.bytes else "vec"
 
     @property
     def rows(self) -> int:
@@ -92,6 +108,21 @@ class Tap:
     w: int
 
 
+@dataclass(frozen=True)
+class Channels:
+    """How the input channels are walked: ``count`` steps alike, or blocks of steps, and a rest."""
+
+    loop: Loop | None
+    """All channels as one loop; None if they lie in blocks."""
+    block: Loop | None = None
+    within: Loop | None = None
+    """One block's channels."""
+    rest: Loop | None = None
+    """What does not fill a block, or a word: from where ``block`` or ``loop`` ends."""
+    part: int = 0
+    """Bytes of the rest's one word; 0 if all four can be read."""
+
+
 def write_reduction(
     writer: Writer, tile: Tile, x: Address, w: Address, columns: Columns, rows: str
 ) -> None:
@@ -102,30 +133,84 @@ def write_reduction(
     window = Loop("k", count, tile.step(x, "kh", 2), tile.step(w, "kh", 2))
     across = Loop("m", len(columns.spans), tile.step(x, "kw", 2), tile.step(w, "kw", 2))
     taps = taps_of(tile, x, columns, across)
+    found = _words(tile, x, w, depth) if tile.bytes else _elements(tile, x, w, depth)
+    if found.loop is not None and found.loop.count:
+        if found.loop.w > across.w > 0:
+            write_loops(writer, tile, w, [found.loop, window], taps, across, [], ("x", "w"))
+        else:
+            write_loops(writer, tile, w, [window], taps, across, [found.loop], ("x", "w"))
+    if found.block is not None and found.within is not None and found.block.count:
+        outer, within = found.block, found.within
+        write_loops(writer, tile, w, [outer, window], taps, across, [within], ("x", "w"))
+    before = found.loop or found.block
+    if found.rest is None or before is None:
+        return
+    with writer.block():
+        assert isinstance(before.count, int)
+        writer.line(f"const {x.c_type} *xr = {plus('x', total([], before.count * before.x))};")
+        writer.line(f"const {w.c_type} *wr = {plus('w', total([], before.count * before.w))};")
+        rest = [found.rest]
+        write_loops(writer, tile, w, [window], taps, across, rest, ("xr", "wr"), found.part)
+
+
+def _elements(tile: Tile, x: Address, w: Address, depth: int) -> Channels:
+    """One channel a step."""
+    instance, lanes = tile.instance, tile.instance.lanes
     strides = [t.stride("ci", depth, instance.dims) for t in (x, w)]
     if strides[0] is not None and strides[1] is not None:
-        channels = Loop("i", depth, strides[0], strides[1])
-        if channels.w > across.w > 0:
-            write_loops(writer, tile, w, [channels, window], taps, across, [], ("x", "w"))
-        else:
-            write_loops(writer, tile, w, [window], taps, across, [channels], ("x", "w"))
-        return
-    lanes = instance.lanes
+        return Channels(Loop("i", depth, strides[0], strides[1]))
     blocks, rest = divmod(depth, lanes)
     steps = [t.block_stride("ci", lanes, depth, instance.dims) for t in (x, w)]
     if steps[0] is None or steps[1] is None:
         raise instance.cannot("input channels do not lie in blocks of the vector's lanes")
     inner = [t.stride("ci", lanes, instance.dims) or 0 for t in (x, w)]
-    outer = Loop("c", blocks, steps[0], steps[1])
-    if blocks:
-        within = Loop("i", lanes, inner[0], inner[1])
-        write_loops(writer, tile, w, [outer, window], taps, across, [within], ("x", "w"))
-    if rest:
-        within = Loop("i", rest, inner[0], inner[1])
-        with writer.block():
-            writer.line(f"const float *xr = x + {blocks * steps[0]};")
-            writer.line(f"const float *wr = w + {blocks * steps[1]};")
-            write_loops(writer, tile, w, [window], taps, across, [within], ("xr", "wr"))
+    return Channels(
+        None,
+        Loop("c", blocks, steps[0], steps[1]),
+        Loop("i", lanes, inner[0], inner[1]),
+        Loop("i", rest, inner[0], inner[1]) if rest else None,
+    )
+
+
+def _words(tile: Tile, x: Address, w: Address, depth: int) -> Channels:
+    """Four channels a step: next to one another in the image, and in the weights' innermost block.
+
+    Weights are padded with zeros, so that a last word may hold anything beyond the channels; only
+    where the image is not padded itself it must not be read there.
+    """
+    instance, lanes = tile.instance, tile.instance.lanes
+    if x.stride("ci", min(depth, WORD), instance.dims) not in (0, 1):
+        raise instance.cannot("four channels do not lie side by side")
+    word, block = (_stride_between(w, "ci", size) for size in (WORD, lanes))
+    full, rest = divmod(depth, WORD)
+    if x.stride("ci", depth, instance.dims) is not None:
+        if rest and x.padded("ci", WORD):
+            full, rest = full + 1, 0
+        last = Loop("i", 1, 0, 0) if rest else None
+        return Channels(Loop("i", full, WORD, word), rest=last, part=rest)
+    step = x.block_stride("ci", lanes, depth, instance.dims)
+    if step is None:
+        raise instance.cannot("input channels do not lie in blocks of the vector's lanes")
+    blocks, rest = divmod(depth, lanes)
+    return Channels(
+        None,
+        Loop("c", blocks, step, block),
+        Loop("i", lanes // WORD, WORD, word),
+        Loop("i", -(-rest // WORD), WORD, word) if rest else None,
+    )
+
+
+def _stride_between(w: Address, dim: str, size: int) -> int:
+    """Elements between blocks of ``size`` indices of a dim; 0 where there is one block."""
+    for window, factors in zip(w.window, w.axes, strict=True):
+        if dim not in window.dims:
+            continue
+        for factor, stride in factors:
+            if factor.divisor == size:
+                return stride
+        inner = max((f for f in factors if f[0].divisor < size), key=lambda f: f[0].divisor)
+        return inner[1] * (size // inner[0].divisor) if not inner[0].modulus else 0
+    return 0
 
 
 def taps_of(tile: Tile, x: Address, columns: Columns, across: Loop) -> list[Tap]:
@@ -152,6 +237,7 @@ def write_loops(
     across: Loop,
     after: list[Loop],
     pointers: tuple[str, str],
+    part: int = 0,
 ) -> None:
     """Loops ``before``, then the taps (as a loop where they are alike), then loops ``after``."""
     alike = len(taps) == across.count and all(
@@ -166,19 +252,20 @@ def write_loops(
         before, after = _joined(before), _joined(after)
     depth = writer.depth
     xp, wp = pointers
+    x = _image(tile)
     for loop in before:
         v = loop.variable
         writer.line(f"for (long {v} = 0; {v} < {loop.count}; {v}++) {{")
         writer.depth += 1
-        writer.line(f"const float *x{v} = {plus(xp, total([(loop.x, v)]))};")
-        writer.line(f"const float *w{v} = {plus(wp, total([(loop.w, v)]))};")
+        writer.line(f"const {x.c_type} *x{v} = {plus(xp, total([(loop.x, v)]))};")
+        writer.line(f"const {w.c_type} *w{v} = {plus(wp, total([(loop.w, v)]))};")
         xp, wp = f"x{v}", f"w{v}"
     for tap in taps:
         head = [
             f"for (long {a.variable} = 0; {a.variable} < {a.count}; {a.variable}++)" for a in after
         ]
         with writer.block(" ".join(head)):
-            _multiply(writer, tile, w, tap, after, (xp, wp))
+            _multiply(writer, tile, w, tap, after, (xp, wp), part)
     while writer.depth > depth:
         writer.depth -= 1
         writer.line("}")
@@ -206,11 +293,10 @@ def _multiply(
     tap: Tap,
     loops: Sequence[Loop],
     pointers: tuple[str, str],
+    part: int,
 ) -> None:
     """One step: the weights' vectors, and for each point a broadcast and its multiply-adds."""
-    instance = tile.instance
-    x = instance.anchor.inputs[0]
-    assert isinstance(x, Address)
+    instance, x = tile.instance, _image(tile)
     step_j = tile.step(x, tile.column, tile.columns)
     step_q = tile.step(x, tile.row, tile.rows) if tile.rows > 1 else 0
     block = w.block_stride("co", instance.lanes, instance.size("co"), instance.dims)
@@ -218,13 +304,31 @@ def _multiply(
         raise instance.cannot("the weights have no stride between vectors of output channels")
     for v in range(tile.vectors):
         position = total([(loop.w, loop.variable) for loop in loops], tap.w + v * block)
-        value = vector_at(instance, w, "co", position, tile.lanes(v), pointers[1])
+        if tile.bytes:
+            value = f"words_at({plus(pointers[1], position)})"
+        else:
+            value = vector_at(instance, w, "co", position, tile.lanes(v), pointers[1])
         if tile.mask:
             value = f"(vec)((mask){value} & {tile.mask})"
-        writer.line(f"const vec w{v} = {value};")
+        writer.line(f"const {tile.lane_type} w{v} = {value};")
     terms = [(loop.x, loop.variable) for loop in loops]
     index = total([*terms, (step_j, "j"), (step_q, "q")], tap.x - tap.low * step_j)
+    place = plus(pointers[0], index)
     with writer.block(tile.loops(tap.low, tap.high)):
-        writer.line(f"const float e = {pointers[0]}[{index}];")
+        if not tile.bytes:
+            writer.line(f"const float e = {pointers[0]}[{index}];")
+        else:
+            word = f"word_part({place}, {part})" if part else f"word_at({place})"
+            writer.line(f"const ivec e = {word};")
         for v in range(tile.vectors):
-            writer.line(f"a[{tile.point}][{v}] += e * w{v};")
+            sums = f"a[{tile.point}][{v}]"
+            writer.line(
+                f"{sums} = dot_v({sums}, e, w{v});" if tile.bytes else f"{sums} += e * w{v};"
+            )
+
+
+def _image(tile: Tile) -> Address:
+    x = tile.instance.anchor.inputs[0]
+    if not isinstance(x, Address):
+        raise tile.instance.cannot("the anchor's operands must be tensors")
+    return x

@@ -1,0 +1,169 @@
+"""compute-in-integers: what lies between quantise and dequantise operations becomes integers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.graph.dialect import network_of
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.editing import (
+    add_weight,
+    compiler,
+    constant,
+    make,
+    merge_weights,
+    operations_of,
+    replace,
+    sweep,
+    users,
+)
+from tilewright.graph.passes.integers import RULES, maps
+from tilewright.graph.passes.integers.products import Sums, convolution_sums, product_sums
+from tilewright.graph.passes.integers.reals import ending_of, real_of
+from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue
+from tilewright.passes import CompilerContext
+from tilewright.types import Array, shape_of
+
+_VIEWS = ("reshape", "transpose")
+
+
+@dataclass(frozen=True)
+class ComputeInIntegers(ModulePass):
+    """Turn dequantise_linear -> float operations -> quantise_linear into integer operations.
+
+    Before::
+
+        %1 = graph.dequantise_linear %x, %sx, %zx : tensor<1x3x8x8xui8>, ...
+        %2 = graph.dequantise_linear %w, %sw, %zw : tensor<32x3x3x3xi8>, ...
+        %3 = graph.conv %1, %2, %b : ...
+        %4 = graph.relu %3
+        %5 = graph.quantise_linear %4, %sy, %zy
+
+    After::
+
+        %3 = graph.conv %x, %w, %b32 : ... -> tensor<1x32x6x6xi32>
+        %5 = graph.requantise_linear %3, %factor {zero = 0, to = "uint8"}
+
+    Products take uint8 by int8 and add in int32; activations narrow the limits of the result. Sums
+    and products of tensors become ``add_linear`` and ``mul_linear``, any function of one number a
+    ``look_up``, means sums in int32; what moves elements moves integers. Signed 8-bit activations
+    become unsigned with a zero point that is larger by 128. A product that is not quantised again
+    is dequantised from its int32 sums. Everything else stays in floats between its operations, and
+    so do tensors of 16 bits. Results differ from the floats' where those lie within rounding
+    errors of the middle between two integers, by one. Written for any scales: importers and
+    quantise passes need only write the form above.
+    """
+
+    name = "compute-in-integers"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite the module in place."""
+        context = compiler(ctx)
+        for step in operations_of(op):
+            if step.operation in _VIEWS:
+                _through_view(step, context)
+        for step in operations_of(op):
+            if step.operation == "quantise_linear":
+                _make_unsigned(step, context)
+        for step in operations_of(op):
+            if step.operation == "quantise_linear" and step.result.first_use is not None:
+                made = _integers(step, context)
+                if made is not None:
+                    replace(step, made)
+        sweep(network_of(op))
+        for step in operations_of(op):
+            if step.operation in ("conv", "matmul"):
+                _dequantised_sums(step, context)
+        sweep(network_of(op))
+        merge_weights(network_of(op))
+
+
+def _integers(op: Operation, ctx: CompilerContext) -> SSAValue | None:
+    """The integers that a ``quantise_linear`` gives, computed as such; None where that fails."""
+    found = ending_of(op, ctx)
+    if found is None:
+        return None
+    value, ending = found
+    made = maps.function_of_one(value, ending, ctx)
+    if made is not None:
+        return made
+    anchor = value.owner
+    rule = RULES.get(anchor.operation) if isinstance(anchor, Operation) else None
+    return rule(anchor, ending, ctx) if rule is not None and isinstance(anchor, Operation) else None
+
+
+def _make_unsigned(op: Operation, ctx: CompilerContext) -> None:
+    """int8 that is only dequantised again becomes uint8, its zero point moved by 128."""
+    zero = constant(op.inputs[2], ctx)
+    readers = users(op.result)
+    if zero is None or zero.dtype != np.int8 or not readers:
+        return
+    zeros: list[Array] = []
+    for reader in readers:
+        if not isinstance(reader, Operation) or reader.operation != "dequantise_linear":
+            return
+        own = constant(reader.inputs[2], ctx)
+        if own is None or reader.inputs[0] is not op.result:
+            return
+        zeros.append(own)
+
+    def moved(array: Array, before: Operation) -> SSAValue:
+        return add_weight(ctx, (array.astype(np.int16) + 128).astype(np.uint8), before, "zero")
+
+    operands = [*op.inputs[:2], moved(zero, op)]
+    made = make("quantise_linear", operands, before=op, like=op).result
+    for reader, own in zip(readers, zeros, strict=True):
+        assert isinstance(reader, Operation)
+        operands = [made, reader.inputs[1], moved(own, reader)]
+        replace(reader, make("dequantise_linear", operands, before=reader, like=reader).result)
+    replace(op, made)
+
+
+def _through_view(op: Operation, ctx: CompilerContext) -> None:
+    """A view of dequantised constants: the constants take its form."""
+    real = real_of(op.inputs[0], ctx)
+    array = constant(real.value, ctx) if real is not None else None
+    if real is None or array is None:
+        return
+    parts = [array, np.broadcast_to(real.scale, array.shape)]
+    parts.append(np.broadcast_to(real.zero.astype(array.dtype), array.shape))
+    integers, scale, zero = (np.asarray(op.evaluate(part)) for part in parts)
+    operands = [
+        add_weight(ctx, part, op, op.node_name or op.operation)
+        for part in (integers, _reduced(scale), _reduced(zero))
+    ]
+    replace(op, make("dequantise_linear", operands, before=op, like=op).result)
+
+
+def _reduced(array: Array) -> Array:
+    """An array without the axes along which it does not vary (their extent becomes 1)."""
+    for axis in range(array.ndim):
+        first = array.take([0], axis)
+        if bool((array == first).all()):
+            array = first
+    return array
+
+
+def _dequantised_sums(op: Operation, ctx: CompilerContext) -> None:
+    """A product whose result stays a float: its int32 sums, dequantised."""
+    find = convolution_sums if op.operation == "conv" else product_sums
+    if real_of(op.inputs[0], ctx) is None or real_of(op.inputs[1], ctx) is None:
+        return
+    sums: Sums | None = find(op, op, ctx)
+    if sums is None:
+        return
+    name = op.node_name or op.operation
+    scale = add_weight(ctx, sums.scale, op, f"{name}.scale")
+    zero = add_weight(ctx, np.zeros((), np.int32), op, f"{name}.zero")
+    operands = [sums.value, scale, zero]
+    value = make("dequantise_linear", operands, before=op, like=op).result
+    if not sums.biased:
+        bias = op.inputs[2]
+        rank = len(shape_of(value))
+        if op.operation == "conv":
+            shape = (1, shape_of(bias)[0], *[1] * (rank - 2))
+            bias = make("reshape", [bias], {"shape": shape}, before=op, like=op).result
+        value = make("add", [value, bias], before=op, like=op).result
+    replace(op, value)

@@ -1,0 +1,98 @@
+"""Maps: sums and products of two tensors, and any function of one 8-bit number."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.graph.operations import Operation, PointwiseOperation
+from tilewright.graph.passes.editing import constant, make
+from tilewright.graph.passes.integers.reals import Ending, Real, plain_bytes, table
+from tilewright.ir import SSAValue
+from tilewright.numerics import affine, pointwise
+from tilewright.passes import CompilerContext
+from tilewright.types import Array, shape_of
+
+_STEPS = 32
+"""Operations that a function of one number may consist of."""
+
+
+def pair(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+    """x + y, x - y and x * y of tensors with a scale each."""
+    first, second = (plain_bytes(value, ctx) for value in op.inputs)
+    if first is None or second is None:
+        return None
+    attributes = ending.attributes
+    attributes |= {"first_zero": first.origin, "second_zero": second.origin}
+    name = "mul_linear"
+    with np.errstate(all="ignore"):
+        if op.operation == "mul":
+            factors = {"factor": first.factor * second.factor / ending.scale}
+        else:
+            name = "add_linear"
+            sign = np.float32(-1 if op.operation == "sub" else 1)
+            factors = {
+                "first_factor": first.factor / ending.scale,
+                "second_factor": sign * second.factor / ending.scale,
+            }
+    if not all(np.isfinite(factor) for factor in factors.values()):
+        return None
+    attributes |= {key: float(factor) for key, factor in factors.items()}
+    operands = [first.value, second.value]
+    return make(name, operands, attributes, before=ending.quantise, like=op).result
+
+
+def function_of_one(value: SSAValue, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+    """Any maps of one quantised tensor and of numbers: a table."""
+    search = _Function(ctx)
+    found = search.entries(value)
+    if found is None or search.source is None:
+        return None
+    source = search.source
+    if shape_of(source.value) != shape_of(value):
+        return None
+    entries = ending.quantised(np.broadcast_to(found, (256,)))
+    limits = np.iinfo(source.dtype)
+    numbers = np.arange(limits.min, limits.max + 1).astype(source.dtype)
+    if entries.dtype == source.dtype and bool((entries == numbers).all()):
+        return source.value
+    return table(source.value, entries, ending.quantise)
+
+
+class _Function:
+    """Evaluates maps on the 256 numbers of the one quantised tensor that they all read."""
+
+    def __init__(self, ctx: CompilerContext) -> None:
+        self.ctx = ctx
+        self.source: Real | None = None
+        self.steps = 0
+
+    def entries(self, value: SSAValue) -> Array | None:
+        """A value for each of the 256 numbers; None if it depends on anything else."""
+        array = constant(value, self.ctx)
+        if array is not None:
+            return array.reshape(()) if array.size == 1 else None
+        op = value.owner
+        self.steps += 1
+        if not isinstance(op, Operation) or self.steps > _STEPS:
+            return None
+        real = plain_bytes(value, self.ctx)
+        if real is not None:
+            if self.source is not None and self.source.value is not real.value:
+                return None
+            self.source = real
+            limits = np.iinfo(real.dtype)
+            numbers = np.arange(limits.min, limits.max + 1).astype(real.dtype)
+            return affine.dequantise(numbers, real.scale.reshape(-1), real.zero.reshape(-1))
+        if not isinstance(op, PointwiseOperation):
+            return None
+        operands: list[Array] = []
+        for operand in op.inputs:
+            found = self.entries(operand)
+            if found is None:
+                return None
+            operands.append(found)
+        try:
+            with np.errstate(all="ignore"):
+                return np.asarray(pointwise.evaluate(op.operation, operands, attributes=op.values))
+        except KeyError:
+            return None

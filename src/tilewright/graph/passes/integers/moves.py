@@ -1,0 +1,50 @@
+"""Operations that move elements and change none, and maxima: the integers move in their place."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.editing import make
+from tilewright.graph.passes.integers.reals import Ending, Real, plain_bytes
+from tilewright.ir import SSAValue
+from tilewright.numerics import affine
+from tilewright.passes import CompilerContext
+
+
+def keeping(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+    """f(x) = f(integers of x), with the same scale, then that of the result."""
+    real = plain_bytes(op.inputs[0], ctx)
+    if real is None:
+        return None
+    operands = [real.value, *op.inputs[1:]]
+    made = make(op.operation, operands, op.values, before=ending.quantise, like=op)
+    return ending.rescaled(Real(made.result, real.scale, real.zero))
+
+
+def pad(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+    """Padding with a number that the scale has."""
+    real = plain_bytes(op.inputs[0], ctx)
+    if real is None:
+        return None
+    values = dict(op.values)
+    if op.get("mode", "constant") == "constant":
+        number = np.float32(op.number("value"))
+        scale, zero = real.scale.reshape(()), real.zero.reshape(()).astype(real.dtype)
+        filled = affine.quantise(np.asarray(number), scale, zero)
+        if affine.dequantise(filled, scale, zero) != number:
+            return None
+        values["value"] = float(filled)
+    made = make("pad", [real.value], values, before=ending.quantise, like=op)
+    return ending.rescaled(Real(made.result, real.scale, real.zero))
+
+
+def concat(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+    """Each part takes on the result's scale first."""
+    parts: list[SSAValue] = []
+    for value in op.inputs:
+        real = plain_bytes(value, ctx)
+        if real is None:
+            return None
+        parts.append(ending.rescaled(real))
+    return make("concat", parts, op.values, before=ending.quantise, like=op).result

@@ -1,0 +1,283 @@
+"""Convolutions and matrix products: uint8 by int8 into int32, scaled back to 8 bits.
+
+sum (x - zx) * w = sum x * w - zx * sum w, and the last term joins the int32 bias; images are padded
+with their zero point, which stands for 0. Weights with zero points of their own take the sums of
+x as a further term (Jacob et al., "Quantization and training of neural networks for efficient
+integer-arithmetic-only inference", CVPR 2018, section 2.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.editing import add_weight, constant, make
+from tilewright.graph.passes.integers.reals import (
+    BYTES,
+    Ending,
+    Real,
+    plain_bytes,
+    real_of,
+    unsigned,
+)
+from tilewright.ir import PythonValue, SSAValue
+from tilewright.passes import CompilerContext
+from tilewright.types import Array, shape_of
+
+EXACT_FLOAT = 2**24
+"""Integers up to this are exact in float32, and so are their sums."""
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Constant weights [co, ...]: int8, a scale and a remaining zero point for each channel."""
+
+    array: Array
+    scale: Array
+    """float32 [co]"""
+    zero: Array
+    """int32 [co]"""
+
+    @property
+    def sums(self) -> Array:
+        """Of the weights less their zero points, int64 [co]."""
+        axes = tuple(range(1, self.array.ndim))
+        count = prod(self.array.shape[1:])
+        return self.array.sum(axis=axes, dtype=np.int64) - self.zero.astype(np.int64) * count
+
+
+def weights_of(real: Real | None, axis: int, ctx: CompilerContext) -> Weights | None:
+    """Constant weights whose scales vary along one axis at most, which is made the first."""
+    array = constant(real.value, ctx) if real is not None else None
+    if real is None or array is None or array.dtype not in BYTES:
+        return None
+    rank, axis = array.ndim, axis % array.ndim
+    parts: list[Array] = []
+    for part in (real.scale, real.zero):
+        wide = part.reshape((1,) * (rank - part.ndim) + part.shape)
+        if any(extent != 1 for other, extent in enumerate(wide.shape) if other != axis):
+            return None
+        parts.append(np.broadcast_to(wide.reshape(-1), (array.shape[axis],)))
+    scale, zero = parts
+    moved = np.moveaxis(array, axis, 0)
+    if array.dtype == np.uint8:
+        moved, zero = (moved.astype(np.int16) - 128).astype(np.int8), zero - 128
+    if zero.any():
+        each = zero.reshape(-1, *[1] * (rank - 1))
+        centred = moved.astype(np.int32) - each
+        if centred.min() >= -128 and centred.max() <= 127:
+            moved, zero = centred.astype(np.int8), np.zeros_like(zero)
+    return Weights(np.ascontiguousarray(moved), scale, zero)
+
+
+def _bias(value: SSAValue, scale: Array, ctx: CompilerContext) -> Array | None:
+    """A constant bias as int64 in units of ``scale`` [co]; None if it is none or too large."""
+    real, array = real_of(value, ctx), constant(value, ctx)
+    if real is not None and real.dtype == np.int32 and not real.zero.any():
+        integers = constant(real.value, ctx)
+        own = real.scale.reshape(-1)
+        if integers is None or integers.size not in (1, scale.size):
+            return None
+        if np.allclose(own, scale, rtol=1e-5, atol=0.0):
+            return np.broadcast_to(integers.reshape(-1).astype(np.int64), scale.shape)
+        array = integers.reshape(-1).astype(np.float64) * own
+    if array is None or array.size not in (1, scale.size):
+        return None
+    with np.errstate(all="ignore"):
+        units = np.rint(array.reshape(-1).astype(np.float64) / scale)
+    if not (np.abs(units) < 2**31).all():
+        return None
+    return np.broadcast_to(units.astype(np.int64), scale.shape)
+
+
+def padded(
+    x: SSAValue, zero: int, pads: tuple[int, ...], before: Operation
+) -> tuple[SSAValue, tuple[int, ...]]:
+    """An image padded with its zero point, unless that is 0, which operations pad with anyway."""
+    if not zero or not any(pads):
+        return x, pads
+    top, left, bottom, right = pads
+    attributes: dict[str, PythonValue] = {
+        "pads": (0, 0, top, left, 0, 0, bottom, right),
+        "value": float(zero),
+    }
+    return make("pad", [x], attributes, before=before, like=before).result, (0, 0, 0, 0)
+
+
+def requantised(
+    total: SSAValue, factor: Array, ending: Ending, ctx: CompilerContext, like: Operation
+) -> SSAValue:
+    """int32 sums as the result ends; ``factor`` broadcasts to them."""
+    name = f"{like.node_name or like.operation}.factor"
+    scale = add_weight(ctx, factor.astype(np.float32), ending.quantise, name)
+    operands = [total, scale]
+    made = make("requantise_linear", operands, ending.attributes, before=ending.quantise, like=like)
+    return made.result
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A product in int32: its value, and what one unit of it is worth, along its channels."""
+
+    value: SSAValue
+    scale: Array
+    """float32, shaped so that it broadcasts to the value."""
+    biased: bool
+    """Whether the bias is in it."""
+
+
+def convolution_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums | None:
+    """The int32 sums of a convolution of quantised images with constant quantised weights."""
+    x = plain_bytes(op.inputs[0], ctx)
+    weights = weights_of(real_of(op.inputs[1], ctx), 0, ctx)
+    if x is None or weights is None:
+        return None
+    attributes = dict(op.values)
+
+    def conv(image: SSAValue, array: Array, bias: Array | None, name: str) -> SSAValue:
+        operands = [image, add_weight(ctx, array, before, f"{name}.weight")]
+        if bias is not None:
+            operands.append(add_weight(ctx, bias, before, f"{name}.bias"))
+        return make("conv", operands, attributes, before=before, like=op).result
+
+    made = _joined(op, x, weights, ctx)
+    if made is None:
+        return None
+    bias, biased = made
+    image, zero = unsigned(x, before)
+    image, attributes["pads"] = padded(image, zero, op.integers("pads"), before)
+    name = op.node_name or "conv"
+    total = conv(image, weights.array, _moved(bias, weights, zero), name)
+    if weights.zero.any():
+        # One channel of ones for each group: the sums of what every window covers.
+        group = op.integer("group", 1, 2**24)
+        ones = np.ones((group, *weights.array.shape[1:]), np.int8)
+        sums = conv(image, ones, None, f"{name}.sums")
+        if group > 1:
+            count = weights.array.shape[0] // group
+            index = np.repeat(np.arange(group), count).astype(np.int64)
+            places = add_weight(ctx, index, before, f"{name}.groups")
+            sums = make("gather", [sums, places], {"axis": 1}, before=before, like=op).result
+        total = _less(total, sums, weights.zero.reshape(1, -1, 1, 1), before, op, ctx)
+    return Sums(total, (x.factor * weights.scale).reshape(1, -1, 1, 1), biased)
+
+
+def _joined(
+    op: Operation, x: Real, weights: Weights, ctx: CompilerContext
+) -> tuple[Array, bool] | None:
+    """The bias in units of the sums, and whether there was one that joins them."""
+    scale = x.factor * weights.scale
+    if not (np.isfinite(scale) & (scale > 0)).all():
+        return None
+    if len(op.inputs) < 3:
+        return np.zeros(scale.shape, np.int64), True
+    bias = _bias(op.inputs[2], scale, ctx)
+    if bias is None:
+        return np.zeros(scale.shape, np.int64), False
+    return bias, True
+
+
+def _moved(bias: Array, weights: Weights, zero: int) -> Array | None:
+    """The int32 bias of sums over integers whose zero point is ``zero``, modulo 2**32."""
+    moved = bias - zero * weights.sums
+    return moved.astype(np.int32) if moved.any() else None
+
+
+def _less(
+    total: SSAValue,
+    sums: SSAValue,
+    zeros: Array,
+    before: Operation,
+    like: Operation,
+    ctx: CompilerContext,
+) -> SSAValue:
+    """total - zeros * sums, in int32."""
+    weight = add_weight(ctx, zeros.astype(np.int32), before, f"{like.node_name or 'sums'}.zeros")
+    product = make("mul", [sums, weight], before=before, like=like).result
+    return make("sub", [total, product], before=before, like=like).result
+
+
+def product_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums | None:
+    """The int32 sums of a quantised matrix times constant quantised weights."""
+    x, w = plain_bytes(op.inputs[0], ctx), real_of(op.inputs[1], ctx)
+    if x is None or w is None or len(shape_of(w.value)) != 2 or op.get("transpose_a", False):
+        return None
+    weights = weights_of(w, 0 if op.get("transpose_b", False) else 1, ctx)
+    made = _joined(op, x, weights, ctx) if weights is not None else None
+    if weights is None or made is None:
+        return None
+    bias, biased = made
+    matrix, zero = unsigned(x, before)
+    name = op.node_name or "matmul"
+    flags: dict[str, PythonValue] = {"transpose_b": True}
+    operands = [matrix, add_weight(ctx, weights.array, before, f"{name}.weight")]
+    moved = _moved(bias, weights, zero)
+    if moved is not None:
+        operands.append(add_weight(ctx, moved, before, f"{name}.bias"))
+    total = make("matmul", operands, flags, before=before, like=op).result
+    lead = (1,) * (len(shape_of(total)) - 1)
+    if weights.zero.any():
+        ones = np.ones((1, weights.array.shape[1]), np.int8)
+        column = add_weight(ctx, ones, before, f"{name}.ones")
+        sums = make("matmul", [matrix, column], flags, before=before, like=op).result
+        total = _less(total, sums, weights.zero.reshape(*lead, -1), before, op, ctx)
+    return Sums(total, (x.factor * weights.scale).reshape(*lead, -1), biased)
+
+
+def convolution(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+    """A convolution that is quantised again."""
+    return _ended(convolution_sums(op, ending.quantise, ctx), op, ending, ctx)
+
+
+def product(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+    """A matrix product that is quantised again."""
+    if not isinstance(op.inputs[1].owner, Operation):
+        return None
+    found = _ended(product_sums(op, ending.quantise, ctx), op, ending, ctx)
+    return found if found is not None else _computed(op, ending, ctx)
+
+
+def _ended(
+    sums: Sums | None, op: Operation, ending: Ending, ctx: CompilerContext
+) -> SSAValue | None:
+    if sums is None or not sums.biased:
+        return None
+    with np.errstate(all="ignore"):
+        factor = (sums.scale / ending.scale).astype(np.float32)
+    if not np.isfinite(factor).all():
+        return None
+    return requantised(sums.value, factor, ending, ctx, op)
+
+
+def _computed(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
+    """A product of two computed matrices: float32 holds its sums exactly while they are small."""
+    reals = [plain_bytes(value, ctx) for value in op.inputs]
+    if len(reals) != 2 or ending.clipped or any(real is None for real in reals):
+        return None
+    first, second = (real for real in reals if real is not None)
+    depth = shape_of(op.inputs[0])[-2 if op.get("transpose_a", False) else -1]
+    if depth * _largest(first) * _largest(second) > EXACT_FLOAT:
+        return None
+    scale = np.float32(ending.scale / (first.factor * second.factor))
+    if not np.isfinite(scale) or scale <= 0:
+        return None
+    before, name = ending.quantise, op.node_name or "matmul"
+    one = add_weight(ctx, np.ones((), np.float32), before, f"{name}.one")
+    operands: list[SSAValue] = []
+    for real in (first, second):
+        zero = add_weight(ctx, np.array(real.origin, real.dtype), before, f"{name}.zero")
+        made = make("dequantise_linear", [real.value, one, zero], before=before, like=op)
+        operands.append(made.result)
+    total = make("matmul", operands, op.values, before=before, like=op).result
+    unit = add_weight(ctx, np.array(scale), before, f"{name}.scale")
+    zero = add_weight(ctx, np.array(ending.zero, ending.dtype), before, f"{name}.zero")
+    made = make("quantise_linear", [total, unit, zero], before=before, like=op)
+    return made.result
+
+
+def _largest(real: Real) -> int:
+    limits = np.iinfo(real.dtype)
+    return max(int(limits.max) - real.origin, real.origin - int(limits.min))

@@ -1,0 +1,270 @@
+/* Quantised integers: loads and stores of bytes as 32-bit lanes, dot products of four bytes, and the
+ * maps of affine quantisation, real = (integer - zero) * scale. Every float operation rounds by
+ * itself (PIN keeps the compiler from fusing a product with a sum), so results are the same
+ * everywhere. Suffix v: a vector of lanes; s: one element. */
+#ifndef TILEWRIGHT_INTEGERS_H
+#define TILEWRIGHT_INTEGERS_H
+
+#include "vectors.h"
+
+typedef mask ivec;
+typedef int32_t ivec_unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int8_t bytes_signed __attribute__((vector_size(LANES), may_alias));
+typedef uint8_t bytes_plain __attribute__((vector_size(LANES), may_alias));
+
+#if defined(__AVX512F__) && LANES == 16
+#define PIN(v) __asm__("" : "+v"(v))
+#elif defined(__SSE2__)
+#define PIN(v) __asm__("" : "+x"(v))
+#elif defined(__aarch64__)
+#define PIN(v) __asm__("" : "+w"(v))
+#else
+#define PIN(v) __asm__("" : "+m"(v))
+#endif
+
+INLINE ivec splat_int(int32_t value) { return (ivec){0} + value; }
+
+INLINE ivec load_int32(const int32_t *p) { return *(const ivec_unaligned *)p; }
+INLINE void store_int32(int32_t *p, ivec v) { *(ivec_unaligned *)p = v; }
+
+INLINE ivec load_uint8(const uint8_t *p)
+{
+    bytes_plain v;
+    memcpy(&v, p, sizeof v);
+    return __builtin_convertvector(v, ivec);
+}
+
+INLINE ivec load_int8(const int8_t *p)
+{
+    bytes_signed v;
+    memcpy(&v, p, sizeof v);
+    return __builtin_convertvector(v, ivec);
+}
+
+INLINE void store_uint8(uint8_t *p, ivec v)
+{
+    bytes_plain b = __builtin_convertvector(v, bytes_plain);
+    memcpy(p, &b, sizeof b);
+}
+
+INLINE void store_int8(int8_t *p, ivec v)
+{
+    bytes_signed b = __builtin_convertvector(v, bytes_signed);
+    memcpy(p, &b, sizeof b);
+}
+
+/* The first `count` lanes only, next to one another or `stride` elements apart. */
+#define PARTS(T, NAME)                                                              \
+    INLINE ivec load_part_##NAME(const T *p, int count)                             \
+    {                                                                               \
+        ivec v = {0};                                                               \
+        for (int i = 0; i < count; i++)                                             \
+            v[i] = p[i];                                                            \
+        return v;                                                                   \
+    }                                                                               \
+    INLINE void store_part_##NAME(T *p, ivec v, int count)                          \
+    {                                                                               \
+        for (int i = 0; i < count; i++)                                             \
+            p[i] = (T)v[i];                                                         \
+    }                                                                               \
+    INLINE ivec gather_##NAME(const T *p, ptrdiff_t stride, int count)              \
+    {                                                                               \
+        ivec v = {0};                                                               \
+        for (int i = 0; i < count; i++)                                             \
+            v[i] = p[i * stride];                                                   \
+        return v;                                                                   \
+    }                                                                               \
+    INLINE void scatter_##NAME(T *p, ptrdiff_t stride, ivec v, int count)           \
+    {                                                                               \
+        for (int i = 0; i < count; i++)                                             \
+            p[i * stride] = (T)v[i];                                                \
+    }
+
+PARTS(int32_t, int32)
+PARTS(uint8_t, uint8)
+PARTS(int8_t, int8)
+
+/* Four bytes next to one another, repeated in every lane. */
+INLINE ivec word_at(const uint8_t *p)
+{
+    int32_t word;
+    memcpy(&word, p, 4);
+    return splat_int(word);
+}
+
+/* The first `count` of four bytes; the others are 0. */
+INLINE ivec word_part(const uint8_t *p, int count)
+{
+    uint8_t word[4] = {0};
+    int32_t value;
+    memcpy(word, p, (size_t)count);
+    memcpy(&value, word, 4);
+    return splat_int(value);
+}
+
+/* LANES words of four weights. */
+INLINE ivec words_at(const int8_t *p) { return *(const ivec_unaligned *)p; }
+
+/* sum + x0*w0 + x1*w1 + x2*w2 + x3*w3 in every lane: unsigned bytes x, signed bytes w. Exact. */
+INLINE ivec dot_v(ivec sum, ivec x, ivec w)
+{
+#if LANES == 16 && defined(__AVX512VNNI__)
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
+    return sum;
+#elif (LANES == 8 && defined(__AVX2__)) || (LANES == 16 && defined(__AVX512BW__))
+    /* Even and odd bytes as 16-bit numbers: products of pairs cannot overflow, as vpmaddubsw's do. */
+    typedef int16_t half __attribute__((vector_size(4 * LANES), may_alias));
+    half x_even = (half)(x & 0x00ff00ff), x_odd = (half)((half)x >> 8) & 0xff;
+    half w_even = ((half)w << 8) >> 8, w_odd = (half)w >> 8;
+    ivec even, odd;
+    __asm__("vpmaddwd %2, %1, %0" : "=v"(even) : "v"(x_even), "v"(w_even));
+    __asm__("vpmaddwd %2, %1, %0" : "=v"(odd) : "v"(x_odd), "v"(w_odd));
+    return sum + even + odd;
+#else
+    sum += (x & 0xff) * ((w << 24) >> 24);
+    sum += ((x >> 8) & 0xff) * ((w << 16) >> 24);
+    sum += ((x >> 16) & 0xff) * ((w << 8) >> 24);
+    return sum + ((x >> 24) & 0xff) * (w >> 24);
+#endif
+}
+
+/* sum + x*w in every lane, for unsigned bytes x and signed bytes w. */
+INLINE ivec multiply_add_v(ivec sum, ivec x, ivec w)
+{
+#if LANES == 16 && defined(__AVX512VNNI__)
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
+    return sum;
+#else
+    return sum + x * w;
+#endif
+}
+
+INLINE ivec larger_int(ivec fresh, ivec most)
+{
+    mask m = fresh > most;
+    return (fresh & m) | (most & ~m);
+}
+
+/* a > b ? a : b and a < b ? a : b; where one is NaN, b. */
+INLINE vec above_v(vec a, vec b)
+{
+#if defined(__AVX512F__) || defined(__AVX__)
+    __asm__("vmaxps %2, %1, %0" : "=v"(a) : "v"(a), "v"(b));
+    return a;
+#else
+    return choose(a > b, a, b);
+#endif
+}
+
+INLINE vec below_v(vec a, vec b)
+{
+#if defined(__AVX512F__) || defined(__AVX__)
+    __asm__("vminps %2, %1, %0" : "=v"(a) : "v"(a), "v"(b));
+    return a;
+#else
+    return choose(a < b, a, b);
+#endif
+}
+
+/* To the nearest integer, the even one of two, within limits; NaN gives the least. Adding
+ * 1.5 * 2**23 to a number of 22 bits at most leaves its nearest integer in the lower bits. */
+INLINE ivec rounded_v(vec units, ivec zero, int low, int high)
+{
+    units = above_v(units, __builtin_convertvector(low - zero, vec));
+    units = below_v(units, __builtin_convertvector(high - zero, vec));
+    units += 12582912.0f;
+    return (ivec)units - 0x4b400000 + zero;
+}
+
+INLINE int32_t rounded_s(float units, int32_t zero, int low, int high)
+{
+    const float least = (float)(low - zero), most = (float)(high - zero);
+    units = units > least ? units : least;
+    units = units < most ? units : most;
+    return (int32_t)rintf(units) + zero;
+}
+
+INLINE float pinned_s(float value)
+{
+    PIN(value);
+    return value;
+}
+
+INLINE ivec quantise_linear_v(vec x, vec scale, ivec zero, int low, int high)
+{
+    return rounded_v(x / scale, zero, low, high);
+}
+
+INLINE int32_t quantise_linear_s(float x, float scale, int32_t zero, int low, int high)
+{
+    return rounded_s(x / scale, zero, low, high);
+}
+
+INLINE vec dequantise_linear_v(ivec x, vec scale, ivec zero)
+{
+    vec value = __builtin_convertvector(x - zero, vec) * scale;
+    PIN(value);
+    return value;
+}
+
+INLINE float dequantise_linear_s(int32_t x, float scale, int32_t zero)
+{
+    return pinned_s((float)(int32_t)((uint32_t)x - (uint32_t)zero) * scale);
+}
+
+INLINE ivec requantise_linear_v(ivec x, vec factor, int zero, int low, int high)
+{
+    return rounded_v(__builtin_convertvector(x, vec) * factor, splat_int(zero), low, high);
+}
+
+INLINE int32_t requantise_linear_s(int32_t x, float factor, int zero, int low, int high)
+{
+    return rounded_s((float)x * factor, zero, low, high);
+}
+
+INLINE ivec add_linear_v(ivec x, float fx, int zx, ivec y, float fy, int zy, int zero, int low, int high)
+{
+    vec a = __builtin_convertvector(x - zx, vec) * fx, b = __builtin_convertvector(y - zy, vec) * fy;
+    PIN(a);
+    PIN(b);
+    return rounded_v(a + b, splat_int(zero), low, high);
+}
+
+INLINE int32_t add_linear_s(int32_t x, float fx, int zx, int32_t y, float fy, int zy, int zero, int low, int high)
+{
+    const float a = pinned_s((float)(x - zx) * fx), b = pinned_s((float)(y - zy) * fy);
+    return rounded_s(a + b, zero, low, high);
+}
+
+INLINE ivec mul_linear_v(ivec x, int zx, ivec y, int zy, float factor, int zero, int low, int high)
+{
+    vec units = __builtin_convertvector((x - zx) * (y - zy), vec) * factor;
+    return rounded_v(units, splat_int(zero), low, high);
+}
+
+INLINE int32_t mul_linear_s(int32_t x, int zx, int32_t y, int zy, float factor, int zero, int low, int high)
+{
+    return rounded_s((float)((x - zx) * (y - zy)) * factor, zero, low, high);
+}
+
+/* Entry x of 256 bytes, the first of which is for `least`. */
+INLINE ivec look_up_uint8_v(ivec x, const char *table, int least)
+{
+    ivec r;
+    for (int i = 0; i < LANES; i++)
+        r[i] = (uint8_t)table[x[i] - least];
+    return r;
+}
+
+INLINE ivec look_up_int8_v(ivec x, const char *table, int least)
+{
+    ivec r;
+    for (int i = 0; i < LANES; i++)
+        r[i] = (int8_t)table[x[i] - least];
+    return r;
+}
+
+INLINE int32_t look_up_uint8_s(int32_t x, const char *table, int least) { return (uint8_t)table[x - least]; }
+INLINE int32_t look_up_int8_s(int32_t x, const char *table, int least) { return (int8_t)table[x - least]; }
+
+#endif

@@ -1,0 +1,120 @@
+"""Quantised kernels in C give the interpreter's integers, bit for bit, whatever the vectors."""
+
+import ctypes
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.frontends.onnx.quantised_models import Quantised
+from tests.frontends.onnx.test_onnx_quantised import weights
+
+import tilewright
+from tilewright.frontends.onnx import import_onnx
+from tilewright.targets.cpu.compiler import find_compiler
+from tilewright.targets.cpu.machine import Processor, machine, this_processor
+
+LANES = [lanes for lanes in (4, 8, 16) if lanes <= this_processor().lanes]
+HEADERS = Path(tilewright.__file__).parent / "targets" / "cpu"
+
+
+def processor(lanes: int) -> Processor:
+    return Processor(lanes, 32 if lanes == 16 else 15, 1.0)
+
+
+def images(seed: int, dtype: type) -> tuple[Quantised, list[str]]:
+    """Convolutions of all kinds, pools, sums, a table: every primitive for images."""
+    q = Quantised(seed)
+    zero = 3 if dtype is np.uint8 else -20
+
+    def through(value: str, scale: float = 0.03, origin: int = zero) -> str:
+        return q.through(value, scale, origin, dtype)
+
+    x = through(q.input(1, 3, 13, 17), 0.02, 7)
+    a = q.node("Conv", x, weights(q, np.int8, (22, 3, 3, 3)), pads=[1] * 4, strides=[2, 2])
+    a = through(q.node("Relu", a))
+    b = through(q.node("Conv", a, weights(q, np.int8, (22, 1, 3, 3)), group=22, pads=[1] * 4))
+    c = through(q.node("Conv", b, weights(q, np.int8, (24, 22, 1, 1))), 0.1)
+    d = through(q.node("Conv", a, weights(q, np.int8, (24, 22, 3, 3)), pads=[1] * 4), 0.1)
+    e = through(q.node("Relu", q.node("Add", c, d)), 0.12)
+    f = through(q.node("MaxPool", e, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4), 0.12)
+    g = through(q.node("Mul", f, q.node("HardSigmoid", f)), 0.1)
+    h = through(q.node("Conv", g, weights(q, np.int8, (32, 12, 3, 3)), group=2), 0.2)
+    means = q.quantise(q.node("GlobalAveragePool", h), 0.05, zero, dtype)
+    return q, [means, q.quantise(e, 0.2, zero, dtype), q.quantise(g, 0.1, zero, dtype)]
+
+
+def matrices(seed: int, dtype: type) -> tuple[Quantised, list[str]]:
+    """Products whose rows do not fill words or vectors."""
+    q = Quantised(seed)
+    x = q.through(q.input(2, 9, 35), 0.02, 7, dtype)
+    y = q.through(q.node("MatMul", x, weights(q, np.int8, (35, 70), 1)), 0.02, -3 % 128, dtype)
+    z = q.node("MatMul", y, weights(q, np.int8, (70, 21), 1))
+    scores = q.node("MatMul", y, q.node("Transpose", y, perm=[0, 2, 1]))
+    return q, [q.quantise(z, 0.05, 9, dtype), q.quantise(scores, 3.0, 9, dtype)]
+
+
+CASES = [(images, lanes, np.int8 if lanes == 8 else np.uint8) for lanes in LANES]
+CASES += [(matrices, lanes, np.uint8 if lanes == 8 else np.int8) for lanes in LANES]
+
+
+@pytest.mark.parametrize(
+    ("make", "lanes", "dtype"), CASES, ids=lambda case: getattr(case, "__name__", str(case))
+)
+def test_cpu_equals_the_interpreter(
+    make: Callable[[int, type], tuple[Quantised, list[str]]], lanes: int, dtype: type
+) -> None:
+    q, outputs = make(lanes, dtype)
+    executable = tilewright.compile(
+        import_onnx(q.model(*outputs)), "cpu", machine=machine(processor(lanes))
+    )
+    inputs = dict(zip([i.name for i in executable.inputs], q.feeds().values(), strict=True))
+    found, expected = executable.run(inputs), executable.reference(inputs)
+    for name, array in expected.items():
+        assert np.unique(array).size > 5
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+PROGRAM = """
+#include "integers.h"
+void dots(const uint8_t *x, const int8_t *w, int32_t *y, long count)
+{
+    for (long i = 0; i < count; i++)
+        store_int32(y + i * LANES, dot_v(load_int32(y + i * LANES), word_at(x + 4 * i),
+                                         words_at(w + 4 * LANES * i)));
+}
+"""
+
+FLAGS = {
+    "portable": (4, [], ""),
+    "avx2": (8, ["-mavx2", "-mfma"], ""),
+    "avx512bw": (16, ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq"], ""),
+    "vnni": (16, ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mavx512vnni"], "vnni"),
+}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_dot_products_are_exact_on_every_instruction_set(name: str, tmp_path: Path) -> None:
+    lanes, flags, needs = FLAGS[name]
+    cpuinfo = Path("/proc/cpuinfo")
+    known = cpuinfo.read_text() if cpuinfo.exists() else ""
+    if lanes > this_processor().lanes or needs not in known:
+        pytest.skip(f"this processor has no {name}")
+    source, library = tmp_path / "dots.c", tmp_path / "dots.so"
+    source.write_text(f"#define LANES {lanes}\n{PROGRAM}")
+    command = [find_compiler(), "-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Werror"]
+    command += [*flags, f"-I{HEADERS}", str(source), "-o", str(library), "-lm"]
+    subprocess.run(command, check=True, capture_output=True)
+    random, count = np.random.default_rng(0), 200
+    x = random.integers(0, 256, (count, 4)).astype(np.uint8)
+    w = random.integers(-128, 128, (count, lanes, 4)).astype(np.int8)
+    x[0], w[0], w[1] = 255, -128, 127
+    x[1] = 255  # the sums that saturate in 16 bits
+    y = random.integers(-(2**31), 2**31, (count, lanes)).astype(np.int32)
+    with np.errstate(over="ignore"):
+        products = x[:, None, :].astype(np.int32) * w
+        expected = y + products.sum(axis=2, dtype=np.int32)
+    pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (x, w, y)]
+    ctypes.CDLL(str(library)).dots(*pointers, ctypes.c_long(count))
+    np.testing.assert_array_equal(y, expected)
