@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tilewright import frontends
 from tilewright.calibration import CALIBRATION_SAMPLES, Samples, sample_shapes, samples_of
@@ -40,8 +41,9 @@ from tilewright.tile.build import build
 from tilewright.tile.passes import pipeline as tile_pipeline
 from tilewright.types import Array
 
-Model = str | Path | frontends.Imported | frontends.Opened
-"""A model file's path, or what ``tilewright.load`` or ``frontends.open_model`` returned."""
+Model = str | Path | frontends.Imported | frontends.Opened | frontends.TorchModule
+"""A model file's path, what ``tilewright.load`` or ``frontends.open_model`` returned, or a PyTorch
+module."""
 
 
 @dataclass
@@ -273,6 +275,8 @@ def compile(
     values: Mapping[str, float] | None = None,
     shapes: Shapes | None = None,
     weights: str | Path | None = None,
+    example_inputs: Any = None,
+    dynamic_shapes: Any = None,
     calibration: Samples | None = None,
     directory: str | Path | None = None,
     dump: str | Path | None = None,
@@ -293,6 +297,9 @@ def compile(
     (``Machine.exact``). ``cpu`` makes the cpu target's C for a processor other than the one at hand
     (``avx512``, ``avx2``, ``sse2``, ``neon``, ``portable``).
 
+    A PyTorch module is captured with ``example_inputs`` (a tensor, a tuple of arguments, or a dict
+    of them by name) and, for torch.export, ``dynamic_shapes`` (docs/pytorch.md).
+
     ``shapes`` gives sizes to dims that the model leaves free, or names and bounds
     (``{"image": ("batch", 3, 224, 224), "batch": "1..8"}``; ``tilewright.shapes.forms`` has all
     forms). If dims stay free, the result is a ``DynamicExecutable``: it compiles the model for each
@@ -302,8 +309,7 @@ def compile(
     found, described = resolve(target, machine, values, cpu)
     if exact_convolution:
         described = described.exact()
-    if isinstance(model, str | Path) and weights is None:
-        model = frontends.open_model(model) or model
+    model = _opened(model, weights, example_inputs, dynamic_shapes)
     if isinstance(model, frontends.Opened):
         settled = settle(model.signature.inputs, shapes)
         if settled.free:
@@ -326,6 +332,24 @@ def compile(
     )
     progress("emit", 0, 0)
     return _written(partial(_emit, work), directory, cache, progress)
+
+
+def _opened(
+    model: Model, weights: str | Path | None, example_inputs: Any, dynamic_shapes: Any
+) -> Model:
+    """The model read as far as it can be before its shapes are settled."""
+    if isinstance(model, frontends.Imported | frontends.Opened):
+        if example_inputs is not None or dynamic_shapes is not None:
+            raise refuse("torch-example-inputs", "the model has been loaded, with its inputs")
+        return model
+    if weights is not None:
+        if isinstance(model, str | Path):
+            return model  # The front-ends know which of their formats take weights.
+        raise refuse("model-weights", "a PyTorch module brings its weights")
+    return (
+        frontends.open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes)
+        or model
+    )
 
 
 def specialise(

@@ -1,0 +1,21 @@
+"""Models that are objects of another library, told without importing that library."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+
+class TorchModule(Protocol):
+    """What ``torch.nn.Module`` and ``torch.export.ExportedProgram`` have in common."""
+
+    def named_buffers(self) -> Iterable[tuple[str, Any]]:
+        """Names and tensors of what is stored beside the parameters."""
+        ...
+
+
+def is_torch_module(model: object) -> bool:
+    """Whether a model is a module of PyTorch, or a program that torch.export captured."""
+    torch: Any = sys.modules.get("torch")  # Objects of its classes exist only where it is loaded.
+    return torch is not None and isinstance(model, torch.nn.Module | torch.export.ExportedProgram)

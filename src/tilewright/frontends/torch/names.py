@@ -1,0 +1,85 @@
+"""Names of a module's inputs and outputs: its own arguments and keys, not the exporter's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from tilewright.frontends.torch.library import torch_library
+
+
+def input_names(program: Any) -> list[str]:
+    """The tensor inputs' names, in order: the arguments that they are given by."""
+    tensor = torch_library().export.graph_signature.TensorArgument
+    specs = program.graph_signature.input_specs
+    return [s.arg.name for s in specs if _is_user(s) and isinstance(s.arg, tensor)]
+
+
+def output_names(program: Any) -> list[str]:
+    """The tensor outputs' names, in order.
+
+    Entries of a dict (and of the output classes of transformers) are called as there,
+    ``last_hidden_state``; others by position, ``output`` or ``output_0``, ``output_1``.
+    """
+    tensor = torch_library().export.graph_signature.TensorArgument
+    pytree = import_module("torch.utils._pytree")
+    spec = program.call_spec.out_spec
+    tree = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+    specs = [s for s in program.graph_signature.output_specs if _is_user(s)]
+    leaves = pytree.tree_flatten_with_path(tree)[0]
+    return [_name_of(path) for path, index in leaves if isinstance(specs[index].arg, tensor)]
+
+
+def _is_user(spec: Any) -> bool:
+    return spec.kind.name in ("USER_INPUT", "USER_OUTPUT")
+
+
+def _name_of(path: Sequence[Any]) -> str:
+    """``last_hidden_state``, ``past_0_1``, ``output_2``, or ``output`` for the only one."""
+    steps = [getattr(step, "key", getattr(step, "idx", getattr(step, "name", ""))) for step in path]
+    words = [re.sub(r"\W+", "_", str(step)).strip("_") for step in steps]
+    named = words if words and not words[0].isdigit() else ["output", *words]
+    return "_".join(filter(None, named))
+
+
+def rename(model: Any, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Give an onnx_ir model's inputs and outputs their names, each a different one.
+
+    Other values of those names get new ones. An output that is also an input or a constant, or
+    that is listed twice, gets an Identity node, which import leaves out.
+    """
+    onnx_ir = import_module("onnx_ir")
+    graph = model.graph
+    count = 0
+    for value in [*graph.inputs, *graph.initializers.values(), *_results(graph)]:
+        if value.name in inputs or value.name in outputs:
+            count += 1
+            value.name = f"inner_{count}_{value.name}"
+    taken: set[str] = set()
+    for value, name in zip(graph.inputs, inputs, strict=True):
+        value.name = _fresh(name, taken)
+    proper = {id(value) for value in _results(graph)}
+    for number, (value, name) in enumerate(zip(graph.outputs, outputs, strict=True)):
+        if id(value) not in proper:
+            node = onnx_ir.node("Identity", [value])
+            graph.append(node)
+            graph.outputs[number] = value = node.outputs[0]
+        proper.discard(id(value))
+        value.name = _fresh(name, taken)
+
+
+def _results(graph: Any) -> list[Any]:
+    """Every value that a node makes, in subgraphs too."""
+    return [value for node in graph.all_nodes() for value in node.outputs]
+
+
+def _fresh(wanted: str, taken: set[str]) -> str:
+    """The name, or with a number behind it if it is taken."""
+    name, number = wanted, 1
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    taken.add(name)
+    return name
