@@ -49,7 +49,7 @@ def encoder():
         "gain": np.ones(WIDTH, np.float32),
         "shift": np.zeros(WIDTH, np.float32),
         "scale": np.array(1 / np.sqrt(WIDTH // HEADS), np.float32),
-        "far": np.array(-1e4, np.float32),
+        "far": np.array(-64, np.float32),
         "zero": np.array(0, np.int64),
         "one": np.array(1, np.int64),
         "first": np.array([0], np.int64),

@@ -21,7 +21,9 @@ def call(*arguments: object) -> Result:
 
 def answer(*arguments: object) -> Any:
     """The JSON that a successful command prints."""
-    result = call(*arguments, "--json", *(() if arguments[0] == "targets" else ("--quiet",)))
+    result = call(
+        *arguments, "--json", *(() if arguments[0] in ("targets", "cache") else ("--quiet",))
+    )
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -181,3 +183,69 @@ def test_help_shows_an_example() -> None:
     ):
         result = call(command, "--help")
         assert result.exit_code == 0 and "Example: tilewright" in result.output, command
+
+
+DYNAMIC = Path(__file__).parents[2] / "examples" / "dynamic"
+
+
+@pytest.mark.slow
+def test_packages_with_free_dims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CACHE", str(tmp_path / "cache"))
+    model, package = DYNAMIC / "pixels.onnx", tmp_path / "package"
+    bounds = ("--shape", "image=n:1..4,3,height,width:4..")
+    plan = answer("compile", model, "-t", "cambricon-x", "-o", package, *bounds)["plan"]
+    assert plan["free"] == {"n": [1, 4], "height": [1, 2**31 - 1], "width": [4, 2**31 - 1]}
+    assert "n: 1..4, in image[0]" in call("compile", model, "-o", tmp_path / "p", *bounds).output
+    sizes = ("--shape", "height=6", "--shape", "width=8")
+    first = call("run", package, *sizes, "--check")
+    assert first.exit_code == 0
+    assert "n is open and is taken as 1" in first.output
+    assert "specialising for n=1, height=6, width=8 ..." in first.output
+    assert "specialising" not in call("run", package, *sizes, "--check").output
+    np.save(tmp_path / "image.npy", np.ones((2, 3, 5, 4), np.float32))
+    found = answer("run", package, "--input", tmp_path / "image.npy")
+    assert found["outputs"][0]["shape"] == [2, 2, 5, 4]
+    assert answer("bench", package, "--shape", "image=2x3x5x4")["simulated"]
+    used = answer("cache")
+    assert (used["entries"], used["directory"]) == (2, str(tmp_path / "cache"))
+    assert used["bytes"] > 0
+    assert refused("run", package)[0]["code"] == "shape-open"
+    assert refused("run", package, *sizes, "--shape", "n=5")[0]["code"] == "shape-bounds"
+    assert refused("run", package, "--shape", "image=2x3x5")[0]["code"] == "shape-rank"
+    assert refused("run", package, "-t", "cpu")[0]["code"] == "option-package"
+    np.save(tmp_path / "image.npy", np.ones((9, 3, 5, 4), np.float32))
+    given = ("--input", tmp_path / "image.npy")
+    assert refused("run", package, *given)[0]["code"] == "shape-bounds"
+    monkeypatch.setenv("TILEWRIGHT_CACHE_ENTRIES", "many")
+    assert refused("cache")[0]["code"] == "option-cache"
+    monkeypatch.setenv("TILEWRIGHT_CACHE_ENTRIES", "1")
+    answer("cache", "--clear")
+    assert answer("cache")["entries"] == 0
+
+
+@pytest.mark.slow
+def test_models_with_free_dims_take_sizes_from_inputs_and_options(tmp_path: Path) -> None:
+    model = DYNAMIC / "pixels.onnx"
+    np.save(tmp_path / "image.npy", np.ones((2, 3, 5, 4), np.float32))
+    target = ("-t", "cambricon-x")
+    found = answer("run", model, *target, "--input", tmp_path / "image.npy", "--check")
+    assert found["outputs"][0]["shape"] == [2, 2, 5, 4] and found["check"]["passed"]
+    found = answer("run", model, *target, "--shape", "image=_,3,6..6,7")
+    assert found["outputs"][0]["shape"] == [1, 2, 6, 7]
+    assert answer("diff", model, *target, "--input", tmp_path / "image.npy")["passed"]
+    for command in ("plan", "explain", "memory", "diff", "run", "bench"):
+        problem = refused(command, model, *target)[0]
+        assert problem["code"] in ("shape-open", "onnx-shape") and "--shape" in problem["help"]
+        if command in ("plan", "explain", "memory"):
+            assert answer(command, model, *target, "--shape", "height=6", "--shape", "width=7")
+    assert refused("run", model, "--shape", "height")[0]["code"] == "option-shape"
+    assert refused("run", model, "--shape", "height=2=3")[0]["code"] == "shape-unknown"
+    assert refused("run", model, "--shape", "depth=2")[0]["code"] == "shape-unknown"
+    assert refused("run", LENET, "--shape", "image=n,1,32,32")[0]["code"] == "shape-fixed"
+
+
+def test_disassembly_needs_sizes(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    answer("compile", DYNAMIC / "pixels.onnx", "-t", "cambricon-x", "-o", package)
+    found = call("disasm", package)
+    assert found.exit_code == 2 and "shape-open" in found.output

@@ -101,8 +101,8 @@ class DynamicExecutable(Executable):
         listed = ", ".join(f"{name}={size}" for name, size in sizes.items())
         self._say(f"specialising for {listed}")
         _specialiser()(self.directory, self.manifest, sizes, place, self.progress)
-        # Loading builds what the target builds only once, such as the library of its C sources.
-        _ = find_target(self.manifest.target).load(place / PROGRAM)
+        # What a target builds once, such as the library of its C sources, is kept and sealed too.
+        find_target(self.manifest.target).load(place / PROGRAM).prepare()
 
     def _say(self, what: str) -> None:
         self.progress(what, 0, 0)

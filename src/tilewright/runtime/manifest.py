@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
 from tilewright.errors import refuse
 from tilewright.shapes.forms import LARGEST_SIZE, Bounds
@@ -76,7 +76,7 @@ class OpenModel(_Part):
     dims: tuple[FreeDim, ...]
     """The free dims, in the order in which the inputs name them."""
     exact_memory: bool = False
-    ranges: dict[str, tuple[float, float]] | None = None
+    ranges: dict[str, tuple[FiniteFloat, FiniteFloat]] | None = None
     """Calibrated ranges of values, for machines that compute in fixed point."""
 
 

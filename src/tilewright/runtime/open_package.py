@@ -7,6 +7,7 @@ the one reader of models, and a shape's package is what ``compile`` makes for th
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def write_open_package(
                 for name, bounds in settled.free.items()
             ),
             exact_memory=recipe.exact_memory,
-            ranges=None if recipe.ranges is None else dict(recipe.ranges),
+            ranges=None if recipe.ranges is None else _finite(recipe.ranges),
         ),
     ).write(directory)
 
@@ -85,3 +86,8 @@ def _output(tensor: TensorDims, settled: Settled) -> Tensor:
     named = (d if isinstance(d, int) else settled.names.get(d, UNKNOWN) for d in tensor.dims or ())
     dims = (UNRANKED,) if tensor.dims is None else tuple(named)
     return Tensor(name=tensor.name, shape=dims, dtype=tensor.dtype)
+
+
+def _finite(ranges: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """The ranges that say something."""
+    return {name: found for name, found in ranges.items() if all(map(math.isfinite, found))}

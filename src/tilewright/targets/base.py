@@ -157,6 +157,10 @@ class Runner(ABC):
         result is used again. Raises TilewrightError.
         """
 
+    def prepare(self) -> None:
+        """Build now what is otherwise built when a run first needs it, and kept in the package."""
+        return
+
     def check_inputs(self, inputs: Mapping[str, Array]) -> None:
         """Refuse inputs of the wrong name, shape or dtype."""
         wanted = {info.name: info for info in self.inputs}

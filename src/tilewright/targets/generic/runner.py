@@ -75,6 +75,10 @@ class InstructionRunner(Runner):
             compiled = load_kernels(self.package.directory)
         return {n: compiled.get(symbols.get(n, "")) or interpreted(op) for n, op in ops.items()}
 
+    def prepare(self) -> None:
+        """Build the host's kernels."""
+        _ = self.host
+
     @property
     def instructions(self) -> int:
         """Number of instructions."""
