@@ -189,3 +189,22 @@ def test_shapes_that_are_computed_at_run_time_are_refused(allowzero):
     ]
     with pytest.raises(TilewrightError, match="computed at run time"):
         import_onnx(model_of(nodes, {"x": (2,)}, ["y"]))
+
+
+@pytest.mark.parametrize("mode", ["half_pixel", "asymmetric", "align_corners"])
+@pytest.mark.parametrize("rounding", ["floor", "ceil", "round_prefer_ceil", "round_prefer_floor"])
+def test_nearest_elements_where_coordinates_fall_between(mode, rounding):
+    """Sizes of which coordinates in float32 and float64 fall to different sides."""
+    for extent, size in ((7, 1), (7, 9), (10, 6), (7, 2), (7, 4), (7, 8), (10, 12)):
+        nodes = [
+            helper.make_node(
+                "Resize",
+                ["x", "", "", "sizes"],
+                ["y"],
+                mode="nearest",
+                coordinate_transformation_mode=mode,
+                nearest_mode=rounding,
+            )
+        ]
+        sizes = np.array([1, 1, 2, size])
+        check(model_of(nodes, {"x": (1, 1, 2, extent)}, ["y"], {"sizes": sizes}, opset=19))

@@ -91,7 +91,7 @@ def _matrix(
     """Which elements a resized axis is made of, and which results lie outside of it."""
     if extent * size > 2**24:
         raise at.refuse("an axis is too long", code="onnx-too-large")
-    places = _places(at, extent, size, scale, box)
+    places = _places(at, extent, size, scale, box, mode)
     outside = np.zeros(size, np.bool_)
     if at.text("coordinate_transformation_mode") == "tf_crop_and_resize":
         outside = (places < 0) | (places > extent - 1)
@@ -135,11 +135,16 @@ def _cubic(distance: Array, a: float) -> Array:
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0))
 
 
-def _places(at: Lowering, extent: int, size: int, scale: float, box: tuple[float, float]) -> Array:
+def _places(
+    at: Lowering, extent: int, size: int, scale: float, box: tuple[float, float], mode: str
+) -> Array:
     """For each index of the result its coordinate in the operand."""
-    index = np.arange(size, dtype=np.float64)
     default = "half_pixel" if at.version >= 11 else "asymmetric"
-    match at.text("coordinate_transformation_mode", default) if at.version >= 11 else default:
+    way = at.text("coordinate_transformation_mode", default) if at.version >= 11 else default
+    # Which element is nearest may hang on the last bit; ONNX Runtime's choice is followed.
+    narrow = mode == "nearest" and "half_pixel" in way
+    index = np.arange(size, dtype=np.float32 if narrow else np.float64)
+    match way:
         case "asymmetric":
             return index / scale
         case "half_pixel":
@@ -164,6 +169,7 @@ def _places(at: Lowering, extent: int, size: int, scale: float, box: tuple[float
 
 def _rounded(at: Lowering, places: Array, scale: float) -> Array:
     """The nearest elements."""
+    places = places.astype(np.float64)
     default = "round_prefer_floor" if at.version >= 11 else "floor"
     match at.text("nearest_mode", default) if at.version >= 11 else default:
         case "round_prefer_floor":
