@@ -1,21 +1,16 @@
-"""Generators of allocation problems, and the CSV in which MiniMalloc's benchmarks are published.
+"""Generators of allocation problems of the kind that MiniMalloc's benchmarks are.
 
 The published problems (buffers of on-chip memories of real accelerators) have 150 to 450 buffers,
 fill their capacity nearly whole, and mix a few long lives with many short ones. The generators make
-such shapes from a seed; files in the same form (``id,lower,upper,size``, ``upper`` exclusive) are
-read as they are.
+such shapes from a seed.
 """
 
 from __future__ import annotations
 
-import csv
 import random
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 from tilewright.graph.passes.allocator import Buffer
-
-MOST_ROWS = 100_000
 
 
 def cut(count: int, seed: int, width: int = 400, height: int = 1024) -> list[Buffer]:
@@ -95,31 +90,3 @@ SHAPES: dict[str, Callable[[int, int], list[Buffer]]] = {
     "scattered": scattered,
 }
 """Generators by name: number of buffers and seed to a problem."""
-
-
-def write_csv(buffers: Sequence[Buffer], path: Path) -> None:
-    """Write a problem as ``id,lower,upper,size``."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("id", "lower", "upper", "size"))
-        writer.writerows((b.name, b.first, b.last + 1, b.size) for b in buffers)
-
-
-def read_csv(path: Path) -> list[Buffer]:
-    """Read a problem; raises ValueError with the line of what is no buffer."""
-    found: list[Buffer] = []
-    with path.open(newline="") as file:
-        reader = csv.DictReader(file)
-        wanted = ("id", "lower", "upper", "size")
-        if not set(wanted) <= set(reader.fieldnames or ()):
-            raise ValueError(f"{path}: the first line must name {', '.join(wanted)}")
-        for row in reader:
-            try:
-                name = str(row["id"])
-                lower, upper, size = (int(row[key]) for key in wanted[1:])
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"{path}, line {reader.line_num}: {error}") from error
-            if not 0 <= lower < upper or size < 0 or len(found) == MOST_ROWS:
-                raise ValueError(f"{path}, line {reader.line_num}: no buffer")
-            found.append(Buffer(name, size, lower, upper - 1))
-    return found

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from benchmarks.allocator.files import Problem, check
 from benchmarks.allocator.shapes import SHAPES
 from benchmarks.report import Column, Table, percent, seconds, whole
 from tilewright.graph.passes.allocator import Buffer, allocate, heuristic_peaks
@@ -31,19 +33,31 @@ def problem(name: str) -> list[Buffer]:
     return SHAPES[shape](int(count), int(seed))
 
 
-def run(name: str, buffers: Sequence[Buffer], nodes: int = NODES) -> dict[str, Any]:
+def solved(given: Problem, nodes: int = NODES) -> Problem:
+    """A problem with the offsets of the exact search."""
+    exact = allocate_exactly(given.buffers, alignment=given.alignment, nodes=nodes)
+    check(given.buffers, exact.offsets)
+    return replace(given, offsets=exact.offsets)
+
+
+def run(name: str, given: Problem, nodes: int = NODES) -> dict[str, Any]:
     """One problem: what everything needs above the bound, as a fraction of it."""
-    peaks = heuristic_peaks(buffers, alignment=1)
+    buffers, alignment = given.buffers, given.alignment
+    peaks = heuristic_peaks(buffers, alignment=alignment)
     start = time.perf_counter()
-    found = allocate(buffers, alignment=1)
+    found = allocate(buffers, alignment=alignment)
     middle = time.perf_counter()
-    exact = allocate_exactly(buffers, alignment=1, nodes=nodes)
+    exact = allocate_exactly(buffers, alignment=alignment, nodes=nodes)
     end = time.perf_counter()
-    bound = found.bound
+    bound = max(found.bound, 1)
+    for plan in (found, exact):
+        check(buffers, plan.offsets)
     return {
         "problem": name,
         "buffers": len(buffers),
         "bound": bound,
+        "capacity": given.capacity,
+        "fits": None if given.capacity is None else exact.peak <= given.capacity,
         **{f"peak {key}": peak / bound - 1 for key, peak in peaks.items()},
         "best": min(peaks.values()) / bound - 1,
         "default": found.peak / bound - 1,
@@ -58,10 +72,16 @@ def _yes(value: bool) -> str:
     return "yes" if value else "open"
 
 
+def _fits(value: bool) -> str:
+    return "yes" if value else "no"
+
+
 COLUMNS = (
     Column("problem", "problem"),
     Column("buffers", "buffers"),
     Column("bound", "bound", whole),
+    Column("capacity", "capacity", whole),
+    Column("fits", "fits", _fits),
     Column("peak by size, first fit", "by size", percent),
     Column("peak by lifetime, first fit", "by lifetime", percent),
     Column("peak by area, first fit", "by area", percent),
@@ -75,9 +95,14 @@ COLUMNS = (
 )
 
 
-def table_of(problems: Sequence[tuple[str, Sequence[Buffer]]], nodes: int = NODES) -> Table:
-    """The table of some problems."""
-    rows = [run(name, buffers, nodes) for name, buffers in problems]
+def table_of(problems: Sequence[tuple[str, Problem]], nodes: int = NODES) -> Table:
+    """The table of some problems; capacities are told where there are any."""
+    rows = [run(name, given, nodes) for name, given in problems]
+    columns = [
+        column
+        for column in COLUMNS
+        if column.key not in ("capacity", "fits") or any(row["fits"] is not None for row in rows)
+    ]
     remarks = (
         "Percentages are bytes above the bound, the most that is live at one step; 0.0 % is proven "
         "to be least. `cut` problems can be filled without a gap, so their least is 0.0 %.",
@@ -86,9 +111,9 @@ def table_of(problems: Sequence[tuple[str, Sequence[Buffer]]], nodes: int = NODE
         f"Exact: branch and bound, at most {nodes:,} placements (`--exact-memory`); `proven` says "
         "whether it is known that nothing less would do.",
     )
-    return Table("Above the bound", COLUMNS, rows, remarks)
+    return Table("Above the bound", columns, rows, remarks)
 
 
 def tables(networks: Sequence[str]) -> list[Table]:
     """Place the named problems."""
-    return [table_of([(name, problem(name)) for name in networks])]
+    return [table_of([(name, Problem(tuple(problem(name)))) for name in networks])]

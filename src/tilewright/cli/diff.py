@@ -81,6 +81,7 @@ def diff(
     ] = None,
     calibrate: console.CalibrateOption = None,
     shape: console.ShapeOption = None,
+    weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
@@ -95,11 +96,11 @@ def diff(
         found, machine = resolve(target, None, console.machine_values(settings))
         calibration = None if calibrate is None else console.read_arrays(calibrate)
         progress("import", 0, 0)
-        source, shapes = bound_model(model, shape, inputs, progress)
+        source, shapes = bound_model(model, shape, inputs, progress, weights)
         imported = (
             source.load(shapes)
             if isinstance(source, frontends.Opened)
-            else frontends.load(model, shapes=shapes)
+            else frontends.load(model, shapes=shapes, weights=weights)
         )
         executable = compile(
             imported, found, machine=machine, calibration=calibration, progress=progress

@@ -23,6 +23,7 @@ def explain_command(
     ] = False,
     calibrate: console.CalibrateOption = None,
     shape: console.ShapeOption = None,
+    weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
@@ -46,6 +47,7 @@ def explain_command(
             found,
             machine,
             shapes=console.shapes(shape),
+            weights=weights,
             calibration=None if calibrate is None else console.read_arrays(calibrate),
             progress=progress,
         )

@@ -139,6 +139,7 @@ def explain(
     machine: Machine,
     *,
     shapes: Shapes | None = None,
+    weights: str | Path | None = None,
     calibration: Samples | None = None,
     progress: Progress = quiet,
 ) -> Explanation:
@@ -148,6 +149,7 @@ def explain(
         target,
         machine,
         shapes=shapes,
+        weights=weights,
         calibration=calibration,
         progress=progress,
         until="import",
@@ -203,6 +205,7 @@ class _Fates:
     def __init__(self, work: Work, imported: ModuleOp, objections: Mapping[str, Objection]) -> None:
         self.work, self.objections = work, objections
         self.nodes = work.nodes or _nodes_of(imported)
+        self.inputs = {name for name, _ in network_of(imported).inputs}
         self.kernels: dict[str, list[tuple[KernelOp, GraphOperation, bool]]] = {}
         """Node -> its kernels, its operation there, and whether it was merged into that."""
         self.views: dict[str, GraphOperation] = {}
@@ -237,6 +240,8 @@ class _Fates:
         if node.name in self.views:
             return replace(blank, place="address", how="a view: no work is left")
         origin = self.origin.get(node.name)
+        if not origin and self.inputs.intersection(node.outputs):
+            return replace(blank, how="an input of the network")
         if not origin:
             return replace(blank, how="a constant, an identity, or leads to no output")
         if all(_constant(op.result) for op in origin):
