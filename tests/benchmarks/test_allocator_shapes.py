@@ -44,7 +44,7 @@ def test_rows_that_are_no_buffers(row: str, tmp_path: Path) -> None:
 def test_first_lines_that_are_not_understood(head: str, tmp_path: Path) -> None:
     path = tmp_path / "problem.csv"
     path.write_text(f"{head}\n")
-    with pytest.raises(ValueError, match="first line|column twice|gaps"):
+    with pytest.raises(ValueError, match=r"first line|column twice|gaps"):
         read_problem(path)
 
 

@@ -72,6 +72,37 @@ def judged(case: Case, targets: Sequence[str]) -> Agreement:
     return agreement(case.model, case.inputs, targets, run=quickly)
 
 
+def reduced(case: Case, targets: Sequence[str]) -> Case:
+    """The nodes up to the first that differs, without those it does not need."""
+    graph = case.model.graph
+    known = {
+        value.name: value
+        for value in onnx.shape_inference.infer_shapes(case.model).graph.value_info
+    }
+    known |= {value.name: value for value in graph.output}
+    for last in graph.node:
+        kept, wanted = list[onnx.NodeProto](), set(last.output)
+        for node in reversed(graph.node):
+            if wanted & set(node.output):
+                kept.insert(0, node)
+                wanted |= set(node.input)
+        model = ModelProto()
+        model.CopyFrom(case.model)
+        for field, values in (
+            ("node", kept),
+            ("output", [known[name] for name in last.output if name in known]),
+            ("input", [value for value in graph.input if value.name in wanted]),
+            ("initializer", [value for value in graph.initializer if value.name in wanted]),
+        ):
+            model.graph.ClearField(field)
+            getattr(model.graph, field).extend(values)
+        inputs = {value.name: case.inputs[value.name] for value in model.graph.input}
+        smaller = Case(model, inputs)
+        if model.graph.output and not judged(smaller, targets).passed:
+            return smaller
+    return case
+
+
 def quickly(executable: Executable, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
     """Run a package, C as one file and without optimisation: what is tested is its meaning."""
     if executable.manifest.target != "cpu":

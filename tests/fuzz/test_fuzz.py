@@ -10,7 +10,7 @@ import pytest
 from hypothesis import find, settings
 
 from tests.fuzz.__main__ import Tally, stretch
-from tests.fuzz.cases import Case, cases, judged, operators
+from tests.fuzz.cases import Case, cases, judged, operators, reduced
 from tilewright.graph.operations import ErfOp
 
 GRAPHS = 200
@@ -52,6 +52,8 @@ def test_a_fault_shrinks_to_a_file_that_replays(
     )
     assert case is not None
     assert len(case.model.graph.node) <= 3
+    case = reduced(case, ())
+    assert case.model.graph.node[-1].op_type == "Erf"
     path = case.save(tmp_path)
     assert not replayed(path)
     monkeypatch.setattr(ErfOp, "evaluate", right)
