@@ -44,12 +44,7 @@ def plan_cached(
     begin = perf_counter()
     budget = budget or Budget()
     primitive = choose_primitive(kernel, machine)
-    priced: list[tuple[float, float, Schedule]] = []
-    pricer = _Pricer(kernel, machine, primitive)
-    for schedule in schedules(kernel, machine, primitive):
-        cost, moved = pricer.price(schedule)
-        priced.append((cost, moved, schedule))
-    priced.sort(key=lambda found: (found[0], str(found[2])))
+    priced = ranked(kernel, machine)
     cost, moved, best = priced[0]
     cycles, timed = None, 0
     for _, _, schedule in priced[: budget.timed] if timer is not None else ():
@@ -70,6 +65,18 @@ def plan_cached(
         timed_cycles=cycles,
         timed=timed,
     )
+
+
+def ranked(kernel: Kernel, machine: Machine) -> list[tuple[float, float, Schedule]]:
+    """The whole space, best first: predicted cycles, bytes to and from main memory, schedule."""
+    primitive = choose_primitive(kernel, machine)
+    pricer = _Pricer(kernel, machine, primitive)
+    priced: list[tuple[float, float, Schedule]] = []
+    for schedule in schedules(kernel, machine, primitive):
+        cost, moved = pricer.price(schedule)
+        priced.append((cost, moved, schedule))
+    priced.sort(key=lambda found: (found[0], str(found[2])))
+    return priced
 
 
 def choose_primitive(kernel: Kernel, machine: Machine) -> Primitive:

@@ -37,7 +37,9 @@ from tilewright.tile.dialect import programs_of
 from tilewright.types import element_dtype, shape_of, tensor_type
 
 SUPPORT = Path(__file__).parent
-"""Where the headers lie, which every package includes as they are."""
+"""Where the headers lie that every package includes as they are."""
+
+HEADERS = ("integers.h", "scalars.h", "team.h", "vectors.h")
 
 MANIFEST = "program.json"
 
@@ -70,10 +72,7 @@ def write_package(
         f"include/{prefix}.h": header_text(prefix, compilation, inputs, outputs, steps),
         f"src/{prefix}.c": network_text(prefix, inputs, outputs, steps, functions),
         "src/kernels.h": kernels_header_text(prefix, functions, lanes),
-        **{
-            f"src/{name}": (SUPPORT / name).read_text()
-            for name in ("integers.h", "scalars.h", "team.h", "vectors.h")
-        },
+        **{f"src/{name}": (SUPPORT / name).read_text() for name in HEADERS},
         f"include/{prefix}.hpp": class_text(prefix, inputs, outputs),
         "main.c": main_text(prefix, inputs, outputs),
         "Makefile": makefile_text(prefix, processor),

@@ -1,0 +1,88 @@
+"""The ``measured`` planner: candidates are built and timed on the machine itself.
+
+swATOP (section 5.2) compares its cost model with a "black-box autotuner" that runs every schedule
+of the space. This planner is both: the whole space in the order of the cost model, as far as a
+budget allows; what was measured once is looked up (measurements.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tilewright.machine import Machine
+from tilewright.planning.cached import plan_cached, ranked
+from tilewright.planning.domain import Kernel
+from tilewright.planning.measurements import Measurements
+from tilewright.planning.plan import Plan
+from tilewright.planning.schedule import Schedule
+from tilewright.planning.sharing import share
+
+Measure = Callable[[Kernel, Machine, Sequence[Schedule]], list[float]]
+"""Seconds that one core takes for each schedule of a kernel."""
+
+BATCH = 16
+"""Candidates that are built and timed together."""
+
+CANDIDATES = 32
+"""Candidates of a kernel that are measured unless the caller says otherwise."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """The candidates of one kernel in the order of the cost model, as they lack their times."""
+
+    kernel: Kernel
+    machine: Machine
+    schedules: tuple[Schedule, ...]
+
+    @classmethod
+    def of(cls, kernel: Kernel, machine: Machine, most: int | None = None) -> Search:
+        """The first ``most`` candidates, or all of the space."""
+        schedules = tuple(schedule for _, _, schedule in ranked(kernel, machine))
+        return cls(kernel, machine, schedules[:most])
+
+    def batches(self, known: Measurements) -> Iterator[tuple[Schedule, ...]]:
+        """What is still to be measured, batch by batch."""
+        have = known.of(self.kernel, self.machine)
+        missing = [schedule for schedule in self.schedules if schedule not in have]
+        for start in range(0, len(missing), BATCH):
+            yield tuple(missing[start : start + BATCH])
+
+
+def plan_measured(
+    kernel: Kernel,
+    machine: Machine,
+    measure: Measure,
+    known: Measurements,
+    *,
+    most: int | None = CANDIDATES,
+) -> Plan:
+    """The fastest measured schedule among the ``most`` that the cost model likes best (None: all).
+
+    Measurements of these and others that ``known`` holds count too. The plan's ``timed_cycles``
+    are seconds by the machine's clock. Raises TilewrightError as ``plan`` and ``measure`` do.
+    """
+    search = Search.of(kernel, machine, most)
+    for batch in search.batches(known):
+        seconds = measure(kernel, machine, batch)
+        known.add(kernel, machine, dict(zip(batch, seconds, strict=True)))
+    return best_known(kernel, machine, known) or plan_cached(kernel, machine)
+
+
+def best_known(kernel: Kernel, machine: Machine, known: Measurements) -> Plan | None:
+    """The plan of the fastest schedule that was measured; None if nothing was."""
+    have = known.of(kernel, machine)
+    usable = {s: seconds for s, seconds in have.items() if seconds != float("inf")}
+    if not usable:
+        return None
+    best = min(usable, key=lambda schedule: (usable[schedule], str(schedule)))
+    plain = plan_cached(kernel, machine)
+    cost = next((c for c, _, s in ranked(kernel, machine) if s == best), plain.predicted_cycles)
+    return replace(
+        plain,
+        schedule=share(kernel, machine, best, cost),
+        predicted_cycles=cost,
+        timed_cycles=usable[best] * machine.clock_hz,
+        timed=len(have),
+    )
