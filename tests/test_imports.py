@@ -15,7 +15,7 @@ FLOORS: list[set[str]] = [
     {"frontends", "targets"},
     {"runtime", "calibration"},
     {"driver"},
-    {"report", "optimise", "onnx_backend"},
+    {"report", "optimise", "onnx_backend", "tuning"},
     {"api"},
     {"cli"},
 ]

@@ -30,6 +30,8 @@ from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
 from tilewright.passes import CompilerContext, PassRunner
 from tilewright.planning import Plan, PlanCache, plan
+from tilewright.planning.domain import Kernel
+from tilewright.planning.planners.measured import planner_of
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.executable import Executable, Progress, opened, quiet, replacing
 from tilewright.runtime.manifest import MANIFEST, Manifest
@@ -44,6 +46,9 @@ from tilewright.types import Array
 Model = str | Path | frontends.Imported | frontends.Opened | frontends.TorchModule
 """A model file's path, what ``tilewright.load`` or ``frontends.open_model`` returned, or a PyTorch
 module."""
+
+Planner = Callable[[Kernel], Plan | None]
+"""A kernel's plan, or None where it has none."""
 
 
 @dataclass
@@ -67,6 +72,8 @@ class Work:
     notes: list[str] = field(default_factory=list[str])
     files: tuple[frontends.MappedFile, ...] = ()
     """The model's files, which weights are views of."""
+    planner: Planner | None = None
+    """Asked for each kernel's schedule before the cost model is."""
     weights_file: str | Path | None = None
     """The file of the weights, for model formats that keep them apart."""
     ranges: Mapping[str, tuple[float, float]] | None = None
@@ -171,7 +178,9 @@ def plan_kernels(work: Work) -> None:
         if op.on_host:
             work.kernels.append(CompiledKernel(kernel))
             continue
-        found = plan(kernel, work.machine, timer=timer, cache=cache)
+        found = None if work.planner is None else work.planner(kernel)
+        if found is None:
+            found = plan(kernel, work.machine, timer=timer, cache=cache)
         work.plans[kernel.symbol] = found
         work.kernels.append(CompiledKernel(kernel, found.schedule, None, found.predicted_cycles))
 
@@ -252,12 +261,14 @@ def travel(
     dump: Path | None = None,
     progress: Progress = quiet,
     exact_memory: bool = False,
+    planner: Planner | None = None,
     until: str = "tile",
 ) -> Work:
     """Take a model along the road, to the end of the station ``until``."""
     runner = PassRunner(CompilerContext(machine), dump)
     work = Work(target, machine, model, shapes or {}, calibration, progress, runner, exact_memory)
     work.weights_file, work.ranges = weights, ranges
+    work.planner = planner
     for station in ROAD:
         progress(station.name, 0, 0)
         station.run(work)
@@ -283,6 +294,8 @@ def compile(
     exact_memory: bool = False,
     exact_convolution: bool = False,
     cpu: str | None = None,
+    planner: str = "model",
+    database: str | Path | None = None,
     progress: Progress = quiet,
     cache: Cache | None = None,
 ) -> Executable:
@@ -295,7 +308,9 @@ def compile(
     as long as the result. ``dump`` collects the representation after every pass.
     ``exact_convolution`` leaves out methods that round otherwise than by the order of their sums
     (``Machine.exact``). ``cpu`` makes the cpu target's C for a processor other than the one at hand
-    (``avx512``, ``avx2``, ``sse2``, ``neon``, ``portable``).
+    (``avx512``, ``avx2``, ``sse2``, ``neon``, ``portable``). With ``database``, schedules that were
+    measured (``tilewright.tuning``) are taken from it; with ``planner="measured"``, what it lacks
+    is measured first.
 
     A PyTorch module is captured with ``example_inputs`` (a tensor, a tuple of arguments, or a dict
     of them by name) and, for torch.export, ``dynamic_shapes`` (docs/pytorch.md).
@@ -312,6 +327,9 @@ def compile(
     model = _opened(model, weights, example_inputs, dynamic_shapes)
     if isinstance(model, frontends.Opened):
         settled = settle(model.signature.inputs, shapes)
+        if settled.free and (database is not None or planner != "model"):
+            free = ", ".join(settled.free)
+            raise refuse("option-planner", f"there are no kernels to measure while {free} is free")
         if settled.free:
             source = model
             notes = source.trial(settled)
@@ -319,17 +337,19 @@ def compile(
             how = Recipe(found.name, described, exact_memory, ranges, notes)
             write = partial(write_open_package, source=source, settled=settled, recipe=how)
             return _written(write, directory, cache, progress)
-    work = travel(
-        model,
-        found,
-        described,
-        shapes=shapes,
-        weights=weights,
-        calibration=calibration,
-        dump=None if dump is None else Path(dump),
-        progress=progress,
-        exact_memory=exact_memory,
-    )
+    with planner_of(planner, found.measurer(), found.built(), described, database) as asked:
+        work = travel(
+            model,
+            found,
+            described,
+            shapes=shapes,
+            weights=weights,
+            calibration=calibration,
+            dump=None if dump is None else Path(dump),
+            progress=progress,
+            exact_memory=exact_memory,
+            planner=asked,
+        )
     progress("emit", 0, 0)
     return _written(partial(_emit, work), directory, cache, progress)
 

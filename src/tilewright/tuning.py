@@ -8,13 +8,13 @@ measurements go to a database at once, so an interrupted search goes on where it
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tilewright.driver import Progress, quiet, resolve, travel
+from tilewright.driver import Model, Progress, quiet, resolve, travel
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical
@@ -22,7 +22,7 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.measurements import Measurements
 from tilewright.planning.planners.measured import Measure, Search
 from tilewright.planning.schedule import Schedule
-from tilewright.runtime.package import Model
+from tilewright.shapes import Shapes
 
 
 @dataclass
@@ -36,12 +36,17 @@ class Tuned:
     model_seconds: float = float("inf")
     """Of the schedule that the cost model likes best."""
     best_seconds: float = float("inf")
+    """Of the fastest schedule that was measured; infinite, as the model's, if none was."""
     best: Schedule | None = None
     measured: int = 0
     space: int = 0
-    _rest: Iterator[tuple[Schedule, ...]] = field(default_factory=lambda: iter(()))
-    _weight: float = 0.0
-    _batches: int = 0
+    """Number of schedules that there are."""
+    rest: Iterator[tuple[Schedule, ...]] = field(default_factory=lambda: iter(()))
+    """Batches that are still to be measured."""
+    weight: float = 0.0
+    """Predicted cycles of all the kernels that are like this one."""
+    batches: int = 0
+    """Batches that were begun."""
 
     def to_json(self) -> dict[str, Any]:
         """A row of ``tilewright tune --json``; null where nothing was measured."""
@@ -66,7 +71,7 @@ def tune(
     *,
     database: str | Path,
     seconds: float = 300.0,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    shapes: Shapes | None = None,
     weights: str | Path | None = None,
     values: Mapping[str, float] | None = None,
     exact_convolution: bool = False,
@@ -104,12 +109,12 @@ def tune(
             else:
                 search = Search.of(kernel, machine)
                 rows[form] = Tuned(kernel, 1, [kernel.symbol], space=len(search.schedules))
-                rows[form]._rest = search.batches(known)
-            rows[form]._weight += plan.predicted_cycles
+                rows[form].rest = search.batches(known)
+            rows[form].weight += plan.predicted_cycles
         _search(list(rows.values()), machine, measure, known, end, executor, jobs, progress)
         for row in rows.values():
             _summarise(row, machine, known)
-    return sorted(rows.values(), key=lambda row: (-row._weight, row.symbols))
+    return sorted(rows.values(), key=lambda row: (-row.weight, row.symbols))
 
 
 def _search(
@@ -134,12 +139,12 @@ def _search(
     try:
         while time.monotonic() < end and (waiting or running):
             while waiting and (executor is None or len(running) < jobs):
-                row = max(waiting, key=lambda one: one._weight / (1 + one._batches))
-                batch = next(row._rest, None)
+                row = max(waiting, key=lambda one: one.weight / (1 + one.batches))
+                batch = next(row.rest, None)
                 if batch is None:
                     waiting.remove(row)
                     continue
-                row._batches += 1
+                row.batches += 1
                 if executor is None:
                     note(row, batch, measure(row.kernel, machine, batch))
                     break
@@ -162,6 +167,3 @@ def _summarise(row: Tuned, machine: Machine, known: Measurements) -> None:
     if have:
         row.best = min(have, key=lambda schedule: (have[schedule], str(schedule)))
         row.best_seconds = have[row.best]
-
-
-ExecutorMaker = Callable[[], Executor]

@@ -23,6 +23,8 @@ def compile_command(
     settings: console.SetOption = None,
     exact_convolution: console.ExactOption = False,
     cpu: console.CpuOption = None,
+    planner: console.PlannerOption = "model",
+    database: console.DatabaseOption = None,
     dump: Annotated[
         Path | None, typer.Option("--dump", help="Write the representation after every pass here.")
     ] = None,
@@ -49,6 +51,8 @@ def compile_command(
             exact_memory=exact_memory,
             exact_convolution=exact_convolution,
             cpu=cpu,
+            planner=planner,
+            database=database,
             progress=progress,
             cache=console.cache(),
         )

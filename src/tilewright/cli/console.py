@@ -95,6 +95,22 @@ CpuOption = Annotated[
         help="Make C for another processor: avx512, avx2, sse2, neon, portable.",
     ),
 ]
+PlannerOption = Annotated[
+    str,
+    typer.Option(
+        "--planner",
+        metavar="model|measured",
+        help="Choose schedules by the cost model, or by measuring them here.",
+    ),
+]
+DatabaseOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--database",
+        metavar="FILE",
+        help="Take schedules that were measured (tilewright tune) from here.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 

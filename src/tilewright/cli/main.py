@@ -19,6 +19,7 @@ from tilewright.cli.plan import plan_command
 from tilewright.cli.replay import replay
 from tilewright.cli.run import run
 from tilewright.cli.targets import targets
+from tilewright.cli.tune import tune_command
 
 app = typer.Typer(
     name="tilewright",
@@ -36,6 +37,7 @@ app.command("replay")(replay)
 app.command("memory")(memory)
 app.command("bench")(bench)
 app.command("cache")(cache_command)
+app.command("tune")(tune_command)
 app.command("targets")(targets)
 app.command("opt")(opt)
 app.command("asm")(asm)

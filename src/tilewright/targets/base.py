@@ -21,6 +21,7 @@ from tilewright.ir import ModuleOp
 from tilewright.machine import Machine
 from tilewright.passes import WeightStore
 from tilewright.planning.domain import Kernel
+from tilewright.planning.planners.measured import Measure
 from tilewright.planning.schedule import Schedule
 from tilewright.types import Array
 
@@ -207,6 +208,14 @@ class Target(ABC):
     def timer(self, machine: Machine) -> Timer | None:
         """A simulator for the planner's best candidates, or None if the target has none."""
         return None
+
+    def measurer(self) -> Measure | None:
+        """What times schedules on the processor at hand, or None for machines that are not here."""
+        return None
+
+    def built(self) -> str:
+        """How a measurer builds kernels: measurements of other compilers are not comparable."""
+        return ""
 
     def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
         """Instruction words of a source text, for targets that have them; raises TilewrightError.

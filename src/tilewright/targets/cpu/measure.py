@@ -88,10 +88,7 @@ def measure(
             for text, number in distinct.items():
                 source = sources[number]
                 assert source is not None
-                if turn == 0:
-                    repeats = 1
-                else:
-                    repeats = max(1, int(turn_seconds / max(times[text], 1e-9)))
+                repeats = max(1, int(turn_seconds / max(times[text], 1e-9))) if turn else 1
                 pointers = (ctypes.c_void_p * len(source.arguments))(
                     *(spaces[argument.tensor].ctypes.data for argument in source.arguments)
                 )

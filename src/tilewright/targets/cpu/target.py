@@ -9,9 +9,11 @@ from tilewright.errors import refuse
 from tilewright.graph.dialect import GraphOperation, network_of
 from tilewright.graph.passes.editing import VIEWS
 from tilewright.machine import Machine
+from tilewright.planning.planners.measured import Measure
 from tilewright.targets.base import Compilation, Runner, Target
-from tilewright.targets.cpu.compiler import compiler_version
+from tilewright.targets.cpu.compiler import FLAGS, compiler_version
 from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.measure import measure
 from tilewright.targets.cpu.package import write_package
 from tilewright.targets.cpu.processors import NATIVE, PROCESSORS, processor, this_processor
 from tilewright.targets.cpu.runner import CpuRunner
@@ -51,6 +53,14 @@ class CpuTarget(Target):
     def load(self, directory: Path) -> Runner:
         """Build the package's library (once) and make a runner of it."""
         return CpuRunner(directory)
+
+    def measurer(self) -> Measure:
+        """Builds and runs kernels here."""
+        return measure
+
+    def built(self) -> str:
+        """The compiler and its flags."""
+        return " ".join([compiler_version(), *FLAGS, *this_processor().flags])
 
     def options(self) -> dict[str, Any]:
         """The compiler and the vectors that are used."""
