@@ -105,7 +105,7 @@ def _library(
 ) -> ctypes.CDLL:
     for name in HEADERS:
         (folder / name).write_text((SUPPORT / name).read_text())
-    head = f'#define LANES {lanes}\n#include "vectors.h"\n#include <time.h>\n'
+    head = f'#define LANES {lanes}\n#include "vectors.h"\n#include "integers.h"\n#include <time.h>\n'
     paths: list[Path] = []
     for text, number in distinct.items():
         source = sources[number]
