@@ -105,7 +105,8 @@ def _library(
 ) -> ctypes.CDLL:
     for name in HEADERS:
         (folder / name).write_text((SUPPORT / name).read_text())
-    head = f'#define LANES {lanes}\n#include "vectors.h"\n#include "integers.h"\n#include <time.h>\n'
+    included = "".join(f'#include "{name}"\n' for name in ("vectors.h", "integers.h"))
+    head = f"#define LANES {lanes}\n{included}#include <time.h>\n"
     paths: list[Path] = []
     for text, number in distinct.items():
         source = sources[number]
