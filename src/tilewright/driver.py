@@ -43,9 +43,11 @@ from tilewright.tile.build import build
 from tilewright.tile.passes import pipeline as tile_pipeline
 from tilewright.types import Array
 
-Model = str | Path | frontends.Imported | frontends.Opened | frontends.TorchModule
-"""A model file's path, what ``tilewright.load`` or ``frontends.open_model`` returned, or a PyTorch
-module."""
+Model = (
+    str | Path | frontends.Imported | frontends.Opened | frontends.Exported | frontends.TorchModule
+)
+"""A model file's path, what ``tilewright.load`` or ``frontends.open_model`` returned, a function
+that JAX exported, or a PyTorch module."""
 
 Planner = Callable[[Kernel], Plan | None]
 """A kernel's plan, or None where it has none."""
@@ -363,7 +365,7 @@ def _opened(
             raise refuse("torch-example-inputs", "the model has been loaded, with its inputs")
         return model
     if weights is not None:
-        if isinstance(model, str | Path):
+        if isinstance(model, str | Path | frontends.Exported):
             return model  # The front-ends know which of their formats take weights.
         raise refuse("model-weights", "a PyTorch module brings its weights")
     return (

@@ -6,7 +6,7 @@ from tilewright.errors import TilewrightError
 from tilewright.frontends import load
 
 
-@pytest.mark.parametrize("name", ["model.pt", "model", "model.tflite"])
+@pytest.mark.parametrize("name", ["model.pt", "model", "model.pb"])
 def test_unknown_formats_are_refused(name, tmp_path):
     (tmp_path / name).write_bytes(b"")
     with pytest.raises(TilewrightError, match="model-format"):

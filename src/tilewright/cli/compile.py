@@ -12,7 +12,7 @@ from tilewright.driver import compile
 
 
 def compile_command(
-    model: Annotated[Path, typer.Argument(help="An ONNX file or a prototxt.")],
+    model: Annotated[Path, typer.Argument(help=console.MODELS)],
     target: console.TargetOption = "cpu",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The package [default: MODEL-TARGET].")

@@ -53,6 +53,8 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Vary the machine: memory.sb.bytes=65536."),
 ]
+MODELS = "A model: .onnx, .prototxt, .mlir (StableHLO) or .tflite."
+
 ShapeOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -12,7 +12,7 @@ from tilewright.driver import resolve, travel
 
 
 def plan_command(
-    model: Annotated[Path, typer.Argument(help="An ONNX file or a prototxt.")],
+    model: Annotated[Path, typer.Argument(help=console.MODELS)],
     target: console.TargetOption = "cambricon-x",
     calibrate: console.CalibrateOption = None,
     shape: console.ShapeOption = None,

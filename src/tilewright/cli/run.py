@@ -15,7 +15,7 @@ from tilewright.driver import Progress, compile
 from tilewright.errors import refuse
 from tilewright.runtime import Executable
 
-ModelArgument = Annotated[Path, typer.Argument(help="An ONNX file, a prototxt, or a package.")]
+ModelArgument = Annotated[Path, typer.Argument(help=f"{console.MODELS} Or a package.")]
 InputOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -10,14 +10,33 @@ from tilewright.frontends.imported import Imported, ModelNode
 from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.modules import TorchModule, is_torch_module
 from tilewright.frontends.opened import Opened
+from tilewright.frontends.stablehlo.reader import Exported
 from tilewright.shapes import Shapes
 from tilewright.shapes.forms import concrete
 
-__all__ = ["Imported", "MappedFile", "ModelNode", "Opened", "TorchModule", "load", "open_model"]
+__all__ = [
+    "Exported",
+    "Imported",
+    "MappedFile",
+    "ModelNode",
+    "Opened",
+    "TorchModule",
+    "load",
+    "open_model",
+]
+
+KINDS = (
+    "ONNX models end in .onnx, Caffe's in .prototxt, StableHLO's in .mlir, .mlirbc or .stablehlo, "
+    "TensorFlow Lite's in .tflite"
+)
+"""What a file's name says of its format."""
 
 
 def open_model(
-    model: str | Path | TorchModule, *, example_inputs: Any = None, dynamic_shapes: Any = None
+    model: str | Path | Exported | TorchModule,
+    *,
+    example_inputs: Any = None,
+    dynamic_shapes: Any = None,
 ) -> Opened | None:
     """Read a model whose format can leave dims free; None for formats that fix them all.
 
@@ -25,10 +44,13 @@ def open_model(
     sizes stay free (``OpenedTorch``). Raises TilewrightError if a file is not a model of the
     format that its name says, or a module cannot be captured.
     """
+    if isinstance(model, Exported):
+        _no_examples("a program of JAX", example_inputs, dynamic_shapes)
+        return None
     if not isinstance(model, str | Path):
         return _open_module(model, example_inputs, dynamic_shapes)
     path = Path(model)
-    _check_examples(path, example_inputs, dynamic_shapes)
+    _no_examples(repr(str(path)), example_inputs, dynamic_shapes)
     if path.suffix.lower() != ".onnx":
         return None
     from tilewright.frontends.onnx.opened import OpenedOnnx
@@ -37,14 +59,17 @@ def open_model(
 
 
 def load(
-    model: str | Path | TorchModule,
+    model: str | Path | Exported | TorchModule,
     *,
     shapes: Shapes | None = None,
     weights: str | Path | None = None,
     example_inputs: Any = None,
     dynamic_shapes: Any = None,
 ) -> Imported:
-    """Read a model file that Tilewright knows (ONNX, Caffe's prototxt), or a PyTorch module.
+    """Read a model of any kind that Tilewright knows.
+
+    ``model`` is a file (ONNX, Caffe's prototxt, StableHLO as text or bytecode, TensorFlow Lite),
+    what ``jax.export.export`` returned, or a PyTorch module.
 
     ``shapes`` gives sizes to dims that the model leaves free (``{"image": (1, 3, 224, 224)}``, or
     ``{"batch": 4}`` by a free dim's name); a first size that stays free is taken as 1, with a note.
@@ -52,6 +77,12 @@ def load(
     caffemodel). ``example_inputs`` and ``dynamic_shapes`` are for modules (``open_model``). Raises
     TilewrightError with every reason for which the model is refused.
     """
+    if isinstance(model, Exported):
+        from tilewright.frontends.stablehlo import import_stablehlo
+
+        _no_examples("a program of JAX", example_inputs, dynamic_shapes)
+        _no_weights(weights, "a program of JAX")
+        return import_stablehlo(model, shapes=_fixed(shapes))
     if (
         not isinstance(model, str | Path)
         or example_inputs is not None
@@ -67,19 +98,22 @@ def load(
     if suffix == ".prototxt":
         from tilewright.frontends.caffe import import_caffe
 
-        fixed = {name: concrete(value, f"input {name!r}") for name, value in (shapes or {}).items()}
-        return import_caffe(path, weights=weights, shapes=fixed)
-    if suffix == ".onnx" and weights is None:
+        return import_caffe(path, weights=weights, shapes=_fixed(shapes))
+    if suffix == ".onnx":
         from tilewright.frontends.onnx import import_onnx
 
+        _no_weights(weights, repr(str(path)))
         return import_onnx(path, shapes=shapes)
-    if suffix == ".onnx":
-        raise refuse(
-            "model-weights",
-            "an ONNX model says itself where its weights are",
-            where=repr(str(path)),
-            help="leave the weights out",
-        )
+    if suffix in (".mlir", ".mlirbc", ".stablehlo"):
+        from tilewright.frontends.stablehlo import import_stablehlo
+
+        _no_weights(weights, repr(str(path)))
+        return import_stablehlo(path, shapes=_fixed(shapes))
+    if suffix == ".tflite":
+        from tilewright.frontends.tensorflow import import_tflite
+
+        _no_weights(weights, repr(str(path)))
+        return import_tflite(path, shapes=shapes)
     if suffix == ".caffemodel":
         raise refuse(
             "model-format",
@@ -91,7 +125,7 @@ def load(
         "model-format",
         f"no front-end reads files that end in {path.suffix!r}",
         where=repr(str(path)),
-        help="ONNX models end in .onnx, Caffe's in .prototxt",
+        help=KINDS,
     )
 
 
@@ -108,12 +142,28 @@ def _open_module(module: TorchModule, example_inputs: Any, dynamic_shapes: Any) 
     return OpenedTorch(module, example_inputs, dynamic_shapes)
 
 
-def _check_examples(path: Path, example_inputs: Any, dynamic_shapes: Any) -> None:
-    """Refuse what is for modules where the model is a file."""
+def _no_examples(where: str, example_inputs: Any, dynamic_shapes: Any) -> None:
+    """Refuse what is for modules where the model is none."""
     if example_inputs is not None or dynamic_shapes is not None:
         raise refuse(
             "torch-example-inputs",
-            "a model file says itself what it takes",
-            where=repr(str(path)),
+            "a model of this kind says itself what it takes",
+            where=where,
             help="leave the example inputs out; they are for PyTorch modules",
+        )
+
+
+def _fixed(shapes: Shapes | None) -> dict[str, tuple[int, ...]]:
+    """Shapes as formats take them that leave no dims free."""
+    return {name: concrete(value, f"input {name!r}") for name, value in (shapes or {}).items()}
+
+
+def _no_weights(weights: str | Path | None, where: str) -> None:
+    """Refuses weights beside a model that says itself where its weights are."""
+    if weights is not None:
+        raise refuse(
+            "model-weights",
+            "a model of this kind says itself where its weights are",
+            where=where,
+            help="leave the weights out",
         )

@@ -26,15 +26,16 @@ from tilewright.types import Array
 
 _FOLDED_NAMES = """
     Abs Add And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow
-    Cast CastLike Ceil Clip Compress Concat ConstantOfShape Cos CumSum DequantizeLinear Div Equal
+    Cast CastLike Ceil Clip Compress Concat ConstantOfShape Cos CumSum Div Equal
     Exp Expand EyeLike Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual
     HammingWindow HannWindow Identity IsInf IsNaN Less LessOrEqual Log Max Mean MelWeightMatrix Min
-    Mod Mul Neg NonZero Not OneHot Or Pad Pow QuantizeLinear Range Reciprocal ReduceL1 ReduceL2
+    Mod Mul Neg NonZero Not OneHot Or Pad Pow Range Reciprocal ReduceL1 ReduceL2
     ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round
     ScatterElements ScatterND Shape Sigmoid Sign Sin Size Slice Split Sqrt Squeeze Sub Sum Tanh Tile
     TopK Transpose Trilu Unique Unsqueeze Where Xor
 """
 
+# Quantised constants are left to the graph, whose passes may want to compute on the integers.
 _FOLDED = frozenset(_FOLDED_NAMES.split())
 
 _BOUNDED_BY_INPUT = frozenset(("Compress", "NonZero", "Unique"))

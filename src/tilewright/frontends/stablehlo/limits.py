@@ -1,0 +1,42 @@
+"""Bounds on what a program may ask for, so that a hostile file costs neither time nor memory."""
+
+MAX_FILE_BYTES = 2**31 - 1
+"""Of a program, text or bytecode."""
+
+MAX_SECONDS = 300
+"""Processor time that parsing may take."""
+
+MAX_DOCUMENT_BYTES = 2**28
+"""Of the parsed program without its constants."""
+
+MAX_OPERATIONS = 50_000
+"""Operations of a program, and operations taken once calls and loops are written out."""
+
+MAX_DEPTH = 32
+"""How deep calls and loops may lie in one another."""
+
+MAX_ROUNDS = 1024
+"""Rounds of a loop, which is written out."""
+
+MAX_ELEMENTS = 2**30
+"""Elements of one tensor."""
+
+MAX_RANK = 8
+"""Axes of one tensor."""
+
+MAX_EXTENT = 2**24
+"""Largest stride, dilation and pad."""
+
+MAX_FOLDED_ELEMENTS = 2**24
+"""Elements of one constant that evaluating constants at import makes."""
+
+MAX_TABLE = 2**24
+"""Elements of a constant that an importer makes."""
+
+MAX_NAME = 120
+"""Characters of a program's name that are shown in a message."""
+
+
+def shown(name: str) -> str:
+    """A name from the program as a message shows it: quoted, one line, not too long."""
+    return repr(name if len(name) <= MAX_NAME else name[:MAX_NAME] + "...")

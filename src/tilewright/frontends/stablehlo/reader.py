@@ -1,0 +1,132 @@
+"""Read a StableHLO program from a file, its bytes, or a JAX export, by way of jaxlib's parser."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.stablehlo.limits import (
+    MAX_DOCUMENT_BYTES,
+    MAX_FILE_BYTES,
+    MAX_OPERATIONS,
+    MAX_SECONDS,
+    shown,
+)
+from tilewright.frontends.stablehlo.program import Program, program_of
+from tilewright.types import Array
+
+
+@runtime_checkable
+class Exported(Protocol):
+    """What ``jax.export.export(jax.jit(f))(...)`` returns."""
+
+    @property
+    def mlir_module_serialized(self) -> bytes:
+        """The program in the portable form of StableHLO."""
+        ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """A parsed program and where it came from."""
+
+    program: Program
+    digest: str
+    title: str
+    """How messages call it."""
+
+
+def read_program(source: str | Path | bytes | Exported) -> Source:
+    """Parse a program, text or bytecode; raises TilewrightError."""
+    if isinstance(source, str | Path):
+        title = shown(str(source))
+        data = _bytes_of(Path(source), title)
+    else:
+        title = "program"
+        data = source if isinstance(source, bytes) else bytes(source.mlir_module_serialized)
+        if len(data) > MAX_FILE_BYTES:
+            raise _too_large(title)
+    document, blobs = _parsed(data, title)
+    return Source(program_of(document, blobs, title), hashlib.sha256(data).hexdigest(), title)
+
+
+def _bytes_of(path: Path, title: str) -> bytes:
+    """The file's bytes, after a look at its size."""
+    try:
+        if not path.is_file():
+            reason = "it is not a file" if path.exists() else "there is no such file"
+            raise refuse("stablehlo-missing-file", reason, where=title)
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise _too_large(title)
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = f"it cannot be read: {error}"
+        raise refuse("stablehlo-missing-file", reason, where=title) from error
+
+
+def _too_large(title: str) -> TilewrightError:
+    reason = f"it has more than {MAX_FILE_BYTES} bytes"
+    return refuse("stablehlo-too-large", reason, where=title)
+
+
+def _parsed(data: bytes, title: str) -> tuple[Any, Array]:
+    """What the worker makes of a program: its document, and the bytes of the constants."""
+    worker = Path(__file__).with_name("worker.py")
+    # -P keeps this folder off the worker's path.
+    command = [sys.executable, "-P", str(worker), str(MAX_OPERATIONS), str(MAX_SECONDS)]
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as made:
+        given.write(data)
+        given.seek(0)
+        try:
+            done = subprocess.run(
+                command,
+                stdin=given,
+                stdout=made,
+                stderr=subprocess.DEVNULL,
+                timeout=2 * MAX_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            reason = f"parsing it takes more than {MAX_SECONDS} seconds"
+            raise refuse("stablehlo-too-large", reason, where=title) from error
+        made.seek(0)
+        line = made.readline(MAX_DOCUMENT_BYTES)
+        if done.returncode != 0 or not line.endswith(b"\n"):
+            how = (
+                f"ended with {done.returncode}" if done.returncode else "made too large a document"
+            )
+            raise refuse(
+                "stablehlo-syntax",
+                f"jaxlib's parser does not survive it: its process {how}",
+                where=title,
+                help="the file may be damaged",
+            )
+        document = cast("dict[str, Any]", json.loads(line))
+        if "problem" in document:
+            helps = {
+                "extra": "pip install tilewright[jax]",
+                "syntax": "the file may be damaged, or from a newer StableHLO than jaxlib's",
+            }
+            problem = str(document["problem"])
+            raise refuse(
+                f"stablehlo-{problem}",
+                str(document["reason"]),
+                where=title,
+                help=helps.get(problem, ""),
+            )
+        start = made.tell()
+        size = os.fstat(made.fileno()).st_size - start
+        if size == 0:
+            return document, np.zeros(0, np.uint8)
+        # Mapped: the pages of large weights are read when they are used.
+        return document, np.memmap(made, np.uint8, "c", offset=start, shape=(size,))
