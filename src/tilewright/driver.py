@@ -333,6 +333,11 @@ def compile(
             free = ", ".join(settled.free)
             raise refuse("option-planner", f"there are no kernels to measure while {free} is free")
         if settled.free:
+            if dump is not None:
+                raise refuse(
+                    "shape-open", "before free dims have sizes, no pass runs", "dump",
+                    "give their sizes too",
+                )  # fmt: skip
             source = model
             notes = source.trial(settled)
             ranges = _ranges_of(source, settled, found, described, calibration, progress)

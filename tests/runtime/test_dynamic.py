@@ -147,6 +147,7 @@ def test_other_refusals(file: Path, cache: Cache) -> None:
     assert refusal(lambda: tilewright.compile(file, shapes={"x": (1, 2, "c")})) == "shape-fixed"
     loaded = tilewright.load(file, shapes={"t": 3})
     assert refusal(lambda: tilewright.compile(loaded, shapes={"t": 3})) == "shape-fixed"
+    assert refusal(lambda: tilewright.compile(file, dump=file.parent / "dump")) == "shape-open"
     static = tilewright.compile(loaded, "cambricon-x")
     assert static.specialise({}) is static and static.free == {}
     assert refusal(lambda: static.specialise({"t": 3})) == "shape-unknown"
