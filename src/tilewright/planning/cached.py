@@ -134,6 +134,12 @@ def schedules(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
         width, height = max(tiles, key=lambda t: (t[0] * t[1], t[1]))
         tile = {"n": 1, "oh": height, "ow": width}
         yield _schedule(primitive, {**extents, **tile}, ["n", "oh", "ow"])
+    elif "t" in primitive.whole:
+        # Queries run along the lanes: as many vectors as leave room for a tile of keys.
+        registers = registers_of(machine, primitive)
+        vectors = 3 if registers.count >= 32 else 2
+        tile = {"b0": 1, "b1": 1, "m": min(vectors * registers.lanes, extents["m"])}
+        yield _schedule(primitive, {**extents, **tile}, ["b0", "b1", "m"])
     elif primitive.whole:
         # One row of points beside the dims that are kept whole.
         last = next((dim for dim in reversed(parallel) if dim not in primitive.whole), "")

@@ -141,6 +141,43 @@ def with_constants(
     return Example(operation, (x,), attributes, build, constants=constants)
 
 
+def root_mean_square(example: Example) -> list[onnx.NodeProto]:
+    """x over the root of its mean square, times a scale."""
+    return [
+        helper.make_node("Mul", ["x0", "x0"], ["a"]),
+        helper.make_node("ReduceMean", ["a"], ["b"], axes=[-1]),
+        helper.make_node("Constant", [], ["e"], value_float=example.attributes["epsilon"]),
+        helper.make_node("Add", ["b", "e"], ["c"]),
+        helper.make_node("Sqrt", ["c"], ["d"]),
+        helper.make_node("Div", ["x0", "d"], ["f"]),
+        helper.make_node("Mul", ["f", "x1"], ["y"]),
+    ]
+
+
+def attention(example: Example) -> list[onnx.NodeProto]:
+    """Two products with a softmax between them, heads in front of the rows."""
+    nodes = [
+        helper.make_node("Transpose", [f"x{i}"], [f"t{i}"], perm=perm)
+        for i, perm in enumerate(([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]))
+    ]
+    scale = example.attributes["scale"]
+    nodes += [
+        helper.make_node("Constant", [], ["s"], value_float=scale),
+        helper.make_node("MatMul", ["t0", "t1"], ["a"]),
+        helper.make_node("Mul", ["a", "s"], ["b"]),
+    ]
+    scores = "b"
+    if len(example.shapes) == 4:
+        nodes.append(helper.make_node("Add", ["b", "x3"], ["c"]))
+        scores = "c"
+    return [
+        *nodes,
+        helper.make_node("Softmax", [scores], ["d"], axis=-1),
+        helper.make_node("MatMul", ["d", "t2"], ["f"]),
+        helper.make_node("Transpose", ["f"], ["y"], perm=[0, 2, 1, 3]),
+    ]
+
+
 def channel_shuffle(example: Example) -> list[onnx.NodeProto]:
     """Split, swap, join."""
     (n, c, h, w), groups = example.shapes[0], example.attributes["groups"]
@@ -281,6 +318,17 @@ MAPS = [
     map_of("neg", "Neg"),
     map_of("abs", "Abs"),
     Example("silu", ((3, 4),), {}, silu, scale=5),
+    Example("layer_norm", ((2, 3, 9), (9,), (9,)), {}, node("LayerNormalization")),
+    Example("layer_norm", ((4, 6), (6,)), {"centred": False, "epsilon": 1e-3}, root_mean_square),
+    *(
+        Example(
+            "attention",
+            ((2, 5, 3, 4), (2, 6, 3, 4), (2, 6, 3, 7), *mask),
+            {"scale": 0.5},
+            attention,
+        )
+        for mask in ((), ((2, 1, 5, 6),), ((1, 3, 1, 6),))
+    ),
     Example("channel_shuffle", ((2, 12, 3, 2),), {"groups": 3}, channel_shuffle),
     Example("gelu", ((3, 4),), {}, gelu, scale=5),
     Example("log", ((3, 4),), {}, node("Log"), positive=(0,)),

@@ -138,14 +138,14 @@ def test_division_never_sees_padded_lanes() -> None:
         assert (layout_of(dividing[0].result) == "NCHW16c") is blocked
 
 
-def test_groups_that_cut_blocks_are_row_major() -> None:
-    for per_group, blocked in ((8, False), (16, True)):
+def test_groups_that_cut_blocks_have_a_primitive_of_their_own() -> None:
+    for per_group, weights in ((8, "OIHW16o"), (16, "OIHW16i16o")):
         net = Builder(x=(1, 3, 6, 6))
         a = net.conv(net.inputs["x"], 4 * per_group)
         module = assign(net, net.conv(a, 4 * per_group, group=4, node="grouped"))
         kernel = kernels(module)["grouped"]
-        assert (layout_of(kernel.inputs[0]) == "NCHW16c") is blocked
-        assert (layout_of(kernel.result) == "NCHW16c") is blocked
+        assert layout_of(kernel.inputs[0]) == layout_of(kernel.result) == "NCHW16c"
+        assert layout_of(kernel.inputs[1]) == weights
 
 
 def test_depthwise_weights_are_blocked() -> None:

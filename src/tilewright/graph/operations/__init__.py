@@ -15,6 +15,7 @@ from tilewright.graph.dialect import (
     WeightOp,
     YieldOp,
 )
+from tilewright.graph.operations.attention import AttentionOp
 from tilewright.graph.operations.base import Operation
 from tilewright.graph.operations.binary import (
     AddOp,
@@ -52,6 +53,7 @@ from tilewright.graph.operations.indexing import (
     RunningSumOp,
     ScatterOp,
 )
+from tilewright.graph.operations.layer_norm import LayerNormOp
 from tilewright.graph.operations.logic import (
     BitAndOp,
     BitNotOp,
@@ -128,6 +130,8 @@ OPERATIONS: tuple[type[Operation], ...] = (
     BatchNormOp,
     LrnOp,
     SoftmaxOp,
+    LayerNormOp,
+    AttentionOp,
     ReduceMeanOp,
     ReluOp,
     ClipOp,
@@ -255,6 +259,7 @@ __all__ = [
     "AsinhOp",
     "AtanOp",
     "AtanhOp",
+    "AttentionOp",
     "AveragePoolOp",
     "BatchNormOp",
     "BinaryOperation",
@@ -285,6 +290,7 @@ __all__ = [
     "GraphOperation",
     "HardSigmoidOp",
     "HardSwishOp",
+    "LayerNormOp",
     "LeakyReluOp",
     "LessEqualOp",
     "LessOp",

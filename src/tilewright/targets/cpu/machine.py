@@ -262,6 +262,31 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             whole=("axis",),
             sizes="fixed",
         ),
+        Primitive(
+            name="attention",
+            operations=("attention",),
+            engine="core",
+            operands=_storage(input="NCHW", bias="any", residual="NCHW", output="NCHW"),
+            epilogue_any=True,
+            # Two products, and an exponential for every score.
+            cycles=f"b0*b1*m*t*(d + e + 20)/{rate:g}",
+            peak=f"b0*b1*m*t*(d + e)/{rate:g}",
+            whole=("e", "t", "d"),
+            sizes="fixed",
+            # A block's queries and results lie on the stack.
+            extents={"d": (1, 256), "e": (1, 256)},
+        ),
+        Primitive(
+            name="layer_norm",
+            operations=("layer_norm",),
+            engine="core",
+            operands=anything,
+            epilogue_any=True,
+            cycles=f"{points}*(axis*5/{rate:g} + 60)",
+            peak=f"{points}*axis*5/{rate:g}",
+            whole=("axis",),
+            sizes="fixed",
+        ),
         # Rows that are kept whole, one after another.
         Primitive(
             name="row",

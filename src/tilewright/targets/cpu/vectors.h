@@ -57,6 +57,25 @@ INLINE void scatter(float *p, ptrdiff_t stride, vec v, int count)
         p[i * stride] = v[i];
 }
 
+/* -1 in the first `count` lanes, 0 in the others. */
+INLINE mask first_lanes(int count)
+{
+    mask m = {0};
+    for (int i = 0; i < count; i++)
+        m[i] = -1;
+    return m;
+}
+
+/* The sum of all lanes, by halves. */
+INLINE float sum_v(vec v)
+{
+    float t[LANES];
+    store(t, v);
+    for (int half = LANES / 2; half; half /= 2)
+        UNROLL for (int i = 0; i < half; i++) t[i] += t[i + half];
+    return t[0];
+}
+
 INLINE vec choose(mask m, vec yes, vec no) { return (vec)(((mask)yes & m) | ((mask)no & ~m)); }
 
 /* NaN goes through, as in the reference. */
@@ -104,6 +123,24 @@ INLINE vec exp_v(vec a)
     result = (vec)((mask)result & ~(a < -87.33654f));
     result = choose(a > 88.72283f, splat(INFINITY), result);
     return choose(a != a, a, result);
+}
+
+/* exp(a) for a <= 0, as softmax needs it: 0 below -87. */
+INLINE vec exp_low_v(vec a)
+{
+    const vec x = max_v(a, splat(-87.0f)), shift = splat(12582912.0f);
+    vec n = x * 1.44269504f + shift;
+    const mask exponent = (mask)n << 23;
+    n -= shift;
+    vec r = x - n * 0.693145752f;
+    r -= n * 1.42860677e-6f;
+    vec p = splat(1.38144649e-3f);
+    p = p * r + 8.36878084e-3f;
+    p = p * r + 4.16683927e-2f;
+    p = p * r + 1.66665196e-1f;
+    p = p * r + 0.5f;
+    p = p * r * r + r + 1.0f;
+    return (vec)(((mask)p + exponent) & ~(a < -87.0f));
 }
 
 INLINE vec sigmoid_v(vec a)

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.rules import functions, padding, products, scaling, views
+from tilewright.graph.passes.rules import (
+    attention,
+    functions,
+    normalisation,
+    padding,
+    products,
+    scaling,
+    views,
+)
 from tilewright.passes import CompilerContext
 
 Rule = Callable[[Operation, CompilerContext], bool]
@@ -22,7 +30,10 @@ PHASES: tuple[tuple[Rule, ...], ...] = (
         views.transpose_to_reshape,
         views.recognise_shuffle,
         views.lift_constant,
+        attention.recognise_attention,
         functions.recognise_gelu,
+        normalisation.recognise_layer_norm,
+        normalisation.scale_layer_norm,
         padding.merge_pad,
         padding.mean_to_pool,
         scaling.into_convolution,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.targets.cpu.primitives import (
+    attention,
     general,
     grouped,
     lanewise,
+    layer_norm,
     normalise,
     pointwise,
     product,
@@ -36,6 +38,8 @@ EMITTERS: Mapping[str, Emitter] = {
     "pool_8": lanewise.emit,
     "lrn": normalise.emit_lrn,
     "softmax": normalise.emit_softmax,
+    "attention": attention.emit,
+    "layer_norm": layer_norm.emit,
     "row": rows.emit,
     "sort": rows.emit,
     "pointwise": pointwise.emit,

@@ -1,0 +1,85 @@
+"""Scaled dot-product attention of several heads, as one operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from tilewright.graph.operations.base import (
+    Operation,
+    Type,
+    broadcast_access,
+    broadcast_shape,
+    one,
+)
+from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.types import Array, shape_of
+
+
+@irdl_op_definition
+class AttentionOp(Operation):
+    """softmax(q @ k^T * scale + mask) @ v, head by head: [b, m, h, e].
+
+    Operands are q [b, m, h, d], k [b, t, h, d], v [b, t, h, e], and perhaps a mask that broadcasts
+    to [b, h, m, t]. Heads lie behind the rows, as the products before and after have them.
+    Vaswani et al., "Attention is all you need", 2017, equation 1. Floats only: simplify makes it
+    of two products and a softmax, for machines that compute it at once.
+    """
+
+    name = "graph.attention"
+    scale = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"scale": 1.0}
+    ARITY: ClassVar[tuple[int, int]] = (3, 4)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """[b, m, h, e]."""
+        self.check_operands(types)
+        self.need_float(types[0])
+        _ = self.number("scale")
+        q, k, v = (kind.get_shape() for kind in types[:3])
+        self.need(
+            len(q) == len(k) == len(v) == 4
+            and (q[0], q[2]) == (k[0], k[2]) == (v[0], v[2])
+            and (q[3], k[1]) == (k[3], v[1]),
+            f"q {list(q)}, k {list(k)} and v {list(v)} do not fit",
+        )
+        self.need(q[3] >= 1 and k[1] >= 1, "there is nothing to attend to")
+        if len(types) == 4:
+            mask, scores = types[3].get_shape(), (q[0], q[2], q[1], k[1])
+            self.need(
+                len(mask) == 4 and broadcast_shape(self, [mask, scores]) == scores,
+                f"mask {list(mask)} does not broadcast to {list(scores)}",
+            )
+        return self.result_of((*q[:3], v[3]), self.common_element(types))
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """In float64, rounded once."""
+        q, k, v = (array.astype(np.float64).swapaxes(1, 2) for array in arrays[:3])
+        mask = arrays[3:]
+        scores = q @ k.swapaxes(2, 3) * self.number("scale")
+        with np.errstate(invalid="ignore"):  # rows that are masked altogether
+            scores = scores + mask[0] if mask else scores
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            found = weights / weights.sum(-1, keepdims=True) @ v
+        return np.ascontiguousarray(found.swapaxes(1, 2)).astype(arrays[0].dtype)
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims b0, b1 (heads), m, e | t, d."""
+        b, m, h, d = shape_of(self.inputs[0])
+        _, t, _, e = shape_of(self.inputs[2])
+        dims = [Dim("b0", b), Dim("b1", h), Dim("m", m), Dim("e", e)]
+        dims += [Dim("t", t, "reduction"), Dim("d", d, "reduction")]
+        accesses: list[tuple[Sequence[Affine], Role]] = [
+            ((one("b0"), one(row), one("b1"), one(last)), "input")
+            for row, last in (("m", "d"), ("t", "d"), ("t", "e"))
+        ]
+        if len(self.inputs) == 4:
+            named = broadcast_access(shape_of(self.inputs[3]), (b, h, m, t))
+            meaning = {f"d{axis}": name for axis, name in enumerate(("b0", "b1", "m", "t"))}
+            mask = tuple(one(meaning[a.dims[0]]) if a.dims else Affine() for a in named)
+            accesses.append((mask, "bias"))
+        target = (one("b0"), one("m"), one("b1"), one("e"))
+        return self.make_stage(dims, operands, accesses, result, target)

@@ -1,0 +1,69 @@
+"""Layer normalisation, and normalisation by the root of the mean square."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from tilewright.graph.operations.base import Operation, Type, axis_dims, one
+from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.types import Array, shape_of
+
+
+@irdl_op_definition
+class LayerNormOp(Operation):
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift over the last axis.
+
+    Operands x, and perhaps scale and shift, one number for each place of the axis. Without
+    ``centred`` nothing is subtracted, and the mean of the squares takes the variance's place.
+    Ba et al., "Layer normalization", 2016; Zhang and Sennrich, "Root mean square layer
+    normalization", 2019. Floats only: simplify makes it, for machines that compute it at once.
+    """
+
+    name = "graph.layer_norm"
+    epsilon = opt_prop_def()
+    centred = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"epsilon": 1e-5, "centred": True}
+    ARITY: ClassVar[tuple[int, int]] = (1, 3)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The shape of x."""
+        self.check_operands(types)
+        self.need_float(types[0])
+        shape = types[0].get_shape()
+        self.need(len(shape) >= 1 and shape[-1] >= 1, f"has nothing to normalise in {list(shape)}")
+        for name, kind in zip(("scale", "shift"), types[1:], strict=False):
+            self.need(
+                kind.get_shape() == shape[-1:],
+                f"{name} must have shape {list(shape[-1:])}, has {list(kind.get_shape())}",
+            )
+        self.need(self.number("epsilon") >= 0, "epsilon must not be negative")
+        self.need(self.get("centred", True) in (0, 1), "centred must be true or false")
+        return self.result_of(shape, self.common_element(types))
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """In float64, rounded once."""
+        x = arrays[0].astype(np.float64)
+        if self.get("centred", True):
+            x = x - x.mean(-1, keepdims=True)
+        with np.errstate(all="ignore"):
+            x = x / np.sqrt((x * x).mean(-1, keepdims=True) + self.number("epsilon"))
+            for array, combine in zip(arrays[1:], (np.multiply, np.add), strict=False):
+                x = combine(x, array.astype(np.float64))
+        return x.astype(arrays[0].dtype)
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims d0.. of the other axes | axis, which a tile keeps whole."""
+        shape = shape_of(self.result)
+        last = len(shape) - 1
+        dims = [*axis_dims(shape)[:last], Dim("axis", shape[last], "reduction")]
+        access = tuple(one("axis" if i == last else f"d{i}") for i in range(len(shape)))
+        roles: list[tuple[Sequence[Affine], Role]] = [
+            (access, "input"),
+            ((one("axis"),), "weight"),
+            ((one("axis"),), "bias"),
+        ]
+        return self.make_stage(dims, operands, roles[: len(self.inputs)], result, access)

@@ -1,0 +1,112 @@
+"""Attention that is spelled out, put together for machines that compute it at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.constraints import candidate, serving
+from tilewright.graph.passes.editing import constant, erase, make, only_user
+from tilewright.graph.passes.editing import replace as replace_operation
+from tilewright.ir import PythonValue, SSAValue, VerifyException, f32
+from tilewright.passes import CompilerContext
+from tilewright.types import shape_of, tensor_type
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """What a softmax is taken of: the product, its factor, and what is added."""
+
+    product: Operation
+    scale: float = 1.0
+    mask: SSAValue | None = None
+
+
+def recognise_attention(op: Operation, ctx: CompilerContext) -> bool:
+    """softmax(q @ k * c + mask) @ v, of four axes, with c constant and between the two any order.
+
+    Operands and result get transposes that put heads behind rows, and back: models mostly have
+    the opposite ones there, and the two cancel.
+    """
+    if op.operation != "matmul" or len(op.inputs) != 2 or len(shape_of(op.result)) != 4:
+        return False
+    if op.get("transpose_a", False) or op.get("transpose_b", False):
+        return False
+    if tensor_type(op.result).element_type != f32:
+        return False
+    softmax = _alone(op.inputs[0], "softmax", op)
+    if softmax is None or softmax.integer("axis", -4, 3) % 4 != 3:
+        return False
+    scores = _scores(softmax.inputs[0], softmax, ctx)
+    if scores is None:
+        return False
+    product = scores.product
+    q, k = product.inputs[:2]
+    v = op.inputs[1]
+    if not shape_of(q)[:2] == shape_of(k)[:2] == shape_of(v)[:2]:
+        return False
+    swapped, turned = (0, 2, 1, 3), (0, 3, 1, 2)
+    orders = (swapped, swapped if product.get("transpose_b", False) else turned, swapped)
+    made: list[Operation] = []
+    for value, order in zip((q, k, v), orders, strict=True):
+        there: dict[str, PythonValue] = {"permutation": order}
+        made.append(make("transpose", [value], there, before=op, like=product))
+    operands: list[SSAValue] = [step.result for step in made]
+    if scores.mask is not None:
+        shape = shape_of(scores.mask)
+        if len(shape) < 4:
+            wide: dict[str, PythonValue] = {"shape": (1,) * (4 - len(shape)) + shape}
+            made.append(make("reshape", [scores.mask], wide, before=op, like=op))
+            operands.append(made[-1].result)
+        else:
+            operands.append(scores.mask)
+    scale: dict[str, PythonValue] = {"scale": scores.scale}
+    try:
+        attention = make("attention", operands, scale, before=op, like=op)
+    except VerifyException:
+        attention = None
+    if attention is None or not serving(candidate(attention), ctx.machine):
+        for step in [*([attention] if attention is not None else []), *reversed(made)]:
+            erase(step)
+        return False
+    back: dict[str, PythonValue] = {"permutation": swapped}
+    result = make("transpose", [attention.result], back, before=op, like=op)
+    replace_operation(op, result.result)
+    return True
+
+
+def _alone(value: SSAValue, name: str, user: Operation) -> Operation | None:
+    """The operation of that name that computes a value for one user."""
+    owner = value.owner
+    if not isinstance(owner, Operation) or owner.operation != name:
+        return None
+    return owner if only_user(value) is user else None
+
+
+def _scores(value: SSAValue, user: Operation, ctx: CompilerContext) -> _Scores | None:
+    """The scores behind a softmax."""
+    owner = value.owner
+    if not isinstance(owner, Operation) or only_user(value) is not user:
+        return None
+    if owner.operation == "matmul":
+        plain = len(owner.inputs) == 2 and not owner.get("transpose_a", False)
+        return _Scores(owner) if plain else None
+    if owner.operation not in ("mul", "div", "add"):
+        return None
+    for index in (0, 1) if owner.operation != "div" else (0,):
+        inner, other = owner.inputs[index], owner.inputs[1 - index]
+        if shape_of(inner) != shape_of(value):
+            continue
+        found = _scores(inner, owner, ctx)
+        if found is None:
+            continue
+        if owner.operation == "add":
+            return replace(found, mask=other) if found.mask is None else None
+        array = constant(other, ctx)
+        if array is None or array.size != 1 or found.mask is not None:
+            continue
+        factor = float(array.reshape(-1)[0])
+        if owner.operation == "div":
+            factor = 1.0 / factor if factor else 0.0
+        return replace(found, scale=found.scale * factor) if factor else None
+    return None

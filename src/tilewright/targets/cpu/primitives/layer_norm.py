@@ -1,0 +1,91 @@
+"""Layer normalisation: rows that stay in the first cache, read three times."""
+
+from __future__ import annotations
+
+from tilewright.targets.cpu.address import Address
+from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
+from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
+from tilewright.targets.cpu.source import Writer, literal, plus
+
+SUMS = 4
+"""Sums that run side by side, for one would wait for each addition."""
+
+
+def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
+    """Write the call that normalises one row."""
+    anchor, output = instance.anchor, instance.output
+    operands = [operand for operand in anchor.inputs if isinstance(operand, Address)]
+    outer = [dim for dim in instance.dims if dim != "axis"]
+    if len(operands) < len(anchor.inputs) or any(instance.size(dim) > 1 for dim in outer):
+        raise instance.cannot("tiles hold one row of the axis")
+    count, lanes = instance.size("axis"), instance.lanes
+    if any(a.stride("axis", count, instance.dims) is None for a in (operands[0], output)):
+        raise instance.cannot("rows have no fixed stride")
+    full, rest = divmod(count, lanes)
+    inner = Writer()
+    inner.line(f"/* {count} elements */")
+    inner.line(f"static void {NAME}({parameters(instance)})")
+
+    def loaded(operand: Address, at: str, part: int) -> str:
+        position = _place(instance, operand, at)
+        stride = operand.stride("axis", count, instance.dims)
+        if stride != 1 and count > 1:
+            return f"gather({plus(operand.pointer, position)}, {stride}, {part})"
+        if part < lanes:
+            return f"load_part({plus(operand.pointer, position)}, {part})"
+        return f"load({plus(operand.pointer, position)})"
+
+    def add_up(expression: str) -> None:
+        """The sum of an expression of ``v`` over the row, into ``total``."""
+        inner.line(f"vec s[{SUMS}] = {{{{0}}}};")
+        groups, left = divmod(full, SUMS)
+        if groups:
+            loop = f"for (long i = 0; i < {groups}; i++)"
+            with inner.block(f"{loop} UNROLL for (int u = 0; u < {SUMS}; u++)"):
+                inner.line(f"const vec v = {loaded(operands[0], f'(i * {SUMS} + u)', lanes)};")
+                inner.line(f"s[u] += {expression};")
+        for number in range(left):
+            with inner.block():
+                at = str(groups * SUMS + number)
+                inner.line(f"const vec v = {loaded(operands[0], at, lanes)};")
+                inner.line(f"s[{number}] += {expression};")
+        if rest:
+            with inner.block():
+                inner.line(f"const vec v = {loaded(operands[0], str(full), rest)};")
+                cleared = f"(vec)((mask)({expression}) & first_lanes({rest}))"
+                inner.line(f"s[0] += {cleared};")
+        inner.line("total = sum_v((s[0] + s[1]) + (s[2] + s[3]));")
+
+    with inner.block():
+        inner.line("float total, mean = 0.0f;")
+        if anchor.attributes.get("centred", True):
+            with inner.block():
+                add_up("v")
+                inner.line(f"mean = total / {literal(count)};")
+        with inner.block():
+            add_up("(v - mean) * (v - mean)")
+        epsilon = literal(float(anchor.attributes.get("epsilon", 1e-5)))
+        inner.line(f"const float factor = 1.0f / sqrtf(total / {literal(count)} + {epsilon});")
+
+        def write(at: str, part: int) -> None:
+            inner.line(f"vec t = ({loaded(operands[0], at, part)} - mean) * factor;")
+            for operand, sign in zip(operands[1:], ("*", "+"), strict=False):
+                inner.line(f"t = t {sign} {loaded(operand, at, part)};")
+            positions = PositionOf(instance, "axis", at, [])
+            name = write_chain(inner, instance, "t", "axis", positions, part)
+            inner.line(store_at(instance, name, "axis", positions(output), part))
+
+        if full:
+            with inner.block(f"for (long i = 0; i < {full}; i++)"):
+                write("i", lanes)
+        if rest:
+            with inner.block():
+                write(str(full), rest)
+    arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
+    writer.line(call(code.function("layer_norm_row", str(inner)), arguments))
+
+
+def _place(instance: Instance, operand: Address, at: str) -> str:
+    """Offset of a vector of the row, counted in vectors."""
+    return PositionOf(instance, "axis", at, [])(operand)
