@@ -41,10 +41,22 @@ CASES = {
     "unknown operator": (node("Frobnicate"), {}, "onnx-unsupported-operator", "no such operator"),
     "other operator": (node("Det"), {}, "onnx-unsupported-operator", "not supported"),
     "other domain": (
-        node("Gelu", domain="com.microsoft"),
+        node("NhwcMaxPool", domain="com.microsoft"),
         {},
         "onnx-unsupported-operator",
         "com.microsoft",
+    ),
+    "unknown attribute of another domain": (
+        node("Gelu", domain="com.microsoft", alpha=1.0),
+        {},
+        "onnx-attribute",
+        "'alpha'",
+    ),
+    "missing inputs of another domain": (
+        node("BiasGelu", domain="com.microsoft"),
+        {},
+        "onnx-attribute",
+        "inputs",
     ),
     "unknown attribute": (node("Relu", alpha=1.0), {}, "onnx-attribute", "'alpha'"),
     "attribute of another type": (

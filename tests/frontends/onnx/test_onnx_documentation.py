@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import tilewright.frontends
+from tilewright.frontends.onnx.microsoft import CONTRIBUTED
 from tilewright.frontends.onnx.operators import RULES
 
 TEXT = (Path(__file__).parents[3] / "docs" / "onnx.md").read_text(encoding="utf-8")
@@ -13,6 +14,12 @@ def test_operators():
     listed = TEXT.split("## Operators")[1].split(":", 1)[1].split("\n\n")[0]
     names = re.sub(r"\([^)]*\)", "", listed).replace(".", "").split(",")
     assert sorted(name.strip() for name in names) == sorted(RULES)
+
+
+def test_operators_of_onnx_runtime():
+    section = TEXT.split("## ONNX Runtime's own operators")[1].split("Imported are", 1)[1]
+    listed = section.split(";")[0].replace("\n", " ").replace(" and ", ", ")
+    assert [name.strip() for name in listed.split(",")] == sorted(CONTRIBUTED)
 
 
 def test_codes():

@@ -23,6 +23,7 @@ from tilewright.frontends.onnx.external import Files
 from tilewright.frontends.onnx.folding import Folder, infer_types, shape_of_type, type_of
 from tilewright.frontends.onnx.limits import MAX_DEPTH, MAX_ELEMENTS, MAX_NODES, shown
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.microsoft import contributed
 from tilewright.frontends.onnx.nodes import (
     AttributeValue,
     Node,
@@ -167,6 +168,9 @@ class Body:
         """The attributes of a node that can be imported; raises TilewrightError otherwise."""
         schema = schema_of(node)
         known = node.domain == "" and schema is not None
+        own = contributed(node, known=known)
+        if own is not None:
+            return own.values(node)
         taken = known and (
             node.operator in RULES
             or node.operator in CONTROL
@@ -209,7 +213,8 @@ class Body:
             return self.constants.fold(node, constants)
         if node.operator in CONTROL:
             return CONTROL[node.operator](self, node, attributes, operands, scope)
-        rule = RULES.get(node.operator)
+        own = contributed(node, known=schema_of(node) is not None)
+        rule = own.rule if own is not None else RULES.get(node.operator)
         if rule is not None:
             return numbers.apply(rule, Lowering(node, attributes, operands, self.network))
         if not functions.has_body(node):

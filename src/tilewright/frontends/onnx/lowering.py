@@ -42,6 +42,10 @@ class Lowering(Emitter):
         self.attributes = attributes
         self.operands = operands
 
+    def like(self, operands: Sequence[Value | None]) -> Lowering:
+        """The same node with other operands, for rules that other operators share."""
+        return Lowering(self.node, self.attributes, operands, self.network)
+
     # Refusing
 
     def refuse(

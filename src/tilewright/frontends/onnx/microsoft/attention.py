@@ -1,0 +1,197 @@
+"""Attention as ONNX Runtime's transformers have it: projections, masks, a past."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.ir import SSAValue
+from tilewright.types import shape_of
+
+LOWEST = float(np.finfo(np.float32).min)
+
+
+def attention(at: Lowering) -> Sequence[Value]:
+    """Self-attention with projections: operands x [b, s, h], weights [h, q + k + v], bias, a mask,
+    a past [2, b, heads, p, d], and scores to add."""
+    heads, shape, width = at.integer("num_heads"), at.shape(0), at.shape(1)
+    if len(shape) != 3 or len(width) != 2 or heads < 1:
+        raise at.refuse("its operands are not [b, s, h] and [h, 3 h]", code="onnx-shape")
+    if at.integer("do_rotary") or at.has(6) or at.integer("past_present_share_buffer"):
+        raise at.refuse("rotary embeddings and buffers that it shares are not computed")
+    sizes = at.integers("qkv_hidden_sizes") or (width[1] // 3,) * 3
+    if len(sizes) != 3 or sum(sizes) != width[1] or any(size % heads for size in sizes):
+        raise at.refuse(f"its {width[1]} columns do not divide into {heads} heads")
+    rows = at.reshape(at.tensor(0), (shape[0] * shape[1], shape[2]))
+    packed = at.emit("matmul", rows, at.tensor(1))
+    if at.has(2):
+        packed = at.emit("add", packed, at.tensor(2))
+    packed = at.reshape(packed, (shape[0], shape[1], width[1]))
+    parts: list[SSAValue] = []
+    start = 0
+    for size in sizes:
+        ends = {"starts": (start,), "ends": (start + size,), "steps": (1,), "axes": (2,)}
+        parts.append(_split_heads(at, at.emit("slice", packed, **ends), heads))
+        start += size
+    q, k, v = parts
+    past = _past(at, 4)
+    k, v = (_after(at, old, new) for old, new in zip(past, (k, v), strict=True))
+    y = _attend(at, q, k, v, 3, 5)
+    results: list[Value] = [y]
+    if len(at.node.outputs) > 1:
+        wide = [at.reshape(part, (1, *shape_of(part))) for part in (k, v)]
+        results.append(at.emit("concat", *wide, axis=0))
+    return results
+
+
+def multi_head_attention(at: Lowering) -> Sequence[Value]:
+    """Attention of projected tensors: operands query, key, value [b, s, h], a bias of all three, a
+    mask of keys, scores to add, and a past key and value [b, heads, p, d]."""
+    heads = at.integer("num_heads")
+    if not (at.has(1) and at.has(2)) or any(len(at.shape(i)) != 3 for i in range(3)):
+        raise at.refuse("its query, key and value are not of rank 3 each", code="onnx-shape")
+    widths = [at.shape(index)[2] for index in range(3)]
+    if heads < 1 or any(width % heads for width in widths):
+        raise at.refuse(f"{widths} columns do not divide into {heads} heads", code="onnx-shape")
+    parts: list[SSAValue] = []
+    start = 0
+    for index, width in enumerate(widths):
+        value = at.tensor(index)
+        if at.has(3):
+            ends = {"starts": (start,), "ends": (start + width,), "steps": (1,), "axes": (0,)}
+            value = at.emit("add", value, at.emit("slice", at.tensor(3), **ends))
+        parts.append(_split_heads(at, value, heads))
+        start += width
+    q, k, v = parts
+    k, v = (
+        _after(at, at.tensor(index) if at.has(index) else None, new)
+        for index, new in ((6, k), (7, v))
+    )
+    y = _attend(at, q, k, v, 4, 5)
+    return [y, k, v][: len(at.node.outputs)]
+
+
+def rotary_embedding(at: Lowering) -> Value:
+    """Rotation of pairs of features by angles of their positions (Su et al., "RoFormer", 2021).
+
+    Operands x [b, s, h] or [b, heads, s, d], positions [1] or [b, s], cosines and sines [p, d/2].
+    """
+    shape = at.shape(0)
+    half = at.shape(2)[-1]
+    if at.integer("is_packed_batching") or len(shape) not in (3, 4) or len(at.shape(2)) != 2:
+        raise at.refuse("its input is not [b, s, h] or [b, heads, s, d]", code="onnx-shape")
+    heads = at.integer("num_heads")
+    if len(shape) == 4:
+        x = at.tensor(0)
+    else:
+        heads = heads if at.integer("rotary_embedding_dim") else shape[2] // (2 * half)
+        if heads < 1 or shape[2] % heads:
+            raise at.refuse("its number of heads is missing")
+        x = _split_heads(at, at.tensor(0), heads)
+    batch, heads, length, size = shape_of(x)
+    if 2 * half > size:
+        raise at.refuse("its cosines have more features than a head", code="onnx-shape")
+    positions = at.cast(at.tensor(1), np.int64)
+    if math.prod(shape_of(positions)) == 1:
+        steps = at.weight(np.arange(length), f"{at.node.name}.steps")
+        positions = at.emit("add", at.reshape(positions, (1,)), steps)
+        positions = at.reshape(positions, (1, length))
+    tables = [at.emit("gather", at.tensor(index), positions, axis=0) for index in (2, 3)]
+    cosine, sine = (at.reshape(table, (shape_of(table)[0], 1, length, half)) for table in tables)
+    turned = _part(at, x, 3, 0, 2 * half)
+    if at.integer("interleaved"):
+        pairs = at.reshape(turned, (batch, heads, length, half, 2))
+        left, right = (
+            at.reshape(_part(at, pairs, 4, i, i + 1), (batch, heads, length, half)) for i in (0, 1)
+        )
+    else:
+        left, right = _part(at, turned, 3, 0, half), _part(at, turned, 3, half, 2 * half)
+    first = at.emit("sub", at.emit("mul", left, cosine), at.emit("mul", right, sine))
+    second = at.emit("add", at.emit("mul", left, sine), at.emit("mul", right, cosine))
+    if at.integer("interleaved"):
+        wide = [at.reshape(part, (batch, heads, length, half, 1)) for part in (first, second)]
+        y = at.reshape(at.emit("concat", *wide, axis=4), (batch, heads, length, 2 * half))
+    else:
+        y = at.emit("concat", first, second, axis=3)
+    if 2 * half < size:
+        y = at.emit("concat", y, _part(at, x, 3, 2 * half, size), axis=3)
+    return y if len(shape) == 4 else _join_heads(at, y)
+
+
+def _part(at: Lowering, x: SSAValue, axis: int, start: int, end: int) -> SSAValue:
+    if (start, end) == (0, shape_of(x)[axis]):
+        return x
+    return at.emit("slice", x, starts=(start,), ends=(end,), steps=(1,), axes=(axis,))
+
+
+def _split_heads(at: Lowering, x: SSAValue, heads: int) -> SSAValue:
+    """[b, s, heads * d] as [b, heads, s, d]."""
+    batch, length, width = shape_of(x)
+    x = at.reshape(x, (batch, length, heads, width // heads))
+    return at.transpose(x, (0, 2, 1, 3))
+
+
+def _join_heads(at: Lowering, x: SSAValue) -> SSAValue:
+    batch, heads, length, size = shape_of(x)
+    return at.reshape(at.transpose(x, (0, 2, 1, 3)), (batch, length, heads * size))
+
+
+def _past(at: Lowering, index: int) -> tuple[SSAValue | None, SSAValue | None]:
+    if not at.has(index):
+        return None, None
+    shape = at.shape(index)
+    if len(shape) != 5 or shape[0] != 2:
+        raise at.refuse(f"its past has shape {list(shape)}", code="onnx-shape")
+    x = at.tensor(index)
+    key, value = (at.reshape(_part(at, x, 0, i, i + 1), shape[1:]) for i in (0, 1))
+    return key, value
+
+
+def _after(at: Lowering, past: SSAValue | None, now: SSAValue) -> SSAValue:
+    return now if past is None else at.emit("concat", past, now, axis=2)
+
+
+def _attend(at: Lowering, q: SSAValue, k: SSAValue, v: SSAValue, mask: int, added: int) -> SSAValue:
+    """softmax(q @ k^T * scale + masks) @ v, the heads joined again."""
+    (batch, _, length, size), total = shape_of(q), shape_of(k)[2]
+    scale = at.number("scale", 0.0) or 1.0 / math.sqrt(size)
+    scores = at.emit("matmul", at.apply("mul", q, scale), k, transpose_b=True)
+    if at.has(added):
+        scores = at.emit("add", scores, at.tensor(added))
+    hidden = _hidden(at, mask, batch, length, total)
+    if hidden is not None:
+        scores = at.emit("add", scores, hidden)
+    if at.integer("unidirectional"):
+        later = np.arange(total)[None] > np.arange(length)[:, None] + total - length
+        triangle = np.where(later, LOWEST, 0).astype(np.float32)[None, None]
+        scores = at.emit("add", scores, at.weight(triangle, f"{at.node.name}.order"))
+    weights = at.emit("softmax", scores, axis=3)
+    return _join_heads(at, at.emit("matmul", weights, v))
+
+
+def _hidden(at: Lowering, index: int, batch: int, length: int, total: int) -> SSAValue | None:
+    """What is added to the scores of masked keys."""
+    if not at.has(index):
+        return None
+    shape, mask = at.shape(index), at.cast(at.tensor(index), np.int32)
+    if shape == (batch,):
+        places = at.weight(np.arange(total, dtype=np.int32)[None], f"{at.node.name}.places")
+        seen = at.emit("less", places, at.reshape(mask, (batch, 1)))
+        shape = (batch, total)
+    else:
+        seen = at.apply("less", at.apply("mul", mask, -1), 0)
+    forms: dict[tuple[int, ...], tuple[int, ...]] = {
+        (batch, total): (batch, 1, 1, total),
+        (batch, length, total): (batch, 1, length, total),
+    }
+    if shape not in forms:
+        raise at.refuse(f"a mask of shape {list(shape)} is not read", code="onnx-shape")
+    filter_value = at.number("mask_filter_value", -10000.0)
+    numbers = [
+        at.weight(np.array(number, np.float32), f"{at.node.name}.mask")
+        for number in (0.0, filter_value)
+    ]
+    return at.reshape(at.emit("select", seen, *numbers), forms[shape])

@@ -1,0 +1,142 @@
+"""Operators on quantised tensors (QLinearAdd, QGemm, ...): float operators between conversions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
+from tilewright.frontends.onnx.operators import (
+    elementwise,
+    normalisation,
+    pooling,
+    quantisation,
+    reductions,
+)
+from tilewright.frontends.onnx.operators.quantisation import dequantised, operand, quantised, result
+from tilewright.ir import SSAValue
+from tilewright.types import shape_of
+
+CHANNELS_LAST = "channels_last"
+
+
+def pair(operation: str) -> Rule:
+    """A map of two quantised tensors."""
+    return lambda at: result(at, at.emit(operation, operand(at, 0), operand(at, 3)), 6)
+
+
+def one(rule: Rule, place: int = 3) -> Rule:
+    """A float operator of one quantised tensor; the result's scale is input ``place``."""
+
+    def quantised_rule(at: Lowering) -> Value:
+        last = bool(at.integer(CHANNELS_LAST))
+        x = operand(at, 0)
+        rank = len(shape_of(x))
+        if last:
+            x = at.transpose(x, (0, rank - 1, *range(1, rank - 1)))
+        value = rule(at.like([x]))
+        assert isinstance(value, SSAValue)
+        if last:
+            value = at.transpose(value, (0, *range(2, rank), 1))
+        return result(at, value, place)
+
+    return quantised_rule
+
+
+def softmax(at: Lowering) -> Value:
+    """Softmax of the operator set that ``opset`` names."""
+    inner = at.like([operand(at, 0)])
+    inner.version = at.integer("opset", 13)
+    value = normalisation.softmax(inner)
+    assert isinstance(value, SSAValue)
+    return result(at, value, 3)
+
+
+def concat(at: Lowering) -> Value:
+    """The parts, each with a scale of its own, follow the result's scale."""
+    count = len(at.operands) - 2
+    if count % 3:
+        raise at.refuse("its parts have no scale and zero point each")
+    parts = [operand(at, index) for index in range(2, len(at.operands), 3)]
+    axis = at.axis(at.integer("axis", 0), len(shape_of(parts[0])))
+    value = parts[0] if len(parts) == 1 else at.emit("concat", *parts, axis=axis)
+    return quantised(at, value, at.reshape(at.tensor(0), ()), at.reshape(at.tensor(1), ()))
+
+
+def where(at: Lowering) -> Value:
+    """The first tensor where the condition holds, else the second."""
+    return result(at, at.emit("select", at.tensor(0), operand(at, 1), operand(at, 4)), 7)
+
+
+def gemm(at: Lowering) -> Value:
+    """alpha * a @ b + c, with c in int32; a float unless the result has a scale."""
+    if len(at.shape(0)) != 2 or len(at.shape(3)) != 2:
+        raise at.refuse("its matrices are not of rank 2", code="onnx-shape")
+    flags = {"transpose_a": bool(at.integer("transA")), "transpose_b": bool(at.integer("transB"))}
+    alpha = at.number("alpha", 1.0)
+    a, b = operand(at, 0), operand(at, 3, 0 if flags["transpose_b"] else 1)
+    inputs = [a, b]
+    if at.has(6):
+        scales = [at.cast(at.tensor(index), np.float32) for index in (1, 4)]
+        scale = at.emit(
+            "mul", *(at.reshape(s, (max(1, *shape_of(s)),)) if shape_of(s) else s for s in scales)
+        )
+        inputs.append(dequantised(at, at.tensor(6), scale, None))
+    value = at.emit("matmul", *inputs, **flags)
+    if alpha != 1:
+        value = at.apply("mul", value, alpha)
+    return result(at, value, 7) if at.has(7) else value
+
+
+def matmul_integer_to_float(at: Lowering) -> Value:
+    """(a - zero) @ (b - zero) * scales + bias: operands a, b, scales, zero points, bias."""
+    operands = [at.operands[i] if at.has(i) else None for i in range(7)]
+    a, b, a_scale, b_scale, a_zero, b_zero, bias = operands
+    del bias
+    left = operand(at.like([a, a_scale, a_zero]), 0, -2)
+    right = operand(at.like([b, b_scale, b_zero]), 0, -1)
+    value = at.emit("matmul", left, right)
+    return at.emit("add", value, at.tensor(6)) if at.has(6) else value
+
+
+def dynamic_quantize_matmul(at: Lowering) -> Value:
+    """a, quantised to uint8 by its own range, times quantised b.
+
+    Operands: a, b, and of b the scale and the zero point, and a bias.
+    """
+    x, name = at.tensor(0), at.node.name
+    axes = tuple(range(len(at.shape(0))))
+    low, high = (
+        at.emit(f"reduce_{kind}", x, axes=axes, keep_dims=False) for kind in ("min", "max")
+    )
+    zero = at.weight(np.zeros((), np.float32), f"{name}.zero")
+    low, high = at.emit("min", low, zero), at.emit("max", high, zero)
+    span = at.apply("div", at.emit("sub", high, low), 255.0)
+    # A tensor of zeros has any scale.
+    scale = at.emit("select", at.emit("equal", span, zero), at.apply("add", span, 1.0), span)
+    origin = at.emit("round", at.emit("div", at.emit("sub", zero, low), scale))
+    origin = at.cast(at.emit("clip", origin, minimum=0.0, maximum=255.0), np.uint8)
+    integers = at.emit("quantise_linear", x, scale, origin)
+    inner = at.like([integers, at.operands[1], origin, at.operands[3] if at.has(3) else None])
+    total = quantisation.matmul_integer(inner)
+    assert isinstance(total, SSAValue)
+    unit = at.emit("mul", scale, at.cast(at.tensor(2), np.float32))
+    value = dequantised(at, total, unit, None)
+    return at.emit("add", value, at.tensor(4)) if at.has(4) else value
+
+
+def convolution(at: Lowering) -> Value:
+    """QLinearConv, whose images may have their channels last."""
+    if not at.integer(CHANNELS_LAST):
+        return quantisation.qlinear_conv(at)
+    rank = len(at.shape(0))
+    x = at.transpose(at.tensor(0), (0, rank - 1, *range(1, rank - 1)))
+    value = quantisation.qlinear_conv(at.like([x, *at.operands[1:]]))
+    assert isinstance(value, SSAValue)
+    return at.transpose(value, (0, *range(2, rank), 1))
+
+
+sigmoid = one(elementwise.unary("sigmoid"))
+leaky_relu = one(elementwise.leaky_relu)
+average_pool = one(pooling.average_pool)
+global_average_pool = one(pooling.global_average_pool)
+reduce_mean = one(reductions.REDUCTIONS["ReduceMean"])

@@ -1,0 +1,79 @@
+"""What an operator without an ONNX schema takes: counts of operands, and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from onnx import AttributeProto
+
+from tilewright.errors import refuse
+from tilewright.frontends.onnx.limits import shown
+from tilewright.frontends.onnx.lowering import Rule
+from tilewright.frontends.onnx.nodes import AttributeValue, Node
+
+INTEGER, NUMBER, TEXT = AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.STRING
+INTEGERS, NUMBERS = AttributeProto.INTS, AttributeProto.FLOATS
+
+
+@dataclass(frozen=True)
+class Contributed:
+    """An operator of the domain com.microsoft: its rule, and what its nodes may have."""
+
+    rule: Rule
+    least: int
+    """Inputs that a node must have."""
+    most: int
+    """Inputs that it can have."""
+    attributes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Name -> AttributeProto's number of the type."""
+    outputs: int = 1
+    """Outputs that it can have."""
+    optional: tuple[int, ...] = ()
+    """Inputs before ``least`` that may be left out."""
+    plain: bool = False
+    """Whether ONNX Runtime also writes it into the default domain."""
+
+    def values(self, node: Node) -> dict[str, AttributeValue]:
+        """The node's attributes; raises TilewrightError for what the operator does not have."""
+        found: dict[str, AttributeValue] = {}
+        for attribute in node.proto.attribute:
+            name = attribute.name
+            kind = self.attributes.get(name)
+            if kind is None:
+                raise refuse(
+                    "onnx-attribute", f"its attribute {shown(name)} is not known", node.where
+                )
+            if attribute.type != kind or name in found or attribute.ref_attr_name:
+                raise refuse(
+                    "onnx-attribute",
+                    f"the attribute {shown(name)} is of the wrong type, or given twice",
+                    node.where,
+                )
+            found[name] = _decoded(attribute)
+        given = [bool(name) for name in node.inputs]
+        needed = [place for place in range(self.least) if place not in self.optional]
+        if not self.least <= len(given) <= self.most or not all(given[i] for i in needed):
+            raise refuse(
+                "onnx-attribute",
+                f"it has inputs {given.count(True)} of {self.least} to {self.most}",
+                node.where,
+            )
+        if not 1 <= len(node.outputs) <= self.outputs:
+            reason = f"it cannot have {len(node.outputs)} outputs"
+            raise refuse("onnx-attribute", reason, node.where)
+        return found
+
+
+def _decoded(attribute: AttributeProto) -> AttributeValue:
+    match attribute.type:
+        case AttributeProto.INT:
+            return attribute.i
+        case AttributeProto.FLOAT:
+            return attribute.f
+        case AttributeProto.STRING:
+            return attribute.s.decode("utf-8", errors="replace")
+        case AttributeProto.INTS:
+            return tuple(attribute.ints)
+        case _:
+            return tuple(attribute.floats)
