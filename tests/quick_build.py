@@ -1,33 +1,49 @@
-"""Build a package's C in the cheapest way: one file, no optimisation. What is tested is meaning."""
+"""Build packages' C in the cheapest way: one file, no optimisation. What is tested is meaning."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilewright.targets.cpu.compiler import find_compiler
 
-FLAGS = ("-std=gnu11", "-O0", "-march=native", "-fPIC", "-shared", "-w", "-D_GNU_SOURCE")
+FLAGS = ("-std=gnu11", "-march=native", "-fPIC", "-shared", "-w", "-D_GNU_SOURCE")
+
+OWN = r"^(?:(?:static|INLINE) [\w ]*?|struct )(\w+)(?=\(|\[\]| \{$)"
+"""Names that a file keeps to itself: static functions and tables, and structures."""
 
 
 def build(program: Path, library: Path) -> Path:
     """Build the package's library; raises AssertionError with what the compiler says."""
+    return build_together({"": program}, library)
+
+
+def build_together(
+    programs: Mapping[str, Path], library: Path, options: Sequence[str] = ("-O0",)
+) -> Path:
+    """Build packages, each with a prefix of its own, as one library.
+
+    The compiler reads the headers that they share once. Raises AssertionError with what it says.
+    """
     unit = library.with_suffix(".c")
-    unit.write_text(one_file(program))
-    search = [f"-I{program / part}" for part in ("src", "include")]
-    command = [find_compiler(), *FLAGS, *search, str(unit), "-o", str(library), "-lm"]
+    unit.write_text("\n".join(one_file(program, prefix) for prefix, program in programs.items()))
+    command = [find_compiler(), *FLAGS, *options, str(unit), "-o", str(library), "-lm"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, f"{unit.name}: {ran.stderr[:2000]}"
     return library
 
 
-def one_file(program: Path) -> str:
+def one_file(program: Path, prefix: str = "") -> str:
     """A package's sources as one; their static functions get names of their own."""
     lines: list[str] = []
     for source in sorted((program / "src").glob("*.c")):
         text = source.read_text()
-        for stem in re.findall(r"^static \w+ (\w+)\(", text, re.MULTILINE):
-            text = re.sub(rf"\b{stem}\b", f"{source.stem}_{stem}", text)
+        for stem in re.findall(OWN, text, re.MULTILINE):
+            text = re.sub(rf"\b{stem}\b(?!\.h)", f"{prefix}_{source.stem}_{stem}", text)
+        for folder in ("src", "include"):
+            for header in sorted((program / folder).glob("*.h")):
+                text = text.replace(f'#include "{header.name}"', f'#include "{header}"')
         lines.append(text)
     return "\n".join(lines)

@@ -46,6 +46,8 @@ CONSTANT_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "LSTM": (4,),
     "Loop": (0, 1),
     "MaxUnpool": (2,),
+    "MelWeightMatrix": (0, 1, 2, 3, 4),
+    "NonMaxSuppression": (0, 1, 2, 3, 4),
     "NonZero": (0,),
     "OneHot": (1,),
     "Pad": (1, 2, 3),
@@ -70,6 +72,7 @@ CONSTANT_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "Tile": (1,),
     "TopK": (1,),
     "Trilu": (1,),
+    "Unique": (0,),
     "Unsqueeze": (1,),
     "Upsample": (1,),
 }

@@ -39,7 +39,7 @@ W = np.ones((4, 3, 3, 3), np.float32)
 
 CASES = {
     "unknown operator": (node("Frobnicate"), {}, "onnx-unsupported-operator", "no such operator"),
-    "other operator": (node("Det"), {}, "onnx-unsupported-operator", "not supported"),
+    "other operator": (node("Multinomial"), {}, "onnx-unsupported-operator", "not supported"),
     "other domain": (
         node("NhwcMaxPool", domain="com.microsoft"),
         {},
@@ -227,10 +227,10 @@ def test_one_node(case):
 
 def test_all_problems_are_told_at_once_also_behind_unsupported_operators():
     nodes = [
-        helper.make_node("Det", ["x"], ["d"], "first"),
+        helper.make_node("Multinomial", ["x"], ["d"], "first"),
         helper.make_node("RandomNormalLike", ["x"], ["a"], "second"),
-        helper.make_node("MaxPool", ["a"], ["b", "which"], "third", kernel_shape=[2, 2]),
-        helper.make_node("Cast", ["which"], ["c"], "fourth", to=1),
+        helper.make_node("MaxPool", ["a"], ["b", "i"], "third", kernel_shape=[2, 2], pads=[5] * 4),
+        helper.make_node("Cast", ["i"], ["c"], "fourth", to=1),
         helper.make_node("LeakyRelu", ["b"], ["e"], beta=1.0),
         helper.make_node("Softmax", ["e"], ["f"], "sixth", axis=7),
         helper.make_node("Add", ["f", "ints"], ["g"], "seventh"),
@@ -245,7 +245,7 @@ def test_all_problems_are_told_at_once_also_behind_unsupported_operators():
     assert places == [
         "input 's'",
         "output 'z'",
-        "node 'first' (Det)",
+        "node 'first' (Multinomial)",
         "node 'second' (RandomNormalLike)",
         "node 'third' (MaxPool)",
         "node 'LeakyRelu_4' (LeakyRelu)",

@@ -1,42 +1,90 @@
-"""The backend suite's cases, run through the interpreter and, many to one build, the cpu target."""
+"""The cases of ONNX's backend suite: models, data sets, and the suite's own judgement."""
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
-from onnx import TensorProto, numpy_helper
+import onnx
+from onnx import ModelProto, TensorProto, TypeProto, numpy_helper
+from onnx.backend.test import BackendTest
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
-from tests.quick_build import build
-from tilewright.driver import compile
 from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
-from tilewright.graph.interpreter import interpret
 from tilewright.onnx_backend import specialised
-from tilewright.runtime.executable import Executable
-from tilewright.targets.cpu.runner import CpuRunner
 
 Array = np.ndarray[Any, Any]
 
-PASSED, REFUSED, WRONG = "passed", "refused", "wrong"
+PASSED, NEAR, REFUSED, WRONG = "passed", "near", "refused", "wrong"
+
+NOISE = ("test_dft_inverse", "test_dft_inverse_opset19")
+"""Tests whose expected outputs hold 1.9e-7 where the exact result is 0.
+
+That is left of the reference's own rounding, and more than the suite's tolerance of 1e-7. They do
+not count as passed; as near they are within 1e-6.
+"""
+
+
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
+"""The suite's groups; the last is of whole networks."""
 
 
 @cache
-def cases() -> tuple[TestCase, ...]:
-    """The node tests of the installed onnx."""
+def cases(kind: str) -> tuple[TestCase, ...]:
+    """A group of the installed onnx, by name, with models and data."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return tuple(load_model_tests(kind="node"))
+        found = load_model_tests(kind=kind)
+    if kind == "real":
+        return tuple(map(_with_light_model, sorted(found, key=lambda case: case.name)))
+    if kind != "node":
+        return tuple(map(_with_files, sorted(found, key=lambda case: case.name)))
+    return tuple(found)
+
+
+def _with_files(case: TestCase) -> TestCase:
+    """A case whose model and data sets lie in a folder."""
+    assert case.model_dir is not None
+    folder = Path(case.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    case.model, case.data_sets = model, []
+    for data in sorted(folder.glob("test_data_set*")):
+        given = _read(data, "input", model.graph.input)
+        case.data_sets.append((given, _read(data, "output", model.graph.output)))
+    return case
+
+
+def _read(folder: Path, role: str, values: Sequence[Any]) -> list[Any]:
+    count = len(list(folder.glob(f"{role}_*.pb")))
+    paths = [folder / f"{role}_{index}.pb" for index in range(count)]
+    return [_value(p.read_bytes(), v.type) for p, v in zip(paths, values, strict=False)]
+
+
+def _value(data: bytes, kind: TypeProto) -> Any:
+    if kind.HasField("sequence_type"):
+        return numpy_helper.to_list(onnx.SequenceProto.FromString(data))
+    return numpy_helper.to_array(TensorProto.FromString(data))
+
+
+def _with_light_model(case: TestCase) -> TestCase:
+    """A bundled network with constant weights; the input is as the suite makes it: a ramp."""
+    name = Path(str(case.url)).stem
+    folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+    model: ModelProto = onnx.load(folder / f"{name}.onnx")
+    stored = {tensor.name for tensor in model.graph.initializer}
+    (value,) = (value for value in model.graph.input if value.name not in stored)
+    shape = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+    ramp = (np.arange(np.prod(shape)) / np.prod(shape)).astype(np.float32).reshape(shape)
+    want = numpy_helper.to_array(onnx.load_tensor(folder / f"{name}_output_0.pb"))
+    case.model, case.data_sets = model, [([ramp], [want])]
+    return case
 
 
 @dataclass
@@ -56,18 +104,15 @@ class Trial:
     feeds: dict[str, Array]
     wanted: Sequence[Array]
 
-    def judge(self, got: Iterable[Array]) -> Outcome:
-        """Compare with the suite's outputs, as the suite does."""
-        results = list(got)
-        if len(results) != len(self.wanted):
-            return Outcome(WRONG, f"{len(results)} results, not {len(self.wanted)}")
-        for found, want in zip(results, self.wanted, strict=True):
-            if found.dtype != want.dtype or found.shape != want.shape:
-                return Outcome(WRONG, f"{found.dtype}{found.shape}, not {want.dtype}{want.shape}")
-            exact = found.dtype.kind in "biu"
-            x, y = (found, want) if exact else (found.astype(float), want.astype(float))
-            if not np.allclose(x, y, self.case.rtol, self.case.atol, equal_nan=not exact):
-                return Outcome(WRONG, f"differs by {np.abs(x.astype(float) - y).max()}")
+    def judge(self, got: Iterable[Array], atol: float | None = None) -> Outcome:
+        """Compare with the suite's outputs, as the suite does; ``atol`` replaces its tolerance."""
+        got, least = list(got), self.case.atol if atol is None else atol
+        try:
+            BackendTest.assert_similar_outputs(self.wanted, got, self.case.rtol, least)
+        except AssertionError as error:
+            if self.case.name in NOISE and atol is None:
+                return Outcome(NEAR) if self.judge(got, 1e-6).result == PASSED else Outcome(WRONG)
+            return Outcome(WRONG, " ".join(str(error).split())[:300])
         return Outcome(PASSED)
 
 
@@ -100,71 +145,3 @@ def trials_of(case: TestCase) -> list[Trial] | Outcome:
         left = {name: array for name, array in feeds.items() if name not in constant}
         found.append(Trial(case, imported, left, outputs))
     return found
-
-
-def interpreted(trials: Sequence[Trial]) -> Outcome:
-    """A test on the graph interpreter."""
-    for trial in trials:
-        got = interpret(trial.imported.module, trial.imported.weights, trial.feeds)
-        outcome = trial.judge(got.values())
-        if outcome.result != PASSED:
-            return outcome
-    return Outcome(PASSED)
-
-
-@dataclass
-class Package:
-    """A compiled test whose C is not built yet."""
-
-    trial: Trial
-    executable: Executable
-    prefix: str
-
-
-def emitted(trial: Trial, number: int) -> Package:
-    """Compile up to the C; the network gets a name of its own."""
-    name = f"net{number}"
-    network = trial.imported.module.body.block.first_op
-    network.properties["symbol"] = type(network.properties["symbol"])(name)
-    return Package(trial, compile(trial.imported, "cpu"), name)
-
-
-def built(packages: Sequence[Package], folder: Path) -> None:
-    """Build the C of many packages as one library each, one compiler run for all.
-
-    Every package's sources become one file, without optimisation: what is tested is their meaning.
-    """
-
-    def one(package: Package) -> None:
-        program = package.executable.directory / "program"
-        build(program, folder / f"{package.prefix}.so")
-
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        list(pool.map(one, packages))
-
-
-def run_built(package: Package, folder: Path) -> Outcome:
-    """Run a package on its library."""
-    library = folder / f"{package.prefix}.so"
-    with patch("tilewright.targets.cpu.runner.load_library", lambda *_: library):
-        runner = CpuRunner(package.executable.directory / "program")
-    got = runner.run(package.trial.feeds).outputs
-    return package.trial.judge(got.values())
-
-
-def on_cpu(trials: Sequence[Trial]) -> list[Outcome]:
-    """Data sets on the cpu target, built together."""
-    packages: list[Package | Outcome] = []
-    for number, trial in enumerate(trials):
-        try:
-            packages.append(emitted(trial, number))
-        except TilewrightError as error:
-            problem = error.problems[-1]
-            packages.append(Outcome(REFUSED, f"{problem.code}: {problem.reason}"))
-    with tempfile.TemporaryDirectory(prefix="tilewright-suite-") as name:
-        folder = Path(name)
-        built([p for p in packages if isinstance(p, Package)], folder)
-        return [p if isinstance(p, Outcome) else run_built(p, folder) for p in packages]
-
-
-__all__ = ["Outcome", "Trial", "array_of", "cases", "interpreted", "on_cpu", "trials_of"]

@@ -148,6 +148,7 @@ PLAIN: Mapping[str, Callable[[Sequence[Array], Attributes], Array]] = {
     "bit_shift": _shift,
     "select": lambda arrays, _: np.where(arrays[0], arrays[1], arrays[2]),
     "cast": _cast,
+    "bit_cast": lambda arrays, values: arrays[0].view(np.dtype(str(values["to"]))),
     "quantise_linear": lambda arrays, _: affine.quantise(arrays[0], arrays[1], arrays[2]),
     "dequantise_linear": lambda arrays, _: affine.dequantise(arrays[0], arrays[1], arrays[2]),
     "requantise_linear": lambda arrays, values: affine.requantise(arrays[0], arrays[1], values),

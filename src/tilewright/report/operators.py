@@ -72,7 +72,7 @@ SAMPLES: dict[str, tuple[Sample, ...]] = {
     },
     "bit_not": (Sample(elements=("bool",)),),
     "select": (Sample((IMAGE, IMAGE, IMAGE), computed=3, elements=("bool", "float32", "float32")),),
-    "cast": (Sample(attributes=(("to", "int32"),)),),
+    **{name: (Sample(attributes=(("to", "int32"),)),) for name in ("cast", "bit_cast")},
     "gather": (Sample(((64, 16), (8,)), (("axis", 0),), 2, ("float32", "int64")),),
     "quantise_linear": (Sample((IMAGE, (), ()), (), 3, ("float32", "float32", "int8")),),
     "dequantise_linear": (Sample((IMAGE, (), ()), (), 3, ("int8", "float32", "int8")),),

@@ -12,7 +12,7 @@ TEXT = (Path(__file__).parents[3] / "docs" / "onnx.md").read_text(encoding="utf-
 
 def test_operators():
     listed = TEXT.split("## Operators")[1].split(":", 1)[1].split("\n\n")[0]
-    names = re.sub(r"\([^)]*\)", "", listed).replace(".", "").split(",")
+    names = re.sub(r"\([^)]*\)", "", listed).removesuffix(".").split(",")
     assert sorted(name.strip() for name in names) == sorted(RULES)
 
 

@@ -17,7 +17,7 @@ from onnx import GraphProto, NodeProto, TensorProto, TypeProto, helper
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.builder import NetworkBuilder
-from tilewright.frontends.onnx import functions, numbers
+from tilewright.frontends.onnx import functions, legacy, numbers
 from tilewright.frontends.onnx.control import CONTROL
 from tilewright.frontends.onnx.external import Files
 from tilewright.frontends.onnx.folding import Folder, infer_types, shape_of_type, type_of
@@ -107,7 +107,7 @@ class Body:
         protos: Iterable[NodeProto],
         scope: Scope,
         outputs: Sequence[str],
-        version: int | None = None,
+        versions: Mapping[str, int] | None = None,
     ) -> list[Value] | None:
         """The values that ``outputs`` have after nodes within a node; None if one was refused."""
         if scope.depth > MAX_DEPTH:
@@ -121,7 +121,7 @@ class Body:
                 raise refuse(
                     "onnx-attribute", f"nothing makes its result {shown(name)}", node.where
                 )
-        nodes = nodes_of(protos, version or node.version, node)
+        nodes = nodes_of(protos, versions or node.versions, node)
         self.taken += len(nodes)
         if self.taken > MAX_NODES:
             raise refuse("onnx-too-large", f"it unfolds to over {MAX_NODES} nodes", node.where)
@@ -167,27 +167,30 @@ class Body:
     def check(self, node: Node) -> dict[str, AttributeValue]:
         """The attributes of a node that can be imported; raises TilewrightError otherwise."""
         schema = schema_of(node)
-        known = node.domain == "" and schema is not None
-        own = contributed(node, known=known)
+        own = contributed(node, known=schema is not None)
         if own is not None:
             return own.values(node)
-        taken = known and (
-            node.operator in RULES
-            or node.operator in CONTROL
-            or node.operator == "Constant"
+        taken = schema is not None and (
+            node.key in RULES
+            or node.key in CONTROL
+            or node.key == "Constant"
             or self.constants.folds(node)
             or functions.has_body(node)
         )
         if schema is None or not taken:
-            raise self._unsupported(node, known)
+            raise self._unsupported(node, schema is not None)
+        legacy.check(node, schema)
         return attributes_of(node, schema)
 
     def _unsupported(self, node: Node, known: bool) -> TilewrightError:
         reason = "this operator is not supported"
+        if not node.domain and not node.version:
+            reason = "the model does not say which version of the ONNX operators it uses"
+            return refuse("onnx-opset", reason, where=node.where)
         if not known:
             reason = f"operator set {node.version} has no such operator"
-        if node.domain:
-            reason = f"operators of the domain {shown(node.domain)} are not supported"
+            if node.domain:
+                reason = f"operators of the domain {shown(node.domain)} are not supported"
         if (node.operator, node.domain) in self.local_functions:
             return refuse(
                 "onnx-unsupported-operator",
@@ -200,7 +203,7 @@ class Body:
     def _results(self, node: Node, scope: Scope) -> Sequence[Value] | None:
         """The values of a node's outputs; None if they depend on what was refused."""
         attributes = self.check(node)
-        if node.operator == "Constant":
+        if node.key == "Constant":
             return [constant_of(node, attributes, self.files)]
         operands: list[Value | None] = []
         for name in node.inputs:
@@ -208,13 +211,14 @@ class Body:
             if isinstance(value, Unknown):
                 return None
             operands.append(value)
+        operands = legacy.adapted(node, attributes, operands, self.network)
         constants = [value for value in operands if not isinstance(value, SSAValue)]
         if len(constants) == len(operands) and self.constants.folds(node, constants):
             return self.constants.fold(node, constants)
-        if node.operator in CONTROL:
-            return CONTROL[node.operator](self, node, attributes, operands, scope)
+        if node.key in CONTROL:
+            return CONTROL[node.key](self, node, attributes, operands, scope)
         own = contributed(node, known=schema_of(node) is not None)
-        rule = own.rule if own is not None else RULES.get(node.operator)
+        rule = own.rule if own is not None else RULES.get(node.key)
         if rule is not None:
             return numbers.apply(rule, Lowering(node, attributes, operands, self.network))
         if not functions.has_body(node):
@@ -234,7 +238,7 @@ class Body:
             inner if name else ""
             for name, inner in zip(node.outputs, function.outputs, strict=False)
         ]
-        return self.inline(node, function.nodes, inner, outputs, function.version)
+        return self.inline(node, function.nodes, inner, outputs, function.versions)
 
     def _guess(self, node: Node, scope: Scope) -> list[Value] | None:
         """Tensors of the types that the outputs of a refused node would have, if known."""

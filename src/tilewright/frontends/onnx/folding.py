@@ -26,20 +26,24 @@ from tilewright.types import Array
 
 _FOLDED_NAMES = """
     Abs Add And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow
-    Cast CastLike Ceil Clip Compress Concat ConstantOfShape Cos CumSum Div Equal
-    Exp Expand EyeLike Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual
-    HammingWindow HannWindow Identity IsInf IsNaN Less LessOrEqual Log Max Mean MelWeightMatrix Min
-    Mod Mul Neg NonZero Not OneHot Or Pad Pow Range Reciprocal ReduceL1 ReduceL2
-    ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round
-    ScatterElements ScatterND Shape Sigmoid Sign Sin Size Slice Split Sqrt Squeeze Sub Sum Tanh Tile
-    TopK Transpose Trilu Unique Unsqueeze Where Xor
+    Cast CastLike Ceil Clip Compress Concat ConstantOfShape Cos CumSum Div Equal Exp Expand EyeLike
+    Flatten Floor Gather GatherElements GatherND Greater GreaterOrEqual HammingWindow HannWindow
+    Identity IsInf IsNaN Less LessOrEqual Log Max Mean MelWeightMatrix Min Mod Mul Neg
+    NonMaxSuppression NonZero Not OneHot Or Pad Pow Range Reciprocal ReduceL1 ReduceL2 ReduceMax
+    ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round ScatterElements
+    ScatterND Shape Sigmoid Sign Sin Size Slice Split Sqrt Squeeze Sub Sum Tanh Tile TopK Transpose
+    Trilu Unique Unsqueeze Where Xor
 """
 
 # Quantised constants are left to the graph, whose passes may want to compute on the integers.
 _FOLDED = frozenset(_FOLDED_NAMES.split())
 
-_BOUNDED_BY_INPUT = frozenset(("Compress", "NonZero", "Unique"))
+_BOUNDED_BY_INPUT = frozenset(("Compress", "NonMaxSuppression", "NonZero", "Unique"))
 """Operators whose result's shape depends on values, yet takes at most rank times the input."""
+
+
+_BOXES = 2**14
+"""Numbers that NonMaxSuppression compares, whose cost is quadratic."""
 
 
 class Folder:
@@ -106,6 +110,8 @@ class Folder:
             if count > MAX_CONSTANT_ELEMENTS:
                 raise _too_large(node)
             return count * 8
+        if node.operator == "NonMaxSuppression" and max(a.size for a in arrays.values()) > _BOXES:
+            raise _too_large(node)
         if node.operator in _BOUNDED_BY_INPUT:
             return sum(array.size * max(array.ndim, 4) * 8 for array in arrays.values())
         types = infer_types(node, {n: type_of(a) for n, a in arrays.items()}, arrays)

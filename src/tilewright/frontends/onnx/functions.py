@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +19,8 @@ class Definition:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     nodes: tuple[NodeProto, ...]
-    version: int
-    """Of the operator set that the nodes are of."""
+    versions: Mapping[str, int]
+    """Of the operator sets that the nodes are of, by domain."""
 
 
 def has_body(node: Node) -> bool:
@@ -55,7 +55,11 @@ def body_of(node: Node, types: Sequence[TypeProto | None]) -> Definition:
         raise refuse("onnx-attribute", f"ONNX does not define it: {reason}", node.where) from error
     if not proto.node:
         raise refuse("onnx-attribute", "ONNX does not define it with these inputs", node.where)
-    opsets = [entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")]
+    opsets = dict(node.versions)
+    for entry in proto.opset_import:
+        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        opsets[domain] = max(entry.version, version if domain == node.domain else 0)
+    opsets.setdefault("", version)
     given = {attribute.name: attribute for attribute in node.proto.attribute}
     for attribute in proto.attribute_proto:
         given.setdefault(attribute.name, attribute)
@@ -66,7 +70,7 @@ def body_of(node: Node, types: Sequence[TypeProto | None]) -> Definition:
         tuple(proto.input),
         tuple(proto.output),
         tuple(_bound(inner, given) for inner in proto.node),
-        max([version, *opsets]),
+        opsets,
     )
 
 

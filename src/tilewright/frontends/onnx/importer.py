@@ -32,7 +32,7 @@ def import_onnx(
     shapes: Shapes | None = None,
     constants: Mapping[str, Array] | None = None,
 ) -> Imported:
-    """Read an ONNX model (operator sets 9 to the installed onnx's newest) into the graph dialect.
+    """Read an ONNX model (operator sets 1 to the installed onnx's newest) into the graph dialect.
 
     ``source`` is a path, the bytes of a file, or a ModelProto; only models from a path may keep
     data outside. ``shapes`` settles dims that the model leaves open; ``constants`` gives
@@ -54,11 +54,11 @@ class _Importer:
     ) -> None:
         self.source = source
         self.graph = source.model.graph
-        self.opset = check_model(source)
+        self.versions = check_model(source)
         self.problems: list[Problem] = []
         self.notes: list[str] = []
         self.weights = Weights()
-        self.nodes = nodes_of(self.graph.node, self.opset)
+        self.nodes = nodes_of(self.graph.node, self.versions)
         tensors = self._initializers()
         given = set(tensors) | set(constants)
         inputs = inputs_of(self.graph, given, shapes, self.problems, self.notes)
@@ -93,7 +93,7 @@ class _Importer:
             module,
             self.weights,
             self.name,
-            self.opset,
+            self.versions.get("", 0),
             digest,
             notes,
             nodes=tuple(named),

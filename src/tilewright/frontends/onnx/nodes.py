@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx
@@ -48,10 +48,20 @@ class Node:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     proto: NodeProto
-    version: int
-    """Of the operator set that the operator is looked up in."""
+    versions: Mapping[str, int]
+    """Of the operator sets that operators are looked up in, by domain."""
     origin: str
     """Name of the model's node that it stands in, or its own."""
+
+    @property
+    def version(self) -> int:
+        """Of the operator set of the node's domain; 0 if the model does not say."""
+        return self.versions.get(self.domain, 0)
+
+    @property
+    def key(self) -> str:
+        """The operator with its domain before it, if that is not ONNX's own."""
+        return f"{self.domain}.{self.operator}" if self.domain else self.operator
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -61,11 +71,12 @@ class Node:
     @property
     def where(self) -> str:
         """How messages call the node."""
-        domain = f"{self.domain}." if self.domain else ""
-        return f"node {shown(self.name)} ({domain}{self.operator})"
+        return f"node {shown(self.name)} ({self.key})"
 
 
-def nodes_of(protos: Iterable[NodeProto], version: int, within: Node | None = None) -> list[Node]:
+def nodes_of(
+    protos: Iterable[NodeProto], versions: Mapping[str, int], within: Node | None = None
+) -> list[Node]:
     """The nodes in the model's order; those ``within`` another have its name before theirs."""
     prefix = f"{within.name}/" if within is not None else ""
     found: list[Node] = []
@@ -74,7 +85,7 @@ def nodes_of(protos: Iterable[NodeProto], version: int, within: Node | None = No
         name = prefix + (proto.name or f"{proto.op_type}_{index}")
         inputs, outputs = tuple(proto.input), tuple(proto.output)
         origin = within.origin if within is not None else name
-        found.append(Node(name, proto.op_type, domain, inputs, outputs, proto, version, origin))
+        found.append(Node(name, proto.op_type, domain, inputs, outputs, proto, versions, origin))
     return found
 
 

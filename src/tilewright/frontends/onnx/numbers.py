@@ -20,9 +20,10 @@ SHORT = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 """Floats that are kept, but not computed on."""
 
 _MOVERS = """
-    Cast CastLike Compress Concat DepthToSpace Expand Flatten Gather GatherElements GatherND
-    Identity Reshape ReverseSequence Shape Size Slice SpaceToDepth Split Squeeze Tile Transpose
-    EyeLike QLinearMatMul QuantizeLinear DequantizeLinear Trilu Unsqueeze Upsample Where
+    BitCast Cast CastLike Compress Concat DepthToSpace DequantizeLinear Expand EyeLike Flatten
+    Gather GatherElements GatherND Identity QLinearMatMul QuantizeLinear Reshape ReverseSequence
+    Shape Size Slice Softmax SpaceToDepth Split Squeeze TensorScatter Tile Transpose Trilu Unsqueeze
+    Upsample Where
 """
 
 MOVERS = frozenset(_MOVERS.split())

@@ -19,8 +19,6 @@ from tilewright.frontends.onnx.external import Files
 from tilewright.frontends.onnx.lean import lean_model
 from tilewright.frontends.onnx.limits import MAX_FILE_BYTES, MAX_NODES, shown
 
-OLDEST_OPSET = 9
-
 ModelSource = str | Path | bytes | ModelProto
 
 
@@ -90,8 +88,8 @@ def _parse(data: NDArray[np.uint8], title: str) -> ModelProto:
     return model
 
 
-def check_model(source: Source) -> int:
-    """The model's version of the ONNX operator set, once the model as a whole is in bounds.
+def check_model(source: Source) -> dict[str, int]:
+    """The model's versions of its operator sets by domain ("" is ONNX's own), once it is in bounds.
 
     Raises TilewrightError for a model without a graph or with an operator set out of range.
     """
@@ -106,26 +104,25 @@ def check_model(source: Source) -> int:
             f"it has {len(model.graph.node)} nodes; the limit is {MAX_NODES}",
             where=title,
         )
-    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    versions: dict[str, int] = {}
+    for entry in model.opset_import:
+        domain = "" if entry.domain == "ai.onnx" else entry.domain
+        if versions.setdefault(domain, entry.version) != entry.version:
+            asked = [versions[domain], entry.version]
+            reason = f"it asks for several versions of the operators: {asked}"
+            raise refuse("onnx-opset", reason, where=title)
     newest = onnx.defs.onnx_opset_version()
     if not versions:
-        raise refuse(
-            "onnx-opset", "it does not say which version of the ONNX operators it uses", where=title
-        )
-    if len(set(versions)) > 1:
-        raise refuse(
-            "onnx-opset", f"it asks for several versions of the operators: {versions}", where=title
-        )
-    if not OLDEST_OPSET <= versions[0] <= newest:
+        reason = "it does not say which version of the ONNX operators it uses"
+        raise refuse("onnx-opset", reason, where=title)
+    if "" in versions and not 1 <= versions[""] <= newest:
         raise refuse(
             "onnx-opset",
-            f"operator set {versions[0]} is outside {OLDEST_OPSET} to {newest}",
+            f"operator set {versions['']} is outside 1 to {newest}",
             where=title,
-            help=f"convert it with onnx.version_converter.convert_version(model, {newest})"
-            if versions[0] < OLDEST_OPSET
-            else "install a newer onnx",
+            help="install a newer onnx" if versions[""] > newest else "",
         )
-    return versions[0]
+    return versions
 
 
 def _is_text(model: ModelProto) -> bool:

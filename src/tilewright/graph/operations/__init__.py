@@ -56,6 +56,7 @@ from tilewright.graph.operations.indexing import (
 from tilewright.graph.operations.layer_norm import LayerNormOp
 from tilewright.graph.operations.logic import (
     BitAndOp,
+    BitCastOp,
     BitNotOp,
     BitOrOp,
     BitShiftOp,
@@ -175,6 +176,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     TanOp,
     ModOp,
     BitAndOp,
+    BitCastOp,
     BitNotOp,
     BitOrOp,
     BitShiftOp,
@@ -264,6 +266,7 @@ __all__ = [
     "BatchNormOp",
     "BinaryOperation",
     "BitAndOp",
+    "BitCastOp",
     "BitNotOp",
     "BitOrOp",
     "BitShiftOp",

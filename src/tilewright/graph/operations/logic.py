@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.graph.operations.base import Type, broadcast_shape
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def, prop_def
-from tilewright.types import FixedType, element_of
+from tilewright.types import FixedType, element_dtype, element_of
 
 
 class PlainOperation(PointwiseOperation):
@@ -156,6 +156,24 @@ class CastOp(PlainOperation):
         to = self.get("to", "")
         self.need(isinstance(to, str) and to in CAST_TYPES, f"no elements are called {to!r}")
         return self.result_of(super().infer(types).get_shape(), element_of(np.dtype(to)))
+
+
+@irdl_op_definition
+class BitCastOp(PlainOperation):
+    """The bits of x as elements of type ``to``, which has as many."""
+
+    name = "graph.bit_cast"
+    to = prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None}
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """The operand's shape."""
+        to = self.get("to", "")
+        self.need(isinstance(to, str) and to in CAST_TYPES, f"no elements are called {to!r}")
+        shape, wanted = super().infer(types).get_shape(), np.dtype(to)
+        own = element_dtype(types[0].element_type)
+        self.need(own.itemsize == wanted.itemsize, f"{own} and {to} are not of one size")
+        return self.result_of(shape, element_of(wanted))
 
 
 CAST_TYPES = (

@@ -239,7 +239,11 @@ class PadOp(Operation):
                 or (extent >= 1 if mode == "edge" else widest < extent),
                 f"mode {mode} cannot pad an axis of {extent} by {widest}",
             )
-        _ = self.number("value")
+        value = self.get("value", 0.0)
+        endless = isinstance(value, float) and value in (float("inf"), float("-inf"))
+        self.need(not (endless and self.is_fixed), f"fixed point has no {value}")
+        if not endless:
+            _ = self.number("value")
         result = [extent + pads[axis] + pads[rank + axis] for axis, extent in enumerate(shape)]
         return self.result_of(result, types[0].element_type)
 
@@ -252,7 +256,7 @@ class PadOp(Operation):
             return np.pad(x, widths, mode="reflect")
         if mode == "edge":
             return np.pad(x, widths, mode="edge")
-        value: float = self.number("value")
+        value: float = self.get("value", 0.0)
         if self.is_fixed:
             limits = np.iinfo(x.dtype)
             scaled = round(value * 2.0 ** self.fractions[0])

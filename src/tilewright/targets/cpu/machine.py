@@ -29,7 +29,7 @@ UNARY = (
         "batch_norm",
     ),
     *("floor", "ceil", "round", "sign", "sin", "cos", "tan", "asin", "acos", "atan"),
-    *("sinh", "cosh", "asinh", "acosh", "atanh", "bit_not", "cast"),
+    *("sinh", "cosh", "asinh", "acosh", "atanh", "bit_not", "cast", "bit_cast"),
 )
 """Map operations of one operand."""
 

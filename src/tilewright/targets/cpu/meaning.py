@@ -129,6 +129,9 @@ def element_expression(
         return affine_expression(operation, arguments, attributes, elements, result, "s")
     if operation == "cast":
         return _cast(arguments[0], element, result)
+    if operation == "bit_cast":
+        both = f"union {{ {C_TYPES[element]} a; {C_TYPES[result]} b; }}"
+        return f"(({both}){{.a = {arguments[0]}}}).b"
     if operation == "select":
         condition, yes, no = arguments
         return f"{condition} ? {yes} : {no}"

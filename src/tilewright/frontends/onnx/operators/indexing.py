@@ -224,3 +224,53 @@ def compress(at: Lowering) -> Value:
     if not places.size or places[-1] >= sizes[axis]:
         raise at.refuse("its condition takes nothing, or more than there is", code="onnx-shape")
     return at.emit("gather", x, number(at, places, "places"), axis=axis)
+
+
+def tensor_scatter(at: Lowering) -> Value:
+    """A cache with new entries from a place on, one place for each of the batch.
+
+    In mode circular places wrap around; else what would lie behind the end is left out.
+    """
+    sizes, new = at.shape(0), at.shape(1)
+    axis = at.axis(at.integer("axis", -2), len(sizes))
+    length = sizes[axis]
+    if axis == 0 or new != (*sizes[:axis], new[axis], *sizes[axis + 1 :]) or new[axis] > length:
+        raise at.refuse(f"entries {list(new)} do not fit {list(sizes)}", code="onnx-shape")
+    mode, batch = at.text("mode", "linear"), sizes[0]
+    if mode not in ("linear", "circular"):
+        raise at.refuse(f"mode {mode!r} is not known")
+    lists, inner = math.prod(sizes[:axis]), math.prod(sizes[axis + 1 :])
+    steps = np.arange(new[axis]).reshape(1, 1, -1)
+    starts = np.arange(lists).reshape(batch, -1, 1) * length
+    if at.has(2):
+        if at.shape(2) != (batch,):
+            raise at.refuse(f"there are not {batch} places", code="onnx-shape")
+        first = at.reshape(at.cast(at.tensor(2), np.int64), (batch, 1, 1))
+        place = at.emit("add", first, number(at, steps, "steps"))
+        behind = at.apply("less", place, length)
+        if mode == "circular":
+            place = at.apply("mod", place, length)
+        rows = at.emit("add", place, number(at, starts, "starts"))
+        if mode == "linear":
+            rows = at.emit("select", behind, rows, number(at, np.array(lists * length), "nowhere"))
+    else:
+        rows = number(at, starts + steps, "rows")
+    count = lists * new[axis]
+    result = at.emit(
+        "scatter",
+        at.reshape(at.tensor(0), (lists * length, inner)),
+        at.reshape(rows, (count,)),
+        at.reshape(at.tensor(1), (count, inner)),
+    )
+    return at.reshape(result, sizes)
+
+
+def array_feature_extractor(at: Lowering) -> Value:
+    """The columns that a list names."""
+    sizes = at.shape(0)
+    if not sizes:
+        raise at.refuse("it takes no scalar", code="onnx-shape")
+    places = at.reshape(places_of(at, 1, sizes[-1]), (math.prod(at.shape(1)),))
+    rows = at.reshape(at.tensor(0), (math.prod(sizes[:-1]), sizes[-1]))
+    found = at.emit("gather", rows, places, axis=1)
+    return at.reshape(found, (*(sizes[:-1] or (1,)), math.prod(at.shape(1))))

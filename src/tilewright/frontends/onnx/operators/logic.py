@@ -69,7 +69,24 @@ def cast_like(at: Lowering) -> Value:
 
 def _cast(at: Lowering, dtype: np.dtype[np.generic]) -> Value:
     value = at.operand(0)
+    if dtype not in DTYPES.values():
+        raise at.refuse(f"casts to {dtype} are not computed", code="onnx-dtype")
     if isinstance(value, Constant):
         with np.errstate(all="ignore"):
             return Constant(value.array.astype(dtype), value.name)
     return at.cast(value, dtype)
+
+
+def bit_cast(at: Lowering) -> Value:
+    """The same bits as elements of another type of as many."""
+    kind = at.integer("to")
+    if kind not in DTYPES:
+        raise at.refuse(f"bits of {type_name(kind)} are not read", code="onnx-dtype")
+    return at.emit("bit_cast", at.tensor(0), to=DTYPES[kind].name)
+
+
+def binarizer(at: Lowering) -> Value:
+    """1 above a threshold, else 0, of the operand's type."""
+    x = at.tensor(0)
+    above = at.emit("bit_not", at.apply("less_equal", x, at.number("threshold")))
+    return at.cast(above, at.dtype(0))

@@ -1,12 +1,14 @@
-"""Gemm and MatMul."""
+"""Gemm, MatMul and Det."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.frontends.moves import cut
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
@@ -83,3 +85,34 @@ def _shaped(at: Lowering, index: int, shape: Sequence[int]) -> SSAValue:
     if isinstance(value, Constant):
         return at.weight(value.array.reshape(shape), value.name)
     return at.reshape(value, shape)
+
+
+def determinant(at: Lowering) -> Value:
+    """Laplace's expansion by rows, every minor once: n 2^(n-1) products."""
+    shape = at.shape(0)
+    size = shape[-1] if shape else 0
+    if not 1 <= size <= 8 or shape[-2:] != (size, size):
+        raise at.refuse(
+            f"determinants of {list(shape[-2:])} are not computed; at most 8 x 8", code="onnx-shape"
+        )
+    flat = at.reshape(at.tensor(0), (math.prod(shape[:-2]), size * size))
+
+    def element(row: int, column: int) -> SSAValue:
+        place = row * size + column
+        return cut(at, flat, {1: (place, place + 1, 1)})
+
+    minors: dict[tuple[int, ...], SSAValue] = {(c,): element(size - 1, c) for c in range(size)}
+    for count in range(2, size + 1):
+        row = size - count
+        found: dict[tuple[int, ...], SSAValue] = {}
+        for columns in itertools.combinations(range(size), count):
+            total: SSAValue | None = None
+            for i, column in enumerate(columns):
+                rest = columns[:i] + columns[i + 1 :]
+                term = at.emit("mul", element(row, column), minors[rest])
+                sign = "sub" if i % 2 else "add"
+                total = term if total is None else at.emit(sign, total, term)
+            assert total is not None
+            found[columns] = total
+        minors = found
+    return at.reshape(minors[tuple(range(size))], shape[:-2])

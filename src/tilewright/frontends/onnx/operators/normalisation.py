@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.numbers import SHORT
 from tilewright.frontends.onnx.operators.reductions import log_sum_exp
 from tilewright.ir import SSAValue
 from tilewright.types import shape_of
@@ -68,9 +69,25 @@ def softmax(at: Lowering) -> Value:
     axis = at.axis(at.integer("axis", -1 if at.version >= 13 else 1), len(shape))
     x = at.tensor(0)
     if at.version >= 13 or math.prod(shape[axis:]) == shape[axis]:
-        return at.emit("softmax", x, axis=axis)
+        return _softmax(at, x, axis)
     flat = at.reshape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
-    return at.reshape(at.emit("softmax", flat, axis=1), shape)
+    return at.reshape(_softmax(at, flat, 1), shape)
+
+
+def _softmax(at: Lowering, x: SSAValue, axis: int) -> SSAValue:
+    """Of short floats every step is rounded, as ONNX's reference has it."""
+    short = dtype_of(x)
+    if short not in SHORT:
+        return at.emit("softmax", x, axis=axis)
+
+    def rounded(value: SSAValue) -> SSAValue:
+        return at.cast(at.cast(value, short), np.float32)
+
+    x = at.cast(x, np.float32)
+    largest = at.emit("reduce_max", x, axes=(axis,), keep_dims=True)
+    powers = rounded(at.emit("exp", rounded(at.emit("sub", x, largest))))
+    total = rounded(at.emit("reduce_sum", powers, axes=(axis,), keep_dims=True))
+    return at.cast(at.emit("div", powers, total), short)
 
 
 def log_softmax(at: Lowering) -> Value:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.operators import patches
 from tilewright.frontends.onnx.windows import (
     Window,
     as_image,
@@ -23,15 +24,18 @@ MAX_TABLE = 2**24
 """Elements of a constant that stands for a dilated average."""
 
 
-def max_pool(at: Lowering) -> Value:
-    """Largest element of each window; the indices, a second result, are not computed."""
+def max_pool(at: Lowering) -> Value | Sequence[Value]:
+    """Largest element of each window, and where it lies."""
     rank = spatial_rank(at)
     window = window_of(at, at.integers("kernel_shape") or (), pool=True)
 
     def pool(image: SSAValue, window: Window) -> SSAValue:
         return at.emit("max_pool", image, **window.attributes(kernel=True, dilations=True))
 
-    return _pooled(at, rank, window, pool)
+    largest = _pooled(at, rank, window, pool)
+    if len(at.node.outputs) < 2 or not at.node.outputs[1]:
+        return largest
+    return [largest, patches.pooled_places(at, window, shape_of(largest))]
 
 
 def average_pool(at: Lowering) -> Value:

@@ -1,0 +1,150 @@
+"""Windows as tables of places: MaxPool's indices, MaxUnpool, Col2Im."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.operators.sampling import constant
+from tilewright.frontends.onnx.windows import Window
+from tilewright.ir import SSAValue
+from tilewright.types import Array
+
+MAX_TABLE = 2**24
+"""Entries of a table of places."""
+
+
+def _positive(at: Lowering, name: str, rank: int) -> tuple[int, ...]:
+    values = at.integers(name) or (1,) * rank
+    if len(values) != rank or any(not 1 <= value < MAX_TABLE for value in values):
+        raise at.refuse(f"{name} {list(values)} are not {rank} positive integers")
+    return values
+
+
+def places_in_windows(at: Lowering, extents: Sequence[int], window: Window) -> tuple[Array, Array]:
+    """For every window and tap the flat place in the image, and whether it lies inside."""
+    flat, inside = np.zeros((1, 1), np.int64), np.ones((1, 1), np.bool_)
+    count = 1
+    for i, extent in enumerate(extents):
+        span = (window.kernel[i] - 1) * window.dilations[i] + 1
+        padded = extent + window.begins[i] + window.ends[i]
+        windows = (padded - span) // window.strides[i] + 1
+        count *= windows * window.kernel[i]
+        if count > MAX_TABLE:
+            raise at.refuse("its windows have too many elements", code="onnx-too-large")
+        place = np.arange(windows)[:, None] * window.strides[i] - window.begins[i]
+        place = place + np.arange(window.kernel[i])[None] * window.dilations[i]
+        there = (place >= 0) & (place < extent)
+        flat = flat[:, None, :, None] * extent + np.clip(place, 0, extent - 1)[None, :, None, :]
+        inside = inside[:, None, :, None] & there[None, :, None, :]
+        size = (flat.shape[0] * flat.shape[1], flat.shape[2] * flat.shape[3])
+        flat, inside = flat.reshape(size), inside.reshape(size)
+    return flat, inside
+
+
+def pooled_places(at: Lowering, window: Window, sizes: Sequence[int]) -> SSAValue:
+    """Where in the operand, seen as one list, the largest element of each window lies."""
+    shape = at.shape(0)
+    flat, inside = places_in_windows(at, shape[2:], window)
+    images, pixels = math.prod(shape[:2]), math.prod(shape[2:])
+    x = at.reshape(at.tensor(0), (images, pixels))
+    table = at.weight(flat, f"{at.node.name}.places")
+    taps = at.emit("gather", x, table, axis=1)
+    if not inside.all():
+        dtype = dtype_of(taps)
+        lowest = -np.inf if dtype.kind == "f" else np.iinfo(dtype.name).min
+        there = at.weight(inside, f"{at.node.name}.inside")
+        taps = at.emit("select", there, taps, constant(at, np.array(lowest), taps, "lowest"))
+    best = at.emit("arg_max", taps, axes=(2,), keep_dims=False)
+    windows, count = flat.shape
+    starts = (np.arange(windows) * count).astype(np.int64)
+    entry = at.emit("add", best, at.weight(starts, f"{at.node.name}.windows"))
+    order = _column_major(flat, shape[2:]) if at.integer("storage_order") else flat
+    listed = at.weight(order.reshape(-1), f"{at.node.name}.listed")
+    place = at.emit("gather", listed, entry, axis=0)
+    image = (np.arange(images) * pixels).astype(np.int64)[:, None]
+    place = at.emit("add", place, at.weight(image, f"{at.node.name}.images"))
+    return at.reshape(place, sizes)
+
+
+def _column_major(flat: Array, extents: Sequence[int]) -> Array:
+    """Places counted with the first axis innermost."""
+    index = np.unravel_index(flat, tuple(extents))
+    return np.ravel_multi_index(index, tuple(extents), order="F").astype(np.int64)
+
+
+def max_unpool(at: Lowering) -> Value:
+    """Elements put back to where a pool found them, zeros elsewhere."""
+    shape, places = at.shape(0), at.shape(1)
+    rank = len(shape) - 2
+    kernel = at.integers("kernel_shape") or ()
+    if rank < 1 or places != shape or len(kernel) != rank or min(kernel) < 1:
+        raise at.refuse(f"places {list(places)} do not fit {list(shape)}", code="onnx-shape")
+    strides, pads = _positive(at, "strides", rank), at.integers("pads") or (0,) * (2 * rank)
+    if len(pads) != 2 * rank:
+        raise at.refuse(f"pads {list(pads)} are not {2 * rank} sizes")
+    sizes = tuple(
+        (shape[2 + i] - 1) * strides[i] + kernel[i] - pads[i] - pads[rank + i] for i in range(rank)
+    )
+    if min(sizes) < 1:
+        raise at.refuse("its pads leave nothing", code="onnx-shape")
+    whole = (*shape[:2], *sizes)
+    wanted = at.integers_at(2, "output shape") or whole
+    if len(wanted) != len(whole) or any(w < h for w, h in zip(wanted, whole, strict=True)):
+        raise at.refuse(f"{list(whole)} does not fit in {list(wanted)}", code="onnx-shape")
+    x = at.tensor(0)
+    zeros = at.weight(np.zeros(math.prod(whole), dtype_of(x)), f"{at.node.name}.zeros")
+    count = math.prod(shape)
+    index = at.reshape(at.tensor(1), (count,))
+    result = at.reshape(at.emit("scatter", zeros, index, at.reshape(x, (count,))), whole)
+    grown = tuple(w - h for w, h in zip(wanted, whole, strict=True))
+    if not any(grown):
+        return result
+    return at.emit("pad", result, pads=(*(0 for _ in grown), *grown), mode="constant")
+
+
+def col2im(at: Lowering) -> Value:
+    """Columns of blocks added up to the image that they were taken from."""
+    shape = at.shape(0)
+    image, block = at.integers_at(1, "image shape"), at.integers_at(2, "block shape")
+    if image is None or block is None or len(shape) != 3 or len(image) != len(block):
+        raise at.refuse("its image and its block have not the same axes", code="onnx-shape")
+    rank, taps = len(image), math.prod(block)
+    if rank < 1 or min(*image, *block) < 1 or shape[1] % taps:
+        raise at.refuse(f"{shape[1]} rows are not blocks {list(block)}", code="onnx-shape")
+    dilations, strides = _positive(at, "dilations", rank), _positive(at, "strides", rank)
+    pads = at.integers("pads") or (0,) * (2 * rank)
+    if len(pads) != 2 * rank or min(pads) < 0:
+        raise at.refuse(f"pads {list(pads)} are not {2 * rank} sizes")
+    window = Window(block, strides, dilations, pads[:rank], pads[rank:], pads[rank:])
+    flat, inside = places_in_windows(at, image, window)
+    if flat.shape != (shape[2], taps):
+        raise at.refuse(f"there are {flat.shape[0]} blocks, not {shape[2]}", code="onnx-shape")
+    sources = _sources(at, flat, inside, math.prod(image))
+    # Every pixel adds up what lies in its column of sources; the last source is a zero.
+    channels = shape[0] * shape[1] // taps
+    x = at.reshape(at.tensor(0), (channels, taps * shape[2]))
+    x = at.emit("pad", x, pads=(0, 0, 0, 1), mode="constant")
+    found = at.emit("gather", x, at.weight(sources, f"{at.node.name}.sources"), axis=1)
+    total = at.emit("reduce_sum", found, axes=(2,), keep_dims=False)
+    return at.reshape(total, (shape[0], shape[1] // taps, *image))
+
+
+def _sources(at: Lowering, flat: Array, inside: Array, pixels: int) -> Array:
+    """For every pixel the entries of a block's column-major table that lie on it."""
+    windows, taps = flat.shape
+    entry = np.arange(taps)[None] * windows + np.arange(windows)[:, None]
+    pixel, entry = flat[inside], entry[inside]
+    order = np.argsort(pixel, kind="stable")
+    pixel, entry = pixel[order], entry[order]
+    counts = np.bincount(pixel, minlength=pixels)
+    depth = max(int(counts.max(initial=0)), 1)
+    if pixels * depth > MAX_TABLE:
+        raise at.refuse("its blocks have too many elements", code="onnx-too-large")
+    table = np.full((pixels, depth), taps * windows, np.int64)
+    starts = np.cumsum(counts) - counts
+    table[pixel, np.arange(pixel.size) - starts[pixel]] = entry
+    return table

@@ -1,0 +1,162 @@
+"""Regions of images, known at run time: RoiAlign and MaxRoiPool."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.frontends.onnx.operators.sampling import (
+    Axis,
+    constant,
+    rows_of,
+    sampled,
+    taps_of,
+    within,
+)
+from tilewright.ir import SSAValue
+from tilewright.types import Array, shape_of
+
+
+def roi_align(at: Lowering) -> Value:
+    """The mean, or the largest, of samples in each cell of regions of an image."""
+    shape, rois = at.shape(0), at.shape(1)
+    if len(shape) != 4 or len(rois) != 2 or rois[1] != 4 or at.shape(2) != rois[:1]:
+        raise at.refuse(f"regions {list(rois)} do not fit {list(shape)}", code="onnx-shape")
+    cells = (at.integer("output_height", 1), at.integer("output_width", 1))
+    ratio, mode = at.integer("sampling_ratio"), at.text("mode", "avg")
+    if min(cells) < 1 or mode not in ("avg", "max"):
+        raise at.refuse(f"cells {list(cells)} in mode {mode!r} are not computed")
+    if ratio < 1:
+        raise at.refuse(
+            "with sampling_ratio 0 the number of samples depends on the regions",
+            help="export the model with a sampling ratio",
+        )
+    default = "half_pixel" if at.version >= 16 else "output_half_pixel"
+    half = at.text("coordinate_transformation_mode", default) == "half_pixel"
+    boxes = at.apply("mul", at.tensor(1), at.number("spatial_scale", 1.0))
+    if half:
+        boxes = at.apply("sub", boxes, 0.5)
+    sides = [_side(at, boxes, axis, cells[axis], ratio, half) for axis in range(2)]
+    count = rois[0]
+    # Coordinates [roi, rows of samples, columns of samples].
+    tall = at.reshape(sides[0], (count, cells[0] * ratio, 1))
+    wide = at.reshape(sides[1], (count, 1, cells[1] * ratio))
+    places = [_clamped(at, side, extent) for side, extent in ((tall, shape[2]), (wide, shape[3]))]
+    inside = at.emit("bit_and", within(at, tall, -1.0, shape[2]), within(at, wide, -1.0, shape[3]))
+    image = at.apply("mul", at.cast(at.tensor(2), np.int64), shape[2] * shape[3])
+    first = at.reshape(image, (count, 1, 1))
+    axes = [Axis(extent, "border") for extent in shape[2:]]
+    rows = rows_of(at, at.tensor(0))
+    found = _samples(at, rows, places, axes, first, largest=mode == "max")
+    there = at.cast(at.reshape(inside, (*shape_of(inside), 1)), dtype_of(found))
+    found = at.emit("mul", found, there)
+    found = at.reshape(found, (count, cells[0], ratio, cells[1], ratio, shape[1]))
+    operation = "reduce_max" if mode == "max" else "reduce_mean"
+    found = at.emit(operation, found, axes=(2, 4), keep_dims=False)
+    return at.transpose(found, (0, 3, 1, 2))
+
+
+def _samples(
+    at: Lowering,
+    rows: SSAValue,
+    places: Sequence[SSAValue],
+    axes: Sequence[Axis],
+    first: SSAValue,
+    *,
+    largest: bool,
+) -> SSAValue:
+    """Linear samples; in mode max, as ONNX has it, the largest of the four weighted pixels."""
+    if not largest:
+        return sampled(at, rows, places, axes, "linear", first)
+    ys, xs = (taps_of(at, p, a, "linear") for p, a in zip(places, axes, strict=True))
+    best: SSAValue | None = None
+    for (y, fy), (x, fx) in itertools.product(ys, xs):
+        assert fy is not None and fx is not None
+        row = at.emit("add", at.emit("add", first, at.apply("mul", y, axes[1].extent)), x)
+        weight = at.emit("mul", fy, fx)
+        found = at.emit("gather", rows, row, axis=0)
+        found = at.emit("mul", found, at.reshape(weight, (*shape_of(weight), 1)))
+        best = found if best is None else at.emit("max", best, found)
+    assert best is not None
+    return best
+
+
+def _clamped(at: Lowering, side: SSAValue, extent: int) -> SSAValue:
+    return at.emit("clip", side, minimum=0.0, maximum=extent - 1.0)
+
+
+def _side(at: Lowering, boxes: SSAValue, axis: int, cells: int, ratio: int, half: bool) -> SSAValue:
+    """Coordinates of the samples of every region along one axis: [roi, cells * ratio]."""
+
+    def column(index: int) -> SSAValue:
+        return at.emit("slice", boxes, starts=[index], ends=[index + 1], axes=(1,), steps=[1])
+
+    start, end = column(1 - axis), column(3 - axis)
+    length = at.emit("sub", end, start)
+    if not half:
+        length = at.apply("max", length, 1.0)
+    cell = at.apply("div", length, float(cells))
+    steps = np.repeat(np.arange(cells), ratio)[None]
+    parts = (np.tile(np.arange(ratio), cells)[None] + 0.5) / ratio
+    along = at.emit("mul", cell, constant(at, steps, cell, "cells"))
+    inner = at.emit("mul", cell, constant(at, parts, cell, "parts"))
+    return at.emit("add", at.emit("add", along, inner), start)
+
+
+def max_roi_pool(at: Lowering) -> Value:
+    """The largest element of each cell of regions (image, x1, y1, x2, y2); 0 for empty cells.
+
+    Girshick, "Fast R-CNN", 2015 (section 2.1): regions and cells lie on whole pixels.
+    """
+    shape, rois = at.shape(0), at.shape(1)
+    cells = at.integers("pooled_shape") or ()
+    if len(shape) != 4 or len(rois) != 2 or rois[1] != 5 or len(cells) != 2 or min(cells) < 1:
+        raise at.refuse(f"regions {list(rois)} do not fit {list(shape)}", code="onnx-shape")
+    boxes = at.apply("mul", at.tensor(1), at.number("spatial_scale", 1.0))
+    # Half away from zero, as C's round.
+    whole = at.emit("floor", at.apply("add", boxes, 0.5))
+    number = at.reshape(_column(at, at.tensor(1), 0), rois[:1])
+    x = at.emit("gather", at.tensor(0), at.cast(number, np.int64), axis=0)
+    # Along each axis in turn: pixels [roi, 1 ..., cell, pixel] of which a cell has some.
+    for axis in (1, 0):
+        mask = _cells(at, whole, axis, cells[axis], shape[2 + axis])
+        sizes = shape_of(x)
+        if axis == 1:
+            wide = at.reshape(x, (*sizes[:3], 1, sizes[3]))
+            mask = at.reshape(mask, (rois[0], 1, 1, cells[1], sizes[3]))
+            x = _largest(at, mask, wide, 4)
+        else:
+            tall = at.reshape(x, (*sizes[:2], 1, *sizes[2:]))
+            mask = at.reshape(mask, (rois[0], 1, cells[0], sizes[2], 1))
+            x = _largest(at, mask, tall, 3)
+    empty = at.apply("equal", x, -np.inf)
+    return at.emit("select", empty, constant(at, np.array(0.0), x, "zero"), x)
+
+
+def _column(at: Lowering, boxes: SSAValue, index: int) -> SSAValue:
+    return at.emit("slice", boxes, starts=[index], ends=[index + 1], axes=(1,), steps=[1])
+
+
+def _cells(at: Lowering, whole: SSAValue, axis: int, cells: int, extent: int) -> SSAValue:
+    """Which pixels along an axis lie in which cell: [roi, cells, extent]."""
+    start, end = _column(at, whole, 2 - axis), _column(at, whole, 4 - axis)
+    length = at.apply("max", at.apply("add", at.emit("sub", end, start), 1.0), 1.0)
+    cell = at.apply("div", length, float(cells))
+
+    def edge(operation: str, steps: Array) -> SSAValue:
+        step = constant(at, steps[None], cell, operation)
+        place = at.emit("add", at.emit(operation, at.emit("mul", cell, step)), start)
+        return at.reshape(place, (*shape_of(place), 1))
+
+    first, last = edge("floor", np.arange(cells)), edge("ceil", np.arange(1, cells + 1))
+    pixels = constant(at, np.arange(extent).reshape(1, 1, -1), cell, "pixels")
+    return at.emit("bit_and", at.emit("less_equal", first, pixels), at.emit("less", pixels, last))
+
+
+def _largest(at: Lowering, mask: SSAValue, x: SSAValue, axis: int) -> SSAValue:
+    lowest = constant(at, np.array(-np.inf), x, "lowest")
+    chosen = at.emit("select", mask, x, lowest)
+    return at.emit("reduce_max", chosen, axes=(axis,), keep_dims=False)

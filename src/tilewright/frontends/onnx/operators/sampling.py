@@ -1,0 +1,210 @@
+"""Samples of images at computed places: GridSample, and what regions and deformed windows need.
+
+An image becomes rows, one for each pixel with its channels; a sample is a sum of rows that integer
+arithmetic finds at run time, each times a weight that depends on where the place lies.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
+from tilewright.ir import SSAValue
+from tilewright.types import Array, shape_of
+
+CUBIC = -0.75
+"""The free coefficient of Keys' kernel, "Cubic convolution interpolation", 1981."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Where places along one axis of an image may lie, and what is beyond."""
+
+    extent: int
+    padding: str = "zeros"
+    """zeros, border, or reflection about ``low`` and ``high``."""
+    low: float = 0.0
+    high: float = 0.0
+
+
+def rows_of(at: Lowering, x: SSAValue) -> SSAValue:
+    """[n, c, spatial...] as rows of pixels [n * spatial, c]."""
+    shape = shape_of(x)
+    order = (0, *range(2, len(shape)), 1)
+    return at.reshape(at.transpose(x, order), (math.prod(shape) // shape[1], shape[1]))
+
+
+def constant(at: Lowering, array: Array, like: SSAValue, name: str) -> SSAValue:
+    """Numbers made at import, of the elements of ``like``."""
+    return at.weight(array.astype(dtype_of(like)), f"{at.node.name}.{name}")
+
+
+def sampled(
+    at: Lowering,
+    rows: SSAValue,
+    places: Sequence[SSAValue],
+    axes: Sequence[Axis],
+    mode: str,
+    first: SSAValue,
+) -> SSAValue:
+    """What lies at ``places``, one tensor of coordinates [s...] for each axis: [s..., c].
+
+    ``mode`` is nearest (places are whole numbers), linear or cubic; ``first`` [s...], or what
+    broadcasts to it, is the row of each sample's image.
+    """
+    steps = [_pixels(mode)] * len(axes)
+    parts = [taps_of(at, place, axis, mode) for place, axis in zip(places, axes, strict=True)]
+    strides = [math.prod(axis.extent for axis in axes[i + 1 :]) for i in range(len(axes))]
+    total: SSAValue | None = None
+    for chosen in itertools.product(*(range(count) for count in steps)):
+        row, weight = first, None
+        for part, tap, stride in zip(parts, chosen, strides, strict=True):
+            index, factor = part[tap]
+            row = at.emit("add", row, at.apply("mul", index, stride) if stride > 1 else index)
+            if factor is not None:
+                weight = factor if weight is None else at.emit("mul", weight, factor)
+        found = at.emit("gather", rows, row, axis=0)
+        if weight is not None:
+            found = at.emit("mul", found, at.reshape(weight, (*shape_of(weight), 1)))
+        total = found if total is None else at.emit("add", total, found)
+    assert total is not None
+    return total
+
+
+def _pixels(mode: str) -> int:
+    return {"nearest": 1, "linear": 2, "cubic": 4}[mode]
+
+
+def taps_of(
+    at: Lowering, place: SSAValue, axis: Axis, mode: str
+) -> list[tuple[SSAValue, SSAValue | None]]:
+    """The pixels along an axis that a place is made of: index (int64) and weight."""
+    if mode == "nearest":
+        return [_pixel(at, place, axis, None)]
+    base = at.emit("floor", place)
+    part = at.emit("sub", place, base)
+    weights = _linear(at, part) if mode == "linear" else _cubic(at, part)
+    first = 0 if mode == "linear" else -1
+    return [
+        _pixel(at, at.apply("add", base, float(first + step)), axis, weight)
+        for step, weight in enumerate(weights)
+    ]
+
+
+def _pixel(
+    at: Lowering, place: SSAValue, axis: Axis, weight: SSAValue | None
+) -> tuple[SSAValue, SSAValue | None]:
+    """The pixel at a whole place, brought into the image; outside of zeros the weight is 0."""
+    last = float(axis.extent - 1)
+    if axis.padding == "reflection":
+        place = reflected(at, place, axis)
+    inside = within(at, place, 0.0, last) if axis.padding == "zeros" else None
+    index = at.cast(at.emit("clip", place, minimum=0.0, maximum=last), np.int64)
+    if inside is not None:
+        there = at.cast(inside, dtype_of(place))
+        weight = there if weight is None else at.emit("mul", weight, there)
+    return index, weight
+
+
+def within(at: Lowering, value: SSAValue, low: float, high: float) -> SSAValue:
+    """Whether elements lie in [low, high]."""
+    below = constant(at, np.array(low), value, "low")
+    return at.emit(
+        "bit_and", at.emit("less_equal", below, value), at.apply("less_equal", value, high)
+    )
+
+
+def reflected(at: Lowering, place: SSAValue, axis: Axis) -> SSAValue:
+    """Places mirrored at both ends until they lie between: a triangle wave."""
+    span = axis.high - axis.low
+    if span <= 0:
+        return at.emit("clip", place, minimum=axis.low, maximum=axis.low)
+    distance = at.emit("abs", at.apply("sub", place, axis.low))
+    rest = at.apply("mod", distance, 2 * span)
+    back = at.emit("sub", constant(at, np.array(2 * span), rest, "turn"), rest)
+    return at.apply("add", at.emit("min", rest, back), axis.low)
+
+
+def _linear(at: Lowering, part: SSAValue) -> list[SSAValue]:
+    one = constant(at, np.array(1.0), part, "one")
+    return [at.emit("sub", one, part), part]
+
+
+def _cubic(at: Lowering, part: SSAValue) -> list[SSAValue]:
+    """Keys' kernel at the distances of four pixels."""
+    one = constant(at, np.array(1.0), part, "one")
+    other = at.emit("sub", one, part)
+
+    def near(distance: SSAValue) -> SSAValue:
+        inner = at.apply("sub", at.apply("mul", distance, CUBIC + 2), CUBIC + 3)
+        square = at.emit("mul", distance, distance)
+        return at.apply("add", at.emit("mul", inner, square), 1.0)
+
+    def far(distance: SSAValue) -> SSAValue:
+        away = at.apply("add", distance, 1.0)
+        inner = at.apply("sub", at.apply("mul", away, CUBIC), 5 * CUBIC)
+        inner = at.apply("add", at.emit("mul", inner, away), 8 * CUBIC)
+        return at.apply("sub", at.emit("mul", inner, away), 4 * CUBIC)
+
+    return [far(part), near(part), near(other), far(other)]
+
+
+def grid_sample(at: Lowering) -> Value:
+    """An image at places of a grid, which counts each axis from -1 to 1."""
+    shape, grid = at.shape(0), at.shape(1)
+    rank = len(shape) - 2
+    if rank < 1 or len(grid) != rank + 2 or grid[0] != shape[0] or grid[-1] != rank:
+        raise at.refuse(
+            f"a grid {list(grid)} does not fit the image {list(shape)}", code="onnx-shape"
+        )
+    mode = at.text("mode", "linear").removeprefix("bi")
+    padding, corners = at.text("padding_mode", "zeros"), bool(at.integer("align_corners"))
+    if mode not in ("nearest", "linear", "cubic") or (mode == "cubic" and rank > 3):
+        raise at.refuse(f"mode {mode!r} over {rank} axes is not computed")
+    if padding not in ("zeros", "border", "reflection"):
+        raise at.refuse(f"padding_mode {padding!r} is not known")
+    places: list[SSAValue] = []
+    axes: list[Axis] = []
+    for i, extent in enumerate(shape[2:]):
+        low, high = (0.0, extent - 1.0) if corners else (-0.5, extent - 0.5)
+        axis = Axis(extent, padding, low, high)
+        # The grid names its axes from the innermost.
+        turned = rank - 1 - i
+        where = at.emit(
+            "slice", at.tensor(1), starts=[turned], ends=[turned + 1], axes=(rank + 1,), steps=[1]
+        )
+        where = at.reshape(where, grid[:-1])
+        places.append(_brought_in(at, _pixels_of(at, where, extent, corners), axis, mode))
+        axes.append(axis)
+    image = np.arange(shape[0]).reshape(-1, *(1 for _ in grid[1:-1])) * math.prod(shape[2:])
+    first = at.weight(image.astype(np.int64), f"{at.node.name}.image")
+    found = sampled(at, rows_of(at, at.tensor(0)), places, axes, mode, first)
+    return at.transpose(found, (0, rank + 1, *range(1, rank + 1)))
+
+
+def _pixels_of(at: Lowering, where: SSAValue, extent: int, corners: bool) -> SSAValue:
+    """From -1 ... 1 to pixels."""
+    half = at.apply("add", where, 1.0)
+    if corners:
+        return at.apply("mul", at.apply("div", half, 2.0), extent - 1.0)
+    return at.apply("div", at.apply("sub", at.apply("mul", half, float(extent)), 1.0), 2.0)
+
+
+def _brought_in(at: Lowering, place: SSAValue, axis: Axis, mode: str) -> SSAValue:
+    """Places outside of the borders on the border, or mirrored at it."""
+    if mode == "nearest":
+        place = at.emit("round", place)
+    if axis.padding == "zeros" or (axis.padding == "border" and mode == "cubic"):
+        # Cubic samples beyond the border mix its pixels, as PyTorch and ONNX Runtime have it.
+        return place
+    if axis.padding == "reflection":
+        new = reflected(at, place, axis)
+        # Half a pixel may be left beyond the first pixel's middle, where the nearest is still it.
+        return at.emit("round", new) if mode == "nearest" and axis.low == 0 else new
+    new = at.emit("clip", place, minimum=0.0, maximum=axis.extent - 1.0)
+    return at.emit("select", within(at, place, axis.low, axis.high), place, new)
