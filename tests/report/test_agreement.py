@@ -148,3 +148,19 @@ def test_replay(tmp_path: Path) -> None:
     ):
         found = call(app, ["replay", *arguments, "--json", "--quiet"])
         assert found.exit_code == 2 and code in found.stdout, found.output
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [helper.make_node("ReduceL2", ["x"], ["y"], keepdims=0)],
+        [
+            helper.make_node("ReduceMax", ["x"], ["m"], keepdims=0),
+            helper.make_node("Tanh", ["m"], ["t"]),
+            helper.make_node("Mul", ["t", "m"], ["y"]),
+        ],
+    ],
+)
+def test_single_numbers_run_on_every_engine(nodes: list[onnx.NodeProto]) -> None:
+    found = agreement(model_of(nodes, {"x": (5,)}, ["y"]), {"x": noise(5)})
+    assert set(results(found).values()) == {"agrees"}, str(found)

@@ -72,8 +72,10 @@ def _listed(found: Candidate, machine: Machine) -> str | None:
 
 def _extents(found: Candidate, machine: Machine) -> str | None:
     primitives = machine.primitives_for(found.operation)
-    if any(p.serves(found.operation, found.extents) for p in primitives):
+    if any(_serves(p, found, machine) for p in primitives):
         return None
+    if not found.extents:
+        return "it is a single number: there is nothing to cut into tiles"
     spans = [
         f"{p.name} serves {dim} from {least} to {greatest}, here it is {found.extents.get(dim, 1)}"
         for p in primitives
@@ -81,6 +83,14 @@ def _extents(found: Candidate, machine: Machine) -> str | None:
         if not least <= found.extents.get(dim, 1) <= greatest
     ]
     return "; ".join(spans)
+
+
+def _serves(primitive: Primitive, found: Candidate, machine: Machine) -> bool:
+    """Whether a primitive takes an operation of these extents; without any, only in place."""
+    places = {storage.memory for storage in primitive.operands.values()}
+    return primitive.serves(found.operation, found.extents) and (
+        bool(found.extents) or places == {machine.main}
+    )
 
 
 def _places(found: Candidate, machine: Machine) -> str | None:
