@@ -14,6 +14,8 @@ FLOORS: list[set[str]] = [
     {"graph", "tile"},
     {"frontends", "targets"},
     {"runtime", "calibration"},
+    {"work"},
+    {"choose_numbers"},
     {"driver"},
     {"report", "optimise", "onnx_backend", "tuning"},
     {"api"},

@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tilewright import frontends
-from tilewright.calibration import CALIBRATION_SAMPLES, Samples, sample_shapes, samples_of
+from tilewright.calibration import (
+    Samples,
+    sample_shapes,
+)
+from tilewright.choose_numbers import calibrate, check_format, kept_on_host, quantise
 from tilewright.errors import refuse
-from tilewright.graph.dialect import KernelOp, WeightOp, network_of
-from tilewright.graph.interpreter import interpret
+from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.kernels import kernel_of, operand_values
-from tilewright.graph.operations import context as graph_context
-from tilewright.graph.passes import place_pipeline, prepare_pipeline
+from tilewright.graph.passes import kernel_pipeline, place_pipeline, simplify_pipeline
 from tilewright.graph.placement import (
     Placement,
     arenas_of,
     placement_of,
 )
 from tilewright.graph.values import value_names
-from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir import SSAValue
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
+from tilewright.numerics.formats import Numbers, numbers_of
 from tilewright.passes import CompilerContext, PassRunner
-from tilewright.planning import Plan, PlanCache, plan
-from tilewright.planning.domain import Kernel
+from tilewright.planning import PlanCache, plan
 from tilewright.planning.planners.measured import planner_of
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.executable import Executable, Progress, opened, quiet, replacing
@@ -41,45 +42,7 @@ from tilewright.shapes import Settled, Shapes, settle, sizes_of
 from tilewright.targets.base import Compilation, CompiledKernel, Target, find_target
 from tilewright.tile.build import build
 from tilewright.tile.passes import pipeline as tile_pipeline
-from tilewright.types import Array
-
-Model = (
-    str | Path | frontends.Imported | frontends.Opened | frontends.Exported | frontends.TorchModule
-)
-"""A model file's path, what ``tilewright.load`` or ``frontends.open_model`` returned, a function
-that JAX exported, or a PyTorch module."""
-
-Planner = Callable[[Kernel], Plan | None]
-"""A kernel's plan, or None where it has none."""
-
-
-@dataclass
-class Work:
-    """What the stations of the road pass on."""
-
-    target: Target
-    machine: Machine
-    model: Model
-    shapes: Shapes
-    samples: Samples | None
-    progress: Progress
-    runner: PassRunner
-    exact_memory: bool = False
-    network: ModuleOp = field(default_factory=lambda: ModuleOp([]))
-    weights: Weights = field(default_factory=Weights)
-    name: str = ""
-    nodes: tuple[frontends.ModelNode, ...] = ()
-    kernels: list[CompiledKernel] = field(default_factory=list[CompiledKernel])
-    plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
-    notes: list[str] = field(default_factory=list[str])
-    files: tuple[frontends.MappedFile, ...] = ()
-    """The model's files, which weights are views of."""
-    planner: Planner | None = None
-    """Asked for each kernel's schedule before the cost model is."""
-    weights_file: str | Path | None = None
-    """The file of the weights, for model formats that keep them apart."""
-    ranges: Mapping[str, tuple[float, float]] | None = None
-    """Ranges of values that are known already, from samples of another shape."""
+from tilewright.work import Model, Planner, Work, context_of, drop_dead_weights
 
 
 @dataclass(frozen=True)
@@ -111,53 +74,26 @@ def import_model(work: Work) -> None:
     work.nodes = imported.nodes
     work.files = imported.files
     work.notes += imported.notes
-    work.runner.context = _context(work, {})
+    work.runner.context = context_of(work, {})
 
 
 def optimise_graph(work: Work) -> None:
-    """Graph passes up to the choice of numbers."""
-    work.runner.run(work.network, prepare_pipeline(work.machine), "graph-")
-    _drop_dead_weights(work)
+    """Graph passes that keep the model's numbers."""
+    work.runner.run(work.network, simplify_pipeline(work.machine), "graph-")
+    drop_dead_weights(work)
 
 
-def calibrate(work: Work) -> None:
-    """Ranges of all values on sample inputs, for machines that compute in fixed point."""
-    if work.machine.element == "float32":
-        return
-    samples = samples_of(network_of(work.network), work.samples)
-    if work.samples is None and work.ranges is None:
-        work.notes.append(
-            f"binary points come from {CALIBRATION_SAMPLES} random inputs; give calibration data "
-            "for real accuracy"
-        )
-    ranges: dict[str, tuple[float, float]] = {}
-
-    def observe(name: str, array: Array) -> None:
-        low, high = ranges.get(name, (0.0, 0.0))
-        ranges[name] = (
-            min(low, float(array.min(initial=0.0))),
-            max(high, float(array.max(initial=0.0))),
-        )
-
-    for number, sample in enumerate(samples):
-        work.progress("calibrate", number, len(samples))
-        interpret(work.network, work.weights, sample, observe)
-    # Ranges from samples of another shape come first; what they do not name has random ones.
-    work.runner.context = _context(work, {**ranges, **(work.ranges or {})})
+def form_kernels(work: Work) -> None:
+    """Graph passes that decide what the machine runs, and as which kernels."""
+    work.runner.run(work.network, kernel_pipeline(work.machine, kept_on_host(work)), "graph-")
+    drop_dead_weights(work)
 
 
 def place_graph(work: Work) -> None:
     """Graph passes from the choice of numbers to the plan of memory."""
     passes = place_pipeline(work.machine, exact_memory=work.exact_memory)
     work.runner.run(work.network, passes, "graph-")
-    _drop_dead_weights(work)
-
-
-def _drop_dead_weights(work: Work) -> None:
-    """Keep only the weights that the network still reads: large ones would pile up."""
-    live = [op.symbol.data for op in work.network.walk() if isinstance(op, WeightOp)]
-    work.weights = work.weights.subset(live)
-    work.runner.context = _context(work, work.runner.context.ranges)
+    drop_dead_weights(work)
 
 
 def _check_files(work: Work) -> None:
@@ -211,20 +147,15 @@ def _place(value: SSAValue) -> tuple[str, int, tuple[int, ...]]:
 
 ROAD: tuple[Station, ...] = (
     Station("import", import_model, "model file -> graph"),
-    Station("graph passes", optimise_graph, "graph -> graph, in float32"),
+    Station("graph passes", optimise_graph, "graph -> graph, in the model's numbers"),
+    Station("quantise", quantise, "graph + samples -> graph of the numbers asked for"),
+    Station("kernels", form_kernels, "graph -> graph of kernels, on accelerator or host"),
     Station("calibrate", calibrate, "graph + samples -> ranges of values"),
     Station("numbers, layouts, memory", place_graph, "graph -> graph of placed kernels"),
     Station("plan", plan_kernels, "kernel + machine -> schedule"),
     Station("tile", build_tiles, "kernel + schedule -> tile program"),
 )
 """Everything up to the target's own part; ``compile`` then lets the target emit a package."""
-
-
-def _context(work: Work, ranges: Mapping[str, tuple[float, float]]) -> CompilerContext:
-    made = CompilerContext(work.machine, work.weights, ranges)
-    for dialect in graph_context().loaded_dialects:
-        made.load_dialect(dialect)
-    return made
 
 
 def resolve(
@@ -260,6 +191,7 @@ def travel(
     weights: str | Path | None = None,
     calibration: Samples | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
+    numbers: Numbers | None = None,
     dump: Path | None = None,
     progress: Progress = quiet,
     exact_memory: bool = False,
@@ -269,7 +201,7 @@ def travel(
     """Take a model along the road, to the end of the station ``until``."""
     runner = PassRunner(CompilerContext(machine), dump)
     work = Work(target, machine, model, shapes or {}, calibration, progress, runner, exact_memory)
-    work.weights_file, work.ranges = weights, ranges
+    work.weights_file, work.ranges, work.numbers = weights, ranges, numbers
     work.planner = planner
     for station in ROAD:
         progress(station.name, 0, 0)
@@ -291,6 +223,9 @@ def compile(
     example_inputs: Any = None,
     dynamic_shapes: Any = None,
     calibration: Samples | None = None,
+    numbers: str | Numbers | None = None,
+    observer: str | None = None,
+    keep_float: Sequence[str] = (),
     directory: str | Path | None = None,
     dump: str | Path | None = None,
     exact_memory: bool = False,
@@ -305,14 +240,18 @@ def compile(
 
     ``target`` is a target's name or a machine file; ``machine`` and ``values`` vary its machine
     (``{"memory.sb.bytes": 65536}``). ``weights`` is the file of the weights where a format keeps
-    them apart (Caffe). ``calibration`` gives sample inputs to fixed-point machines. The package is
-    written to ``directory`` (nothing is there until it is whole), or to a temporary one that lives
-    as long as the result. ``dump`` collects the representation after every pass.
-    ``exact_convolution`` leaves out methods that round otherwise than by the order of their sums
-    (``Machine.exact``). ``cpu`` makes the cpu target's C for a processor other than the one at hand
-    (``avx512``, ``avx2``, ``sse2``, ``neon``, ``portable``). With ``database``, schedules that were
-    measured (``tilewright.tuning``) are taken from it; with ``planner="measured"``, what it lacks
-    is measured first.
+    them apart (Caffe). The package is written to ``directory`` (nothing is there until it is
+    whole), or to a temporary one that lives as long as the result. ``dump`` collects the
+    representation after every pass. ``exact_convolution`` leaves out methods that round otherwise
+    than by the order of their sums (``Machine.exact``). ``cpu`` makes the cpu target's C for a
+    processor other than the one at hand (``avx512``, ``avx2``, ``sse2``, ``neon``, ``portable``).
+    With ``database``, schedules that were measured (``tilewright.tuning``) are taken from it; with
+    ``planner="measured"``, what it lacks is measured first.
+
+    ``numbers`` names a number format other than the machine's own (``int8``; numerics/formats.py
+    has all). ``calibration`` gives the sample inputs from which ``observer``
+    (``minimum-maximum``, ``percentile``, ``mean-squared-error``) chooses scales and binary points;
+    the nodes ``keep_float`` stay float32.
 
     A PyTorch module is captured with ``example_inputs`` (a tensor, a tuple of arguments, or a dict
     of them by name) and, for torch.export, ``dynamic_shapes`` (docs/pytorch.md).
@@ -324,6 +263,10 @@ def compile(
     TilewrightError.
     """
     found, described = resolve(target, machine, values, cpu)
+    if isinstance(numbers, str) or observer is not None or keep_float:
+        if isinstance(numbers, Numbers):
+            raise refuse("numbers-format", "numbers given as a value hold all that is chosen")
+        numbers = numbers_of(numbers or described.element, observer, tuple(keep_float))
     if exact_convolution:
         described = described.exact()
     model = _opened(model, weights, example_inputs, dynamic_shapes)
@@ -340,8 +283,8 @@ def compile(
                 )  # fmt: skip
             source = model
             notes = source.trial(settled)
-            ranges = _ranges_of(source, settled, found, described, calibration, progress)
-            how = Recipe(found.name, described, exact_memory, ranges, notes)
+            ranges = _ranges_of(source, settled, found, described, calibration, numbers, progress)
+            how = Recipe(found.name, described, exact_memory, ranges, notes, numbers)
             write = partial(write_open_package, source=source, settled=settled, recipe=how)
             return _written(write, directory, cache, progress)
     with planner_of(planner, found.measurer(), found.built(), described, database) as asked:
@@ -352,6 +295,7 @@ def compile(
             shapes=shapes,
             weights=weights,
             calibration=calibration,
+            numbers=numbers,
             dump=None if dump is None else Path(dump),
             progress=progress,
             exact_memory=exact_memory,
@@ -399,6 +343,7 @@ def specialise(
         machine_of(manifest.machine, str(directory / MANIFEST)),
         shapes=shapes,
         ranges=found.ranges,
+        numbers=None if found.numbers is None else numbers_of(*found.numbers),
         progress=progress,
         exact_memory=found.exact_memory,
     )
@@ -412,12 +357,16 @@ def _ranges_of(
     target: Target,
     machine: Machine,
     samples: Samples | None,
+    numbers: Numbers | None,
     progress: Progress,
 ) -> Mapping[str, tuple[float, float]] | None:
     """Ranges of values on samples, which have a shape of their own: they hold for every shape."""
-    if samples is None or machine.element == "float32":
+    needed = machine.element != "float32" or (numbers is not None and numbers.needs_ranges)
+    if numbers is not None:
+        check_format(machine, numbers, samples is not None)
+    if samples is None or not needed:
         return None
-    shapes = sample_shapes(settled.inputs, samples)
+    shapes, samples = sample_shapes(settled.inputs, samples)
     bound = settled.bind(sizes_of(settled.inputs, settled.free, shapes))
     work = travel(
         model,
@@ -425,6 +374,7 @@ def _ranges_of(
         machine,
         shapes=bound,
         calibration=samples,
+        numbers=numbers,
         progress=progress,
         until="calibrate",
     )

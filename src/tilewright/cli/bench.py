@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.cli import console
+from tilewright.cli import console, numbers
 from tilewright.cli.run import InputOption, ModelArgument, RandomOption, open_or_compile
 
 
@@ -18,7 +18,11 @@ def bench(
     repeat: Annotated[int, typer.Option("--repeat", "-n", min=1, max=10000)] = 10,
     inputs: InputOption = None,
     random: RandomOption = None,
-    calibrate: console.CalibrateOption = None,
+    format: numbers.NumbersOption = None,
+    calibration: numbers.CalibrationOption = None,
+    preprocess: numbers.PreprocessOption = None,
+    observer: numbers.ObserverOption = None,
+    keep_float: numbers.KeepFloatOption = None,
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
@@ -36,7 +40,15 @@ def bench(
     with console.refusals(as_json), console.progress(quiet) as progress:
         start = time.perf_counter()
         executable = open_or_compile(
-            model, target, settings, shape, calibrate, progress, weights, exact_convolution, inputs
+            model,
+            target,
+            settings,
+            shape,
+            numbers.chosen(format, calibration, preprocess, observer, keep_float),
+            progress,
+            weights,
+            exact_convolution,
+            inputs,
         )
         compile_seconds = time.perf_counter() - start
         arrays = console.inputs_for(executable.inputs, inputs, random)

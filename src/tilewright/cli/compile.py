@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import console
+from tilewright.cli import console, numbers
 from tilewright.driver import compile
 
 
@@ -17,7 +17,11 @@ def compile_command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The package [default: MODEL-TARGET].")
     ] = None,
-    calibrate: console.CalibrateOption = None,
+    format: numbers.NumbersOption = None,
+    calibration: numbers.CalibrationOption = None,
+    preprocess: numbers.PreprocessOption = None,
+    observer: numbers.ObserverOption = None,
+    keep_float: numbers.KeepFloatOption = None,
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
@@ -45,7 +49,7 @@ def compile_command(
             values=console.machine_values(settings),
             shapes=console.shapes(shape),
             weights=weights,
-            calibration=None if calibrate is None else console.read_arrays(calibrate),
+            **numbers.chosen(format, calibration, preprocess, observer, keep_float),
             directory=place,
             dump=dump,
             exact_memory=exact_memory,

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
+from tilewright.calibration import arrays_of
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.runtime.cache import MOST_BYTES, MOST_ENTRIES, Cache
 from tilewright.targets.base import TensorInfo, target_names
@@ -66,12 +67,6 @@ ShapeOption = Annotated[
 WeightsOption = Annotated[
     Path | None,
     typer.Option("--weights", metavar="FILE", help="The caffemodel of a prototxt."),
-]
-CalibrateOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--calibrate", metavar="FILE.npz", help="Sample inputs by name, with a leading axis."
-    ),
 ]
 ExactMemoryOption = Annotated[
     bool,
@@ -243,11 +238,7 @@ def read_array(path: Path) -> Array:
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """Read an .npz file; never unpickles."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, AttributeError, KeyError) as error:
-        raise refuse("input-file", str(error), str(path), "save it with numpy.savez") from error
+    return arrays_of(path, "input-file")
 
 
 def shape_of_file(path: Path) -> tuple[int, ...]:

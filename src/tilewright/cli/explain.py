@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import console
+from tilewright.cli import console, numbers
 from tilewright.driver import resolve
 from tilewright.errors import refuse
 from tilewright.report.explain import explain
@@ -21,7 +21,11 @@ def explain_command(
     operators: Annotated[
         bool, typer.Option("--operators", help="List the operations that the target runs.")
     ] = False,
-    calibrate: console.CalibrateOption = None,
+    format: numbers.NumbersOption = None,
+    calibration: numbers.CalibrationOption = None,
+    preprocess: numbers.PreprocessOption = None,
+    observer: numbers.ObserverOption = None,
+    keep_float: numbers.KeepFloatOption = None,
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
@@ -36,6 +40,7 @@ def explain_command(
         if (model is None) != operators:
             raise refuse("option-model", "give a model file, or --operators", "MODEL")
         found, machine = resolve(target, None, console.machine_values(settings))
+        given = numbers.chosen(format, calibration, preprocess, observer, keep_float)
         if model is None:
             if as_json:
                 console.print_json([asdict(row) for row in operation_rows(machine)])
@@ -48,7 +53,8 @@ def explain_command(
             machine,
             shapes=console.shapes(shape),
             weights=weights,
-            calibration=None if calibrate is None else console.read_arrays(calibrate),
+            calibration=given.get("calibration"),
+            numbers=numbers.numbers_on(machine, given),
             progress=progress,
         )
     if as_json:

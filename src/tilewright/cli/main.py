@@ -16,6 +16,7 @@ from tilewright.cli.explain import explain_command
 from tilewright.cli.memory import memory
 from tilewright.cli.opt import opt
 from tilewright.cli.plan import plan_command
+from tilewright.cli.quantise import quantise
 from tilewright.cli.replay import replay
 from tilewright.cli.run import run
 from tilewright.cli.targets import targets
@@ -35,6 +36,7 @@ app.command("explain")(explain_command)
 app.command("diff")(diff)
 app.command("replay")(replay)
 app.command("memory")(memory)
+app.command("quantise")(quantise)
 app.command("bench")(bench)
 app.command("cache")(cache_command)
 app.command("tune")(tune_command)

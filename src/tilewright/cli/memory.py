@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import console
+from tilewright.cli import console, numbers
 from tilewright.driver import resolve, travel
 from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
@@ -24,7 +24,11 @@ def memory(
         typer.Option("--svg", metavar="FILE", help="Draw lifetimes and offsets here."),
     ] = None,
     exact_memory: console.ExactMemoryOption = False,
-    calibrate: console.CalibrateOption = None,
+    format: numbers.NumbersOption = None,
+    calibration: numbers.CalibrationOption = None,
+    preprocess: numbers.PreprocessOption = None,
+    observer: numbers.ObserverOption = None,
+    keep_float: numbers.KeepFloatOption = None,
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
@@ -37,13 +41,15 @@ def memory(
     """
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
+        given = numbers.chosen(format, calibration, preprocess, observer, keep_float)
         work = travel(
             model,
             found,
             machine,
             shapes=console.shapes(shape),
             weights=weights,
-            calibration=None if calibrate is None else console.read_arrays(calibrate),
+            calibration=given.get("calibration"),
+            numbers=numbers.numbers_on(machine, given),
             progress=progress,
             exact_memory=exact_memory,
             until="numbers, layouts, memory",

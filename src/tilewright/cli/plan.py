@@ -7,14 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.cli import console
+from tilewright.cli import console, numbers
 from tilewright.driver import resolve, travel
 
 
 def plan_command(
     model: Annotated[Path, typer.Argument(help=console.MODELS)],
     target: console.TargetOption = "cambricon-x",
-    calibrate: console.CalibrateOption = None,
+    format: numbers.NumbersOption = None,
+    calibration: numbers.CalibrationOption = None,
+    preprocess: numbers.PreprocessOption = None,
+    observer: numbers.ObserverOption = None,
+    keep_float: numbers.KeepFloatOption = None,
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
@@ -27,13 +31,15 @@ def plan_command(
     """
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
+        given = numbers.chosen(format, calibration, preprocess, observer, keep_float)
         work = travel(
             model,
             found,
             machine,
             shapes=console.shapes(shape),
             weights=weights,
-            calibration=None if calibrate is None else console.read_arrays(calibrate),
+            calibration=given.get("calibration"),
+            numbers=numbers.numbers_on(machine, given),
             progress=progress,
             until="plan",
         )

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from tilewright.cli import console
+from tilewright.cli import console, numbers
 from tilewright.cli.sizes import bound_model, bound_package
 from tilewright.driver import Progress, compile
 from tilewright.errors import refuse
@@ -32,7 +32,7 @@ def open_or_compile(
     target: str | None,
     settings: list[str] | None,
     shape: list[str] | None,
-    calibrate: Path | None,
+    given: numbers.Chosen,
     progress: Progress,
     weights: Path | None = None,
     exact_convolution: bool = False,
@@ -45,7 +45,7 @@ def open_or_compile(
     if model.is_dir():
         found = Executable.load(model, cache=console.cache(), progress=progress)
         fixed = bool(shape) and not found.free
-        if target or settings or fixed or calibrate or weights or exact_convolution:
+        if target or settings or fixed or given or weights or exact_convolution:
             raise refuse(
                 "option-package", "a package is already compiled", str(model),
                 "give these options to a model file",
@@ -58,9 +58,9 @@ def open_or_compile(
         values=console.machine_values(settings),
         shapes=shapes,
         weights=weights,
-        calibration=None if calibrate is None else console.read_arrays(calibrate),
         exact_convolution=exact_convolution,
         progress=progress,
+        **given,
     )
 
 
@@ -78,7 +78,11 @@ def run(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE.npz", help="Save the outputs.")
     ] = None,
-    calibrate: console.CalibrateOption = None,
+    format: numbers.NumbersOption = None,
+    calibration: numbers.CalibrationOption = None,
+    preprocess: numbers.PreprocessOption = None,
+    observer: numbers.ObserverOption = None,
+    keep_float: numbers.KeepFloatOption = None,
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
@@ -98,7 +102,7 @@ def run(
                 target,
                 settings,
                 shape,
-                calibrate,
+                numbers.chosen(format, calibration, preprocess, observer, keep_float),
                 progress,
                 weights,
                 exact_convolution,

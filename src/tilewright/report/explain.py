@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tilewright import frontends
-from tilewright.driver import Progress, Samples, Work, calibrate, place_graph, quiet, travel
+from tilewright.calibration import Samples
+from tilewright.choose_numbers import calibrate, kept_on_host, quantise
+from tilewright.driver import Progress, Work, optimise_graph, place_graph, quiet, travel
 from tilewright.frontends import ModelNode
 from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes import prepare_pipeline
+from tilewright.graph.passes import kernel_pipeline
 from tilewright.graph.passes.constraints import objection, remedy
 from tilewright.graph.passes.editing import operations_of
 from tilewright.graph.passes.partition import Partition
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
+from tilewright.numerics.formats import Numbers
 from tilewright.shapes import Shapes
 from tilewright.targets.base import Target
 
@@ -141,6 +144,7 @@ def explain(
     shapes: Shapes | None = None,
     weights: str | Path | None = None,
     calibration: Samples | None = None,
+    numbers: Numbers | None = None,
     progress: Progress = quiet,
 ) -> Explanation:
     """Compile a model as far as its kernels, and tell what became of each node."""
@@ -151,6 +155,7 @@ def explain(
         shapes=shapes,
         weights=weights,
         calibration=calibration,
+        numbers=numbers,
         progress=progress,
         until="import",
     )
@@ -174,7 +179,9 @@ def explain(
 def _prepare(work: Work) -> dict[str, Objection]:
     """The graph passes up to kernels; the objections to the host's kernels by symbol."""
     found: dict[Operation, Objection] = {}
-    for entry in prepare_pipeline(work.machine):
+    optimise_graph(work)
+    quantise(work)
+    for entry in kernel_pipeline(work.machine, kept_on_host(work)):
         work.runner.run(work.network, [entry], "graph-")
         if isinstance(entry.step, Partition):
             for op in operations_of(work.network):

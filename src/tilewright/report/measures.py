@@ -23,6 +23,11 @@ class Measures:
     over that of the differences; infinite if there are none."""
 
     @property
+    def relative(self) -> float:
+        """Root mean square of the differences over that of the reference."""
+        return float(10 ** (-self.snr / 20)) if self.snr > -6000 else inf
+
+    @property
     def exact(self) -> bool:
         """Whether nothing differs."""
         return self.max_abs == 0

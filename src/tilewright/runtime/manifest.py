@@ -77,7 +77,9 @@ class OpenModel(_Part):
     """The free dims, in the order in which the inputs name them."""
     exact_memory: bool = False
     ranges: dict[str, tuple[FiniteFloat, FiniteFloat]] | None = None
-    """Calibrated ranges of values, for machines that compute in fixed point."""
+    """Calibrated ranges of values, where they choose scales or binary points."""
+    numbers: tuple[str, str | None, tuple[str, ...]] | None = None
+    """The number format asked for, its observer, and the nodes that stay float32."""
 
 
 class KernelEntry(_Part):

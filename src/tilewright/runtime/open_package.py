@@ -17,6 +17,7 @@ import tilewright
 from tilewright.errors import refuse
 from tilewright.frontends import Opened
 from tilewright.machine import Machine
+from tilewright.numerics.formats import Numbers
 from tilewright.runtime.manifest import MODEL, FreeDim, Manifest, OpenModel, Tensor
 from tilewright.shapes import Settled, TensorDims
 
@@ -38,6 +39,7 @@ class Recipe:
     ranges: Mapping[str, tuple[float, float]] | None = None
     """Calibrated ranges of values, where the caller gave samples."""
     notes: tuple[str, ...] = ()
+    numbers: Numbers | None = None
 
 
 def write_open_package(
@@ -77,6 +79,7 @@ def write_open_package(
             ),
             exact_memory=recipe.exact_memory,
             ranges=None if recipe.ranges is None else _finite(recipe.ranges),
+            numbers=None if recipe.numbers is None else recipe.numbers.names,
         ),
     ).write(directory)
 

@@ -52,7 +52,7 @@ def test_commands_take_a_caffemodel(tmp_path):
     np.save(tmp_path / "x.npy", noise(2, 6))
     options = ["--target", "cambricon-x", "--weights", str(weights), "-q"]
     np.savez(tmp_path / "samples.npz", x=noise(1, 2, 6, low=-3, high=3))
-    options += ["--calibrate", str(tmp_path / "samples.npz")]
+    options += ["--calibration", str(tmp_path / "samples.npz")]
     arguments = ["--input", f"x={tmp_path / 'x.npy'}", "-o", str(tmp_path / "y.npz"), "--check"]
     result = CliRunner().invoke(app, ["run", str(model), *options, *arguments])
     assert result.exit_code == 0, result.output

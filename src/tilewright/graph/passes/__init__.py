@@ -10,8 +10,10 @@ from tilewright.graph.passes.fix_numbers import FixNumbers
 from tilewright.graph.passes.fold_constants import FoldConstants
 from tilewright.graph.passes.fuse_batch_norm import FuseBatchNorm
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
+from tilewright.graph.passes.join_biases import JoinBiases
 from tilewright.graph.passes.partition import Partition
 from tilewright.graph.passes.plan_memory import PlanMemory
+from tilewright.graph.passes.quantise import Quantise
 from tilewright.graph.passes.simplify import Simplify
 from tilewright.graph.passes.subsample import Subsample
 from tilewright.ir import ModulePass
@@ -29,8 +31,10 @@ PASSES: dict[str, type[ModulePass]] = {
         FoldConstants,
         FuseBatchNorm,
         FusePointwise,
+        JoinBiases,
         Partition,
         PlanMemory,
+        Quantise,
         Simplify,
         Subsample,
     )
@@ -38,8 +42,8 @@ PASSES: dict[str, type[ModulePass]] = {
 """Every graph pass by its name on the command line."""
 
 
-def prepare_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEntry]:
-    """The passes up to the kernels in float32: what calibration runs on."""
+def simplify_pipeline(machine: Machine) -> list[PassEntry]:
+    """The passes on the model as it is, whatever numbers it will have."""
     integers = [
         PassEntry(
             FoldConstants(keep="dequantise_linear"),
@@ -56,10 +60,21 @@ def prepare_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassE
         PassEntry(FuseBatchNorm(), "normalisations cost nothing inside a convolution's weights"),
         PassEntry(Simplify(), "scales and shifts that normalisations left join their producers"),
         PassEntry(FoldConstants(), "and what they leave unused goes"),
+    ]
+
+
+def kernel_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEntry]:
+    """The passes that form kernels."""
+    return [
         PassEntry(Partition(host), f"ask {machine.name} what it computes, operation by operation"),
         PassEntry(Subsample(), "pixels that no window touches need not travel to the accelerator"),
         PassEntry(FusePointwise(), "what passes between a kernel's stages never leaves the chip"),
     ]
+
+
+def prepare_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEntry]:
+    """The passes up to the kernels in float32: what calibration runs on."""
+    return [*simplify_pipeline(machine), *kernel_pipeline(machine, host)]
 
 
 def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[PassEntry]:

@@ -1,0 +1,25 @@
+"""Sample inputs: what they are read from, and the ranges of values that they give."""
+
+from tilewright.calibration.files import arrays_of, calibration_of
+from tilewright.calibration.preprocessing import Preprocessing, preprocessing_of
+from tilewright.calibration.ranges import observed_ranges
+from tilewright.calibration.samples import (
+    RANDOM_SAMPLES,
+    Samples,
+    SampleStream,
+    sample_shapes,
+    samples_of,
+)
+
+__all__ = [
+    "RANDOM_SAMPLES",
+    "Preprocessing",
+    "SampleStream",
+    "Samples",
+    "arrays_of",
+    "calibration_of",
+    "observed_ranges",
+    "preprocessing_of",
+    "sample_shapes",
+    "samples_of",
+]

@@ -1,0 +1,110 @@
+"""Options that choose numbers, and the calibration data behind them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypedDict
+
+import typer
+
+from tilewright.calibration import Samples, calibration_of, preprocessing_of
+from tilewright.errors import refuse
+from tilewright.machine import Machine
+from tilewright.numerics.formats import FORMATS, Numbers, numbers_of
+from tilewright.numerics.observers import OBSERVERS
+
+
+def complete_format(incomplete: str) -> list[str]:
+    """Number formats for tab completion."""
+    return [name for name in FORMATS if name.startswith(incomplete)]
+
+
+def complete_observer(incomplete: str) -> list[str]:
+    """Observers for tab completion."""
+    return [name for name in OBSERVERS if name.startswith(incomplete)]
+
+
+NumbersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--numbers",
+        metavar="FORMAT",
+        help=f"{', '.join(FORMATS)} [default: the target's own].",
+        autocompletion=complete_format,
+    ),
+]
+CalibrationOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibration",
+        metavar="FILE-OR-FOLDER",
+        help="Sample inputs: an .npz by input name with a leading axis, or a folder of images.",
+    ),
+]
+PreprocessOption = Annotated[
+    str | None,
+    typer.Option(
+        "--preprocess",
+        metavar="KEY=VALUE,...",
+        help="Of images: size=224x224,mean=124:116:104,scale=0.017,channels=bgr,fit=crop.",
+    ),
+]
+ObserverOption = Annotated[
+    str | None,
+    typer.Option(
+        "--observer",
+        metavar="NAME",
+        help=f"What chooses ranges: {', '.join(OBSERVERS)} [default: {OBSERVERS[0]}].",
+        autocompletion=complete_observer,
+    ),
+]
+KeepFloatOption = Annotated[
+    list[str] | None,
+    typer.Option("--keep-float", metavar="NODE", help="Leave a node in float32 (repeatable)."),
+]
+
+
+def samples(path: Path | None, preprocess: str | None = None) -> Samples | None:
+    """The calibration data that the options name."""
+    if path is None:
+        if preprocess is not None:
+            raise refuse("option-preprocess", "there are no images to preprocess", "--preprocess")
+        return None
+    return calibration_of(path, None if preprocess is None else preprocessing_of(preprocess))
+
+
+class Chosen(TypedDict, total=False):
+    """What the options choose, as ``compile`` takes it."""
+
+    numbers: str | None
+    observer: str | None
+    keep_float: tuple[str, ...]
+    calibration: Samples | None
+
+
+def chosen(
+    format: str | None,
+    calibration: Path | None,
+    preprocess: str | None,
+    observer: str | None,
+    keep_float: list[str] | None,
+) -> Chosen:
+    """The options together; empty if none is given."""
+    found: Chosen = {}
+    if format is not None:
+        found["numbers"] = format
+    if observer is not None:
+        found["observer"] = observer
+    if keep_float:
+        found["keep_float"] = tuple(keep_float)
+    if calibration is not None or preprocess is not None:
+        found["calibration"] = samples(calibration, preprocess)
+    return found
+
+
+def numbers_on(machine: Machine, given: Chosen) -> Numbers | None:
+    """The numbers that the options choose on a machine; None for its own."""
+    if not given.keys() - {"calibration"}:
+        return None
+    format = given.get("numbers") or machine.element
+    return numbers_of(format, given.get("observer"), given.get("keep_float", ()))

@@ -1,0 +1,61 @@
+"""``tilewright quantise``: what other numbers cost, layer by layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tilewright.cli import console, numbers
+from tilewright.cli.sizes import bound_model
+from tilewright.driver import resolve
+from tilewright.errors import refuse
+from tilewright.numerics.formats import numbers_of
+from tilewright.report.quantisation import SAMPLES, quantisation_report
+
+
+def quantise(
+    model: Annotated[Path, typer.Argument(help="A model file.")],
+    target: console.TargetOption = "cpu",
+    format: numbers.NumbersOption = None,
+    calibration: numbers.CalibrationOption = None,
+    preprocess: numbers.PreprocessOption = None,
+    observer: numbers.ObserverOption = None,
+    keep_float: numbers.KeepFloatOption = None,
+    samples: Annotated[
+        int,
+        typer.Option("--samples", min=1, max=10_000, help="Samples that errors are measured on."),
+    ] = SAMPLES,
+    shape: console.ShapeOption = None,
+    weights: console.WeightsOption = None,
+    settings: console.SetOption = None,
+    as_json: console.JsonOption = False,
+    quiet: console.QuietOption = False,
+) -> None:
+    """Tell the error that each layer adds in another number format, worst first.
+
+    Give the nodes at the top to --keep-float, here and in compile, to trade speed for accuracy.
+
+    Example: tilewright quantise resnet50.onnx --numbers int8 --calibration images/
+    """
+    with console.refusals(as_json), console.progress(quiet) as progress:
+        found, machine = resolve(target, None, console.machine_values(settings))
+        if format is None and machine.element == "float32":
+            raise refuse("option-numbers", "say which: --numbers int8", "--numbers")
+        source, shapes = bound_model(model, shape, None, progress, weights)
+        report = quantisation_report(
+            source,
+            found,
+            machine,
+            numbers_of(format or machine.element, observer, tuple(keep_float or ())),
+            shapes=shapes,
+            weights=weights,
+            calibration=numbers.samples(calibration, preprocess),
+            samples=samples,
+            progress=progress,
+        )
+    if as_json:
+        console.print_json(report.to_json())
+    else:
+        console.say(str(report))

@@ -1,0 +1,134 @@
+"""Where a network is quantised: which operations compute on integers, which values are kept so.
+
+The rules are those of onnxruntime.quantization for networks of quantise and dequantise nodes
+(symmetric, products and what lies between them): every activation that an integer operation reads
+is quantised. Three things differ, each for less error: an activation function behind a product
+belongs to it, so the value between them is not quantised; sums, pools and views compute on integers
+only where a product reads them, so that what a network computes in floats alone (the residual sums
+of Transformers, say) keeps them; and a product that floats read gives them its sums unrounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from tilewright.graph.dialect import NetworkOp, WeightOp
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.editing import only_user
+from tilewright.ir import SSAValue, f32
+from tilewright.types import shape_of, tensor_type
+
+PRODUCTS = ("conv", "matmul")
+
+ACTIVATIONS = ("relu", "clip")
+"""Maps that belong to the product or sum whose only reader they are."""
+
+SHARING = ("max_pool", "reshape", "transpose", "slice")
+"""Operations whose result has its operand's scale, since they only choose among elements."""
+
+JOINING = ("add", "average_pool", "reduce_mean", "concat", *ACTIVATIONS)
+"""Further operations that compute on integers where a product reads their result."""
+
+DEEPEST = 1 << 16
+"""Terms of a product whose sum of 8-bit products always fits 31 bits."""
+
+
+@dataclass
+class Sites:
+    """What is computed on integers, and which values are quantised."""
+
+    integer: set[Operation] = field(default_factory=set[Operation])
+    roots: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    """Quantised value -> the value whose scale it has, in program order."""
+
+    inside: set[SSAValue] = field(default_factory=set[SSAValue])
+    """Results that only the activation function behind them reads."""
+
+    @property
+    def layers(self) -> list[Operation]:
+        """Operations that add an error of their own, in no order."""
+        found = [op for op in self.integer if op.operation not in SHARING]
+        return [op for op in found if op.inputs[0] not in self.inside]
+
+    def result_of(self, op: Operation) -> SSAValue:
+        """The result of an operation, or of the activation function that belongs to it."""
+        follower = only_user(op.result) if op.result in self.inside else None
+        return follower.result if isinstance(follower, Operation) else op.result
+
+
+def names_of(op: Operation) -> set[str]:
+    """The nodes of the model that an operation computes."""
+    return {op.node_name, *op.merged_nodes} - {""}
+
+
+def computed(op: Operation) -> list[SSAValue]:
+    """Operands that are activations: neither constants nor biases."""
+    operands = op.inputs[:2] if op.operation in PRODUCTS else op.inputs
+    return [value for value in operands if not isinstance(value.owner, WeightOp)]
+
+
+def sites_of(
+    network: NetworkOp, keep_float: Collection[str] = (), only: Collection[str] | None = None
+) -> Sites:
+    """Where a network is quantised.
+
+    Operations of the nodes ``keep_float`` stay as they are; with ``only``, so do all but theirs.
+    """
+    kept, chosen = set(keep_float), None if only is None else set(only)
+    steps = [op for op in network.block.ops if isinstance(op, Operation)]
+    found, wanted = Sites(), set[SSAValue]()
+    for op in reversed(steps):
+        if not _eligible(op, op.result in wanted) or names_of(op) & kept:
+            continue
+        if chosen is not None and not names_of(op) & chosen:
+            continue
+        found.integer.add(op)
+        wanted.update(computed(op))
+    for op in steps:
+        if op.operation not in ACTIVATIONS or names_of(op) & kept:
+            continue
+        producer = op.inputs[0].owner
+        if (
+            isinstance(producer, Operation)
+            and producer in found.integer
+            and producer.operation in (*PRODUCTS, "add")
+            and only_user(producer.result) is op
+        ):
+            found.integer.add(op)
+            found.inside.add(producer.result)
+    _place(network, steps, found)
+    return found
+
+
+def _eligible(op: Operation, wanted: bool) -> bool:
+    """Whether an operation could compute on integers."""
+    if any(tensor_type(value).element_type != f32 for value in (*op.inputs, op.result)):
+        return False
+    if op.operation in PRODUCTS:
+        return bool(computed(op)) and _depth(op) <= DEEPEST
+    if op.operation not in (*SHARING, *JOINING) or not wanted:
+        return False
+    return len(computed(op)) == len(op.inputs)
+
+
+def _depth(op: Operation) -> int:
+    """Terms of each of a product's sums."""
+    shape = shape_of(op.inputs[1])
+    if op.operation == "conv":
+        return shape[1] * shape[2] * shape[3]
+    return shape[-1] if op.get("transpose_b", False) else shape[-2]
+
+
+def _place(network: NetworkOp, steps: list[Operation], found: Sites) -> None:
+    """Fill ``roots``: operands of integer operations, in program order."""
+    touched = {value for op in found.integer for value in computed(op)} - found.inside
+    for value in (*(v for _, v in network.inputs), *(op.result for op in steps)):
+        if value not in touched:
+            continue
+        owner = value.owner
+        shares = isinstance(owner, Operation) and owner in found.integer
+        if shares and isinstance(owner, Operation) and owner.operation in SHARING:
+            found.roots[value] = found.roots[owner.inputs[0]]
+        else:
+            found.roots[value] = value

@@ -1,0 +1,138 @@
+"""Networks of 16-bit floats: every tensor is rounded to them, arithmetic stays in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.editing import VIEWS, add_weight, constant, make
+from tilewright.graph.passes.integer_sites import names_of
+from tilewright.ir import Block, SSAValue, f32
+from tilewright.ir import Operation as AnyOperation
+from tilewright.numerics.formats import Format
+from tilewright.passes import CompilerContext
+from tilewright.types import Array, element_dtype, tensor_type
+
+FINITE = {"float16": float(np.finfo(np.float16).max), "bfloat16": 3.3895313892515355e38}
+"""Largest finite number of a format."""
+
+
+@dataclass
+class ShortFloats:
+    """Rounds the tensors of a network to a format of 16 bits.
+
+    A tensor is what one node of the model hands to another: operations that a node was imported
+    as pass float32 among themselves, as in the importer's own half-precision models. Constants of
+    more than one element are kept in the format, and become float32 where they are read; beyond
+    the format's largest number they saturate (masks of -3.4e38 stay finite). ``keep`` names nodes
+    whose results and constants stay float32; with ``only``, all but those do.
+    """
+
+    ctx: CompilerContext
+    format: Format
+    keep: set[str]
+    only: Collection[str] | None
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The format's elements."""
+        return np.dtype(np.float16 if self.format.name == "float16" else ml_dtypes.bfloat16)
+
+    def run(self, network: NetworkOp) -> dict[SSAValue, SSAValue]:
+        """Rewrite the network in place; each tensor that is rounded, and the rounded one."""
+        found: dict[SSAValue, SSAValue] = {}
+        steps = [op for op in network.block.ops if isinstance(op, Operation)]
+        for op in steps:
+            if self._chosen(op):
+                for index in range(len(op.inputs)):
+                    self._constant(op, index)
+        for _, value in network.inputs:
+            if tensor_type(value).element_type == f32 and self.only is None:
+                found[value] = self._round(network, value, None)
+        for op in steps:
+            if tensor_type(op.result).element_type != f32 or not self._chosen(op):
+                continue
+            if op.operation in VIEWS:
+                shorts = [self._short_of(value) for value in op.inputs]
+                if all(value is not None for value in shorts):
+                    found[op.result] = self._view(op, [v for v in shorts if v is not None])
+            elif _leaves_its_node(op):
+                found[op.result] = self._round(network, op.result, op)
+        return found
+
+    def _chosen(self, op: Operation) -> bool:
+        names = names_of(op)
+        return not names & self.keep and (self.only is None or bool(names & set(self.only)))
+
+    def _constant(self, op: Operation, index: int) -> None:
+        """Keep a constant operand in the format."""
+        array = constant(op.inputs[index], self.ctx)
+        if array is None or array.dtype != np.float32 or array.size <= 1:
+            return
+        owner = op.inputs[index].owner
+        assert isinstance(owner, WeightOp)
+        held = add_weight(
+            self.ctx, self._short(array), op, owner.symbol.data.rsplit("_", 1)[0]
+        )  # fmt: skip
+        op.operands[index] = self._cast(held, "float32", op, None)
+
+    def _short(self, array: Array) -> Array:
+        """An array in the format; finite numbers stay finite."""
+        limit = FINITE[self.format.name]
+        bounded = np.where(np.isfinite(array), np.clip(array, -limit, limit), array)
+        return bounded.astype(self.dtype)
+
+    def _round(self, network: NetworkOp, value: SSAValue, producer: Operation | None) -> SSAValue:
+        """Let all readers of a value read it rounded."""
+        uses = [(use.operation, use.index) for use in value.uses]
+        owner = value.owner
+        before = network.block.first_op if isinstance(owner, Block) else owner.next_op
+        assert before is not None
+        short = self._cast(value, self.format.name, before, producer)
+        back = self._cast(short, "float32", before, producer)
+        for op, index in uses:
+            op.operands[index] = back
+        return short
+
+    def _short_of(self, value: SSAValue) -> SSAValue | None:
+        """The value in the format, if it was just made float32 again."""
+        owner = value.owner
+        if not isinstance(owner, Operation) or owner.operation != "cast":
+            return None
+        return owner.inputs[0] if dtype_of(owner.inputs[0]) == self.dtype else None
+
+    def _view(self, op: Operation, shorts: list[SSAValue]) -> SSAValue:
+        """A view of values in the format, which then become float32 behind it."""
+        after = op.next_op
+        assert after is not None
+        made = make(op.operation, shorts, op.values, before=op, like=op)
+        back = self._cast(made.result, "float32", after, op)
+        for use in list(op.result.uses):
+            use.operation.operands[use.index] = back
+        return made.result
+
+    def _cast(
+        self, value: SSAValue, to: str, before: AnyOperation, like: Operation | None
+    ) -> SSAValue:
+        return make("cast", [value], {"to": to}, before=before, like=like).result
+
+
+def dtype_of(value: SSAValue) -> np.dtype[np.generic]:
+    """The NumPy dtype of a value's elements."""
+    return element_dtype(tensor_type(value).element_type)
+
+
+def _leaves_its_node(op: Operation) -> bool:
+    """Whether another node, or the network's output, reads an operation's result."""
+    return any(
+        isinstance(use.operation, OutputOp)
+        or not isinstance(use.operation, Operation)
+        or not op.node_name
+        or use.operation.node_name != op.node_name
+        for use in op.result.uses
+    )

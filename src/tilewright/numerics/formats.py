@@ -1,0 +1,99 @@
+"""The number formats that a network can be compiled to, and what is chosen with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tilewright.errors import refuse
+from tilewright.numerics.observers import OBSERVERS, ObserverName
+
+
+@dataclass(frozen=True)
+class Format:
+    """How the elements of a tensor are kept."""
+
+    name: str
+    kind: Literal["float32", "linear", "float"]
+    """``linear``: integers with a scale; ``float``: floats of 16 bits; ``float32``: as they are."""
+    bits: int
+    what: str
+    power_of_two: bool = False
+    """Whether scales are powers of two."""
+    per_channel: bool = False
+    """Whether constant weights have a scale for each output channel."""
+
+
+_FORMATS = (
+    Format("float32", "float32", 32, "floats of 32 bits, as the model has them"),
+    Format(
+        "int8",
+        "linear",
+        8,
+        "integers of 8 bits: a scale for each output channel of weights, one for an activation",
+        per_channel=True,
+    ),
+    Format(
+        "int8-power-of-two",
+        "linear",
+        8,
+        "integers of 8 bits whose scales are powers of two, one for each tensor",
+        power_of_two=True,
+    ),
+    Format("fixed16", "linear", 16, "16-bit fixed point: a binary point for each tensor", True),
+    Format("float16", "float", 16, "IEEE floats of 16 bits; arithmetic in float32"),
+    Format("bfloat16", "float", 16, "the upper halves of float32; arithmetic in float32"),
+)
+
+FORMATS: Mapping[str, Format] = {item.name: item for item in _FORMATS}
+"""Every format by its name on the command line."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a compilation is asked for."""
+
+    format: Format
+    observer: ObserverName = "minimum-maximum"
+    keep_float: tuple[str, ...] = ()
+    """Nodes of the model that are to compute in float32."""
+
+    @property
+    def names(self) -> tuple[str, str | None, tuple[str, ...]]:
+        """What ``numbers_of`` makes the same of."""
+        return self.format.name, self.observer if self.needs_ranges else None, self.keep_float
+
+    @property
+    def needs_ranges(self) -> bool:
+        """Whether the format's scales come from calibration."""
+        return self.format.kind == "linear"
+
+
+def numbers_of(
+    format: str,
+    observer: str | None = None,
+    keep_float: tuple[str, ...] = (),
+) -> Numbers:
+    """Numbers by their names; raises TilewrightError (``numbers-format``, ``numbers-observer``)."""
+    if format not in FORMATS:
+        raise refuse(
+            "numbers-format", f"no number format is called {format!r}", help=", ".join(FORMATS)
+        )
+    found = FORMATS[format]
+    names: dict[str, ObserverName] = {name: name for name in OBSERVERS}
+    if observer is not None and observer not in names:
+        raise refuse(
+            "numbers-observer", f"no observer is called {observer!r}", help=", ".join(OBSERVERS)
+        )
+    if found.kind != "linear" and observer is not None:
+        raise refuse(
+            "numbers-observer",
+            f"{format} has no scales for an observer to choose",
+            help="leave the observer out",
+        )
+    if found.kind == "float32" and keep_float:
+        raise refuse(
+            "numbers-keep", "everything is float32", help="leave the nodes that stay float out"
+        )
+    return Numbers(found, names[observer or "minimum-maximum"], keep_float)

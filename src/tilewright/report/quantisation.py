@@ -1,0 +1,157 @@
+"""The error that each layer adds when a network's numbers change, worst first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from tilewright.calibration import Samples
+from tilewright.choose_numbers import check_numbers
+from tilewright.driver import Model, Progress, quiet, travel
+from tilewright.machine import Machine
+from tilewright.numerics.formats import Numbers
+from tilewright.report.measures import Measures
+from tilewright.report.variants import FixedVariants, QuantisedVariants, Variants
+from tilewright.shapes import Shapes
+from tilewright.targets.base import Target
+
+SAMPLES = 4
+"""Samples on which errors are measured: the first of the calibration data."""
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """What one layer alone adds, all others being float32."""
+
+    node: str
+    operator: str
+    layer: Measures
+    """At the layer's own result, rounded as its readers read it."""
+    network: Measures
+    """At the network's outputs."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "node": self.node,
+            "operator": self.operator,
+            "layer": _numbers(self.layer),
+            "network": _numbers(self.network),
+        }
+
+
+@dataclass(frozen=True)
+class QuantisationReport:
+    """The errors of all layers, worst at the network's outputs first, and of all together."""
+
+    model: str
+    target: str
+    numbers: Numbers
+    samples: int
+    layers: tuple[LayerError, ...]
+    together: Measures
+    """At the network's outputs, everything quantised but what is kept in float32."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "model": self.model,
+            "target": self.target,
+            "numbers": self.numbers.format.name,
+            "observer": self.numbers.observer if self.numbers.needs_ranges else None,
+            "keep_float": list(self.numbers.keep_float),
+            "samples": self.samples,
+            "layers": [row.to_json() for row in self.layers],
+            "together": _numbers(self.together),
+        }
+
+    def __str__(self) -> str:
+        heads = ["layer", "operator", "own SNR dB", "own error", "output SNR dB", "output error"]
+        rows = [
+            [_shown(row.node), row.operator, *_cells(row.layer), *_cells(row.network)]
+            for row in self.layers
+        ]
+        widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
+        chosen = self.numbers
+        how = f", observer {chosen.observer}" if chosen.needs_ranges else ""
+        lines = [f"{self.model} in {chosen.format.name} on {self.target}{how}"]
+        lines.append("each layer alone, all others in float32; worst at the outputs first")
+        for row in (heads, *rows):
+            cells = (
+                cell.ljust(width) if i < 2 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            lines.append("  ".join(cells).rstrip())
+        kept = f" ({len(chosen.keep_float)} kept in float32)" if chosen.keep_float else ""
+        signal, error = _cells(self.together)
+        lines.append(
+            f"all layers together{kept}: output SNR {signal} dB, error {error}; "
+            f"{self.samples} samples"
+        )
+        return "\n".join(lines) + "\n"
+
+
+def _numbers(measures: Measures) -> dict[str, float | None]:
+    """For ``--json``; a ratio that is not finite (nothing differs, or all is lost) is null."""
+    ratio = measures.snr if isfinite(measures.snr) else None
+    relative = measures.relative if isfinite(measures.relative) else None
+    return {"snr_db": ratio, "relative_rms_error": relative}
+
+
+def _cells(measures: Measures) -> list[str]:
+    if measures.exact:
+        return ["exact", "0"]
+    return [f"{measures.snr:.1f}", f"{measures.relative:.2g}"]
+
+
+def _shown(name: str) -> str:
+    """A model's name as one line of text."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in name)
+
+
+def quantisation_report(
+    model: Model,
+    target: Target,
+    machine: Machine,
+    numbers: Numbers,
+    *,
+    shapes: Shapes | None = None,
+    weights: str | Path | None = None,
+    calibration: Samples | None = None,
+    samples: int = SAMPLES,
+    progress: Progress = quiet,
+) -> QuantisationReport:
+    """Quantise a network layer by layer and as a whole, and measure what that changes.
+
+    Errors are relative root mean squares over the first ``samples`` of the calibration data
+    (random ones where a format needs none and none are given), run by the graph interpreter,
+    whose integers are the machine's own. Raises TilewrightError as a compilation does.
+    """
+    work = travel(
+        model,
+        target,
+        machine,
+        shapes=shapes,
+        weights=weights,
+        calibration=calibration,
+        numbers=numbers,
+        progress=progress,
+        until="graph passes",
+    )
+    check_numbers(work)
+    kind = QuantisedVariants if machine.element == "float32" else FixedVariants
+    variants: Variants = kind(work, samples)
+    operators = {node.name: node.operator for node in work.nodes}
+    rows: list[LayerError] = []
+    nodes = [node for node in variants.layers if node not in numbers.keep_float]
+    for number, node in enumerate(nodes):
+        progress("quantise each layer", number, len(nodes))
+        layer, outputs = variants.alone(node)
+        rows.append(LayerError(node, operators.get(node, ""), layer, outputs))
+    progress("quantise all layers", 0, 0)
+    together = variants.together()
+    rows.sort(key=lambda row: (-row.network.relative, -row.layer.relative))
+    count = len(variants.samples)
+    return QuantisationReport(work.name, target.name, numbers, count, tuple(rows), together)

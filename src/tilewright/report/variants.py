@@ -1,0 +1,202 @@
+"""A network beside variants of it: one layer in other numbers, or all of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from tilewright.calibration import SampleStream, samples_of
+from tilewright.choose_numbers import observe
+from tilewright.graph.dialect import GraphOperation, KernelOp, network_of
+from tilewright.graph.interpreter import interpret
+from tilewright.graph.passes import kernel_pipeline
+from tilewright.graph.passes.fix_numbers import FixNumbers
+from tilewright.graph.passes.quantise import Quantise, layers_of, quantise_pipeline
+from tilewright.graph.values import value_names
+from tilewright.ir import ModuleOp, Operation, SSAValue
+from tilewright.report.measures import Measures, measure, plain
+from tilewright.types import Array
+from tilewright.work import Work, context_of
+
+_CONVERSIONS = ("quantise", "dequantise")
+
+
+class Variants(ABC):
+    """The float32 network on samples, and variants of it on the same samples.
+
+    ``work`` has come to the end of the graph passes; its calibration data are read here, and the
+    first ``count`` of them kept.
+    """
+
+    def __init__(self, work: Work, count: int) -> None:
+        assert work.numbers is not None
+        self.work = work
+        self.numbers = work.numbers
+        self.samples: list[Mapping[str, Array]] = []
+        stream = samples_of(network_of(work.network), work.samples)
+
+        def kept() -> Iterator[Mapping[str, Array]]:
+            for sample in stream:
+                if len(self.samples) < count:
+                    self.samples.append(sample)
+                yield sample
+
+        self.stream = SampleStream(kept(), stream.count)
+        self.layers: dict[str, SSAValue] = {}
+        """Node -> its result in the float32 network, in program order."""
+        self.prepare()
+        if not self.samples:
+            self.samples = self.stream.first(count)
+        self.outputs, self.results = self.run(work.network, self.layers)
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Bring the float32 network into its last form, and find ranges and ``layers``."""
+
+    @abstractmethod
+    def variant(self, node: str | None) -> tuple[Work, SSAValue | None]:
+        """The network with one layer in the numbers asked for, and what its readers read.
+
+        Without a node: with all of them, but those that are kept in float32.
+        """
+
+    def alone(self, node: str) -> tuple[Measures, Measures]:
+        """What one layer adds: at its own result, and at the network's outputs."""
+        work, value = self.variant(node)
+        assert value is not None
+        outputs, results = self.run(work.network, {node: value}, work)
+        return (
+            measure(results[node], self.results[node]),
+            measure(outputs, self.outputs),
+        )
+
+    def together(self) -> Measures:
+        """What all layers do to the network's outputs."""
+        work, _ = self.variant(None)
+        return measure(self.run(work.network, {}, work)[0], self.outputs)
+
+    def run(
+        self, module: ModuleOp, values: Mapping[str, SSAValue], work: Work | None = None
+    ) -> tuple[Array, dict[str, Array]]:
+        """The float outputs on all samples, one after another, and so the named values."""
+        names = value_names(module)
+        wanted = {names[value]: (node, value) for node, value in values.items()}
+        found: dict[str, list[Array]] = {node: [] for node in values}
+        outputs: list[Array] = []
+
+        def observed(name: str, array: Array) -> None:
+            if name in wanted:
+                node, value = wanted[name]
+                found[node].append(plain(value, array).reshape(-1).astype(np.float64))
+
+        weights = (work or self.work).weights
+        for sample in self.samples:
+            made = interpret(module, weights, sample, observed)
+            outputs += [array.reshape(-1) for array in made.values() if array.dtype.kind == "f"]
+        joined = np.concatenate(outputs) if outputs else np.zeros(0)
+        return joined, {node: np.concatenate(parts) for node, parts in found.items()}
+
+    def copy(self) -> tuple[Work, dict[SSAValue, SSAValue]]:
+        """The work with a network and weights of its own, and its values by the original's."""
+        network = self.work.network.clone()
+        weights = self.work.weights.subset(self.work.weights)
+        made = replace(self.work, network=network, weights=weights)
+        pairs = zip(self.work.network.walk(), network.walk(), strict=True)
+        values = {
+            old: new
+            for first, second in pairs
+            for old, new in zip(_values(first), _values(second), strict=True)
+        }
+        return made, values
+
+
+def _values(op: Operation) -> list[SSAValue]:
+    """The values that an operation and its regions' blocks define."""
+    arguments = [value for region in op.regions for block in region.blocks for value in block.args]
+    return [*op.results, *arguments]
+
+
+class QuantisedVariants(Variants):
+    """Variants by the pass ``quantise``, on machines that compute in float32."""
+
+    def prepare(self) -> None:
+        """Join biases and observe ranges, where the format asks for them."""
+        before, _ = quantise_pipeline(self.numbers)
+        self.work.runner.run(self.work.network, before, "graph-")
+        if self.numbers.needs_ranges:
+            self.work.samples = self.stream
+            observe(self.work)
+        self.layers = layers_of(self.work.network, self.numbers.format.name)
+
+    def variant(self, node: str | None) -> tuple[Work, SSAValue | None]:
+        """A clone that the pass has rewritten."""
+        made, values = self.copy()
+        step = Quantise(
+            self.numbers.format.name,
+            self.numbers.keep_float if node is None else (),
+            None if node is None else (node,),
+            self.numbers.observer == "mean-squared-error",
+        )
+        instead = step.rewrite(made.network, context_of(made, self.work.runner.context.ranges))
+        if node is None:
+            return made, None
+        value = values[self.layers[node]]
+        return made, instead.get(value, value)
+
+
+class FixedVariants(Variants):
+    """Variants by partition and fix-numbers, on machines that compute in fixed point."""
+
+    members: dict[str, set[str]]
+    """First node of a kernel -> all of its nodes."""
+
+    def prepare(self) -> None:
+        """Observe ranges; layers are the accelerator's kernels."""
+        self.members = {}
+        whole, _ = self.copy()
+        self.kernels(whole, ())
+        whole.samples = self.stream
+        whole.runner.context = context_of(whole, {})
+        observe(whole)
+        self.ranges = whole.runner.context.ranges
+        for op in network_of(whole.network).block.ops:
+            if isinstance(op, KernelOp) and not op.on_host:
+                nodes = {step.node_name: None for step in op.operations if step.node_name}
+                if nodes:
+                    self.members[next(iter(nodes))] = set(nodes)
+        last = {
+            op.node_name: op.result
+            for op in network_of(self.work.network).block.ops
+            if isinstance(op, GraphOperation) and op.node_name
+        }
+        for node, members in self.members.items():
+            # The result of the last node in the kernel.
+            self.layers[node] = [value for name, value in last.items() if name in members][-1]
+
+    def kernels(self, work: Work, host: tuple[str, ...]) -> None:
+        """Form kernels, some nodes being the host's."""
+        work.runner.context = context_of(work, {})
+        work.runner.run(work.network, kernel_pipeline(work.machine, host), "graph-")
+
+    def variant(self, node: str | None) -> tuple[Work, SSAValue | None]:
+        """A clone in which the host computes all other nodes."""
+        made, _ = self.copy()
+        others = {
+            op.node_name for op in made.network.walk() if isinstance(op, GraphOperation)
+        } - {""}  # fmt: skip
+        members = self.members[node] if node is not None else set[str]()
+        host = self.numbers.keep_float if node is None else tuple(sorted(others - members))
+        self.kernels(made, host)
+        FixNumbers().apply(context_of(made, self.ranges), made.network)
+        if node is None:
+            return made, None
+        found: SSAValue | None = None
+        for op in network_of(made.network).block.ops:
+            if isinstance(op, KernelOp) and not op.on_host:
+                names = {step.node_name for step in op.operations}
+                if names & members and op.operations[0].name.split(".")[1] not in _CONVERSIONS:
+                    found = op.result
+        return made, found

@@ -1,0 +1,77 @@
+"""What the stations of the road (driver.py) pass on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tilewright import frontends
+from tilewright.calibration import Samples
+from tilewright.graph.dialect import WeightOp
+from tilewright.graph.operations import context as graph_context
+from tilewright.graph.weights import Weights
+from tilewright.ir import ModuleOp
+from tilewright.machine import Machine
+from tilewright.numerics.formats import Numbers
+from tilewright.passes import CompilerContext, PassRunner
+from tilewright.planning import Plan
+from tilewright.planning.domain import Kernel
+from tilewright.runtime.executable import Progress
+from tilewright.shapes import Shapes
+from tilewright.targets.base import CompiledKernel, Target
+
+Model = (
+    str | Path | frontends.Imported | frontends.Opened | frontends.Exported | frontends.TorchModule
+)
+"""A model file's path, what ``tilewright.load`` or ``frontends.open_model`` returned, a function
+that JAX exported, or a PyTorch module."""
+
+Planner = Callable[[Kernel], Plan | None]
+"""A kernel's plan, or None where it has none."""
+
+
+@dataclass
+class Work:
+    """What the stations of the road pass on."""
+
+    target: Target
+    machine: Machine
+    model: Model
+    shapes: Shapes
+    samples: Samples | None
+    progress: Progress
+    runner: PassRunner
+    exact_memory: bool = False
+    network: ModuleOp = field(default_factory=lambda: ModuleOp([]))
+    weights: Weights = field(default_factory=Weights)
+    name: str = ""
+    nodes: tuple[frontends.ModelNode, ...] = ()
+    kernels: list[CompiledKernel] = field(default_factory=list[CompiledKernel])
+    plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
+    notes: list[str] = field(default_factory=list[str])
+    files: tuple[frontends.MappedFile, ...] = ()
+    """The model's files, which weights are views of."""
+    planner: Planner | None = None
+    """Asked for each kernel's schedule before the cost model is."""
+    weights_file: str | Path | None = None
+    """The file of the weights, for model formats that keep them apart."""
+    ranges: Mapping[str, tuple[float, float]] | None = None
+    """Ranges of values that are known already, from samples of another shape."""
+    numbers: Numbers | None = None
+    """The number format asked for; None is the machine's own."""
+
+
+def context_of(work: Work, ranges: Mapping[str, tuple[float, float]]) -> CompilerContext:
+    """What passes see: the machine, the weights so far, and ranges of values."""
+    made = CompilerContext(work.machine, work.weights, ranges)
+    for dialect in graph_context().loaded_dialects:
+        made.load_dialect(dialect)
+    return made
+
+
+def drop_dead_weights(work: Work) -> None:
+    """Keep only the weights that the network still reads: large ones would pile up."""
+    live = [op.symbol.data for op in work.network.walk() if isinstance(op, WeightOp)]
+    work.weights = work.weights.subset(live)
+    work.runner.context = context_of(work, work.runner.context.ranges)
