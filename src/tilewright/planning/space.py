@@ -182,6 +182,10 @@ def build_space(
     )
 
 
+FURTHER_BATCHES = frozenset(f"b{axis}" for axis in range(1, 8))
+"""Batch dims of a product behind its first: an instruction covers one batch dim, loops the rest."""
+
+
 def _attempt(
     kernel: Kernel,
     machine: Machine,
@@ -197,11 +201,12 @@ def _attempt(
     sizes: dict[str, Ints] = {}
     for dim in (*reduction, *(d for d in extents if d not in reduction)):
         extent, granule = extents[dim], primitive.multiples.get(dim, 1)
-        uncut = dim in windows and effort in (0, 2) and primitive.limits.get(dim, extent) >= extent
+        limit = 1 if dim in FURTHER_BATCHES else primitive.limits.get(dim)
+        uncut = dim in windows and effort in (0, 2) and (limit or extent) >= extent
         if dim in primitive.whole or uncut:
             found = [extent]
         else:
-            found = candidate_sizes(extent, granule, primitive.limits.get(dim), effort >= 2)
+            found = candidate_sizes(extent, granule, limit, effort >= 2)
         sizes[dim] = np.array(found, np.int64)
     space = Space(kernel, machine, primitive, uses, sizes, {}, {})
     for use in uses:

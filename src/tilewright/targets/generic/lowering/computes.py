@@ -79,10 +79,10 @@ def _product(context: Context) -> Fields:
     dims = {"n": "n", "g": "g", "h": "oh", "w": "ow", "c": "co"}
     if "m" in context.extents:
         batch = [dim for dim in context.extents if dim not in ("m", "co", "ci")]
-        if len([dim for dim in batch if context.extents[dim] > 1]) > 1:
-            raise refuse("lower-rank", "a product with several batch dims", context.where)
-        chosen = next((dim for dim in batch if context.extents[dim] > 1), "b0")
-        dims |= {"n": "m", "g": chosen}
+        covered = [dim for dim in batch if np.max(context.size(dim)) > 1]
+        if len(covered) > 1:
+            raise refuse("lower-rank", "a tile over several batch dims", context.where)
+        dims |= {"n": "m", "g": (covered or ["b0"])[0]}
     x, weight = context.operand(context.anchor, 0), context.operand(context.anchor, 1)
     found = _window(context, x)
     for axis, dim in (("n", dims["n"]), ("g", dims["g"]), ("c", "ci")):

@@ -47,6 +47,8 @@ def _axes(buffer: BufferPlace, tensor: TensorPlace, held: Any) -> list[tuple[Any
     """Size, stride in main memory and stride in the buffer, outermost first; at most AXES."""
     ranked = sorted(range(len(tensor.shape)), key=lambda a: (-tensor.strides[a], a))
     axes = [(held[a], tensor.strides[a], buffer.strides[a]) for a in ranked if tensor.shape[a] != 1]
+    if len(axes) > AXES:  # one index at a time needs no axis
+        axes = [axis for axis in axes if np.max(axis[0], initial=1) > 1]
     merged: list[tuple[Any, int, int]] = []
     for size, outer, inner in axes:
         if merged:
