@@ -27,11 +27,22 @@ from benchmarks.transformers import bert_base, vit_b16
 
 SEED = 20240
 
+INTEGER = "-int8"
+"""Ends the names of networks in 8 bits."""
+
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 
 
 def build(name: str) -> tuple[str, ModelProto]:
-    """The network of that name, and its name; raises KeyError."""
+    """The network of that name, and its name; raises KeyError.
+
+    ``resnet50-int8`` is ``resnet50`` in 8 bits.
+    """
+    if name.endswith(INTEGER):
+        from benchmarks.quantised import quantised
+
+        model = BUILDERS[name.removesuffix(INTEGER)]()
+        return name, quantised(model, images(model, count=4, seed=100))
     return name, BUILDERS[name]()
 
 

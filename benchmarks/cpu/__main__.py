@@ -1,4 +1,4 @@
-"""Time the cpu target against ONNX Runtime and OpenVINO, batch 1, float32.
+"""Time the cpu target against ONNX Runtime and OpenVINO, batch 1, float32 and int8 (QDQ).
 
     python -m benchmarks.cpu resnet50 --rounds 40 --exact-convolution
 
@@ -34,6 +34,7 @@ from tilewright.targets.cpu.runner import CpuRunner
 NETWORKS = (
     *("lenet5", "squeezenet", "shufflenet", "mobilenet_v2", "resnet18", "resnet50", "googlenet"),
     *("inception_v2", "densenet121", "alexnet", "zfnet", "vgg16", "vgg19", "bert_base", "vit_b16"),
+    *("resnet50-int8", "mobilenet_v2-int8"),
 )
 
 

@@ -117,6 +117,18 @@ def test_functions_are_tables(operator: str, dtype: Any) -> None:
     assert names == ["quantise_linear", "look_up"]
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_an_activation_that_is_quantised_by_itself_narrows_the_limits(dtype: Any) -> None:
+    q = Quantised(15)
+    zero = 0 if dtype is np.int8 else 128
+    x = q.through(q.input(1, 6, 8, 8), 0.02, zero, dtype)
+    y = q.through(q.node("Conv", x, weights(q, np.int8, (8, 6, 3, 3))), 0.03, zero, dtype)
+    z = q.through(q.node("Relu", y), 0.03, zero, dtype)
+    end = q.quantise(q.node("Clip", z, q.constant(0.5), q.constant(2.0)), 0.03, zero, dtype)
+    names = check_units(q.model(end), q.feeds())
+    assert names == ["quantise_linear", "conv", "requantise_linear"]
+
+
 def test_a_function_of_several_nodes_is_one_table() -> None:
     q = Quantised(8)
     x = q.through(q.input(3, 50), 0.03, 120, np.uint8)

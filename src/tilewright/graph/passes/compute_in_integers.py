@@ -74,6 +74,9 @@ class ComputeInIntegers(ModulePass):
                     replace(step, made)
         sweep(network_of(op))
         for step in operations_of(op):
+            if step.operation == "look_up":
+                maps.into_limits(step)
+        for step in operations_of(op):
             if step.operation in ("conv", "matmul"):
                 _dequantised_sums(step, context)
         sweep(network_of(op))

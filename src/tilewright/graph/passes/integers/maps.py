@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.graph.operations import Operation, PointwiseOperation
-from tilewright.graph.passes.editing import constant, make
+from tilewright.graph.passes.editing import constant, erase, make, only_user, replace
 from tilewright.graph.passes.integers.reals import Ending, Real, plain_bytes, table
-from tilewright.ir import SSAValue
+from tilewright.ir import PythonValue, SSAValue
 from tilewright.numerics import affine, pointwise
 from tilewright.passes import CompilerContext
 from tilewright.types import Array, shape_of
@@ -56,6 +56,34 @@ def function_of_one(value: SSAValue, ending: Ending, ctx: CompilerContext) -> SS
     if entries.dtype == source.dtype and bool((entries == numbers).all()):
         return source.value
     return table(source.value, entries, ending.quantise)
+
+
+_ENDING = ("requantise_linear", "add_linear", "mul_linear")
+"""Operations with limits of their own."""
+
+
+def into_limits(op: Operation) -> None:
+    """A table that only cuts its numbers, or changes their sign bit: its producer does both."""
+    source = op.inputs[0].owner
+    if not isinstance(source, Operation) or source.operation not in _ENDING:
+        return
+    if only_user(source.result) is not op:
+        return
+    values, to = source.values, str(op.get("to", ""))
+    low, high = affine.limits(values)
+    numbers = np.arange(low, high + 1)
+    first = int(np.iinfo(str(values["to"])).min)
+    entries = np.asarray(op.integers("table"))[numbers - first]
+    least, most = int(entries.min()), int(entries.max())
+    for shift in (0, int(np.iinfo(to).min) - first):
+        if not bool((entries == np.clip(numbers + shift, least, most)).all()):
+            continue
+        zero = source.integer("zero", -(2**15), 2**16) + shift
+        cut: dict[str, PythonValue] = {"zero": zero, "to": to, "minimum": least, "maximum": most}
+        made = make(source.operation, source.inputs, {**values, **cut}, before=op, like=source)
+        replace(op, made.result)
+        erase(source)
+        return
 
 
 class _Function:
