@@ -9,8 +9,8 @@
 
 typedef mask ivec;
 typedef int32_t ivec_unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef int8_t bytes_signed __attribute__((vector_size(LANES), may_alias));
-typedef uint8_t bytes_plain __attribute__((vector_size(LANES), may_alias));
+typedef int8_t bytes_signed __attribute__((vector_size(LANES), aligned(1), may_alias));
+typedef uint8_t bytes_plain __attribute__((vector_size(LANES), aligned(1), may_alias));
 
 #if defined(__AVX512F__) && LANES == 16
 #define PIN(v) __asm__("" : "+v"(v))
@@ -27,31 +27,66 @@ INLINE ivec splat_int(int32_t value) { return (ivec){0} + value; }
 INLINE ivec load_int32(const int32_t *p) { return *(const ivec_unaligned *)p; }
 INLINE void store_int32(int32_t *p, ivec v) { *(ivec_unaligned *)p = v; }
 
+/* Bytes widen as they are loaded, and narrow as they are stored: GCC takes __builtin_convertvector
+ * apart into scalars where one instruction would do. Stored numbers fit in a byte. */
+#if (LANES == 16 && defined(__AVX512F__)) || (LANES == 8 && defined(__AVX2__)) || \
+    (LANES == 4 && defined(__AVX__))
 INLINE ivec load_uint8(const uint8_t *p)
 {
-    bytes_plain v;
-    memcpy(&v, p, sizeof v);
-    return __builtin_convertvector(v, ivec);
+    ivec v;
+    __asm__("vpmovzxbd %1, %0" : "=v"(v) : "m"(*(const bytes_plain *)p));
+    return v;
 }
 
 INLINE ivec load_int8(const int8_t *p)
 {
-    bytes_signed v;
-    memcpy(&v, p, sizeof v);
-    return __builtin_convertvector(v, ivec);
+    ivec v;
+    __asm__("vpmovsxbd %1, %0" : "=v"(v) : "m"(*(const bytes_signed *)p));
+    return v;
 }
+#else
+INLINE ivec load_uint8(const uint8_t *p)
+{
+    return __builtin_convertvector(*(const bytes_plain *)p, ivec);
+}
+
+INLINE ivec load_int8(const int8_t *p)
+{
+    return __builtin_convertvector(*(const bytes_signed *)p, ivec);
+}
+#endif
+
+#if LANES == 16 && defined(__AVX512F__)
+INLINE void store_uint8(uint8_t *p, ivec v)
+{
+    __asm__("vpmovdb %1, %0" : "=m"(*(bytes_plain *)p) : "v"(v));
+}
+
+INLINE void store_int8(int8_t *p, ivec v) { store_uint8((uint8_t *)p, v); }
+#elif LANES == 8 && defined(__AVX2__)
+typedef int32_t ivec_half __attribute__((vector_size(16), may_alias));
 
 INLINE void store_uint8(uint8_t *p, ivec v)
 {
-    bytes_plain b = __builtin_convertvector(v, bytes_plain);
-    memcpy(p, &b, sizeof b);
+    ivec_half high, low;
+    __asm__("vextracti128 $1, %1, %0" : "=x"(high) : "x"(v));
+    __asm__("vpackusdw %2, %x1, %0" : "=x"(low) : "x"(v), "x"(high));
+    __asm__("vpackuswb %1, %1, %0" : "=x"(low) : "x"(low));
+    __asm__("vmovq %1, %0" : "=m"(*(bytes_plain *)p) : "x"(low));
 }
 
 INLINE void store_int8(int8_t *p, ivec v)
 {
-    bytes_signed b = __builtin_convertvector(v, bytes_signed);
-    memcpy(p, &b, sizeof b);
+    ivec_half high, low;
+    __asm__("vextracti128 $1, %1, %0" : "=x"(high) : "x"(v));
+    __asm__("vpackssdw %2, %x1, %0" : "=x"(low) : "x"(v), "x"(high));
+    __asm__("vpacksswb %1, %1, %0" : "=x"(low) : "x"(low));
+    __asm__("vmovq %1, %0" : "=m"(*(bytes_signed *)p) : "x"(low));
 }
+#else
+INLINE void store_uint8(uint8_t *p, ivec v) { *(bytes_plain *)p = __builtin_convertvector(v, bytes_plain); }
+INLINE void store_int8(int8_t *p, ivec v) { *(bytes_signed *)p = __builtin_convertvector(v, bytes_signed); }
+#endif
 
 /* The first `count` lanes only, next to one another or `stride` elements apart. */
 #define PARTS(T, NAME)                                                              \
