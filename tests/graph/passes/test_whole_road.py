@@ -22,11 +22,13 @@ from tilewright.graph.operations import parse
 from tilewright.graph.packing import pack_weights
 from tilewright.graph.passes import PASSES, pipeline, place_pipeline, prepare_pipeline
 from tilewright.graph.passes.memory_plan import memory_plan_of
+from tilewright.graph.passes.quantise import quantise_pipeline
 from tilewright.graph.placement import WEIGHTS, arenas_of, placement_of
 from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
+from tilewright.numerics.formats import numbers_of
 from tilewright.passes import PassRunner
 from tilewright.planning.layout import Layout
 from tilewright.targets.cambricon_x.machine import machine as cambricon_x
@@ -178,6 +180,7 @@ def test_plan_is_sound(machine: str, seed: int) -> None:
 
 def test_pipeline_names_every_pass() -> None:
     entries = [*pipeline(MACHINES["small"]), *pipeline(MACHINES["avx512"])]
+    entries += [entry for part in quantise_pipeline(numbers_of("int8")) for entry in part]
     assert {entry.step.name for entry in entries} == set(PASSES)
     assert all(entry.reason for entry in entries)
     assert not any(e.step.name == "fix-numbers" for e in pipeline(MACHINES["sse"]))

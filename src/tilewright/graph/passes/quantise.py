@@ -64,7 +64,7 @@ class Quantise(ModulePass):
     """
 
     name = "quantise"
-    numbers: str
+    numbers: str = "int8"
     keep_float: tuple[str, ...] = ()
     only: tuple[str, ...] | None = None
     least_error: bool = False
