@@ -1,5 +1,8 @@
 """Whole models of flax and of plain JAX match JAX on the interpreter and on targets."""
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -14,6 +17,8 @@ from tests.frontends.stablehlo.programs import (
     operations,
 )
 from tilewright.graph.interpreter import interpret
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 jax = pytest.importorskip("jax", reason=REASON)
 jnp = jax.numpy
@@ -166,6 +171,15 @@ def test_a_file_is_loaded_by_its_name(tmp_path):
         model = tilewright.load(path)
         (found,) = interpret(model.module, model.weights, feeds_of(model, [x])).values()
         compare(found, np.exp(x) @ x.T, path.name, 1e-5)
+
+
+def test_the_example(tmp_path, capsys):
+    example = runpy.run_path(str(EXAMPLES / "jax" / "attention.py"))
+    assert example["main"]() < 1e-4
+    assert "largest difference" in capsys.readouterr().out
+    example["save"](tmp_path / "block.mlir")
+    nodes = [node.name for node in tilewright.load(tmp_path / "block.mlir").nodes]
+    assert any(name.startswith("attention/") for name in nodes)
 
 
 def test_import_is_deterministic():

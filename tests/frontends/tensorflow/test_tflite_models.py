@@ -4,6 +4,7 @@ make_models.py makes them. ONNX Runtime's graph optimisations are off: its fused
 other places.
 """
 
+import importlib.util
 from functools import cache
 from pathlib import Path
 
@@ -26,6 +27,7 @@ APART = {
 """How far outputs lie from TensorFlow Lite's at most, in units of their last place (see
 docs/tensorflow.md); the two probabilities of the last have 27 layers behind them."""
 
+INSTALLED = all(importlib.util.find_spec(name) for name in ("tensorflow", "tf2onnx"))
 SAME = np.testing.assert_array_equal
 
 
@@ -65,6 +67,17 @@ def test_close_to_tensorflow_lite(name):
     assert apart <= APART[name]
     # Outputs of different inputs differ, so that nothing constant would pass.
     assert np.ptp([found for found, _ in results], axis=0).max() > APART[name]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not INSTALLED, reason="tensorflow or tf2onnx is not installed")
+def test_a_tensorflow_lite_file_is_converted_on_the_way():
+    loaded = tilewright.load(FOLDER / "keyword-spotting.tflite")
+    (key, _), *_ = network_of(loaded.module).inputs
+    for feeds, _ in samples("keyword-spotting"):
+        (given,) = feeds.values()
+        (found,) = interpret(loaded.module, loaded.weights, {key: given}).values()
+        SAME(found, interpreted("keyword-spotting", feeds))
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.emitter import Emitter
 from tilewright.frontends.moves import broadcast
-from tilewright.frontends.stablehlo.limits import MAX_EXTENT, shown
+from tilewright.frontends.stablehlo.limits import MAX_EXTENT, MAX_TABLE, shown
 from tilewright.frontends.stablehlo.program import Dense, Kind, Operation
 from tilewright.frontends.stablehlo.values import View, extents_of
 from tilewright.ir import PythonValue, SSAValue
@@ -107,10 +107,11 @@ class Lowering(Emitter):
         """The view's tensor with every element in place, its axes in order or in that of axes."""
         order = tuple(range(view.rank)) if axes is None else tuple(axes)
         shape = tuple(view.shape[axis] for axis in order)
-        if (array := view.array) is not None:
-            self.check_size(shape)
-            return self.weight(array.transpose(order), f"{self.label}.constant")
         self.check_size(shape)
+        # What is large only by repetition is repeated at run time.
+        array = view.array if math.prod(shape) <= MAX_TABLE else None
+        if array is not None or math.prod(extents_of(view.core)) == math.prod(shape):
+            return self.arranged(view if array is None else View.of(array), order)
         return broadcast(self, self.arranged(view, order), shape)
 
     def filled(self, view: View, axes: Sequence[int]) -> View:
