@@ -137,3 +137,7 @@ def test_double_precision():
     with jax.enable_x64(True):
         x = np.random.default_rng(0).normal(size=(3, 4))
         check(lambda x: (x * 2 + np.pi, x @ x.T), x, tolerance=1e-12)
+        check(lambda x: (x.mean(0), jax.nn.softmax(x), jax.nn.silu(x)), x, tolerance=1e-12)
+        size = (2, 2)
+        pool = lax.reduce_window
+        check(lambda x: pool(x, 0.0, lax.add, size, (1, 1), "SAME") / 4, x, tolerance=1e-12)

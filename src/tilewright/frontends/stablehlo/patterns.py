@@ -1,8 +1,8 @@
-"""Quotients that JAX writes out and that the graph has as one operation.
+"""Quotients and products that JAX writes out and that the graph has as one operation.
 
-``1 / (1 + exp(-x))`` is a sigmoid, ``e / sum(e)`` with ``e = exp(x - max(x))`` a softmax, and the
-sum of a window over the number of its elements an average. Machines compute these as they are; what
-has become of use to nobody is dropped by the passes.
+``1 / (1 + exp(-x))`` is a sigmoid, ``x`` times that a SiLU, ``e / sum(e)`` with ``e = exp(x -
+max(x))`` a softmax, and a sum over the number of its elements a mean. Machines compute these as
+they are; what has become of use to nobody is dropped by the passes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,34 @@ def divided(at: Lowering, x: View, y: View) -> View | None:
     """What x / y comes to, or None."""
     if isinstance(y.core, SSAValue):
         return _sigmoid(at, x, y) if x.number is not None else _softmax(at, x, y)
-    return _average(at, x, y)
+    return _mean(at, x, y) or _average(at, x, y)
+
+
+def multiplied(at: Lowering, x: View, y: View) -> View | None:
+    """What x * y comes to, or None."""
+    for value, factor in ((x, y), (y, x)):
+        sigmoid = _made_by(factor.core, "sigmoid")
+        same = sigmoid is not None and sigmoid.inputs[0] is value.core
+        if same and factor.axes == value.axes:
+            return at.pointwise("silu", value)
+    return None
+
+
+def _mean(at: Lowering, x: View, y: View) -> View | None:
+    """A sum over as many elements as it has; of whole images, their average pool."""
+    core = _core(x)
+    total = _made_by(core, "reduce_sum")
+    if total is None or y.number is None:
+        return None
+    (inner,), axes = total.inputs, tuple(int(axis) for axis in total.get("axes"))
+    sizes = shape_of(inner)
+    if float(y.number) != math.prod(sizes[axis] for axis in axes):
+        return None
+    if len(sizes) == 4 and sorted(axes) == [2, 3] and x.dtype == np.float32:
+        made = at.emit("average_pool", inner, kernel=sizes[2:], strides=(1, 1))
+    else:
+        made = at.emit("reduce_mean", inner, axes=axes, keep_dims=False)
+    return _like(at, x, made)
 
 
 def _made_by(core: SSAValue | Array, operation: str) -> GraphOperation | None:

@@ -115,9 +115,10 @@ def convert(at: Lowering) -> View:
 
 
 def divide(at: Lowering) -> View:
-    """x / y; a sigmoid, a softmax or the mean of a window where that is what it comes to."""
-    found = patterns.divided(at, *at.views) if at.kind.dtype.kind != "i" else None
-    return at.pointwise("div", *at.views) if found is None else found
+    """x / y; a sigmoid, a softmax or a mean where that is what it comes to."""
+    plain = at.kind.dtype.kind in "iu"
+    found = None if plain else patterns.divided(at, *at.views)
+    return found or at.pointwise("div", *at.views)
 
 
 def atan2(at: Lowering) -> View:
@@ -135,7 +136,9 @@ def add(at: Lowering) -> View:
 
 def multiply(at: Lowering) -> View:
     """x * y; of booleans, whether both are true."""
-    return at.pointwise("bit_and" if at.views[0].dtype == np.bool_ else "mul", *at.views)
+    if at.kind.dtype == np.bool_:
+        return at.pointwise("bit_and", *at.views)
+    return patterns.multiplied(at, *at.views) or at.pointwise("mul", *at.views)
 
 
 def remainder(at: Lowering) -> View:
