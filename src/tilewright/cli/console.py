@@ -89,7 +89,7 @@ CpuOption = Annotated[
     typer.Option(
         "--cpu",
         metavar="PROCESSOR",
-        help="Make C for another processor: avx512, avx2, sse2, neon, portable.",
+        help="Make C for avx512, avx2, sse2, neon, portable, or as a calibration.json says.",
     ),
 ]
 PlannerOption = Annotated[

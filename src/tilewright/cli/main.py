@@ -10,6 +10,7 @@ import tilewright
 from tilewright.cli.asm import asm, disasm
 from tilewright.cli.bench import bench
 from tilewright.cli.cache import cache_command
+from tilewright.cli.calibrate import calibrate_command
 from tilewright.cli.compile import compile_command
 from tilewright.cli.diff import diff
 from tilewright.cli.explain import explain_command
@@ -40,6 +41,7 @@ app.command("quantise")(quantise)
 app.command("bench")(bench)
 app.command("cache")(cache_command)
 app.command("tune")(tune_command)
+app.command("calibrate")(calibrate_command)
 app.command("targets")(targets)
 app.command("opt")(opt)
 app.command("asm")(asm)

@@ -105,6 +105,9 @@ class Primitive(_Part):
     """Expression of the tile's dims: cycles to compute one tile, machine rounding included."""
     peak: str
     """Expression of the dims: cycles at peak, without rounding; the physical bound."""
+    fit: tuple[float, ...] = ()
+    """Measured (a, b, c, d): K steps on p points and v vectors of a register tile take
+    a K + b K v + c K p v + d cycles (swATOP, Eq. 2). Empty: they follow from ``peak``."""
     scratch: str = "0"
     """Expression of the tile's dims: elements of the operand of role ``scratch`` that it uses."""
     dot: int = Field(default=1, gt=0, le=MAX_VALUE)

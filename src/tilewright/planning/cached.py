@@ -303,6 +303,12 @@ class _Pricer:
                     steps *= ceil(size / self.primitive.dot) if dim == "ci" else size
                 elif dim != self.blocked:
                     points *= size
+            if self.primitive.fit:
+                taken = steps * self.rows
+                terms = (taken, taken * vectors, taken * vectors * points * self.inside, 1.0)
+                pairs = zip(self.primitive.fit, terms, strict=True)
+                compute += count * sum(cycles * term for cycles, term in pairs)
+                continue
             # Setting up, writing and the call; measured.
             overhead = 20.0 + 2.0 * points * vectors
             step = self.registers.step_cycles(points * self.inside, vectors)

@@ -337,18 +337,23 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
     )
 
 
+_FITTED = ("conv", "conv_first", "matmul")
+"""Primitives whose register tiles are those that are calibrated."""
+
+
 def machine(processor: Processor | None = None) -> Machine:
     """The machine of a processor; by default of the one at hand."""
     cpu = processor or this_processor()
+    one, two, three, main = cpu.bandwidths
     return Machine(
         name="cpu" if cpu.name == NATIVE else f"cpu-{cpu.name}",
         description=f"C with vectors of {cpu.lanes} float32 lanes, {cpu.registers} registers",
         clock_hz=cpu.clock_hz,
         memories=(
-            Memory(name="dram", bytes_per_cycle=7.5),
-            Memory(name="l3", bytes=cpu.level3_bytes, managed="hardware", bytes_per_cycle=24.0),
-            Memory(name="l2", bytes=cpu.level2_bytes, managed="hardware", bytes_per_cycle=28.0),
-            Memory(name="l1", bytes=cpu.level1_bytes, managed="hardware", bytes_per_cycle=56.0),
+            Memory(name="dram", bytes_per_cycle=main),
+            Memory(name="l3", bytes=cpu.level3_bytes, managed="hardware", bytes_per_cycle=three),
+            Memory(name="l2", bytes=cpu.level2_bytes, managed="hardware", bytes_per_cycle=two),
+            Memory(name="l1", bytes=cpu.level1_bytes, managed="hardware", bytes_per_cycle=one),
             # One granule is one vector register.
             Memory(
                 name="registers",
@@ -359,7 +364,10 @@ def machine(processor: Processor | None = None) -> Machine:
         ),
         engines=(Engine(name="core"),),
         primitives=(
-            *_products(cpu.lanes, cpu.vectors_per_cycle, cpu.registers),
+            *(
+                p.model_copy(update={"fit": cpu.tile}) if p.name in _FITTED else p
+                for p in _products(cpu.lanes, cpu.vectors_per_cycle, cpu.registers)
+            ),
             *integer_primitives(cpu.lanes, cpu.words_per_cycle),
             *_others(cpu.lanes, cpu.vectors_per_cycle),
         ),

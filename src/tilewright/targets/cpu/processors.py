@@ -35,6 +35,11 @@ class Processor:
     """Cores that the larger kernels' loops are divided for; they run on any number of threads."""
     clock_hz: float = 3.7e9
     """Nominal, a server's highest: measured times do not use it, efficiencies do."""
+    bandwidths: tuple[float, float, float, float] = (56.0, 28.0, 24.0, 7.5)
+    """Bytes per cycle that are read from the three caches and main memory; measured, as the next
+    field, by calibrate.py."""
+    tile: tuple[float, ...] = ()
+    """Cycles of a register tile by Eq. 2 of swATOP; empty where they follow from the rates."""
     name: str = NATIVE
     flags: tuple[str, ...] = ("-march=native",)
     """What GCC and Clang are told."""

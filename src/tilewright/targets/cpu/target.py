@@ -35,7 +35,11 @@ class CpuTarget(Target):
         return machine()
 
     def variant(self, name: str) -> Machine:
-        """A processor of ``--cpu``, for cross builds."""
+        """A processor of ``--cpu``: a name, for cross builds, or the file of a calibration."""
+        if name.endswith(".json"):
+            from tilewright.targets.cpu.calibrate import Calibration
+
+            return machine(Calibration.read(Path(name)).applied())
         return machine(processor(name))
 
     def emit(self, compilation: Compilation, directory: Path) -> None:

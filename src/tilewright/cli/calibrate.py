@@ -1,0 +1,51 @@
+"""``tilewright calibrate``: measure the processor at hand, for the planner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tilewright.cli import console
+from tilewright.errors import refuse
+
+
+def calibrate_command(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE.json", help="Where to store it.")
+    ] = Path("processor.json"),
+    as_json: console.JsonOption = False,
+    quiet: console.QuietOption = False,
+) -> None:
+    """Measure clock, peak, bandwidths and register tiles of one core; give it idle seconds.
+
+    What was stored is used by --cpu FILE.json.
+
+    Example: tilewright calibrate -o processor.json
+    """
+    from tilewright.targets.cpu.calibrate import calibrate
+
+    with console.refusals(as_json), console.progress(quiet) as progress:
+        if output.suffix != ".json":
+            raise refuse("option-output", "a calibration is a .json file", str(output))
+        found = calibrate(progress)
+        try:
+            output.write_text(found.model_dump_json(indent=1) + "\n")
+        except OSError as error:
+            raise refuse("output-failed", str(error), str(output)) from error
+    if as_json:
+        console.print_json(found.model_dump(mode="json"))
+        return
+    one, two, three, main = found.bandwidths
+    a, b, c, d = found.tile
+    console.say(
+        f"{found.processor}\n"
+        f"  clock          {found.clock_hz / 1e9:.2f} GHz\n"
+        f"  multiply-adds  {found.vectors_per_cycle:.2f} vectors in a cycle\n"
+        f"  reads          {one:.1f}, {two:.1f}, {three:.1f} bytes in a cycle from the caches, "
+        f"{main:.1f} from main memory\n"
+        f"  register tile  {a:.2f} K + {b:.2f} K v + {c:.3f} K p v + {d:.0f} cycles "
+        f"(within {found.tile_error:.1%} in the mean)\n"
+        f"stored in {output}; use it: tilewright compile MODEL --cpu {output}"
+    )

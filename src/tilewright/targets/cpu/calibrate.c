@@ -1,0 +1,65 @@
+/* What a processor reaches: dependent additions, multiply-adds, and reads of buffers of any size.
+ * Each function returns seconds; what it computes is stored where the compiler cannot follow.
+ */
+#define _POSIX_C_SOURCE 200112L
+#include "vectors.h"
+#include <time.h>
+
+static volatile float sink;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* 16 * n additions, each of which needs the one before: a cycle each. */
+double calibrate_additions(long n)
+{
+    const double start = now();
+    long x = 0;
+    for (long i = 0; i < n; i++) {
+        UNROLL for (int j = 0; j < 16; j++)
+        {
+            x += j;
+            __asm__ volatile("" : "+r"(x));
+        }
+    }
+    return now() - start;
+}
+
+/* 12 * n multiply-adds of whole vectors, independent of each other. */
+double calibrate_products(long n, float factor)
+{
+    vec a[12], b = splat(factor);
+    UNROLL for (int j = 0; j < 12; j++) a[j] = splat((float)j);
+    const double start = now();
+    for (long i = 0; i < n; i++) {
+        UNROLL for (int j = 0; j < 12; j++) a[j] = a[j] * b + b;
+    }
+    const double took = now() - start;
+    for (int j = 1; j < 12; j++)
+        a[0] += a[j];
+    sink = a[0][0];
+    return took;
+}
+
+/* n passes over `count` floats, a multiple of eight vectors. */
+double calibrate_reads(const float *data, long count, long n)
+{
+    vec a[8];
+    UNROLL for (int j = 0; j < 8; j++) a[j] = splat(0.0f);
+    const double start = now();
+    for (long i = 0; i < n; i++) {
+        for (long k = 0; k < count; k += 8 * LANES) {
+            UNROLL for (int j = 0; j < 8; j++) a[j] += load(data + k + j * LANES);
+        }
+        __asm__ volatile("" ::: "memory");
+    }
+    const double took = now() - start;
+    for (int j = 1; j < 8; j++)
+        a[0] += a[j];
+    sink = a[0][0];
+    return took;
+}
