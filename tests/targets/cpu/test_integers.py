@@ -118,3 +118,21 @@ def test_dot_products_are_exact_on_every_instruction_set(name: str, tmp_path: Pa
     pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (x, w, y)]
     ctypes.CDLL(str(library)).dots(*pointers, ctypes.c_long(count))
     np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("channels", [3, 24])
+def test_images_are_padded_row_by_row(channels: int, tmp_path: Path) -> None:
+    q = Quantised(channels)
+    x = q.through(q.input(2, channels, 6, 7), 0.02, 5, np.uint8)
+    y = q.node("Conv", x, weights(q, np.int8, (16, channels, 3, 3)), pads=[1, 2, 0, 1])
+    model = q.model(q.quantise(y, 0.1, 100, np.uint8))
+    described = machine(processor(LANES[-1]))
+    executable = tilewright.compile(
+        import_onnx(model), "cpu", machine=described, directory=tmp_path / "package"
+    )
+    inputs = dict(zip([i.name for i in executable.inputs], q.feeds().values(), strict=True))
+    found, expected = executable.run(inputs), executable.reference(inputs)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+    sources = [path.read_text() for path in (tmp_path / "package").rglob("*.c")]
+    assert any("memcpy(q + " in source for source in sources)

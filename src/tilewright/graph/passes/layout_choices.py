@@ -9,7 +9,8 @@ from math import prod
 
 from tilewright.graph.dialect import KernelOp, OutputOp, WeightOp
 from tilewright.graph.operations import Operation, PointwiseOperation
-from tilewright.graph.operations.views import SliceOp
+from tilewright.graph.operations.quantisation import BYTES
+from tilewright.graph.operations.views import PadOp, SliceOp
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.fuse_pointwise import accepts
 from tilewright.graph.passes.strides import (
@@ -275,4 +276,8 @@ def _lanes_are_safe(kernel: KernelOp, operands: Sequence[str], result: str, free
         return True
     # An anchor whose primitive names the blocked layout takes care of the lanes itself.
     checked = kernel.operations if free else kernel.operations[1:]
-    return all(op.name.removeprefix("graph.") in LANE_SAFE for op in checked)
+    return all(
+        op.name.removeprefix("graph.") in LANE_SAFE
+        or (isinstance(op, PadOp) and element_name(tensor_type(op.result).element_type) in BYTES)
+        for op in checked
+    )

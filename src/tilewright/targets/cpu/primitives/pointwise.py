@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance, Step
 from tilewright.targets.cpu.meaning import AFFINE, COPIES
-from tilewright.targets.cpu.primitives import general
+from tilewright.targets.cpu.primitives import general, padding
 from tilewright.targets.cpu.primitives.chain import (
     LANE_ELEMENTS,
     lane_expression,
@@ -28,6 +28,8 @@ class Run:
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write loops in vectors where all operands lie alike, else one element after another."""
+    if padding.emit(instance, writer):
+        return
     runs = _runs(instance)
     if runs is None:
         general.emit(instance, code, writer)
