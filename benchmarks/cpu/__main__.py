@@ -27,6 +27,7 @@ import onnx
 from benchmarks import models
 from benchmarks.cpu.peers import available
 from tilewright.driver import compile as compile_model
+from tilewright.runtime.executable import Executable
 from tilewright.targets.cpu.compiler import compiler_version
 from tilewright.targets.cpu.processors import this_processor
 from tilewright.targets.cpu.runner import CpuRunner
@@ -78,11 +79,11 @@ def measure(
     folder: Path,
     exact: bool = False,
     threads: int = 1,
-    watch: Callable[[CpuRunner, dict[str, Any]], None] | None = None,
+    watch: Callable[[Executable, dict[str, Any]], None] | None = None,
 ) -> Row:
     """Compile a network, and time all in turns; ``exact`` leaves out Winograd's method.
 
-    ``watch`` gets the runner and the inputs when the times are taken.
+    ``watch`` gets the package and the inputs when the times are taken.
     """
     path = models.save(name, folder)
     feeds = models.feeds(onnx.load(path))
@@ -118,7 +119,7 @@ def measure(
             runs[which]()
             times[which].append((clock() - start) * 1e3)
     if watch is not None:
-        watch(runner, feeds)
+        watch(executable, feeds)
     medians = [statistics.median(each) for each in times]
     theirs = {
         f"{peer.name} {peer.version}": median

@@ -11,16 +11,44 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 
 from benchmarks import models
 from tilewright.driver import compile as compile_model
+from tilewright.runtime.executable import Executable
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.runner import CpuRunner
+
+LOW = 0.7
+"""Efficiency below which a kernel's row says why."""
+
+SHORT = 10e-6
+"""Seconds below which starting a kernel, and its first misses, are a part of its time."""
+
+REASONS = {
+    "winograd": "transforms, which the bound leaves out, and weights of 1.8 to 4 times the size",
+    "conv_first": "few channels: few products for every start and end of a register tile",
+    "conv_grouped": "vectors that two groups share are computed for both",
+    "conv": "few channels or points for every start and end of a register tile; the last cache",
+    "depthwise_conv": "images that pass through the last cache, which the bound does not count",
+    "pool": "images that pass through the last cache, which the bound does not count",
+    "shuffle": "lanes are put together one by one",
+    "matmul": "weights that other layers have pushed out of the cache: main memory",
+    "attention": "exponentials, which the bound of the products leaves out",
+    "layer_norm": "rows are read three times, and sums wait for each other",
+    "softmax": "exponentials, and sums that wait for each other",
+    "lrn": "roots and divisions",
+    "pointwise": "values that pass through the last cache, or that change places one by one",
+    "general": "one element after another",
+}
+"""By the beginning of a primitive's name, the longest first."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +66,25 @@ class Kernel:
         """Of the roofline."""
         return self.bound / self.seconds if self.seconds else 1.0
 
+    @property
+    def reason(self) -> str:
+        """Why it is below ``LOW``; "" if it is not."""
+        if self.efficiency >= LOW:
+            return ""
+        if self.seconds < SHORT:
+            return "short: its call, and the first bytes of everything"
+        name = self.schedule.partition(" ")[0]
+        known = sorted((key for key in REASONS if name.startswith(key)), key=len)
+        return REASONS[known[-1]] if known else "not known"
 
-def kernels_of(name: str, folder: Path, rounds: int, exact: bool = False) -> list[Kernel]:
-    """Compile a network, run it, and take each kernel's median time."""
-    path = models.save(name, folder)
-    feeds = models.feeds(onnx.load(path))
-    package = compile_model(
-        path, target="cpu", directory=folder / f"{name}.package", exact_convolution=exact
-    )
+
+def timed(package: Executable, feeds: Mapping[str, NDArray[Any]], rounds: int) -> list[Kernel]:
+    """Run a package, and take each kernel's least time; other programs only ever add to it."""
     runner = package.runner
     assert isinstance(runner, CpuRunner)
     found = {info.name: np.empty(info.shape, info.dtype) for info in runner.outputs}
     seconds = np.zeros((rounds, max(len(runner.steps), 1)))
     for row in seconds:
-        runner.call("run", feeds, found)
         runner.call("profile", feeds, found, row)
     clock = machine().clock_hz
     records = {record.name: record for record in package.manifest.kernels}
@@ -64,6 +97,15 @@ def kernels_of(name: str, folder: Path, rounds: int, exact: bool = False) -> lis
         )
         for number, (symbol, _) in enumerate(runner.steps)
     ]
+
+
+def kernels_of(name: str, folder: Path, rounds: int, exact: bool = False) -> list[Kernel]:
+    """Compile a network, and time its kernels; ``exact`` leaves out Winograd's method."""
+    path = models.save(name, folder)
+    package = compile_model(
+        path, target="cpu", directory=folder / f"{name}.package", exact_convolution=exact
+    )
+    return timed(package, models.feeds(onnx.load(path)), rounds)
 
 
 def main() -> None:
@@ -85,7 +127,7 @@ def main() -> None:
     for kernel in [k for k in found if k.efficiency < arguments.below][: arguments.most]:
         print(
             f"{kernel.seconds * 1e6:9.1f} us {kernel.efficiency:6.1%}  {kernel.symbol:34} "
-            f"{kernel.schedule}"
+            f"{kernel.schedule}{'  # ' + kernel.reason if kernel.reason else ''}"
         )
 
 

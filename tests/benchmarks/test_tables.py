@@ -70,7 +70,10 @@ def test_import_tells_time_and_memory() -> None:
 
 
 def test_cpu_agrees_with_its_peer() -> None:
-    (table,) = cpu.tables(["lenet5"])
+    table, roofline, slow = cpu.tables(["lenet5"])
+    assert roofline.rows[0]["kernels"] == 8
+    assert 0 <= roofline.rows[0]["low"] <= 8
+    assert all(row["efficiency"] < 0.7 and row["reason"] for row in slow.rows)
     assert table.rows[0]["error"] < 1e-5
     assert table.rows[0]["ratio"] > 0
 
