@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper
 
+from tests.graph.operations.spelled import attention, channel_shuffle, gelu, root_mean_square
 from tilewright.graph.operations import BY_NAME, Operation
 from tilewright.ir import Block
 from tilewright.types import Array, element_dtype, element_of, tensor
@@ -139,70 +140,6 @@ def with_constants(
         return [helper.make_node(kind, names, ["y"], **mode)]
 
     return Example(operation, (x,), attributes, build, constants=constants)
-
-
-def root_mean_square(example: Example) -> list[onnx.NodeProto]:
-    """x over the root of its mean square, times a scale."""
-    return [
-        helper.make_node("Mul", ["x0", "x0"], ["a"]),
-        helper.make_node("ReduceMean", ["a"], ["b"], axes=[-1]),
-        helper.make_node("Constant", [], ["e"], value_float=example.attributes["epsilon"]),
-        helper.make_node("Add", ["b", "e"], ["c"]),
-        helper.make_node("Sqrt", ["c"], ["d"]),
-        helper.make_node("Div", ["x0", "d"], ["f"]),
-        helper.make_node("Mul", ["f", "x1"], ["y"]),
-    ]
-
-
-def attention(example: Example) -> list[onnx.NodeProto]:
-    """Two products with a softmax between them, heads in front of the rows."""
-    nodes = [
-        helper.make_node("Transpose", [f"x{i}"], [f"t{i}"], perm=perm)
-        for i, perm in enumerate(([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]))
-    ]
-    scale = example.attributes["scale"]
-    nodes += [
-        helper.make_node("Constant", [], ["s"], value_float=scale),
-        helper.make_node("MatMul", ["t0", "t1"], ["a"]),
-        helper.make_node("Mul", ["a", "s"], ["b"]),
-    ]
-    scores = "b"
-    if len(example.shapes) == 4:
-        nodes.append(helper.make_node("Add", ["b", "x3"], ["c"]))
-        scores = "c"
-    return [
-        *nodes,
-        helper.make_node("Softmax", [scores], ["d"], axis=-1),
-        helper.make_node("MatMul", ["d", "t2"], ["f"]),
-        helper.make_node("Transpose", ["f"], ["y"], perm=[0, 2, 1, 3]),
-    ]
-
-
-def channel_shuffle(example: Example) -> list[onnx.NodeProto]:
-    """Split, swap, join."""
-    (n, c, h, w), groups = example.shapes[0], example.attributes["groups"]
-    split, joined = [n, groups, c // groups, h, w], [n, c, h, w]
-    return [
-        helper.make_node("Constant", [], ["s"], value_ints=split),
-        helper.make_node("Constant", [], ["j"], value_ints=joined),
-        helper.make_node("Reshape", ["x0", "s"], ["a"]),
-        helper.make_node("Transpose", ["a"], ["b"], perm=[0, 2, 1, 3, 4]),
-        helper.make_node("Reshape", ["b", "j"], ["y"]),
-    ]
-
-
-def gelu(example: Example) -> list[onnx.NodeProto]:
-    """x * (1 + erf(x * sqrt(1/2))) * 0.5; operator set 17 has no node for it."""
-    return [
-        helper.make_node("Constant", [], ["root"], value_float=float(np.sqrt(0.5))),
-        helper.make_node("Constant", [], ["half"], value_float=0.5),
-        helper.make_node("Constant", [], ["one"], value_float=1.0),
-        helper.make_node("Mul", ["x0", "root"], ["a"]),
-        helper.make_node("Erf", ["a"], ["b"]),
-        helper.make_node("Add", ["b", "one"], ["c"]),
-        helper.make_node("Mul", ["x0", "c"], ["d"]),
-        helper.make_node("Mul", ["d", "half"], ["y"]),
-    ]
 
 
 def silu(_: Example) -> list[onnx.NodeProto]:

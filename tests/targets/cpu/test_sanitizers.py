@@ -4,7 +4,9 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from tests.targets.cpu.built_attention import grouped_attention
 from tests.targets.cpu.built_networks import expected, image, missing, package, run_program
 from tests.targets.cpu.test_builds import USER
 
@@ -44,6 +46,19 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
 def test_example_models_stay_within_memory(path: Path, tmp_path: Path) -> None:
+    run_under_sanitizers(path, tmp_path)
+
+
+def test_attention_and_groups_stay_within_memory(tmp_path: Path) -> None:
+    path = tmp_path / "grouped_attention.onnx"
+    onnx.save(grouped_attention(), path)
+    schedules = run_under_sanitizers(path, tmp_path)
+    used = {schedule.partition(" ")[0] for schedule in schedules}
+    assert {"attention", "conv_grouped", "layer_norm", "matmul_m", "shuffle"} <= used
+
+
+def run_under_sanitizers(path: Path, tmp_path: Path) -> list[str]:
+    """Build and run a model's package, compare with the interpreter; the kernels' schedules."""
     made = tilewright.compile(path, directory=tmp_path / "package")
     program = made.directory / "program"
     build(program, "address,undefined")
@@ -65,6 +80,7 @@ def test_example_models_stay_within_memory(path: Path, tmp_path: Path) -> None:
     for info, file in zip(made.outputs, outputs, strict=True):
         found = np.fromfile(file, info.dtype).reshape(info.shape)
         np.testing.assert_allclose(found, expected[info.name], rtol=1e-3, atol=1e-4)
+    return [kernel.schedule for kernel in made.manifest.kernels]
 
 
 @pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
