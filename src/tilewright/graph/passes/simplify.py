@@ -31,7 +31,8 @@ class Simplify(ModulePass):
     pool behind it; constants per channel join weights and bias; constant weights of products are
     kept as [co, ci]; a product on a flattened image becomes a convolution where the machine
     keeps images in an order of its own; what exporters spell out (GELU, layer normalisation,
-    attention, channel shuffles) is put together for machines that compute it at once. ``rounds`` bounds the work on hostile input.
+    attention, channel shuffles) is put together for machines that compute it at once.
+    ``rounds`` bounds the work on hostile input.
     """
 
     name = "simplify"
