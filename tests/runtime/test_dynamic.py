@@ -164,7 +164,7 @@ def test_dims_of_a_caffe_model_cannot_be_free() -> None:
 
 def test_what_no_shape_saves_is_refused_at_compile(tmp_path: Path) -> None:
     broken = model(["n", 3])
-    broken.graph.node.append(helper.make_node("Det", ["y"], ["d"]))
+    broken.graph.node.append(helper.make_node("RandomNormalLike", ["y"], ["d"]))
     broken.graph.output.append(helper.make_tensor_value_info("d", TensorProto.FLOAT, None))
     onnx.save(broken, tmp_path / "broken.onnx")
     code = refusal(lambda: tilewright.compile(tmp_path / "broken.onnx", directory=tmp_path / "p"))
