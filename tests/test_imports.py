@@ -17,7 +17,7 @@ FLOORS: list[set[str]] = [
     {"work"},
     {"choose_numbers"},
     {"driver"},
-    {"report", "optimise", "onnx_backend", "tuning"},
+    {"report", "torch", "optimise", "onnx_backend", "tuning"},
     {"api"},
     {"cli"},
 ]
