@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import tilewright
-from tests.frontends.torch.modules import TORCH_WARNS, torch
+from tests.frontends.torch.modules import TORCH_WARNS, assert_close, torch
 from tilewright.errors import TilewrightError
 
 nn = torch.nn
@@ -42,6 +42,24 @@ def refused(module: Any, *codes: str, **options: Any) -> str:
     assert "Traceback" not in str(caught.value)
     assert all("\n" not in str(problem) for problem in caught.value.problems)
     return str(caught.value)
+
+
+@pytest.mark.parametrize("normalise", ["batch_norm", "instance_norm"])
+def test_updates_of_running_statistics(normalise: str) -> None:
+    class Updating(nn.Module):
+        def forward(self, x: Any) -> Any:
+            statistics = torch.zeros(4), torch.ones(4)
+            return getattr(nn.functional, normalise)(x, *statistics, None, None, True)
+
+    message = refused(Updating().eval(), "torch-training", example_inputs=torch.randn(2, 4, 3))
+    assert normalise in message
+
+
+def test_normalising_by_the_batch_alone() -> None:
+    module = nn.BatchNorm1d(4, track_running_stats=False).eval()
+    x = torch.randn(3, 4) * 2 + 5
+    found = tilewright.compile(module, example_inputs=x).run({"input": x.numpy()})
+    assert_close(found["output"], module(x).detach())
 
 
 def test_training_mode() -> None:

@@ -10,9 +10,9 @@ from tilewright.frontends.torch.reasons import listed, told
 
 
 def check_program(program: Any, title: str) -> None:
-    """Raises TilewrightError: ``torch-mutation``, ``torch-output``, ``torch-tensor``."""
+    """Raises TilewrightError: ``torch-mutation``, ``-output``, ``-tensor``, ``-training``."""
     where = f"module {title}"
-    problems = [*_outputs(program, where), *_complex(program, where)]
+    problems = [*_outputs(program, where), *_complex(program, where), *_trained(program, where)]
     changed = _changed(program)
     if changed:
         problems.append(
@@ -47,6 +47,24 @@ def _complex(program: Any, where: str) -> list[Problem]:
     if not nodes:
         return []
     return [Problem("torch-tensor", f"complex numbers are not computed: {listed(nodes)}", where)]
+
+
+def _trained(program: Any, where: str) -> list[Problem]:
+    """Normalisations that update running statistics: torch writes them as if they used these."""
+    nodes = [node.name for node in program.graph.nodes if _updates_statistics(node)]
+    if not nodes:
+        return []
+    reason = f"{listed(nodes)} normalises by the batch and updates running statistics"
+    help = "normalise by the running statistics (training=False), or give none"
+    return [Problem("torch-training", reason, where, help)]
+
+
+def _updates_statistics(node: Any) -> bool:
+    if not _is_operation(node):
+        return False
+    given = {argument.name: value for argument, value in _given(node)}
+    by_batch = any(given.get(name) is True for name in ("training", "train", "use_input_stats"))
+    return by_batch and given.get("running_mean") is not None
 
 
 def _changed(program: Any) -> list[str]:
