@@ -9,7 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tests.frontends.onnx.onnx_models import onnxruntime_of
-from tests.frontends.onnx.quantised_models import Quantised, check_units
+from tests.frontends.onnx.quantised_models import Quantised, check_units, prepared
 from tilewright.errors import TilewrightError
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.interpreter import interpret
@@ -195,6 +195,21 @@ def test_attention_with_a_past_and_added_scores() -> None:
     check(*model_of("Attention", operands, 2, constants=(1, 2), num_heads=4, scale=0.4))
     operands = [noise(2, 6, 16), noise(16, 48), noise(48), None, None, noise(2, 4, 6, 6)]
     check(*model_of("Attention", operands, constants=(1, 2), num_heads=4))
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_quantised_attention(mask: str) -> None:
+    random = np.random.default_rng(7)
+    x = random.integers(0, 256, (2, 6, 16)).astype(np.uint8)
+    weights = random.integers(-127, 128, (16, 48)).astype(np.int8)
+    operands = [x, weights, noise(48), np.float32(0.02), np.float32(0.004), MASKS[mask]]
+    operands += [np.uint8(120), np.int8(0)]
+    arrays = [None if each is None else np.asarray(each) for each in operands]
+    model, feeds = model_of("QAttention", arrays, constants=(1, 2, 3, 4, 6, 7), num_heads=4)
+    check(model, feeds)
+    module, _ = prepared(import_onnx(model))
+    kinds = [op.inputs[0].type for op in module.walk() if op.name == "graph.matmul"]
+    assert "ui8" in str(kinds[0])
 
 
 def test_attention_with_a_smaller_value() -> None:

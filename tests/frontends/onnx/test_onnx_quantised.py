@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.frontends.onnx.quantised_models import Quantised, check_units, none_of
+from tests.frontends.onnx.quantised_models import (
+    Quantised,
+    check_units,
+    none_of,
+    operations_in,
+    prepared,
+)
+from tilewright.frontends.onnx import import_onnx
 
 FLOATS = ("relu", "clip", "sigmoid", "average_pool", "add", "hard_swish")
 
@@ -180,6 +187,26 @@ def test_a_product_that_stays_a_float_is_dequantised_from_its_sums() -> None:
     z = q.quantise(q.node("Softmax", y, axis=1), 1 / 255, 0, np.uint8)
     names = check_units(q.model(z), q.feeds())
     assert names[:3] == ["quantise_linear", "matmul", "dequantise_linear"]
+
+
+@pytest.mark.parametrize("scale", [0.0, np.inf, np.nan, -0.5])
+def test_scales_that_say_nothing_leave_floats(scale: float) -> None:
+    q = Quantised(16)
+    x = q.through(q.input(1, 3, 6, 6), 0.02, 5, np.uint8)
+    w = q.dequantise(q.constant(q.integers(np.int8, 4, 3, 3, 3), np.int8), scale, 0, np.int8)
+    y = q.quantise(q.node("Sigmoid", q.node("Conv", x, w)), 0.01, 3, np.uint8)
+    module, _ = prepared(import_onnx(q.model(y)))
+    names = operations_in(module)
+    assert "conv" in names and none_of(names, "requantise_linear", "look_up")
+
+
+def test_a_view_lets_integers_through() -> None:
+    q = Quantised(17)
+    x = q.through(q.input(2, 3, 2, 4), 0.02, 5, np.uint8)
+    flat = q.node("Flatten", x)
+    y = q.node("MatMul", flat, weights(q, np.int8, (24, 9), 1))
+    names = check_units(q.model(q.quantise(y, 0.05, 9, np.uint8)), q.feeds())
+    assert none_of(names, "dequantise_linear") and "requantise_linear" in names
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])

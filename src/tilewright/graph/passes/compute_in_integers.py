@@ -14,6 +14,7 @@ from tilewright.graph.passes.editing import (
     constant,
     make,
     merge_weights,
+    only_user,
     operations_of,
     replace,
     sweep,
@@ -125,10 +126,17 @@ def _make_unsigned(op: Operation, ctx: CompilerContext) -> None:
 
 
 def _through_view(op: Operation, ctx: CompilerContext) -> None:
-    """A view of dequantised constants: the constants take its form."""
+    """A view of dequantised integers is a view of integers, dequantised."""
     real = real_of(op.inputs[0], ctx)
-    array = constant(real.value, ctx) if real is not None else None
-    if real is None or array is None:
+    source = op.inputs[0].owner
+    if real is None or not isinstance(source, Operation):
+        return
+    array = constant(real.value, ctx)
+    if array is None:
+        if real.plain and only_user(source.result) is op and not shape_of(source.inputs[1]):
+            view = make(op.operation, [real.value], op.values, before=op, like=op).result
+            operands = [view, *source.inputs[1:]]
+            replace(op, make("dequantise_linear", operands, before=op, like=op).result)
         return
     parts = [array, np.broadcast_to(real.scale, array.shape)]
     parts.append(np.broadcast_to(real.zero.astype(array.dtype), array.shape))

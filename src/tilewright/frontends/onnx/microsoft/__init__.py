@@ -96,6 +96,13 @@ CONTRIBUTED: Mapping[str, Contributed] = {
     "LayerNormalization": Contributed(normalised.layer, 2, 3, _NORMALISED, outputs=3, plain=True),
     "MatMulIntegerToFloat": Contributed(quantised.matmul_integer_to_float, 4, 7),
     "MultiHeadAttention": Contributed(attention.multi_head_attention, 1, 10, _HEADS, outputs=3),
+    "QAttention": Contributed(
+        attention.quantised_attention,
+        5,
+        9,
+        {**_HEADS, "do_rotary": INTEGER, "past_present_share_buffer": INTEGER},
+        outputs=2,
+    ),
     "QGemm": Contributed(
         quantised.gemm, 6, 9, {key: _GEMM[key] for key in ("alpha", "transA", "transB")}
     ),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.operators.quantisation import operand
 from tilewright.ir import SSAValue
 from tilewright.types import shape_of
 
@@ -45,6 +46,17 @@ def attention(at: Lowering) -> Sequence[Value]:
         wide = [at.reshape(part, (1, *shape_of(part))) for part in (k, v)]
         results.append(at.emit("concat", *wide, axis=0))
     return results
+
+
+def quantised_attention(at: Lowering) -> Sequence[Value]:
+    """Attention of quantised x and weights: operands x, weights, bias, the scales of both, a mask,
+    the zero points of both, and a past."""
+    x, weights, bias, x_scale, scale, mask, x_zero, zero, past = (
+        at.operands[place] if at.has(place) else None for place in range(9)
+    )
+    first = operand(at.like([x, x_scale, x_zero]), 0)
+    second = operand(at.like([weights, scale, zero]), 0, -1)
+    return attention(at.like([first, second, bias, mask, past]))
 
 
 def multi_head_attention(at: Lowering) -> Sequence[Value]:
