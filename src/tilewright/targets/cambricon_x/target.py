@@ -1,23 +1,27 @@
-"""The target object that the entry point names."""
+"""The target objects that the entry points name."""
 
 from __future__ import annotations
 
 from tilewright.machine import Machine
 from tilewright.targets.cambricon_x.isa import instruction_set
-from tilewright.targets.cambricon_x.machine import MACHINE
+from tilewright.targets.cambricon_x.machine import ORIGINAL, machine
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.target import InstructionTarget
+from tilewright.targets.generic.three_buffers import Configuration
 
 
 class CambriconXTarget(InstructionTarget):
-    """Dense Cambricon-X, simulated bit for bit and cycle by cycle."""
+    """Dense Cambricon-X in one of its sizes, simulated bit for bit and cycle by cycle."""
 
-    name = "cambricon-x"
-    description = "Cambricon-X (dense), 16-bit fixed point, simulated from instruction words"
+    def __init__(self, size: Configuration = ORIGINAL) -> None:
+        self.name = size.name
+        lanes = f"{size.side} x {size.side} multipliers"
+        self.description = f"Cambricon-X (dense), {lanes}, 16-bit fixed point, simulated"
+        self._machine = machine(size)
 
     def machine(self) -> Machine:
-        """Dense ACC-X as published."""
-        return MACHINE
+        """Dense ACC-X in this size."""
+        return self._machine
 
     def instruction_set(self, machine: Machine) -> InstructionSet:
         """The fixed opcodes."""

@@ -1,0 +1,131 @@
+"""ShiDianNao (ACC-S): what is published of it, and what we chose.
+
+Published (Du et al., ISCA 2015, and the accelerator table of the DLIR thesis): an array of 8 x 8
+processing elements with one 16-bit multiplier-adder each, NBin and NBout of 64 KB, SB of 128 KB,
+1 GHz. Each element computes one point of an output map; a kernel's weight is broadcast to all of
+them and neurons shift from element to element, so a convolution processes 8 x 8 points of one
+output map at a time: ceil(Wo/8) * ceil(Ho/8) * Kx * Ky * Cin * Cout cycles. Pooling takes
+ceil(Wo/8) * ceil(Ho/8) * Kx * Ky * C cycles, a fully connected layer ceil(No/64) * Ni. The original
+keeps small networks on the chip whole; the thesis attaches main memory and cuts tiles, as we do.
+Its other two configurations have arrays of 16 x 16 and 32 x 32. The rest is ours: see README.md.
+
+A dim that an operation does not have counts as 1 in the expressions.
+"""
+
+from __future__ import annotations
+
+from tilewright.machine import Machine, Primitive, Storage
+from tilewright.targets.generic.three_buffers import (
+    EPILOGUE,
+    NBIN,
+    NBOUT,
+    SB,
+    Configuration,
+    accelerator,
+    softmax_primitive,
+    vector_primitive,
+)
+
+ORIGINAL = Configuration("shidiannao", side=8, nbin=64 << 10, nbout=64 << 10, sb=128 << 10)
+SMALL = Configuration("shidiannao-s", side=16, nbin=8 << 10, nbout=8 << 10, sb=32 << 10)
+LARGE = Configuration("shidiannao-l", side=32, nbin=32 << 10, nbout=32 << 10, sb=768 << 10)
+CONFIGURATIONS = (SMALL, ORIGINAL, LARGE)
+"""ACC-S-S, ACC-S and ACC-S-L of the thesis' table 5.3, as printed there.
+
+``side`` is the number of rows and columns of the array. (The configuration called small has small
+buffers, but an array of 16 x 16.)
+"""
+
+
+def _products(side: int) -> tuple[Primitive, ...]:
+    elements = side * side
+    operands = {
+        "input": NBIN,
+        "weight": SB,
+        "bias": Storage(memory="sb", joined="weight"),
+        "residual": NBOUT,
+        "output": NBOUT,
+    }
+    return (
+        Primitive(
+            name="fc",
+            # A convolution whose result is one point is a fully connected layer.
+            operations=("matmul", "conv"),
+            engine="compute",
+            operands=operands | {"weight": Storage(memory="sb", multiples={"co": elements})},
+            epilogue=EPILOGUE,
+            cycles=f"n*g*b0*b1*m*ceil(co/{elements})*ci*kh*kw",
+            peak=f"n*g*b0*b1*m*co*ci*kh*kw/{elements}",
+            multiples={"co": elements},
+            extents={"oh": (1, 1), "ow": (1, 1)},
+        ),
+        Primitive(
+            name="conv",
+            operations=("conv",),
+            engine="compute",
+            operands=operands,
+            epilogue=EPILOGUE,
+            cycles=f"n*g*co*ci*kh*kw*ceil(oh/{side})*ceil(ow/{side})",
+            peak=f"n*g*co*ci*kh*kw*oh*ow/{elements}",
+            multiples={"oh": side, "ow": side},
+        ),
+        Primitive(
+            name="depthwise_conv",
+            operations=("depthwise_conv",),
+            engine="compute",
+            operands=operands,
+            epilogue=EPILOGUE,
+            cycles=f"n*c*kh*kw*ceil(oh/{side})*ceil(ow/{side})",
+            peak=f"n*c*kh*kw*oh*ow/{elements}",
+            multiples={"oh": side, "ow": side},
+        ),
+    )
+
+
+def _others(side: int) -> tuple[Primitive, ...]:
+    elements = side * side
+    operands = {"input": NBIN, "residual": NBOUT, "output": NBOUT}
+    return (
+        Primitive(
+            name="pool",
+            operations=("max_pool", "average_pool"),
+            engine="compute",
+            operands=operands,
+            epilogue=EPILOGUE,
+            cycles=f"n*c*kh*kw*ceil(oh/{side})*ceil(ow/{side})",
+            peak=f"n*c*kh*kw*oh*ow/{elements}",
+            multiples={"oh": side, "ow": side},
+        ),
+        vector_primitive(elements),
+        Primitive(
+            name="lrn",
+            operations=("lrn",),
+            engine="compute",
+            operands=operands,
+            epilogue=(("requantise",),),
+            # Per block of a map: j squares summed, then scale and add, the power by two lookups
+            # (mantissa and exponent), and the product with the input.
+            cycles=f"n*c*ceil(h/{side})*ceil(w/{side})*(j+4)",
+            peak=f"n*c*h*w*(j+4)/{elements}",
+            multiples={"h": side, "w": side},
+            whole=("c", "j"),
+        ),
+        softmax_primitive(elements),
+    )
+
+
+def machine(size: Configuration = ORIGINAL) -> Machine:
+    """ACC-S in one of its sizes; make other variants with ``with_values``."""
+    side = size.side
+    return accelerator(
+        size,
+        f"ShiDianNao: an array of {side} x {side} elements, 16-bit fixed point, 1 GHz",
+        (*_products(side), *_others(side)),
+        granule=2 * side,
+        banks=side,
+        layouts={"activation": "NCHW", "weight": "OIHW"},
+    )
+
+
+MACHINE = machine()
+"""ACC-S as published."""
