@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.frontends.onnx.onnx_models import onnxruntime_of
 from tests.frontends.onnx.quantised_models import Quantised
 from tests.frontends.onnx.test_onnx_quantised import weights
 
@@ -136,3 +137,18 @@ def test_images_are_padded_row_by_row(channels: int, tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[name], array)
     sources = [path.read_text() for path in (tmp_path / "package").rglob("*.c")]
     assert any("memcpy(q + " in source for source in sources)
+
+
+def test_machines_of_fixed_point_take_the_values() -> None:
+    q = Quantised(1)
+    x = q.through(q.input(1, 3, 8, 8), 0.02, 121, np.uint8)
+    y = q.node("Relu", q.node("Conv", x, weights(q, np.int8, (16, 3, 3, 3))))
+    model, unit = q.model(q.through(y, 0.05, 0, np.uint8)), 0.05
+    executable = tilewright.compile(import_onnx(model), "cambricon-x")
+    feeds = q.feeds()
+    inputs = dict(zip([i.name for i in executable.inputs], feeds.values(), strict=True))
+    found = executable.run(inputs)
+    assert executable.check(inputs, found).passed
+    (got,), (want,) = found.values(), onnxruntime_of(model, feeds).values()
+    assert np.ptp(want) > 20 * unit
+    np.testing.assert_allclose(got, want, rtol=0, atol=1.01 * unit)
