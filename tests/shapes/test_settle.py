@@ -114,3 +114,12 @@ def test_runs_that_do_not_fit_are_refused(change, code):
     with pytest.raises(TilewrightError) as caught:
         sizes_of(DIMS, FREE, {name: shape for name, shape in given.items() if shape is not None})
     assert [problem.code for problem in caught.value.problems] == [code]
+
+
+def test_bounds_of_the_model_hold_whatever_is_asked():
+    bounded = [TensorDims("x", ("b", "s"), bounds={"b": Bounds(2, 6)}), TensorDims("y", ("b",))]
+    assert settle(bounded, None).free == {"b": Bounds(2, 6), "s": Bounds()}
+    assert settle(bounded, {"b": "4..9"}).free == {"b": Bounds(4, 6), "s": Bounds()}
+    assert settle(bounded, {"y": ["rows"]}).free == {"rows": Bounds(2, 6), "s": Bounds()}
+    assert refused(bounded, {"b": 7}) == ["shape-bounds"]
+    assert refused(bounded, {"b": "7.."}) == ["shape-conflict"]

@@ -21,6 +21,8 @@ class TensorDims:
     """None if not even the rank is stated. A dim without a size or name is called ``NAME.AXIS``."""
     dtype: str = ""
     """NumPy's name of the element type; empty if it is not stated."""
+    bounds: Mapping[str, Bounds] = field(default_factory=dict[str, Bounds])
+    """The sizes that the model allows its free dims, by their names; any, where nothing is said."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,10 @@ class _Settling:
         self.known: dict[str, _Dim] = {
             dim: _Dim() for item in inputs for dim in item.dims or () if isinstance(dim, str)
         }
+        for item in inputs:
+            for dim, bounds in item.bounds.items():
+                known = self.known[dim]
+                known.bounds = self.within(known.bounds, bounds, f"dim {dim!r}")
 
     def refuse(self, code: str, reason: str, where: str, help: str = "") -> None:
         self.problems.append(Problem(code, reason, where, help))

@@ -9,6 +9,7 @@ import pytest
 
 import tilewright
 from tests.frontends.torch.modules import TORCH_WARNS, assert_same, torch
+from tilewright.errors import TilewrightError
 from tilewright.frontends import load
 from tilewright.frontends.torch.tensors import array_of, tensor_of
 from tilewright.runtime.cache import Cache
@@ -139,6 +140,35 @@ def test_free_dims_are_specialised_when_first_used(tmp_path: Path) -> None:
     assert list(executable.free) == ["batch"]
     for rows in (4, 1, 6):
         assert_same(executable, module, {"input": torch.randn(rows, 3)})
+
+
+def test_bounds_of_free_dims_hold(tmp_path: Path) -> None:
+    batch = torch.export.Dim("batch", min=2, max=6)
+    length = torch.export.Dim("length", min=3)
+    options: dict[str, Any] = {
+        "example_inputs": (torch.randn(4, 5, 3), torch.randn(4, 3)),
+        "dynamic_shapes": ({0: batch, 1: length}, {0: batch}),
+        "cache": Cache(tmp_path / "cache"),
+    }
+
+    class Both(nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return torch.relu(x).sum(1) * y
+
+    both = Both().eval()
+    executable = tilewright.compile(both, **options)
+    free = {"batch": tilewright.Bounds(2, 6), "length": tilewright.Bounds(3)}
+    assert executable.free == free
+    for rows, words in ((2, 3), (6, 9)):
+        assert_same(executable, both, {"x": torch.randn(rows, words, 3), "y": torch.randn(rows, 3)})
+    for rows, words in ((1, 3), (7, 3), (4, 2)):
+        with pytest.raises(TilewrightError, match="shape-bounds"):
+            executable.run({"x": np.zeros((rows, words, 3), "f4"), "y": np.zeros((rows, 3), "f4")})
+    for size, code in ((7, "shape-bounds"), ("7..9", "shape-conflict")):
+        with pytest.raises(TilewrightError, match=code):
+            tilewright.compile(both, **options, shapes={"batch": size, "length": 4})
+    narrower = tilewright.compile(both, **options, shapes={"batch": "4..9", "length": 4})
+    assert narrower.free == {"batch": tilewright.Bounds(4, 6)}
 
 
 def test_changes_of_a_copy_are_no_changes() -> None:

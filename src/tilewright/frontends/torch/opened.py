@@ -24,6 +24,7 @@ from tilewright.frontends.onnx import import_onnx
 from tilewright.frontends.onnx.interface import signature_of
 from tilewright.frontends.onnx.opened import MODEL_FILE
 from tilewright.frontends.opened import Opened
+from tilewright.frontends.torch.bounds import with_bounds
 from tilewright.frontends.torch.capture import captured
 from tilewright.frontends.torch.checks import check_program
 from tilewright.frontends.torch.exported import to_onnx
@@ -61,7 +62,7 @@ class OpenedTorch(Opened):
         self.name = identifier(title, "network")
         self._model, self._weights = to_onnx(program, title, dynamic_shapes)
         self._model.graph.name = self.name
-        self.signature = signature_of(self._model.graph)
+        self.signature = with_bounds(signature_of(self._model.graph), program)
 
     def load(self, shapes: Shapes | None = None) -> Imported:
         """The network for these shapes."""
