@@ -17,6 +17,7 @@ FLOORS: list[set[str]] = [
     {"work"},
     {"choose_numbers"},
     {"driver"},
+    {"compiling"},
     {"report", "torch", "optimise", "onnx_backend", "tuning"},
     {"api"},
     {"cli"},

@@ -26,7 +26,7 @@ import onnx
 
 from benchmarks import models
 from benchmarks.cpu.peers import available
-from tilewright.driver import compile as compile_model
+from tilewright.compiling import compile as compile_model
 from tilewright.runtime.executable import Executable
 from tilewright.targets.cpu.compiler import compiler_version
 from tilewright.targets.cpu.processors import this_processor

@@ -17,7 +17,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from tilewright.driver import compile as compile_model
+from tilewright.compiling import compile as compile_model
 
 LAYERS = (
     *((16, 16, 112), (64, 64, 56), (128, 128, 28), (256, 256, 14), (512, 512, 14)),

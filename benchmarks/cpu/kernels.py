@@ -21,7 +21,7 @@ import onnx
 from numpy.typing import NDArray
 
 from benchmarks import models
-from tilewright.driver import compile as compile_model
+from tilewright.compiling import compile as compile_model
 from tilewright.runtime.executable import Executable
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.runner import CpuRunner

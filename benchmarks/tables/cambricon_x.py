@@ -45,7 +45,8 @@ def run(name: str, transfers: str) -> dict[str, Any]:
     """Compile, simulate and check one network; the package's own figures, and times."""
     import numpy as np
 
-    from tilewright.driver import compile, resolve
+    from tilewright.compiling import compile
+    from tilewright.driver import resolve
 
     path = model_path(name)
     _, machine = resolve("cambricon-x")

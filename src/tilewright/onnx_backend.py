@@ -17,7 +17,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 from onnx.backend.base import Backend as OnnxBackend
 from onnx.backend.base import BackendRep
 
-from tilewright.driver import compile
+from tilewright.compiling import compile
 from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
 from tilewright.frontends.onnx import import_onnx

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from tests.quick_build import build_together
 from tests.suites.onnx_cases import PASSED, REFUSED, Outcome, Trial
-from tilewright import driver
+from tilewright import compiling, driver
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import WeightOp, network_of
 from tilewright.graph.interpreter import interpret
@@ -73,7 +73,7 @@ def emitted(trial: Trial, number: int) -> Package:
     name = f"net{number}"
     network = network_of(trial.imported.module)
     network.properties["symbol"] = type(network.symbol)(name)
-    return Package(driver.compile(trial.imported, "cpu"), name)
+    return Package(compiling.compile(trial.imported, "cpu"), name)
 
 
 def built(packages: Sequence[Package], folder: Path, *, optimise: bool) -> dict[str, Path]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.driver import compile
+from tilewright.compiling import compile
 
 
 def compile_command(

@@ -14,7 +14,8 @@ from tilewright import frontends
 from tilewright.cli import console, numbers
 from tilewright.cli.run import InputOption, RandomOption
 from tilewright.cli.sizes import bound_model
-from tilewright.driver import compile, resolve, travel
+from tilewright.compiling import compile
+from tilewright.driver import resolve, travel
 from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import Namer

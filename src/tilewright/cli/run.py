@@ -11,7 +11,8 @@ import typer
 
 from tilewright.cli import console, numbers
 from tilewright.cli.sizes import bound_model, bound_package
-from tilewright.driver import Progress, compile
+from tilewright.compiling import compile
+from tilewright.driver import Progress
 from tilewright.errors import refuse
 from tilewright.runtime import Executable
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from onnx import ModelProto
 
-from tilewright.driver import compile
+from tilewright.compiling import compile
 from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
 from tilewright.frontends.onnx import import_onnx

@@ -199,8 +199,8 @@ class DynamicExecutable(Executable):
 
 
 def _specialiser() -> Specialiser:
-    """The driver's part of it; the driver stands above packages, so it is called by name."""
-    return cast(Specialiser, import_module("tilewright.driver").specialise)
+    """The compiler's part of it; that stands above packages, so it is called by name."""
+    return cast(Specialiser, import_module("tilewright.compiling").specialise)
 
 
 @once

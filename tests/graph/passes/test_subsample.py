@@ -14,7 +14,7 @@ from tests.graph.passes.pass_networks import (
     inputs_of,
     random_network,
 )
-from tilewright.driver import compile
+from tilewright.compiling import compile
 from tilewright.frontends import Imported
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.passes import place_pipeline, prepare_pipeline

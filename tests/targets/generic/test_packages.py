@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.graph.networks import by_hand, parameters
 
-from tilewright import driver
+from tilewright import compiling
 from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
 from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp, network_of
@@ -51,7 +51,7 @@ def image(seed: int) -> dict[str, NDArray[np.float32]]:
 
 @cache
 def compiled() -> Executable:
-    return driver.compile(network(), "cambricon-x")
+    return compiling.compile(network(), "cambricon-x")
 
 
 def runner_of(executable: Executable) -> InstructionRunner:
@@ -130,7 +130,7 @@ def test_waits_between_kernels_are_needed() -> None:
     ids=lambda values: ",".join(values),
 )
 def test_varied_machines_compute_the_same(values: Mapping[str, float]) -> None:
-    executable = driver.compile(network(), "cambricon-x", values=values)
+    executable = compiling.compile(network(), "cambricon-x", values=values)
     outputs = executable.run(image(4), check_races=True)
     assert executable.check(image(4), outputs).mismatches == 0
 
@@ -139,14 +139,14 @@ def test_a_slower_memory_takes_longer() -> None:
     cycles = []
     for rate in (128.0, 8.0, 1.0):
         values = {"memory.dram.bytes_per_cycle": rate}
-        executable = driver.compile(network(), "cambricon-x", values=values)
+        executable = compiling.compile(network(), "cambricon-x", values=values)
         executable.run(image(0))
         cycles.append(executable.profile.cycles)
     assert cycles[0] < cycles[1] < cycles[2]
 
 
 def test_a_machine_file_runs_without_python() -> None:
-    executable = driver.compile(network(), str(SMALL_NPU))
+    executable = compiling.compile(network(), str(SMALL_NPU))
     outputs = executable.run(image(2), check_races=True)
     check = executable.check(image(2), outputs)
     assert check.passed
@@ -156,7 +156,7 @@ def test_a_machine_file_runs_without_python() -> None:
 
 
 def test_one_scratchpad_and_one_engine_for_moves_do_too() -> None:
-    executable = driver.compile(network(), str(Path(__file__).parent / "one_scratchpad.toml"))
+    executable = compiling.compile(network(), str(Path(__file__).parent / "one_scratchpad.toml"))
     outputs = executable.run(image(2), check_races=True)
     assert executable.check(image(2), outputs).passed
     assert list(executable.profile.engines) == ["dma", "core"]
@@ -188,7 +188,7 @@ def float_machine() -> Machine:
 
 
 def test_a_float_machine_comes_close() -> None:
-    executable = driver.compile(network(), "generic", machine=float_machine())
+    executable = compiling.compile(network(), "generic", machine=float_machine())
     outputs = executable.run(image(3), check_races=True)
     check = executable.check(image(3), outputs)
     assert check.passed and not check.exact
@@ -222,7 +222,7 @@ def with_division() -> Imported:
 
 
 def test_the_host_runs_between_kernels() -> None:
-    executable = driver.compile(with_division(), "cambricon-x")
+    executable = compiling.compile(with_division(), "cambricon-x")
     x = {"x": np.random.default_rng(0).normal(0, 1, (1, 8, 6, 6)).astype(np.float32)}
     outputs = executable.run(x, check_races=True)
     assert executable.check(x, outputs).passed
@@ -267,7 +267,7 @@ def test_a_target_installed_elsewhere_is_found(
     try:
         assert "toy" in target_names()
         assert find_target("toy").machine().memory("sb").bytes == 16384
-        executable = driver.compile(network(), "toy")
+        executable = compiling.compile(network(), "toy")
         outputs = executable.run(image(1), check_races=True)
         assert executable.check(image(1), outputs).mismatches == 0
         assert executable.manifest.target == "toy"
@@ -277,7 +277,7 @@ def test_a_target_installed_elsewhere_is_found(
 
 def test_generic_needs_a_machine() -> None:
     with pytest.raises(TilewrightError, match="target-machine"):
-        driver.compile(network(), "generic")
+        compiling.compile(network(), "generic")
 
 
 def test_wrong_inputs_are_refused() -> None:
