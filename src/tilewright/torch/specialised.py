@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tilewright.driver as driver
+from tilewright import compiling
 from tilewright.frontends.torch import OpenedTorch
 from tilewright.frontends.torch.library import torch_library
 from tilewright.frontends.torch.reasons import told
@@ -55,7 +55,7 @@ class Specialised:
         self._strides = _output_strides(program)
         self._names = [name for name, _ in network_of(imported.module).inputs]
         sample = dict(zip(self._names, arrays, strict=True))
-        self._executable = driver.compile(imported, calibration=[sample], **options)
+        self._executable = compiling.compile(imported, calibration=[sample], **options)
 
     def fits(self, inputs: Sequence[Any]) -> bool:
         """Whether the parameters are those that it was compiled with."""

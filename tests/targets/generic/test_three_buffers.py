@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tests.graph.networks import by_hand, parameters
 from tests.targets.generic.kernel_cases import CASES, lower_case, random_case
 
-from tilewright import driver
+from tilewright import compiling
 from tilewright.frontends import Imported
 from tilewright.machine import Machine
 from tilewright.planning import plan
@@ -86,7 +86,7 @@ def test_entry_points_name_the_targets(name: str) -> None:
 def test_a_network_matches_the_interpreter_bit_for_bit(name: str) -> None:
     """Every operator that runs on cambricon-x runs here; no two commands race."""
     module, weights = by_hand(parameters(7))
-    made = driver.compile(Imported(module, weights, "small", 17, "0" * 64), TARGETS[name])
+    made = compiling.compile(Imported(module, weights, "small", 17, "0" * 64), TARGETS[name])
     random, seen = np.random.default_rng(5), list[bytes]()
     for _ in range(2):
         image: NDArray[np.float32] = random.normal(0, 1, (2, 3, 12, 12)).astype(np.float32)
