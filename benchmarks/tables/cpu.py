@@ -16,7 +16,7 @@ from benchmarks.measuring import alone, model_path
 from benchmarks.report import Column, Table, percent, seconds, whole
 from tilewright.runtime.executable import Executable
 
-TITLE = "The cpu target against ONNX Runtime and OpenVINO: one thread, batch 1, float32"
+TITLE = "The cpu target against ONNX Runtime and OpenVINO: one thread, batch 1, float32 and int8"
 
 ROUNDS = 20
 

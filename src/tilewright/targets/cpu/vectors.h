@@ -125,14 +125,14 @@ INLINE vec exp_v(vec a)
     return choose(a != a, a, result);
 }
 
-/* exp(a) for a <= 0, as softmax needs it: 0 below -87. */
-INLINE vec exp_low_v(vec a)
+/* exp(a) for -87 <= a <= 0; NaN goes through. */
+INLINE vec exp_inner_v(vec a)
 {
-    const vec x = max_v(a, splat(-87.0f)), shift = splat(12582912.0f);
-    vec n = x * 1.44269504f + shift;
+    const vec shift = splat(12582912.0f);
+    vec n = a * 1.44269504f + shift;
     const mask exponent = (mask)n << 23;
     n -= shift;
-    vec r = x - n * 0.693145752f;
+    vec r = a - n * 0.693145752f;
     r -= n * 1.42860677e-6f;
     vec p = splat(1.38144649e-3f);
     p = p * r + 8.36878084e-3f;
@@ -140,7 +140,13 @@ INLINE vec exp_low_v(vec a)
     p = p * r + 1.66665196e-1f;
     p = p * r + 0.5f;
     p = p * r * r + r + 1.0f;
-    return (vec)(((mask)p + exponent) & ~(a < -87.0f));
+    return p * (vec)(exponent + 0x3f800000);
+}
+
+/* exp(a) for a <= 0, as softmax needs it: 0 below -87. */
+INLINE vec exp_low_v(vec a)
+{
+    return (vec)((mask)exp_inner_v(max_v(a, splat(-87.0f))) & ~(a < -87.0f));
 }
 
 INLINE vec sigmoid_v(vec a)
@@ -166,23 +172,22 @@ INLINE vec tanh_v(vec a)
     return (vec)((mask)choose(x < 0.625f, p, far) | ((mask)a & INT32_MIN));
 }
 
-/* 1 - erf(a) for a >= 0: exp(-a * q(a)), q a polynomial up to 4.2, where float32 has no more to
- * say; relative error below 2e-6 (it is that of the exponent). */
-INLINE vec erfc_v(vec a)
+/* 1 - erf(a) for 0 <= a <= 4.2: exp(-a * q(a)), q a polynomial; beyond, float32 has no more to
+ * say. Relative error below 2e-6 (it is that of the exponent). */
+INLINE vec erfc_inner_v(vec a)
 {
-    const vec x = min_v(a, splat(4.2f));
     vec q = splat(-8.7302304e-8f);
-    q = q * x + 2.2797642e-6f;
-    q = q * x - 2.6395535e-5f;
-    q = q * x + 1.7714185e-4f;
-    q = q * x - 7.4096880e-4f;
-    q = q * x + 1.7687790e-3f;
-    q = q * x - 2.0014044e-4f;
-    q = q * x - 1.9157337e-2f;
-    q = q * x + 1.0278481e-1f;
-    q = q * x + 6.3661814e-1f;
-    q = q * x + 1.1283792f;
-    return (vec)((mask)exp_v(-x * q) & ~(a > 4.2f));
+    q = q * a + 2.2797642e-6f;
+    q = q * a - 2.6395535e-5f;
+    q = q * a + 1.7714185e-4f;
+    q = q * a - 7.4096880e-4f;
+    q = q * a + 1.7687790e-3f;
+    q = q * a - 2.0014044e-4f;
+    q = q * a - 1.9157337e-2f;
+    q = q * a + 1.0278481e-1f;
+    q = q * a + 6.3661814e-1f;
+    q = q * a + 1.1283792f;
+    return exp_inner_v(-a * q);
 }
 
 /* erf: an odd polynomial below 0.95, then by way of erfc; error below 3 units in the last place. */
@@ -195,17 +200,18 @@ INLINE vec erf_v(vec a)
     p = p * s + 1.1281466e-1f;
     p = p * s - 3.7612462e-1f;
     p = p * s + 1.1283791f;
-    vec far = 1.0f - erfc_v(x);
+    vec far = 1.0f - erfc_inner_v(min_v(x, splat(4.2f)));
     far = (vec)((mask)far | ((mask)a & INT32_MIN));
     return choose(x < 0.95f, p * a, far);
 }
 
-/* a * (1 + erf(a / sqrt(2))) / 2, without loss where erf nears -1; |error| below 2e-7 * |a|. */
+/* a * (1 + erf(a / sqrt(2))) / 2 = max(a, 0) - |a| * erfc(|a| / sqrt(2)) / 2, without loss where
+ * erf nears -1; |error| below 2e-7 * |a|. */
 INLINE vec gelu_v(vec a)
 {
-    const vec near = min_v(max_v(a, splat(-8.0f)), splat(8.0f)); /* so that infinity * 0 is 0 */
-    const vec tail = near * (0.5f * erfc_v(abs_v(near) * 0.70710678f));
-    return choose(a < 0.0f, tail, a - tail);
+    const vec x = abs_v(a);
+    const vec near = choose(x < 5.9396970f, x, splat(5.9396970f));
+    return relu_v(a) - near * (0.5f * erfc_inner_v(near * 0.70710678f));
 }
 
 /* One element of what has no vector form here. */
