@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from benchmarks.papers import dlir
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import allocator, cambricon_x, compiling, cpu, importing, planner
 
@@ -33,6 +34,7 @@ PAGES: Mapping[str, Entry] = {
         ("compile", compiling),
         ("import", importing),
         ("allocator", allocator),
+        ("dlir", dlir),
     )
 }
 

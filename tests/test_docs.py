@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tilewright.cli.main import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def commands(page: Path) -> list[list[str]]:

@@ -24,7 +24,6 @@ from tilewright.graph.placement import (
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
 from tilewright.numerics.formats import Numbers, numbers_of
-from tilewright.planning.planners.measured import planner_of
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.executable import Executable, Progress, opened, quiet, replacing
 from tilewright.runtime.manifest import MANIFEST, Manifest
@@ -69,7 +68,8 @@ def compile(
     than by the order of their sums (``Machine.exact``). ``cpu`` makes the cpu target's C for a
     processor other than the one at hand (``avx512``, ``avx2``, ``sse2``, ``neon``, ``portable``).
     With ``database``, schedules that were measured (``tilewright.tuning``) are taken from it; with
-    ``planner="measured"``, what it lacks is measured first.
+    ``planner="measured"``, what it lacks is measured first. ``planner`` takes the names of
+    planning/planners/choice.py, with options (``greedy{start=granule}``).
 
     ``numbers`` names a number format other than the machine's own (``int8``; numerics/formats.py
     has all). ``calibration`` gives the sample inputs from which ``observer``
@@ -97,7 +97,7 @@ def compile(
         settled = settle(model.signature.inputs, shapes)
         if settled.free and (database is not None or planner != "model"):
             free = ", ".join(settled.free)
-            raise refuse("option-planner", f"there are no kernels to measure while {free} is free")
+            raise refuse("option-planner", f"a planner is chosen for one shape, and {free} is free")
         if settled.free:
             if dump is not None:
                 raise refuse(
@@ -110,7 +110,7 @@ def compile(
             how = Recipe(found.name, described, exact_memory, ranges, notes, numbers)
             write = partial(write_open_package, source=source, settled=settled, recipe=how)
             return _written(write, directory, cache, progress)
-    with planner_of(planner, found.measurer(), found.built(), described, database) as asked:
+    with found.planner(planner, described, database) as asked:
         work = travel(
             model,
             found,

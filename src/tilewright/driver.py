@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +24,8 @@ from tilewright.ir import SSAValue
 from tilewright.machine import Machine
 from tilewright.numerics.formats import Numbers
 from tilewright.passes import CompilerContext, PassRunner
-from tilewright.planning import PlanCache, plan
+from tilewright.planning import Plan, PlanCache, Timer, plan
+from tilewright.planning.domain import Kernel
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
 from tilewright.targets.base import CompiledKernel, Target, find_target
@@ -92,23 +93,38 @@ def check_files(work: Work) -> None:
 
 
 def plan_kernels(work: Work) -> None:
-    """A schedule for every kernel; kernels alike are planned once."""
+    """A schedule for every kernel that the accelerator runs."""
     network = network_of(work.network)
     names = value_names(network)
-    timer = work.target.timer(work.machine)
-    cache: PlanCache = {}
     kernels = [op for op in network.block.ops if isinstance(op, KernelOp)]
-    for number, op in enumerate(kernels):
-        work.progress("plan", number, len(kernels))
-        kernel = kernel_of(op, names)
-        if op.on_host:
+    described = [(kernel_of(op, names), op.on_host) for op in kernels]
+    planned = [kernel for kernel, on_host in described if not on_host]
+    timer = work.target.timer(work.machine)
+    work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress)
+    for kernel, on_host in described:
+        if on_host:
             work.kernels.append(CompiledKernel(kernel))
-            continue
-        found = None if work.planner is None else work.planner(kernel)
-        if found is None:
-            found = plan(kernel, work.machine, timer=timer, cache=cache)
-        work.plans[kernel.symbol] = found
-        work.kernels.append(CompiledKernel(kernel, found.schedule, None, found.predicted_cycles))
+        else:
+            found = work.plans[kernel.symbol]
+            made = CompiledKernel(kernel, found.schedule, None, found.predicted_cycles)
+            work.kernels.append(made)
+
+
+def plans_of(
+    kernels: Sequence[Kernel],
+    machine: Machine,
+    planner: Planner | None = None,
+    timer: Timer | None = None,
+    progress: Progress = quiet,
+) -> dict[str, Plan]:
+    """Plans by the kernels' symbols; kernels alike are planned once. Raises TilewrightError."""
+    cache: PlanCache = {}
+    plans: dict[str, Plan] = {}
+    for number, kernel in enumerate(kernels):
+        progress("plan", number, len(kernels))
+        found = None if planner is None else planner(kernel)
+        plans[kernel.symbol] = found or plan(kernel, machine, timer=timer, cache=cache)
+    return plans
 
 
 def build_tiles(work: Work) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from benchmarks.papers.dlir import experiments as dlir
 from benchmarks.tables import cambricon_x, compiling, cpu, importing, planner
 
 from benchmarks import __main__ as command
 from benchmarks import measuring, report
 
-MODULES = (cambricon_x, compiling, cpu, importing, planner)
+MODULES = (cambricon_x, compiling, cpu, dlir, importing, planner)
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +45,22 @@ def test_cambricon_x_is_exact_and_below_its_bounds() -> None:
     assert all(row["reason"] for row in low.rows)
     assert "k0_conv1" in low.markdown()
     assert deviation.markdown().count("\n|") == 6
+
+
+@pytest.mark.slow
+def test_dlir_compares_planners_on_its_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dlir, "TARGETS", ("cambricon-x", "shidiannao"))
+    efficiency, means, buffering, split = dlir.tables(["lenet5"])
+    for row in efficiency.rows:
+        assert row["passed"] and row["host"] == 0 and row["kernels"] == 8
+        assert row["physical_bound"] <= row["granule_bound"] <= row["cycles"]
+    assert [row["networks"] for row in means.rows] == [1, 1]
+    for row in buffering.rows:
+        assert row["best_gain"] >= max(row["gain"], 0)
+    assert [row["paper"] for row in buffering.rows if row["network"] == "mean"] == [0.0329, 0.0127]
+    assert [row["start"] for row in split.rows] == ["one", "granule"] * 2
+    for row in split.rows:
+        assert row["slower"] > 0.99 and 0 < row["steps"] < row["tilings"]
 
 
 def test_planner_counts_every_kernel() -> None:

@@ -84,6 +84,25 @@ def test_machine_values_change_the_plan() -> None:
     assert total("--set", "memory.dram.bytes_per_cycle=8") > total()
 
 
+def test_planners_are_chosen_and_compared() -> None:
+    rows = answer("plan", LENET, "-t", "shidiannao", "--planner", "greedy", "--beside", "exact")
+    planned = [row for row in rows["kernels"] if row["engine"] == "accelerator"]
+    assert len(planned) == 8
+    for row in planned:
+        assert (row["planner"], row["beside"]["planner"]) == ("greedy", "exact")
+        assert row["predicted_cycles"] > 0 and row["candidates"] > 0
+    text = call("plan", LENET, "-t", "shidiannao", "--planner", "greedy", "--beside", "exact", "-q")
+    assert "greedy beside exact:" in text.output
+    found = answer(
+        "run", LENET, "-t", "shidiannao", "--planner", "greedy{buffers=1}", "--random", 1, "--check"
+    )
+    assert found["check"]["passed"] and found["check"]["exact"]
+    assert refused("plan", LENET, "-t", "shidiannao", "--beside", "guess")[0]["code"] == (
+        "option-planner"
+    )
+    assert refused("run", LENET, "--planner", "greedy")[0]["code"] == "option-planner"
+
+
 def test_exact_convolution_changes_the_method(tmp_path: Path) -> None:
     weight = np.random.default_rng(1).standard_normal((64, 64, 3, 3)).astype(np.float32)
     value = helper.make_tensor_value_info

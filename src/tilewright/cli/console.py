@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from tilewright.calibration import arrays_of
 from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.planning.planners.choice import PLANNERS
 from tilewright.runtime.cache import MOST_BYTES, MOST_ENTRIES, Cache
 from tilewright.targets.base import TensorInfo, target_names
 from tilewright.types import Array
@@ -96,8 +97,10 @@ PlannerOption = Annotated[
     str,
     typer.Option(
         "--planner",
-        metavar="model|measured",
-        help="Choose schedules by the cost model, or by measuring them here.",
+        metavar="NAME",
+        help="Who chooses schedules: "
+        + "; ".join(f"{name}: {what}" for name, what in PLANNERS.items())
+        + ".",
     ),
 ]
 DatabaseOption = Annotated[

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.driver import resolve, travel
+from tilewright.driver import plans_of, resolve, travel
+from tilewright.planning import Plan
 
 
 def plan_command(
@@ -22,27 +23,46 @@ def plan_command(
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
+    planner: console.PlannerOption = "model",
+    beside: Annotated[
+        str | None,
+        typer.Option(
+            "--beside",
+            metavar="NAME",
+            help="A second planner, whose cycles and steps are printed beside.",
+        ),
+    ] = None,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
     """Print the schedule of every kernel, its predicted cost and its bounds.
 
     Example: tilewright plan vgg16.onnx --target cambricon-x --set memory.sb.bytes=65536
+
+    Example: tilewright plan vgg16.onnx -t cambricon-x --planner greedy --beside exact
     """
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float)
-        work = travel(
-            model,
-            found,
-            machine,
-            shapes=console.shapes(shape),
-            weights=weights,
-            calibration=given.get("calibration"),
-            numbers=numbers.numbers_on(machine, given),
-            progress=progress,
-            until="plan",
-        )
+        second = None if beside is None else found.planner(beside, machine)
+        with found.planner(planner, machine) as asked:
+            work = travel(
+                model,
+                found,
+                machine,
+                shapes=console.shapes(shape),
+                weights=weights,
+                calibration=given.get("calibration"),
+                numbers=numbers.numbers_on(machine, given),
+                progress=progress,
+                planner=asked,
+                until="plan",
+            )
+        others: dict[str, Plan] = {}
+        if second is not None:
+            kernels = [item.kernel for item in work.kernels if item.schedule is not None]
+            with second as asked:
+                others = plans_of(kernels, machine, asked, found.timer(machine), progress)
     rows: list[dict[str, Any]] = []
     for item in work.kernels:
         row: dict[str, Any] = {"name": item.kernel.symbol, "nodes": list(item.kernel.nodes)}
@@ -50,7 +70,10 @@ def plan_command(
             rows.append(row | {"engine": "host"})
             continue
         plan = work.plans[item.kernel.symbol]
-        rows.append(row | {"engine": "accelerator"} | plan.to_json() | {"text": str(plan.schedule)})
+        row |= {"engine": "accelerator"} | plan.to_json() | {"text": str(plan.schedule)}
+        if beside is not None:
+            row["beside"] = others[item.kernel.symbol].to_json()
+        rows.append(row)
     if as_json:
         console.print_json({"target": found.name, "machine": machine.name, "kernels": rows})
         return
@@ -76,8 +99,33 @@ def plan_command(
         + (f", efficiency {bound / cycles:.1%}" if cycles else "")
         + f"; planned in {seconds:.2f} s"
     )
+    if beside is not None and planned:
+        _say_beside(planner, beside, planned)
     if any(not row["complete"] for row in planned):
         console.say("* a limit cut the space that was searched")
+
+
+def _say_beside(planner: str, beside: str, rows: list[dict[str, Any]]) -> None:
+    """Two planners' cycles and steps (tilings that they looked at), kernel by kernel."""
+    console.say(f"\n{planner} beside {beside}:")
+    heads = ("cycles", "beside", "ratio", "steps", "beside", "ratio")
+    console.say(f"{'kernel':<24}" + "".join(f"{head:>14}" for head in heads))
+    total = [0.0, 0.0, 0, 0]
+    for row in rows:
+        other = row["beside"]
+        figures = [_cycles(row), _cycles(other), row["candidates"], other["candidates"]]
+        total = [one + more for one, more in zip(total, figures, strict=True)]
+        console.say(_compared(row["name"], figures))
+    console.say(_compared("total", total))
+
+
+def _compared(name: str, figures: list[float]) -> str:
+    """A line of two times and two numbers of steps."""
+    ours, theirs, steps, others = figures
+    return (
+        f"{name:<24}{ours:>14,.0f}{theirs:>14,.0f}{ours / max(theirs, 1):>14.3f}"
+        f"{steps:>14,}{others:>14,}{others / max(steps, 1):>14.2f}"
+    )
 
 
 def _cycles(row: dict[str, Any]) -> float:

@@ -38,6 +38,7 @@ def open_or_compile(
     weights: Path | None = None,
     exact_convolution: bool = False,
     files: list[str] | None = None,
+    planner: str = "model",
 ) -> Executable:
     """The package at ``model``, or the model compiled into a temporary one.
 
@@ -46,7 +47,8 @@ def open_or_compile(
     if model.is_dir():
         found = Executable.load(model, cache=console.cache(), progress=progress)
         fixed = bool(shape) and not found.free
-        if target or settings or fixed or given or weights or exact_convolution:
+        chosen = exact_convolution or planner != "model"
+        if target or settings or fixed or given or weights or chosen:
             raise refuse(
                 "option-package", "a package is already compiled", str(model),
                 "give these options to a model file",
@@ -60,6 +62,7 @@ def open_or_compile(
         shapes=shapes,
         weights=weights,
         exact_convolution=exact_convolution,
+        planner=planner,
         progress=progress,
         **given,
     )
@@ -88,6 +91,7 @@ def run(
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     exact_convolution: console.ExactOption = False,
+    planner: console.PlannerOption = "model",
     threads: console.ThreadsOption = 1,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
@@ -108,6 +112,7 @@ def run(
                 weights,
                 exact_convolution,
                 inputs,
+                planner,
             )
             arrays = console.inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)

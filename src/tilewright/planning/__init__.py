@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from dataclasses import replace
+from typing import Protocol
 
 from tilewright.machine import Machine
 from tilewright.planning.bounds import in_place, primitives_for
@@ -18,8 +19,19 @@ from tilewright.planning.layout import Layout
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.exact import plan_exact
 
+
+class Search(Protocol):
+    """What finds a kernel's plan."""
+
+    def __call__(
+        self, kernel: Kernel, machine: Machine, *, timer: Timer | None, budget: Budget | None
+    ) -> Plan:
+        """The plan; raises TilewrightError as ``plan`` does."""
+        ...
+
+
 PlanCache = MutableMapping[Kernel, Plan]
-"""Plans by kernel without names; one cache serves one machine, timer and budget."""
+"""Plans by kernel without names; one cache serves one machine, timer, budget and search."""
 
 
 def plan(
@@ -29,12 +41,13 @@ def plan(
     timer: Timer | None = None,
     budget: Budget | None = None,
     cache: PlanCache | None = None,
+    search: Search | None = None,
 ) -> Plan:
-    """The best schedule of a kernel on a machine.
+    """The best schedule of a kernel on a machine, or the one that ``search`` finds.
 
     ``timer`` gives the simulated cycles of a schedule; with it the best candidates are run and the
     fastest is taken. ``cache`` spares planning a kernel again that differs in names only; give one
-    mapping per machine, timer and budget. The same arguments give the same schedule.
+    mapping per machine, timer, budget and search. The same arguments give the same schedule.
 
     Raises TilewrightError: ``plan-primitive`` when no primitive computes the kernel,
     ``plan-operand`` when the primitive has no place for an operand, ``plan-capacity`` when not
@@ -46,11 +59,11 @@ def plan(
         back = {new: old for old, new in names.items()}
         return replace(found, schedule=renamed(found.schedule, back), seconds=0.0)
     behind_caches = in_place(kernel, machine, primitives_for(kernel, machine)[0])
-    planner = plan_cached if behind_caches else plan_exact
+    planner = search or (plan_cached if behind_caches else plan_exact)
     result = planner(kernel, machine, timer=timer, budget=budget)
     if cache is not None:
         cache[key] = replace(result, schedule=renamed(result.schedule, names))
     return result
 
 
-__all__ = ["Budget", "Layout", "Plan", "PlanCache", "Timer", "plan"]
+__all__ = ["Budget", "Layout", "Plan", "PlanCache", "Search", "Timer", "plan"]

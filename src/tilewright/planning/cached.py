@@ -64,6 +64,7 @@ def plan_cached(
         seconds=perf_counter() - begin,
         timed_cycles=cycles,
         timed=timed,
+        planner="model",
     )
 
 

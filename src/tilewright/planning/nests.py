@@ -128,7 +128,7 @@ def arrangements(space: Space, nest: Nest) -> list[Arrangement]:
     wanted = (1, 2) if nest.grown else (1,)
     for output_slots in wanted:
         grown = _growth(space, nest.grown, moved, output_slots) if nest.grown else {}
-        trips = _trips(space, nest, grown)
+        trips = trips_of(space, nest, grown)
         valid = _canonical(nest, trips)
         if nest.grown:
             spans = np.prod([grown[d] for d in nest.grown.dims], axis=0)
@@ -167,7 +167,8 @@ def _growth(space: Space, group: Group, moved: Sequence[Use], slots: int) -> dic
     return grown
 
 
-def _trips(space: Space, nest: Nest, grown: dict[str, Ints]) -> tuple[Floats, ...]:
+def trips_of(space: Space, nest: Nest, grown: dict[str, Ints]) -> tuple[Floats, ...]:
+    """Per loop of the nest, its trips in every row."""
     found: list[Floats] = []
     for loop in nest.loops:
         count = np.ones(space.rows)
@@ -219,7 +220,7 @@ def _fillings(
     for use in moved:
         size = _resident_bytes(space, use, nest, grown)
         need[use.host or use.name] = need.get(use.host or use.name, 0) + size
-    reload = {u.name: _moves(u, nest, trips) > 1 for u in hosts}
+    reload = {u.name: moves_of(u, nest, trips) > 1 for u in hosts}
     found: list[tuple[dict[str, Ints], np.ndarray]] = []
     for orders in product(*choices):
         slots: dict[str, Ints] = {}
@@ -261,7 +262,7 @@ def _resident_bytes(space: Space, use: Use, nest: Nest, grown: dict[str, Ints]) 
     return (np.ceil(count / granule) * granule).astype(np.int64)
 
 
-def _moves(use: Use, nest: Nest, trips: tuple[Floats, ...]) -> Floats:
+def moves_of(use: Use, nest: Nest, trips: tuple[Floats, ...]) -> Floats:
     """How many times an operand is moved: trips of all loops down to the last it depends on."""
     total, seen = np.ones(1), np.ones(1)
     for loop, count in zip(nest.loops, trips, strict=True):

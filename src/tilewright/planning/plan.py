@@ -63,6 +63,8 @@ class Plan:
     """What the timer says of the schedule, when one was given."""
     timed: int = 0
     """Candidates that were timed."""
+    planner: str = "exact"
+    """Who planned it: a name of planners/choice.py."""
 
     @property
     def cycles(self) -> float:
@@ -82,6 +84,7 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """A JSON object for ``tilewright plan --json``."""
         return {
+            "planner": self.planner,
             "schedule": self.schedule.to_json(),
             "predicted_cycles": self.predicted_cycles,
             "timed_cycles": self.timed_cycles,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tilewright.errors import refuse
+from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import PRODUCTS
 from tilewright.planning.domain import Kernel
@@ -168,13 +168,24 @@ def build_space(
 ) -> Space:
     """All tilings that fit; raises TilewrightError when not even the smallest does."""
     uses = uses_of(kernel, machine, primitive)
-    for effort in range(4):
-        space = _attempt(kernel, machine, primitive, uses, effort, max_rows)
+    for cut, small in EFFORTS:
+        sizes = tile_sizes(kernel, primitive, uses, cut=cut, small=small)
+        space = uncrossed(kernel, machine, primitive, uses, sizes)
+        _cross(space, max_rows)
         if space.rows:
             return space
+    raise no_tile_fits(kernel, machine, uses)
+
+
+EFFORTS = ((False, False), (True, False), (False, True), (True, True))
+"""Whether windows are cut, and whether sizes below the granule are tried; the best liked first."""
+
+
+def no_tile_fits(kernel: Kernel, machine: Machine, uses: Sequence[Use]) -> TilewrightError:
+    """The refusal of a kernel of which not even the smallest tile fits."""
     memories = dict.fromkeys(u.memory.name for u in uses if u.memory.bytes)
     limits = ", ".join(f"{name} {machine.memory(name).bytes} bytes" for name in memories)
-    raise refuse(
+    return refuse(
         "plan-capacity",
         f"no tile of {kernel.anchor.operation} fits {machine.name} ({limits})",
         kernel.symbol,
@@ -186,33 +197,52 @@ FURTHER_BATCHES = frozenset(f"b{axis}" for axis in range(1, 8))
 """Batch dims of a product behind its first: an instruction covers one batch dim, loops the rest."""
 
 
-def _attempt(
+def tile_sizes(
     kernel: Kernel,
-    machine: Machine,
     primitive: Primitive,
-    uses: tuple[Use, ...],
-    effort: int,
-    max_rows: int,
-) -> Space:
+    uses: Sequence[Use],
+    *,
+    cut: bool,
+    small: bool = False,
+    granular: bool = True,
+) -> dict[str, Ints]:
+    """Candidate sizes of every dim, descending, reductions first.
+
+    ``cut`` lets windows be cut into parts, ``small`` adds sizes below the granule, and without
+    ``granular`` the primitive's granules do not count.
+    """
     extents, reduction = kernel.anchor.extents, kernel.anchor.reduction
     # Only sums of products are split gladly: partial results of others need more than adding.
     products = kernel.anchor.operation in PRODUCTS
     windows = _windows(uses, extents, reduction) if products else set(reduction)
     sizes: dict[str, Ints] = {}
     for dim in (*reduction, *(d for d in extents if d not in reduction)):
-        extent, granule = extents[dim], primitive.multiples.get(dim, 1)
+        extent = extents[dim]
+        granule = primitive.multiples.get(dim, 1) if granular else 1
         limit = 1 if dim in FURTHER_BATCHES else primitive.limits.get(dim)
-        uncut = dim in windows and effort in (0, 2) and (limit or extent) >= extent
+        uncut = dim in windows and not cut and (limit or extent) >= extent
         if dim in primitive.whole or uncut:
             found = [extent]
         else:
-            found = candidate_sizes(extent, granule, limit, effort >= 2)
+            found = candidate_sizes(extent, granule, limit, small)
         sizes[dim] = np.array(found, np.int64)
+    return sizes
+
+
+def uncrossed(
+    kernel: Kernel,
+    machine: Machine,
+    primitive: Primitive,
+    uses: tuple[Use, ...],
+    sizes: dict[str, Ints],
+) -> Space:
+    """A space with the tables of its candidate sizes, and no tilings yet."""
     space = Space(kernel, machine, primitive, uses, sizes, {}, {})
     for use in uses:
         axes = zip(use.operand.access, use.operand.shape, use.multiples, strict=True)
-        space.tables[use.name] = tuple(axis_table(a, e, m, extents, sizes) for a, e, m in axes)
-    _cross(space, max_rows)
+        space.tables[use.name] = tuple(
+            axis_table(a, e, m, kernel.anchor.extents, sizes) for a, e, m in axes
+        )
     return space
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -21,6 +22,7 @@ from tilewright.ir import ModuleOp
 from tilewright.machine import Machine
 from tilewright.passes import WeightStore
 from tilewright.planning.domain import Kernel
+from tilewright.planning.planners.choice import Chosen, planner_of
 from tilewright.planning.planners.measured import Measure
 from tilewright.planning.schedule import Schedule
 from tilewright.types import Array
@@ -208,6 +210,22 @@ class Target(ABC):
     def timer(self, machine: Machine) -> Timer | None:
         """A simulator for the planner's best candidates, or None if the target has none."""
         return None
+
+    def planner(
+        self, text: str, machine: Machine, database: str | Path | None = None
+    ) -> AbstractContextManager[Chosen | None]:
+        """The planner that a text names (planning/planners/choice.py), to be asked inside ``with``.
+
+        ``database`` holds schedules that were measured. Raises TilewrightError.
+        """
+        return planner_of(
+            text,
+            machine,
+            timer=self.timer(machine),
+            measure=self.measurer(),
+            built=self.built(),
+            database=database,
+        )
 
     def measurer(self) -> Measure | None:
         """What times schedules on the processor at hand, or None for machines that are not here."""

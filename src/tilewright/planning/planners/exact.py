@@ -165,7 +165,7 @@ def schedule_of(space: Space, arrangement: Arrangement, row: int) -> Schedule:
     return Schedule(space.primitive.name, levels, buffers)
 
 
-def _agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
+def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
     """The primitives that take the operands in the layouts that they have; all if none does."""
 
     def agrees(primitive: Primitive) -> bool:
@@ -211,7 +211,7 @@ def plan_exact(
     keep = max(budget.timed, 1) if timer is not None else 1
     found: list[tuple[Primitive, Search]] = []
     failures: list[TilewrightError] = []
-    for primitive in _agreeing(kernel, machine):
+    for primitive in agreeing(kernel, machine):
         try:
             found.append((primitive, search(kernel, machine, primitive, budget, keep)))
         except TilewrightError as error:

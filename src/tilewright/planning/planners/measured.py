@@ -7,12 +7,9 @@ budget allows; what was measured once is looked up (measurements.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.cached import plan_cached, ranked
 from tilewright.planning.domain import Kernel
@@ -88,30 +85,5 @@ def best_known(kernel: Kernel, machine: Machine, known: Measurements) -> Plan | 
         predicted_cycles=cost,
         timed_cycles=usable[best] * machine.clock_hz,
         timed=len(have),
+        planner="measured",
     )
-
-
-@contextmanager
-def planner_of(
-    name: str,
-    measure: Measure | None,
-    built: str,
-    machine: Machine,
-    database: str | Path | None,
-) -> Generator[Callable[[Kernel], Plan | None] | None]:
-    """The planner ``model`` or ``measured``, with its database open; None for the model alone.
-
-    ``measure`` and ``built`` are the target's. Raises TilewrightError.
-    """
-    if name not in ("model", "measured"):
-        raise refuse("option-planner", f"no planner {name!r}", help="model, measured")
-    if name == "model" and database is None:
-        yield None
-        return
-    if measure is None:
-        raise refuse("target-measure", f"{machine.name} is not at hand to measure anything on")
-    with Measurements(database or ":memory:", built) as known:
-        if name == "measured":
-            yield lambda kernel: plan_measured(kernel, machine, measure, known)
-        else:
-            yield lambda kernel: best_known(kernel, machine, known)

@@ -1,0 +1,187 @@
+"""dlir: the thesis' six networks on its machines, with its figures beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, log
+from typing import Any
+
+from benchmarks.measuring import alone
+from benchmarks.papers.dlir.measure import gains, partitioning, run
+from benchmarks.report import Column, Table, percent, whole
+
+TITLE = "DLIR's experiments (section 5.3 of the thesis), simulated"
+
+NETWORKS = ("lenet5", "cifar10_quick", "alexnet", "vgg16", "vgg19", "resnet34")
+
+TARGETS = (
+    *("cambricon-x", "cambricon-x-m", "cambricon-x-l"),
+    *("shidiannao", "shidiannao-s", "shidiannao-l"),
+)
+
+HAND = (0.708, 0.977)
+"""Of hand-optimised code, with automatic double buffering (section 5.3.2.3)."""
+
+STUDY = {
+    ("alexnet", "cambricon-x"): 0.88,
+    ("vgg16", "cambricon-x"): 0.98,
+    ("alexnet", "shidiannao"): 0.98,
+    ("vgg16", "shidiannao"): 1.00,
+}
+"""Of the granule bound, whole network, by an independent model of the same machines."""
+
+GOAL = 0.95
+"""Of the granule bound, in the geometric mean over the networks."""
+
+DOUBLE = {"cambricon-x": 0.0329, "shidiannao": 0.0127}
+"""What double buffering gains over the six networks at the original sizes (figure 5.12)."""
+
+SAVED = {"alexnet": 161.44}
+"""How many times fewer steps the greedy partitioning takes (section 5.2.5.3)."""
+
+CORES = 1
+
+
+def multiple(value: float) -> str:
+    """1.234 as 1.23 x."""
+    return f"{value:.2f} x"
+
+
+def mean(values: Sequence[float]) -> float:
+    """Geometric mean."""
+    return exp(sum(map(log, values)) / len(values))
+
+
+_WHICH = (Column("network", "network"), Column("target", "target"))
+
+EFFICIENCY = (
+    *_WHICH,
+    Column("passed", "bit for bit", lambda passed: "yes" if passed else "NO"),
+    Column("host", "nodes' kernels on the host"),
+    Column("cycles", "cycles", whole),
+    Column("granule_bound", "granule bound", whole),
+    Column("physical_bound", "physical bound", whole),
+    Column("granule_efficiency", "of granule", percent),
+    Column("study", "study", percent),
+    Column("mean_granule_efficiency", "geo. mean of kernels", percent),
+    Column("physical_efficiency", "of physical", percent),
+)
+MEANS = (
+    Column("target", "target"),
+    Column("networks", "networks"),
+    Column("mean", "of granule, geo. mean", percent),
+    Column("least", "least", percent),
+    Column("goal", "goal", percent),
+    Column("hand", "thesis, of hand-optimised"),
+)
+BUFFERING = (
+    *_WHICH,
+    Column("single", "single", whole),
+    Column("double", "double", whole),
+    Column("gain", "gain", percent),
+    Column("paper", "thesis", percent),
+    Column("lost", "kernels that lose"),
+    Column("best_gain", "gain, off where it loses", percent),
+    Column("exact_gain", "exact over single", percent),
+)
+PARTITIONING = (
+    *_WHICH,
+    Column("start", "start"),
+    Column("slower", "time / exact's", multiple),
+    Column("worst", "worst kernel", multiple),
+    Column("steps", "steps", whole),
+    Column("exact_steps", "exact's tilings", whole),
+    Column("saved", "saved", multiple),
+    Column("tilings", "all tilings", whole),
+    Column("saved_of_all", "saved of all", multiple),
+    Column("paper", "thesis", multiple),
+)
+
+
+def tables(networks: Sequence[str]) -> list[Table]:
+    """Measure networks on every configuration that there is."""
+    results = [alone(CORES, run, network, target) for target in TARGETS for network in networks]
+    flat = [
+        {key: value for key, value in result.items() if key != "plans"}
+        | {"study": STUDY.get((result["network"], result["target"]))}
+        for result in results
+    ]
+    buffering = [gains(result) for result in results]
+    split = [
+        row | {"paper": SAVED.get(row["network"])}
+        for result in results
+        for row in partitioning(result)
+    ]
+    return [
+        Table(
+            "Six networks on the configurations of table 5.3",
+            EFFICIENCY,
+            flat,
+            (
+                "Cycles are those of the words that ran, planned by `exact`; bounds: "
+                "planning/bounds.py. Study: an independent model of the same machine.",
+                "The thesis' absolute times are in figures 5.9 and 5.10 alone, as speed-ups over "
+                "a GPU, which cannot be compared here.",
+            ),
+        ),
+        Table("Efficiency over the networks", MEANS, means(flat)),
+        Table(
+            "Double buffering, with the granule-aware greedy planner as the base",
+            BUFFERING,
+            [*buffering, *_overall(buffering)],
+            (
+                "Cycles are sums over kernels that run alone. Double buffering halves the "
+                "memories that tiles are cut for, as in the thesis.",
+                "The thesis' gains are over its six networks at the original sizes.",
+            ),
+        ),
+        Table(
+            "Greedy partitioning beside the exact planner",
+            PARTITIONING,
+            split,
+            (
+                "Steps are tilings looked at. All tilings: every combination of the sizes that "
+                "greedy may take from a start of 1, what an exhaustive search without pruning "
+                "would look at.",
+                "The thesis counts 161.44 x on AlexNet and does not say on which machine.",
+            ),
+        ),
+    ]
+
+
+def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each configuration."""
+    found: list[dict[str, Any]] = []
+    for target in dict.fromkeys(row["target"] for row in rows):
+        shares = [row["granule_efficiency"] for row in rows if row["target"] == target]
+        found.append(
+            {
+                "target": target,
+                "networks": len(shares),
+                "mean": mean(shares),
+                "least": min(shares),
+                "goal": GOAL,
+                "hand": f"{percent(HAND[0])} to {percent(HAND[1])}",
+            }
+        )
+    return found
+
+
+def _overall(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The mean gain of each configuration, beside the thesis' where it has one."""
+    found: list[dict[str, Any]] = []
+    for target in dict.fromkeys(row["target"] for row in rows):
+        mine = [row for row in rows if row["target"] == target]
+        found.append(
+            {
+                "network": "mean",
+                "target": target,
+                **{
+                    key: mean([1 + row[key] for row in mine]) - 1
+                    for key in ("gain", "best_gain", "exact_gain")
+                },
+                "lost": sum(row["lost"] for row in mine),
+                "paper": DOUBLE.get(target),
+            }
+        )
+    return found

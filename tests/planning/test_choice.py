@@ -1,0 +1,68 @@
+"""Planners by name: options, and refusals of those that a machine has no use for."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.planning import planning_kernels as kernels
+from tilewright.errors import TilewrightError
+from tilewright.machine import Machine
+from tilewright.planning import plan
+from tilewright.planning.planners.choice import PLANNERS, planner_of
+from tilewright.planning.planners.greedy import Greedy
+from tilewright.targets.cambricon_x.machine import MACHINE
+from tilewright.targets.cpu.machine import machine as cpu
+
+CPU = cpu()
+KERNEL = kernels.conv(20, 30, 12, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "greedy"),
+    [
+        ("greedy", Greedy()),
+        ("greedy{}", Greedy()),
+        ("greedy{start=granule}", Greedy("granule")),
+        ("greedy{buffers=1 start=one}", Greedy("one", 1)),
+        ("greedy{start=granule,buffers=2}", Greedy("granule", 2)),
+    ],
+)
+def test_options_reach_the_greedy_planner(text: str, greedy: Greedy) -> None:
+    wanted = plan(KERNEL, MACHINE, search=greedy)
+    with planner_of(text, MACHINE) as asked:
+        assert asked is not None
+        found = asked(KERNEL)
+    assert found is not None and found.planner == "greedy"
+    assert (found.schedule, found.candidates) == (wanted.schedule, wanted.candidates)
+
+
+def test_the_cost_model_needs_no_planner() -> None:
+    for text, machine in (("model", MACHINE), ("exact", MACHINE), ("model", CPU)):
+        with planner_of(text, machine) as asked:
+            assert asked is None
+
+
+@pytest.mark.parametrize(
+    ("text", "machine", "options", "code", "words"),
+    [
+        ("guess", MACHINE, {}, "option-planner", "model, exact, greedy, measured"),
+        ("greedy{start", MACHINE, {}, "option-planner", "no planner"),
+        ("../greedy", MACHINE, {}, "option-planner", "no planner"),
+        ("greedy{start=two}", MACHINE, {}, "option-planner", "start=one|granule"),
+        ("greedy{stop=1}", MACHINE, {}, "option-planner", "takes no stop=1"),
+        ("exact{start=one}", MACHINE, {}, "option-planner", "takes no options"),
+        ("greedy", CPU, {}, "option-planner", "behind caches"),
+        ("exact", CPU, {}, "option-planner", "behind caches"),
+        ("greedy", MACHINE, {"database": "some.sqlite"}, "option-planner", "no database"),
+        ("measured", MACHINE, {}, "target-measure", "not at hand"),
+    ],
+)
+def test_what_a_machine_has_no_use_for_is_refused(
+    text: str, machine: Machine, options: dict[str, str], code: str, words: str
+) -> None:
+    with pytest.raises(TilewrightError) as caught, planner_of(text, machine, **options):  # type: ignore[arg-type]
+        pass
+    (problem,) = caught.value.problems
+    assert problem.code == code
+    assert words in str(problem)
+    assert set(PLANNERS) == {"model", "exact", "greedy", "measured"}
