@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from tilewright.calibration import RANDOM_SAMPLES, observed_ranges, samples_of
+from itertools import chain, islice
+
+from tilewright.calibration import (
+    RANDOM_SAMPLES,
+    SampleStream,
+    observed_channels,
+    observed_ranges,
+    samples_of,
+)
 from tilewright.errors import refuse
 from tilewright.graph.dialect import GraphOperation, network_of
+from tilewright.graph.passes.equalise_sites import equalising_sites, factors_of
 from tilewright.graph.passes.quantise import check_nodes, quantise_pipeline
+from tilewright.graph.values import value_names
 from tilewright.machine import Machine
 from tilewright.numerics.formats import Numbers
 from tilewright.numerics.linear import levels
 from tilewright.numerics.observers import Observer
 from tilewright.work import Work, context_of, drop_dead_weights
+
+CHANNEL_SAMPLES = 16
+"""Samples on which magnitudes of channels are observed."""
 
 
 def quantise(work: Work) -> None:
@@ -21,12 +34,53 @@ def quantise(work: Work) -> None:
     check_numbers(work)
     if work.machine.element != "float32" or numbers.format.kind == "float32":
         return
-    before, after = quantise_pipeline(numbers)
-    work.runner.run(work.network, before, "graph-")
-    if numbers.needs_ranges:
-        observe(work)
-    work.runner.run(work.network, after, "graph-")
+    prepare_ranges(work, numbers)
+    work.runner.run(work.network, quantise_pipeline(numbers)[-1], "graph-")
     drop_dead_weights(work)
+
+
+def prepare_ranges(work: Work, numbers: Numbers) -> None:
+    """The float32 network in the form that is quantised, and, if the format needs them, ranges."""
+    before, equalise, _ = quantise_pipeline(numbers)
+    work.runner.run(work.network, before, "graph-")
+    if not numbers.needs_ranges:
+        return
+    if equalise:
+        choose_factors(work, numbers)
+        work.runner.run(work.network, equalise, "graph-")
+    observe(work)
+
+
+def choose_factors(work: Work, numbers: Numbers) -> None:
+    """Let the context know what the channels of values are to be divided by.
+
+    Magnitudes of channels come from the first samples alone, which are kept for the observers of
+    ranges: samples may be a stream that can be read only once.
+    """
+    if work.factors is None and work.samples is not None:
+        context, network = work.runner.context, network_of(work.network)
+        chosen, names = numbers.format, value_names(work.network)
+        sites = equalising_sites(network, context, numbers.keep_float, chosen.per_channel)
+        work.factors = {}
+        if sites:
+            stream = samples_of(network, work.samples)
+            rest = iter(stream)
+            first = list(islice(rest, CHANNEL_SAMPLES))
+            work.samples = SampleStream(chain(first, rest), stream.count)
+            axes = {names[site.value]: site.axis for site in sites}
+            seen = observed_channels(
+                work.network, work.weights, first, axes,
+                lambda done: work.progress("observe channels", done, len(first)),
+            )  # fmt: skip
+            for site in sites:
+                if (name := names[site.value]) not in seen:
+                    continue
+                factors = factors_of(
+                    site, seen[name], context, chosen.bits, chosen.per_channel, chosen.power_of_two
+                )
+                if factors is not None:
+                    work.factors[name] = factors
+    work.runner.context = context_of(work, {})
 
 
 def check_numbers(work: Work) -> None:

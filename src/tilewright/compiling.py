@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tilewright import frontends
 from tilewright.calibration import (
     Samples,
@@ -31,6 +33,7 @@ from tilewright.runtime.open_package import Recipe, write_open_package
 from tilewright.runtime.package import write_package
 from tilewright.shapes import Settled, Shapes, settle, sizes_of
 from tilewright.targets.base import Compilation, Target, find_target
+from tilewright.types import Array
 from tilewright.work import Model, Work
 
 
@@ -48,6 +51,7 @@ def compile(
     numbers: str | Numbers | None = None,
     observer: str | None = None,
     keep_float: Sequence[str] = (),
+    equalise: bool | None = None,
     directory: str | Path | None = None,
     dump: str | Path | None = None,
     exact_memory: bool = False,
@@ -74,7 +78,8 @@ def compile(
     ``numbers`` names a number format other than the machine's own (``int8``; numerics/formats.py
     has all). ``calibration`` gives the sample inputs from which ``observer``
     (``minimum-maximum``, ``percentile``, ``mean-squared-error``) chooses scales and binary points;
-    the nodes ``keep_float`` stay float32.
+    the nodes ``keep_float`` stay float32. ``equalise`` makes channels of activations alike before
+    they are quantised (the default in ``int8``; docs/quantisation.md).
 
     A PyTorch module is captured with ``example_inputs`` (a tensor, a tuple of arguments, or a dict
     of them by name) and, for torch.export, ``dynamic_shapes`` (docs/pytorch.md).
@@ -86,10 +91,11 @@ def compile(
     TilewrightError.
     """
     found, described = resolve(target, machine, values, cpu)
-    if isinstance(numbers, str) or observer is not None or keep_float:
+    options = observer is not None or keep_float or equalise is not None
+    if isinstance(numbers, str) or options:
         if isinstance(numbers, Numbers):
             raise refuse("numbers-format", "numbers given as a value hold all that is chosen")
-        numbers = numbers_of(numbers or described.element, observer, tuple(keep_float))
+        numbers = numbers_of(numbers or described.element, observer, tuple(keep_float), equalise)
     if exact_convolution:
         described = described.exact()
     model = _opened(model, weights, example_inputs, dynamic_shapes)
@@ -106,8 +112,10 @@ def compile(
                 )  # fmt: skip
             source = model
             notes = source.trial(settled)
-            ranges = _ranges_of(source, settled, found, described, calibration, numbers, progress)
-            how = Recipe(found.name, described, exact_memory, ranges, notes, numbers)
+            ranges, factors = _calibrated(
+                source, settled, found, described, calibration, numbers, progress
+            )
+            how = Recipe(found.name, described, exact_memory, ranges, notes, numbers, factors)
             write = partial(write_open_package, source=source, settled=settled, recipe=how)
             return _written(write, directory, cache, progress)
     with found.planner(planner, described, database) as asked:
@@ -166,6 +174,9 @@ def specialise(
         machine_of(manifest.machine, str(directory / MANIFEST)),
         shapes=shapes,
         ranges=found.ranges,
+        factors=None
+        if found.factors is None
+        else {name: np.array(row, np.float32) for name, row in found.factors.items()},
         numbers=None if found.numbers is None else numbers_of(*found.numbers),
         progress=progress,
         exact_memory=found.exact_memory,
@@ -174,7 +185,7 @@ def specialise(
     _emit(work, place)
 
 
-def _ranges_of(
+def _calibrated(
     model: frontends.Opened,
     settled: Settled,
     target: Target,
@@ -182,13 +193,16 @@ def _ranges_of(
     samples: Samples | None,
     numbers: Numbers | None,
     progress: Progress,
-) -> Mapping[str, tuple[float, float]] | None:
-    """Ranges of values on samples, which have a shape of their own: they hold for every shape."""
+) -> tuple[Mapping[str, tuple[float, float]] | None, Mapping[str, Array] | None]:
+    """Ranges of values and factors of channels, from samples.
+
+    Samples have a shape of their own; what they tell holds for every shape.
+    """
     needed = machine.element != "float32" or (numbers is not None and numbers.needs_ranges)
     if numbers is not None:
         check_format(machine, numbers, samples is not None)
     if samples is None or not needed:
-        return None
+        return None, None
     shapes, samples = sample_shapes(settled.inputs, samples)
     bound = settled.bind(sizes_of(settled.inputs, settled.free, shapes))
     work = travel(
@@ -201,7 +215,7 @@ def _ranges_of(
         progress=progress,
         until="calibrate",
     )
-    return work.runner.context.ranges
+    return work.runner.context.ranges, work.factors
 
 
 def _written(

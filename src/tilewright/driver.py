@@ -31,6 +31,7 @@ from tilewright.shapes import Shapes
 from tilewright.targets.base import CompiledKernel, Target, find_target
 from tilewright.tile.build import build
 from tilewright.tile.passes import pipeline as tile_pipeline
+from tilewright.types import Array
 from tilewright.work import Model, Planner, Work, context_of, drop_dead_weights
 
 
@@ -195,6 +196,7 @@ def travel(
     weights: str | Path | None = None,
     calibration: Samples | None = None,
     ranges: Mapping[str, tuple[float, float]] | None = None,
+    factors: Mapping[str, Array] | None = None,
     numbers: Numbers | None = None,
     dump: Path | None = None,
     progress: Progress = quiet,
@@ -206,7 +208,7 @@ def travel(
     runner = PassRunner(CompilerContext(machine), dump)
     work = Work(target, machine, model, shapes or {}, calibration, progress, runner, exact_memory)
     work.weights_file, work.ranges, work.numbers = weights, ranges, numbers
-    work.planner = planner
+    work.planner, work.factors = planner, factors
     for station in ROAD:
         progress(station.name, 0, 0)
         station.run(work)

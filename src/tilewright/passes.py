@@ -42,12 +42,15 @@ class CompilerContext(Context):
         machine: Machine | None = None,
         weights: WeightStore | None = None,
         ranges: Mapping[str, tuple[float, float]] | None = None,
+        factors: Mapping[str, NDArray[Any]] | None = None,
     ) -> None:
         super().__init__()
         self._machine = machine
         self._weights = weights
         self.ranges = dict(ranges or {})
         """Calibrated (minimum, maximum) of values, for fix-numbers."""
+        self.factors = dict(factors or {})
+        """What each channel of a value is divided by, for equalise."""
 
     @property
     def machine(self) -> Machine:

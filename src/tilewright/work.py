@@ -20,6 +20,7 @@ from tilewright.planning.domain import Kernel
 from tilewright.runtime.executable import Progress
 from tilewright.shapes import Shapes
 from tilewright.targets.base import CompiledKernel, Target
+from tilewright.types import Array
 
 Model = (
     str | Path | frontends.Imported | frontends.Opened | frontends.Exported | frontends.TorchModule
@@ -58,13 +59,15 @@ class Work:
     """The file of the weights, for model formats that keep them apart."""
     ranges: Mapping[str, tuple[float, float]] | None = None
     """Ranges of values that are known already, from samples of another shape."""
+    factors: Mapping[str, Array] | None = None
+    """What the channels of values are divided by, if that is known already (pass equalise)."""
     numbers: Numbers | None = None
     """The number format asked for; None is the machine's own."""
 
 
 def context_of(work: Work, ranges: Mapping[str, tuple[float, float]]) -> CompilerContext:
     """What passes see: the machine, the weights so far, and ranges of values."""
-    made = CompilerContext(work.machine, work.weights, ranges)
+    made = CompilerContext(work.machine, work.weights, ranges, work.factors)
     for dialect in graph_context().loaded_dialects:
         made.load_dialect(dialect)
     return made

@@ -138,6 +138,8 @@ def test_preprocessing_that_cannot_be_read(text: str) -> None:
         ({"numbers": "int8"}, "numbers-calibration"),
         ({"numbers": "int8", "observer": "median"}, "numbers-observer"),
         ({"numbers": "float16", "observer": "percentile"}, "numbers-observer"),
+        ({"numbers": "fixed16", "equalise": True}, "numbers-equalise"),
+        ({"equalise": True}, "numbers-equalise"),
         ({"keep_float": ("conv1",)}, "numbers-keep"),
         ({"numbers": "int8", "keep_float": ("conv11",)}, "numbers-keep"),
         ({"numbers": "int8", "target": "cambricon-x"}, "numbers-machine"),

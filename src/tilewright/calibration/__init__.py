@@ -1,5 +1,6 @@
 """Sample inputs: what they are read from, and the ranges of values that they give."""
 
+from tilewright.calibration.channels import Channels, observed_channels
 from tilewright.calibration.files import arrays_of, calibration_of
 from tilewright.calibration.preprocessing import Preprocessing, preprocessing_of
 from tilewright.calibration.ranges import observed_ranges
@@ -13,11 +14,13 @@ from tilewright.calibration.samples import (
 
 __all__ = [
     "RANDOM_SAMPLES",
+    "Channels",
     "Preprocessing",
     "SampleStream",
     "Samples",
     "arrays_of",
     "calibration_of",
+    "observed_channels",
     "observed_ranges",
     "preprocessing_of",
     "sample_shapes",

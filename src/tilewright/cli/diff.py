@@ -87,6 +87,7 @@ def diff(
     preprocess: numbers.PreprocessOption = None,
     observer: numbers.ObserverOption = None,
     keep_float: numbers.KeepFloatOption = None,
+    equalise: numbers.EqualiseOption = None,
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
@@ -101,7 +102,7 @@ def diff(
     """
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
-        given = numbers.chosen(format, calibration, preprocess, observer, keep_float)
+        given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         chosen = numbers.numbers_on(machine, given)
         progress("import", 0, 0)
         source, shapes = bound_model(model, shape, inputs, progress, weights)

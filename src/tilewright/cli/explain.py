@@ -26,6 +26,7 @@ def explain_command(
     preprocess: numbers.PreprocessOption = None,
     observer: numbers.ObserverOption = None,
     keep_float: numbers.KeepFloatOption = None,
+    equalise: numbers.EqualiseOption = None,
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
@@ -40,7 +41,7 @@ def explain_command(
         if (model is None) != operators:
             raise refuse("option-model", "give a model file, or --operators", "MODEL")
         found, machine = resolve(target, None, console.machine_values(settings))
-        given = numbers.chosen(format, calibration, preprocess, observer, keep_float)
+        given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         if model is None:
             if as_json:
                 console.print_json([asdict(row) for row in operation_rows(machine)])

@@ -29,6 +29,7 @@ def memory(
     preprocess: numbers.PreprocessOption = None,
     observer: numbers.ObserverOption = None,
     keep_float: numbers.KeepFloatOption = None,
+    equalise: numbers.EqualiseOption = None,
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
@@ -41,7 +42,7 @@ def memory(
     """
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
-        given = numbers.chosen(format, calibration, preprocess, observer, keep_float)
+        given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         work = travel(
             model,
             found,

@@ -62,6 +62,13 @@ KeepFloatOption = Annotated[
     list[str] | None,
     typer.Option("--keep-float", metavar="NODE", help="Leave a node in float32 (repeatable)."),
 ]
+EqualiseOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--equalise/--no-equalise",
+        help="Make channels alike before they are quantised [default: in int8].",
+    ),
+]
 
 
 def samples(path: Path | None, preprocess: str | None = None) -> Samples | None:
@@ -79,6 +86,7 @@ class Chosen(TypedDict, total=False):
     numbers: str | None
     observer: str | None
     keep_float: tuple[str, ...]
+    equalise: bool
     calibration: Samples | None
 
 
@@ -88,6 +96,7 @@ def chosen(
     preprocess: str | None,
     observer: str | None,
     keep_float: list[str] | None,
+    equalise: bool | None = None,
 ) -> Chosen:
     """The options together; empty if none is given."""
     found: Chosen = {}
@@ -97,6 +106,8 @@ def chosen(
         found["observer"] = observer
     if keep_float:
         found["keep_float"] = tuple(keep_float)
+    if equalise is not None:
+        found["equalise"] = equalise
     if calibration is not None or preprocess is not None:
         found["calibration"] = samples(calibration, preprocess)
     return found
@@ -107,4 +118,6 @@ def numbers_on(machine: Machine, given: Chosen) -> Numbers | None:
     if not given.keys() - {"calibration"}:
         return None
     format = given.get("numbers") or machine.element
-    return numbers_of(format, given.get("observer"), given.get("keep_float", ()))
+    return numbers_of(
+        format, given.get("observer"), given.get("keep_float", ()), given.get("equalise")
+    )

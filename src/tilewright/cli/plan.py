@@ -20,6 +20,7 @@ def plan_command(
     preprocess: numbers.PreprocessOption = None,
     observer: numbers.ObserverOption = None,
     keep_float: numbers.KeepFloatOption = None,
+    equalise: numbers.EqualiseOption = None,
     shape: console.ShapeOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
@@ -43,7 +44,7 @@ def plan_command(
     """
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
-        given = numbers.chosen(format, calibration, preprocess, observer, keep_float)
+        given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         second = None if beside is None else found.planner(beside, machine)
         with found.planner(planner, machine) as asked:
             work = travel(

@@ -23,6 +23,7 @@ def quantise(
     preprocess: numbers.PreprocessOption = None,
     observer: numbers.ObserverOption = None,
     keep_float: numbers.KeepFloatOption = None,
+    equalise: numbers.EqualiseOption = None,
     samples: Annotated[
         int,
         typer.Option("--samples", min=1, max=10_000, help="Samples that errors are measured on."),
@@ -48,7 +49,7 @@ def quantise(
             source,
             found,
             machine,
-            numbers_of(format or machine.element, observer, tuple(keep_float or ())),
+            numbers_of(format or machine.element, observer, tuple(keep_float or ()), equalise),
             shapes=shapes,
             weights=weights,
             calibration=numbers.samples(calibration, preprocess),

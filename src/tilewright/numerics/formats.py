@@ -24,6 +24,11 @@ class Format:
     per_channel: bool = False
     """Whether constant weights have a scale for each output channel."""
 
+    @property
+    def has_bytes(self) -> bool:
+        """Whether it is one of integers of 8 bits."""
+        return self.kind == "linear" and self.bits == 8
+
 
 _FORMATS = (
     Format("float32", "float32", 32, "floats of 32 bits, as the model has them"),
@@ -58,11 +63,15 @@ class Numbers:
     observer: ObserverName = "minimum-maximum"
     keep_float: tuple[str, ...] = ()
     """Nodes of the model that are to compute in float32."""
+    equalise: bool = False
+    """Whether channels of activations are made alike (pass equalise)."""
 
     @property
-    def names(self) -> tuple[str, str | None, tuple[str, ...]]:
+    def names(self) -> tuple[str, str | None, tuple[str, ...], bool | None]:
         """What ``numbers_of`` makes the same of."""
-        return self.format.name, self.observer if self.needs_ranges else None, self.keep_float
+        observer = self.observer if self.needs_ranges else None
+        equalise = self.equalise if self.format.has_bytes else None
+        return self.format.name, observer, self.keep_float, equalise
 
     @property
     def needs_ranges(self) -> bool:
@@ -74,8 +83,13 @@ def numbers_of(
     format: str,
     observer: str | None = None,
     keep_float: tuple[str, ...] = (),
+    equalise: bool | None = None,
 ) -> Numbers:
-    """Numbers by their names; raises TilewrightError (``numbers-format``, ``numbers-observer``)."""
+    """Numbers by their names; ``equalise`` is on by default where it gains much: in ``int8``.
+
+    Raises TilewrightError (``numbers-format``, ``numbers-observer``, ``numbers-keep``,
+    ``numbers-equalise``).
+    """
     if format not in FORMATS:
         raise refuse(
             "numbers-format", f"no number format is called {format!r}", help=", ".join(FORMATS)
@@ -96,4 +110,11 @@ def numbers_of(
         raise refuse(
             "numbers-keep", "everything is float32", help="leave the nodes that stay float out"
         )
-    return Numbers(found, names[observer or "minimum-maximum"], keep_float)
+    if equalise and not found.has_bytes:
+        raise refuse(
+            "numbers-equalise",
+            f"channels are equalised for integers of 8 bits, not for {format}",
+            help="leave the option out",
+        )
+    chosen = found.has_bytes and found.per_channel if equalise is None else equalise
+    return Numbers(found, names[observer or "minimum-maximum"], keep_float, chosen)

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from tilewright.calibration import SampleStream, samples_of
-from tilewright.choose_numbers import observe
+from tilewright.choose_numbers import observe, prepare_ranges
 from tilewright.graph.dialect import GraphOperation, KernelOp, network_of
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.passes import kernel_pipeline
 from tilewright.graph.passes.fix_numbers import FixNumbers
-from tilewright.graph.passes.quantise import Quantise, layers_of, quantise_pipeline
+from tilewright.graph.passes.quantise import Quantise, layers_of
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp, Operation, SSAValue
 from tilewright.report.measures import Measures, measure, plain
@@ -124,11 +124,9 @@ class QuantisedVariants(Variants):
 
     def prepare(self) -> None:
         """Join biases and observe ranges, where the format asks for them."""
-        before, _ = quantise_pipeline(self.numbers)
-        self.work.runner.run(self.work.network, before, "graph-")
         if self.numbers.needs_ranges:
             self.work.samples = self.stream
-            observe(self.work)
+        prepare_ranges(self.work, self.numbers)
         self.layers = layers_of(self.work.network, self.numbers.format.name)
 
     def variant(self, node: str | None) -> tuple[Work, SSAValue | None]:

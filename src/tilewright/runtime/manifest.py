@@ -68,6 +68,9 @@ class FreeDim(_Part):
         return Bounds(self.low, self.high)
 
 
+Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 class OpenModel(_Part):
     """The model that a package with free dims keeps, and how it is compiled for a shape."""
 
@@ -78,8 +81,11 @@ class OpenModel(_Part):
     exact_memory: bool = False
     ranges: dict[str, tuple[FiniteFloat, FiniteFloat]] | None = None
     """Calibrated ranges of values, where they choose scales or binary points."""
-    numbers: tuple[str, str | None, tuple[str, ...]] | None = None
-    """The number format asked for, its observer, and the nodes that stay float32."""
+    factors: dict[str, tuple[Factor, ...]] | None = None
+    """What the channels of values are divided by, where they are equalised."""
+    numbers: tuple[str, str | None, tuple[str, ...], bool | None] | None = None
+    """The number format asked for, its observer, the nodes that stay float32, and whether
+    channels are equalised."""
 
 
 class KernelEntry(_Part):

@@ -20,6 +20,7 @@ from tilewright.machine import Machine
 from tilewright.numerics.formats import Numbers
 from tilewright.runtime.manifest import MODEL, FreeDim, Manifest, OpenModel, Tensor
 from tilewright.shapes import Settled, TensorDims
+from tilewright.types import Array
 
 UNKNOWN = "?"
 """Stands for an output's dim that is no free dim of the inputs."""
@@ -40,6 +41,8 @@ class Recipe:
     """Calibrated ranges of values, where the caller gave samples."""
     notes: tuple[str, ...] = ()
     numbers: Numbers | None = None
+    factors: Mapping[str, Array] | None = None
+    """What the channels of values are divided by."""
 
 
 def write_open_package(
@@ -79,6 +82,7 @@ def write_open_package(
             ),
             exact_memory=recipe.exact_memory,
             ranges=None if recipe.ranges is None else _finite(recipe.ranges),
+            factors=None if recipe.factors is None else _plain(recipe.factors),
             numbers=None if recipe.numbers is None else recipe.numbers.names,
         ),
     ).write(directory)
@@ -89,6 +93,11 @@ def _output(tensor: TensorDims, settled: Settled) -> Tensor:
     named = (d if isinstance(d, int) else settled.names.get(d, UNKNOWN) for d in tensor.dims or ())
     dims = (UNRANKED,) if tensor.dims is None else tuple(named)
     return Tensor(name=tensor.name, shape=dims, dtype=tensor.dtype)
+
+
+def _plain(factors: Mapping[str, Array]) -> dict[str, tuple[float, ...]]:
+    """Factors as plain numbers."""
+    return {name: tuple(map(float, found)) for name, found in factors.items()}
 
 
 def _finite(ranges: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:

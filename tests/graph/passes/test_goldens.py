@@ -57,7 +57,12 @@ def transform(text: str) -> str:
     assert found, "the first line says what to run"
     module = parse(text)
     ranges = dict.fromkeys(value_names(module).values(), (-3.5, 3.0))
-    ctx = CompilerContext(MACHINES[found.group(2)], TextStore(module), ranges)
+    factors = {
+        name: np.arange(1, shape_of(value)[-1] + 1, dtype=np.float32)
+        for value, name in value_names(module).items()
+        if shape_of(value)
+    }
+    ctx = CompilerContext(MACHINES[found.group(2)], TextStore(module), ranges, factors)
     for name in found.group(1).split(", "):
         PASSES[name]().apply(ctx, module)
         module.verify()

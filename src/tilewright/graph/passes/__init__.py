@@ -6,6 +6,7 @@ from tilewright.graph.passes.assign_layouts import AssignLayouts
 from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.graph.passes.compute_in_integers import ComputeInIntegers
 from tilewright.graph.passes.eliminate_views import EliminateViews
+from tilewright.graph.passes.equalise import Equalise
 from tilewright.graph.passes.fix_numbers import FixNumbers
 from tilewright.graph.passes.fold_constants import FoldConstants
 from tilewright.graph.passes.fuse_batch_norm import FuseBatchNorm
@@ -27,6 +28,7 @@ PASSES: dict[str, type[ModulePass]] = {
         ChooseMethods,
         ComputeInIntegers,
         EliminateViews,
+        Equalise,
         FixNumbers,
         FoldConstants,
         FuseBatchNorm,

@@ -19,6 +19,7 @@ from tilewright.graph.passes.editing import (
     operations_of,
     sweep,
 )
+from tilewright.graph.passes.equalise import Equalise
 from tilewright.graph.passes.fold_constants import FoldConstants
 from tilewright.graph.passes.integer_sites import PRODUCTS, Sites, sites_of
 from tilewright.graph.passes.join_biases import JoinBiases
@@ -89,21 +90,29 @@ class Quantise(ModulePass):
         return found
 
 
-def quantise_pipeline(numbers: Numbers) -> tuple[list[PassEntry], list[PassEntry]]:
-    """The passes before ranges are observed, and those that need the ranges."""
+def quantise_pipeline(
+    numbers: Numbers,
+) -> tuple[list[PassEntry], list[PassEntry], list[PassEntry]]:
+    """The passes before channels are observed, those before ranges are, and the others."""
     before = [PassEntry(JoinBiases(), "integers add a bias exactly, before they are rounded")]
+    equalise = [
+        PassEntry(
+            Equalise(numbers.format.name, numbers.keep_float),
+            "before ranges are observed: one scale serves channels that are alike",
+        )
+    ]
     step = Quantise(
         numbers.format.name,
         numbers.keep_float,
         least_error=numbers.observer == "mean-squared-error",
     )
     after = [PassEntry(step, f"{numbers.format.name} was asked for")]
-    if numbers.format.kind == "linear" and numbers.format.bits == 8:
+    if numbers.format.has_bytes:
         after += [
             PassEntry(ComputeInIntegers(), "what lies between quantised values needs no floats"),
             PassEntry(FoldConstants(), "weights that floats read after all are dequantised once"),
         ]
-    return before if numbers.needs_ranges else [], after
+    return before if numbers.needs_ranges else [], equalise if numbers.equalise else [], after
 
 
 def check_nodes(nodes: tuple[str, ...], known: list[str]) -> None:
