@@ -35,7 +35,7 @@ FLOOR = 1e-3
 """Channels and weights are taken to be at least this part of the largest, to bound factors."""
 
 GAIN = 0.5
-"""Factors are used if the expected error falls to this part of what it was, or less."""
+"""Factors are used if the expected square of the error falls below this part of what it was."""
 
 Way = Literal["normalisation", "product", "multiply"]
 
