@@ -22,7 +22,9 @@ def commands(page: Path) -> list[list[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_of_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    # The pages speak from the repository's root.
+    for folder in ("examples", "tests/frontends/tensorflow/models"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
     for arguments in commands(page):
         result = CliRunner().invoke(app, arguments)

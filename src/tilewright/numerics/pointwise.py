@@ -93,12 +93,12 @@ def _cast(arrays: Sequence[Array], values: Attributes) -> Array:
         return arrays[0].astype(np.dtype(str(values["to"])))
 
 
-def _quiet(function: Callable[[Array], Array]) -> Callable[[Sequence[Array], Attributes], Array]:
-    """A function of NumPy's that gives NaN outside its domain without a warning."""
+def _quiet(function: Callable[..., Array]) -> Callable[[Sequence[Array], Attributes], Array]:
+    """A function of NumPy's that gives NaN or infinity outside its domain without a warning."""
 
     def evaluated(arrays: Sequence[Array], _: Attributes) -> Array:
         with np.errstate(all="ignore"):
-            return function(arrays[0])
+            return function(*arrays)
 
     return evaluated
 
@@ -115,9 +115,9 @@ PLAIN: Mapping[str, Callable[[Sequence[Array], Attributes], Array]] = {
     "prelu": _prelu,
     "neg": lambda arrays, _: np.negative(arrays[0]),
     "abs": lambda arrays, _: np.abs(arrays[0]),
-    "add": lambda arrays, _: arrays[0] + arrays[1],
-    "sub": lambda arrays, _: arrays[0] - arrays[1],
-    "mul": lambda arrays, _: arrays[0] * arrays[1],
+    "add": _quiet(np.add),
+    "sub": _quiet(np.subtract),
+    "mul": _quiet(np.multiply),
     "div": _divide,
     "pow": _power,
     "max": lambda arrays, _: np.maximum(arrays[0], arrays[1]),

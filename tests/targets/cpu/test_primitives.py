@@ -324,6 +324,7 @@ CASES: dict[str, Callable[[Maker], SSAValue]] = {
             (MulOp, [0, 1], {}),
         ]
     ),
+    "blocks_of_one_point": lambda m: m.kernel([(ReluOp, [m.input((1, 37, 1, 1), B)], {})], B),
     "prelu": lambda m: m.kernel([(PReluOp, [m.input((2, 24, 5, 7)), m.weight((24, 1, 1))], {})]),
     "conv_prelu": lambda m: m.kernel(
         [

@@ -186,8 +186,8 @@ def _parts(instance: Instance) -> list[tuple[str, int, int]] | None:
             block = max((f.modulus for f in output.layout.factors if f.axis == axis), default=0)
             alike = all(a.layout == output.layout for a in instance.addresses)
             if block and alike and size == output.shape[axis]:
-                # One padded block: whole vectors, padding included.
-                parts.append((dim, -block, block))
+                # Blocks behind each other: whole vectors, padding included.
+                parts.append((dim, -block, -(-size // block) * block))
             else:
                 parts.append((dim, 0, size))
             continue
