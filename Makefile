@@ -12,7 +12,7 @@ help:
 	@echo "make test-frontends"
 	@echo "             install PyTorch and the other front-ends' packages, then run their tests"
 	@echo "make check   lint, types, import directions, fast tests (under two minutes)"
-	@echo "make suite   run ONNX's backend suite and write the table of what passes (ten minutes)"
+	@echo "make suite   run ONNX's backend suite and write the table of what passes"
 	@echo "make fuzz    run COUNT=1000 random graphs (SEED=0) on all engines and compare"
 	@echo "make bench   print the project's tables (takes a while)"
 

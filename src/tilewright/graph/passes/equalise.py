@@ -50,8 +50,8 @@ class Equalise(ModulePass):
     et al., "Data-free quantization through weight equalization and bias correction" (ICCV 2019,
     section 4.1), with activations' ranges in place of the first weights'. Where other operations
     read the value too (the residual sums of Transformers), or what is in front takes no factors
-    (GELU), the value is multiplied; that joins the kernel that quantises it. equalise_sites.py
-    chooses places and factors.
+    (GELU), the value is multiplied before it is quantised. equalise_sites.py chooses places and
+    factors; it leaves values between two integer products alone, where small networks lost by it.
     """
 
     name = "equalise"
