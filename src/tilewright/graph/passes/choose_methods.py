@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp, YieldOp, network_of
@@ -121,29 +122,50 @@ def _laid_out(kernel: Kernel, machine: Machine, primitive: Primitive) -> Kernel:
     return replace(kernel, stages=tuple(stages))
 
 
-def _choice(kernel: KernelOp, machine: Machine) -> _METHOD:
-    """The method of least predicted time."""
+@dataclass(frozen=True)
+class Method:
+    """One way to compute a convolution: the kernel that it asks for, and what computes that."""
+
+    tile: int
+    """Extent of the tiles of Winograd's method; 0 is the direct method."""
+    kernel: Kernel
+    """With the primitive's layouts, and room for as much scratch as is ever granted."""
+    primitive: Primitive
+
+
+def methods_of(kernel: KernelOp, machine: Machine) -> Iterator[Method]:
+    """Every method that a machine has for a kernel whose anchor is a convolution, direct first."""
     anchor = kernel.operations[0]
     assert isinstance(anchor, Operation)
     direct = serving(candidate(anchor), machine)[0]
-    if not direct.multiples:
-        return 0, 0
-    least = plan_cached(_laid_out(_kernel(kernel), machine, direct), machine).predicted_cycles
-    least *= GAIN
-    best = (0, 0)
+    yield Method(0, _laid_out(_kernel(kernel), machine, direct), direct)
+    if not direct.multiples or not _eligible(kernel, machine):
+        return
     levels = cache_levels(machine)
     room = SCRATCH_CACHES * levels[max(len(levels) - 2, 0)][0] // 4
     for tile in TRANSFORMS:
         trial = _rewritten(kernel, tile, room, None)
         inner = trial.operations[0]
         assert isinstance(inner, Operation)
-        for primitive in serving(candidate(inner), machine)[:1]:
-            planned = _laid_out(_kernel(trial), machine, primitive)
-            found = plan_cached(planned, machine)
-            if found.predicted_cycles < least:
-                least = found.predicted_cycles
-                best = tile, scratch_elements(primitive, found.schedule, planned)
+        found = [
+            Method(tile, _laid_out(_kernel(trial), machine, primitive), primitive)
+            for primitive in serving(candidate(inner), machine)[:1]
+        ]
         _forget(trial)
+        yield from found
+
+
+def _choice(kernel: KernelOp, machine: Machine) -> _METHOD:
+    """The method of least predicted time."""
+    least, best = float("inf"), (0, 0)
+    for method in methods_of(kernel, machine):
+        found = plan_cached(method.kernel, machine)
+        if not method.tile:
+            least = GAIN * found.predicted_cycles
+        elif found.predicted_cycles < least:
+            least = found.predicted_cycles
+            elements = scratch_elements(method.primitive, found.schedule, method.kernel)
+            best = method.tile, elements
     return best
 
 
