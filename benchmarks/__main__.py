@@ -3,6 +3,7 @@
 python -m benchmarks                                all tables
 python -m benchmarks cambricon-x planner            some
 python -m benchmarks compile --networks lenet5 --no-save
+python -m benchmarks cpu --resume                   go on where an interrupted run ended
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ class Entry:
 
     title: str
     networks: Sequence[str]
-    tables: Callable[[Sequence[str]], list[Table]]
+    tables: Callable[..., list[Table]]
+    resumable: bool = False
 
 
 PAGES: Mapping[str, Entry] = {
-    name: Entry(module.TITLE, module.NETWORKS, module.tables)
+    name: Entry(module.TITLE, module.NETWORKS, module.tables, module is cpu)
     for name, module in (
         ("cambricon-x", cambricon_x),
         ("planner", planner),
@@ -49,6 +51,9 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(PAGES))
     parser.add_argument("--networks", nargs="+", help="instead of the page's own")
     parser.add_argument("--no-save", action="store_true", help="print only")
+    parser.add_argument(
+        "--resume", action="store_true", help="take the rows that an earlier run of cpu has kept"
+    )
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.tables) - set(PAGES))
     if unknown:
@@ -56,7 +61,8 @@ def main() -> None:
     for name in arguments.tables or PAGES:
         page = PAGES[name]
         about = surroundings()
-        found = page.tables(arguments.networks or page.networks)
+        options = {"resume": arguments.resume} if page.resumable else {}
+        found = page.tables(arguments.networks or page.networks, **options)
         print(text_of(page.title, found, about), flush=True)
         if not arguments.no_save:
             keep(name, page.title, found, about)

@@ -1,47 +1,58 @@
-"""cpu: against its peers, in turns, one thread; see benchmarks/cpu for more options."""
+"""cpu: against its peers, in turns, on one thread and two; see benchmarks/cpu for more options."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from shutil import copyfile
+from shutil import rmtree
 from statistics import geometric_mean
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.cpu.__main__ import NETWORKS, measure
+from benchmarks.cpu import memory
+from benchmarks.cpu.__main__ import NETWORKS
 from benchmarks.cpu.kernels import LOW, Kernel, timed
+from benchmarks.cpu.timing import build, compare
 from benchmarks.measuring import alone, model_path
-from benchmarks.report import Column, Table, percent, seconds, whole
+from benchmarks.report import Column, Table, megabytes, percent, seconds, whole
 from tilewright.runtime.executable import Executable
 
-TITLE = "The cpu target against ONNX Runtime and OpenVINO: one thread, batch 1, float32 and int8"
+TITLE = (
+    "The cpu target against ONNX Runtime and OpenVINO: one thread and two, batch 1, float32 and "
+    "int8"
+)
 
-ROUNDS = 20
+ROUNDS = 10
+"""Of a network that takes long; of others there are more, for ``SECONDS``."""
 
+SECONDS = 4.0
+
+THREADS = (1, 2)
 
 SHARE = 0.01
 """Part of a network's time from which on a slow kernel is listed."""
 
+KEPT = Path("build/benchmarks/cpu")
+"""Where each network's row is kept when it is measured: ``--resume`` goes on from there."""
 
-def run(name: str) -> dict[str, Any]:
-    """Time one network, and its kernels."""
+
+def timing(path: Path, folder: Path, threads: int) -> dict[str, Any]:
+    """Time one network on so many threads; on one thread its kernels, too."""
     found: list[Kernel] = []
 
     def watch(package: Executable, feeds: dict[str, Any]) -> None:
         found.extend(timed(package, feeds, ROUNDS))
 
-    with TemporaryDirectory() as folder:
-        copyfile(model_path(name), Path(folder) / f"{name}.onnx")
-        row = measure(name, ROUNDS, Path(folder), watch=watch)
+    times = compare(path, folder, threads, ROUNDS, SECONDS, watch if threads == 1 else None)
+    row = {**asdict(times), **times.theirs, "ratio": times.ratio, "speed_up": 1 / times.ratio}
+    return {**row, **_kernels(found)} if found else row
+
+
+def _kernels(found: Sequence[Kernel]) -> dict[str, Any]:
     total = sum(kernel.seconds for kernel in found)
     low = [kernel for kernel in found if kernel.efficiency < LOW]
     return {
-        **asdict(row),
-        **row.theirs,
-        "ratio": row.ratio,
-        "speed_up": 1 / row.ratio,
         "kernels": len(found),
         "kernel_ms": total * 1e3,
         "efficiency": sum(kernel.bound for kernel in found) / total,
@@ -49,7 +60,6 @@ def run(name: str) -> dict[str, Any]:
         "low_share": sum(kernel.seconds for kernel in low) / total,
         "slow": [
             {
-                "network": name,
                 "kernel": kernel.symbol,
                 "microseconds": kernel.seconds * 1e6,
                 "share": kernel.seconds / total,
@@ -61,6 +71,47 @@ def run(name: str) -> dict[str, Any]:
             if kernel.seconds >= SHARE * total
         ],
     }
+
+
+def run(name: str) -> dict[str, Any]:
+    """Everything about one network, each figure from a process of its own."""
+    path, folder = model_path(name), KEPT / name
+    rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    compiling, c_compiler = alone(2, build, path, folder)
+    times = [alone(threads, timing, path, folder, threads) for threads in THREADS]
+    sizes = alone(1, memory.ours, path, folder)
+    least = alone(1, memory.bound, path)
+    peers = {peer: alone(1, memory.theirs, peer, path) for peer in memory.MODULES}
+    rmtree(folder)
+    arenas = sizes["weights"] + sizes["workspace"]
+    return {
+        "name": name,
+        "times": times,
+        "compile_seconds": compiling,
+        "c_seconds": c_compiler,
+        "memory": {
+            **sizes,
+            "arenas": arenas,
+            "bound": least,
+            "ratio": arenas / least,
+            "growth_ratio": sizes["growth"] / least,
+            "peers": peers,
+        },
+    }
+
+
+def kept(name: str, resume: bool, measure: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """The row of a network: what an earlier run kept, if that is to be taken, or a new one."""
+    path = KEPT / f"{name}.json"
+    if resume and path.exists():
+        return json.loads(path.read_text())
+    row = measure(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(row))
+    partial.rename(path)
+    return row
 
 
 ROOFLINE = (
@@ -82,11 +133,18 @@ SLOW = (
     Column("reason", "why"),
 )
 
+COMPILE = (
+    Column("name", "network"),
+    Column("compile_seconds", "model to package that runs, s", seconds),
+    Column("c_seconds", "of them the C compiler", seconds),
+)
 
-def tables(networks: Sequence[str]) -> list[Table]:
-    """Time networks, each in a process on one core."""
-    rows = [alone(1, run, name) for name in networks]
-    peers = list(rows[0]["theirs"]) if rows else []
+
+def _compared(rows: Sequence[dict[str, Any]], number: int) -> Table:
+    """The table of times for one number of threads."""
+    threads = THREADS[number]
+    found: list[dict[str, Any]] = [{"name": row["name"], **row["times"][number]} for row in rows]
+    peers = list(found[0]["theirs"]) if found else []
     columns = (
         Column("name", "network"),
         Column("ours", "Tilewright ms", seconds),
@@ -94,16 +152,55 @@ def tables(networks: Sequence[str]) -> list[Table]:
         *(Column(name, f"{name} ms", seconds) for name in peers),
         Column("ratio", "ratio to the faster", seconds),
         Column("speed_up", "speed-up", seconds),
+        Column("rounds", "runs"),
         Column("error", "largest rel. difference", lambda error: f"{error:.1e}"),
-        Column("compile_seconds", "compile s", seconds),
     )
-    remarks = "; ".join(rows[0]["remarks"]) if rows else ""
-    mean = geometric_mean([row["speed_up"] for row in rows]) if rows else 1.0
-    title = f"Medians of {ROUNDS} runs in turns; geometric mean of the speed-ups {mean:.2f}"
-    slow = [kernel for row in rows for kernel in row.pop("slow")]
+
+    def mean(integer: bool) -> str:
+        ratios = [row["speed_up"] for row in found if ("-int8" in row["name"]) == integer]
+        return f"{geometric_mean(ratios):.2f}" if ratios else "-"
+
+    count = "one thread" if threads == 1 else f"{threads} threads"
+    clock = "processor time" if threads == 1 else "wall time"
+    remarks = found[0]["remarks"] if found else []
+    title = (
+        f"{count}: medians of runs in turns, {clock}; geometric mean of the speed-ups "
+        f"{mean(False)} in float32, {mean(True)} in int8"
+    )
+    return Table(title[0].upper() + title[1:], columns, found, remarks)
+
+
+def _memory(rows: Sequence[dict[str, Any]]) -> Table:
+    columns = (
+        Column("name", "network"),
+        Column("weights", "weights MB", megabytes),
+        Column("workspace", "workspace MB", megabytes),
+        Column("bound", "bound MB", megabytes),
+        Column("ratio", "weights and workspace to bound", seconds),
+        Column("growth", "process grows by MB", megabytes),
+        Column("growth_ratio", "growth to bound", seconds),
+        *(Column(peer, f"{peer} grows by MB", megabytes) for peer in memory.MODULES),
+    )
+    found = [{"name": row["name"], **row["memory"], **row["memory"]["peers"]} for row in rows]
+    remarks = (
+        "bound: the model's weights, and the most activations that are live at once, with direct "
+        "convolutions (tilewright memory)",
+        "growth: of a process's resident memory from loaded libraries to its peak, loading the "
+        "model and three runs on one thread included; mapped files count",
+    )
+    return Table("Memory while running, one thread", columns, found, remarks)
+
+
+def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
+    """Measure networks; with ``resume`` those are left out that an earlier run has measured."""
+    rows = [kept(name, resume, run) for name in networks]
+    single = [{"name": row["name"], **row["times"][0]} for row in rows]
+    slow = [{"network": row["name"], **kernel} for row in single for kernel in row["slow"]]
     return [
-        Table(title + (f" ({remarks})" if remarks else ""), columns, rows),
-        Table("Kernels against the roofline, the least of as many runs", ROOFLINE, rows),
+        *(_compared(rows, number) for number in range(len(THREADS))),
+        _memory(rows),
+        Table("Compiling, on two cores", COMPILE, rows),
+        Table("Kernels against the roofline, the least of all runs", ROOFLINE, single),
         Table("Kernels below 70 % that take 1 % of their network's time or more", SLOW, slow),
     ]
 

@@ -25,6 +25,8 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     for module in MODULES:
         monkeypatch.setattr(module, "alone", here)
     monkeypatch.setattr(cpu, "ROUNDS", 2)
+    monkeypatch.setattr(cpu, "SECONDS", 0.0)
+    monkeypatch.setattr(cpu, "KEPT", tmp_path / "rows")
     monkeypatch.setattr(measuring, "MODELS", tmp_path / "models")
     monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
 
@@ -86,13 +88,31 @@ def test_import_tells_time_and_memory() -> None:
     assert row["ratio"] == row["process_bytes"] / row["file_bytes"]
 
 
-def test_cpu_agrees_with_its_peer() -> None:
-    table, roofline, slow = cpu.tables(["lenet5"])
+def test_cpu_agrees_with_its_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two, memory, compiled, roofline, slow = cpu.tables(["lenet5"])
     assert roofline.rows[0]["kernels"] == 8
     assert 0 <= roofline.rows[0]["low"] <= 8
     assert all(row["efficiency"] < 0.7 and row["reason"] for row in slow.rows)
-    assert table.rows[0]["error"] < 1e-5
-    assert table.rows[0]["ratio"] > 0
+    assert [table.rows[0]["threads"] for table in (one, two)] == [1, 2]
+    for table in (one, two):
+        assert table.rows[0]["error"] < 1e-5
+        assert table.rows[0]["ratio"] > 0
+    taken = memory.rows[0]
+    # LeNet-5 has 430 thousand weights or less, of four bytes.
+    assert 100_000 < taken["bound"] <= taken["arenas"] < 2_000_000
+    assert taken["growth"] >= 0 and taken["ONNX Runtime"] >= 0
+    assert 0 <= compiled.rows[0]["c_seconds"] < compiled.rows[0]["compile_seconds"]
+
+    def refuse(name: str) -> dict[str, Any]:
+        raise AssertionError(f"{name} was kept")
+
+    monkeypatch.setattr(cpu, "run", refuse)
+    again = cpu.tables(["lenet5"], resume=True)
+    assert [table.markdown() for table in again] == [
+        table.markdown() for table in (one, two, memory, compiled, roofline, slow)
+    ]
+    with pytest.raises(AssertionError):
+        cpu.tables(["lenet5"])
 
 
 def test_command_prints_and_keeps(
