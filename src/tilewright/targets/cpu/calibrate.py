@@ -8,7 +8,6 @@ vectors take a K + b K v + c K p v + d cycles.
 from __future__ import annotations
 
 import ctypes
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import inf
@@ -21,10 +20,11 @@ from tilewright.errors import refuse
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.registers import REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.targets.cpu.compiler import FLAGS, build_library, compiler_version
+from tilewright.targets.cpu.compiler import compiler_version
+from tilewright.targets.cpu.library import loaded
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.measure import measure
-from tilewright.targets.cpu.package import HEADERS, SUPPORT
+from tilewright.targets.cpu.package import SUPPORT
 from tilewright.targets.cpu.processors import Processor, this_processor
 from tilewright.targets.cpu.runner import arena
 
@@ -91,8 +91,10 @@ def _quiet(what: str, done: int, total: int) -> None:
 def calibrate(progress: Callable[[str, int, int], None] = _quiet) -> Calibration:
     """Measure the processor at hand, on one core; about ten seconds. Raises TilewrightError."""
     here = this_processor()
-    with tempfile.TemporaryDirectory(prefix="tilewright-calibrate-") as scratch:
-        library = _library(Path(scratch), here)
+    text = f"#define LANES {here.lanes}\n{(SUPPORT / 'calibrate.c').read_text()}"
+    with loaded({"calibrate.c": text}) as library:
+        for name in ("additions", "products", "reads"):
+            getattr(library, f"calibrate_{name}").restype = ctypes.c_double
         progress("calibrate", 0, 7)
         clock = _clock(library)
         progress("calibrate", 1, 7)
@@ -113,20 +115,6 @@ def calibrate(progress: Callable[[str, int, int], None] = _quiet) -> Calibration
         tile=tile,
         tile_error=error,
     )
-
-
-def _library(folder: Path, here: Processor) -> ctypes.CDLL:
-    for name in HEADERS:
-        (folder / name).write_text((SUPPORT / name).read_text())
-    source = folder / "calibrate.c"
-    text = (SUPPORT / "calibrate.c").read_text()
-    source.write_text(f"#define LANES {here.lanes}\n{text}")
-    built = folder / "calibrate.so"
-    build_library([source], built, (folder,), (*FLAGS, *here.flags))
-    library = ctypes.CDLL(str(built))
-    for name in ("additions", "products", "reads"):
-        getattr(library, f"calibrate_{name}").restype = ctypes.c_double
-    return library
 
 
 def _best(run: Callable[[int], float], start: int = 1) -> float:

@@ -1,0 +1,137 @@
+"""Schedules of one kernel as functions that can be run: built into one library, equal ones once."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import TilewrightError
+from tilewright.machine import Machine
+from tilewright.passes import CompilerContext
+from tilewright.planning.domain import Kernel
+from tilewright.planning.layout import Layout
+from tilewright.planning.schedule import Schedule
+from tilewright.targets.cpu.library import loaded
+from tilewright.targets.cpu.runner import arena
+from tilewright.targets.cpu.walk import KERNEL, KernelSource, kernel_source
+from tilewright.tile.build import build
+from tilewright.tile.dialect import TensorOp, programs_of
+from tilewright.tile.passes.boundary import Boundary
+from tilewright.types import element_dtype, layout_of, shape_of, tensor_type
+
+_FUNCTION = """\
+#define _POSIX_C_SOURCE 200112L
+#define LANES {lanes}
+#include "vectors.h"
+#include "integers.h"
+#include <time.h>
+
+{text}
+
+double {name}_seconds(void **tensors, long repeats)
+{{
+    struct timespec begin, end;
+    /* The thread's own time: while another program has the core, it stands still. */
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    for (long r = 0; r < repeats; r++)
+        {name}({arguments});
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    return (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The C of schedules of one kernel, as one core runs them."""
+
+    lanes: int
+    found: tuple[KernelSource | None, ...]
+    """In the order of the schedules; None for one of which no program can be made."""
+    tensors: dict[str, TensorOp]
+
+    @classmethod
+    def of(cls, kernel: Kernel, machine: Machine, schedules: Sequence[Schedule]) -> Sources:
+        """Make the programs; ``machine`` is one of machine.py's."""
+        lanes = machine.memory("registers").granule // 4
+        found: list[KernelSource | None] = []
+        tensors: dict[str, TensorOp] = {}
+        for schedule in schedules:
+            try:
+                program = build(kernel, replace(schedule, shared=""), machine)
+                Boundary().apply(CompilerContext(machine), program)
+                found.append(kernel_source(program, lanes))
+                tensors = tensors or programs_of(program)[0].tensors
+            except TilewrightError:
+                found.append(None)
+        return cls(lanes, tuple(found), tensors)
+
+    @property
+    def distinct(self) -> tuple[int, ...]:
+        """Numbers of the schedules whose C no earlier one has."""
+        first: dict[str, int] = {}
+        for number, source in enumerate(self.found):
+            if source is not None:
+                first.setdefault(source.text, number)
+        return tuple(first.values())
+
+    def text(self, number: int) -> str:
+        """A file with the schedule's kernel and a function that times it."""
+        source = self.found[number]
+        assert source is not None
+        name = f"candidate_{number}"
+        listed = [
+            f"({'' if argument.written else 'const '}{argument.c_type} *)tensors[{place}]"
+            for place, argument in enumerate(source.arguments)
+        ]
+        text = source.text.replace(KERNEL, name)
+        return _FUNCTION.format(lanes=self.lanes, text=text, name=name, arguments=", ".join(listed))
+
+
+class Candidates:
+    """What of ``Sources`` was built, with tensors to run it on."""
+
+    def __init__(self, sources: Sources, library: ctypes.CDLL) -> None:
+        """Tensors hold small random numbers and lie as their layouts say."""
+        self.sources = sources
+        self._library = library
+        self._spaces = {name: _tensor(op) for name, op in sources.tensors.items()}
+
+    def seconds(self, number: int, repeats: int = 1) -> float:
+        """Seconds for one run of a schedule that was built: the mean of ``repeats``."""
+        source = self.sources.found[number]
+        assert source is not None
+        pointers = (ctypes.c_void_p * len(source.arguments))(
+            *(self._spaces[argument.tensor].ctypes.data for argument in source.arguments)
+        )
+        run = getattr(self._library, f"candidate_{number}_seconds")
+        run.restype = ctypes.c_double
+        return float(run(pointers, ctypes.c_long(repeats))) / repeats
+
+
+@contextmanager
+def built(sources: Sources, numbers: Sequence[int]) -> Generator[Candidates]:
+    """Build some of the schedules. Raises TilewrightError when the compiler fails."""
+    texts = {f"candidate_{number}.c": sources.text(number) for number in numbers}
+    with loaded(texts) as library:
+        yield Candidates(sources, library)
+
+
+def _tensor(op: TensorOp) -> NDArray[np.uint8]:
+    """Memory of a tensor: random numbers for floats, zeros for all else (indices are valid)."""
+    kind = tensor_type(op.result)
+    element = element_dtype(kind.element_type)
+    size = Layout.parse(layout_of(op.result), len(shape_of(op.result))).size(shape_of(op.result))
+    space: Any = arena(size * element.itemsize)
+    if np.issubdtype(element, np.floating):
+        values = np.random.default_rng(size).standard_normal(min(size, 1 << 16)) * 0.1
+        view = space.view(element)
+        for start in range(0, size, values.size):
+            view[start : start + values.size] = values[: min(values.size, size - start)]
+    return space

@@ -1,0 +1,38 @@
+"""C made for this process alone: built in a folder that is removed again, loaded, and unloaded."""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tilewright.targets.cpu.compiler import FLAGS, build_library
+from tilewright.targets.cpu.package import HEADERS, SUPPORT
+from tilewright.targets.cpu.processors import this_processor
+
+
+@contextmanager
+def loaded(sources: Mapping[str, str]) -> Generator[ctypes.CDLL]:
+    """A library of C sources by file name, built as packages are for the processor at hand.
+
+    They may include the packages' headers. Nothing of it may be used after the context: a long
+    search would otherwise keep thousands in memory. Raises TilewrightError when the compiler fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="tilewright-library-") as scratch:
+        folder = Path(scratch)
+        for name in HEADERS:
+            (folder / name).write_text((SUPPORT / name).read_text())
+        paths = [folder / name for name in sources]
+        for path, text in zip(paths, sources.values(), strict=True):
+            path.write_text(text)
+        built = folder / "library.so"
+        build_library(paths, built, (folder,), (*FLAGS, *this_processor().flags))
+        library = ctypes.CDLL(str(built))
+        try:
+            yield library
+        finally:
+            close = ctypes.CDLL(None).dlclose
+            close.argtypes = [ctypes.c_void_p]
+            close(library._handle)  # pyright: ignore[reportPrivateUsage]: ctypes has no other way
