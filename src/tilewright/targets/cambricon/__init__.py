@@ -1,0 +1,1 @@
+"""Cambricon (ACC-C): matrix and vector instructions with scalar control flow, simulated."""
