@@ -30,6 +30,8 @@ from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
 from tilewright.targets.base import CompiledKernel, Target, find_target
 from tilewright.tile.build import build
+from tilewright.tile.dialect import programs_of
+from tilewright.tile.passes import last_used
 from tilewright.tile.passes import pipeline as tile_pipeline
 from tilewright.types import Array
 from tilewright.work import Model, Planner, Work, context_of, drop_dead_weights
@@ -133,6 +135,7 @@ def build_tiles(work: Work) -> None:
     network = network_of(work.network)
     names = value_names(network)
     kernels = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+    used: dict[str, tuple[str, ...]] = {}
     for number, item in enumerate(work.kernels):
         work.progress("tile", number, len(work.kernels))
         if item.schedule is None:
@@ -140,7 +143,13 @@ def build_tiles(work: Work) -> None:
         values = operand_values(kernels[item.kernel.symbol], names)
         placements = {name: _place(value) for name, value in values.items()}
         program = build(item.kernel, item.schedule, work.machine, placements)
-        work.runner.run(program, tile_pipeline(work.machine), f"{item.kernel.symbol}-")
+        passes = tile_pipeline(
+            work.machine, tuple(text for texts in used.values() for text in texts)
+        )
+        work.runner.run(program, passes, f"{item.kernel.symbol}-")
+        if work.machine.synchronisation != "none":
+            for one in programs_of(program):
+                used |= last_used(one)
         work.kernels[number] = replace(item, program=program)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,14 +13,15 @@ from tilewright.errors import refuse
 from tilewright.planning.domain import ELEMENT_BYTES
 from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.targets.generic.encode import encode
-from tilewright.targets.generic.fields import Lanes
+from tilewright.targets.generic.fields import Column, Lanes
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 from tilewright.targets.generic.lowering.computes import lower_compute
 from tilewright.targets.generic.lowering.context import Context
-from tilewright.targets.generic.lowering.hazards import Hazards, Use
+from tilewright.targets.generic.lowering.hazards import Footprint, Hazards, Use
 from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace
 from tilewright.targets.generic.lowering.parts import Part
+from tilewright.targets.generic.lowering.prefetch import Prefetch
 from tilewright.targets.generic.lowering.steps import Tables
 from tilewright.targets.generic.lowering.tables import TABLE_SLOT, TableMemory
 from tilewright.targets.generic.lowering.transfers import transfer_columns
@@ -140,7 +141,14 @@ class KernelLowering:
         lowered = {op: self._compute(op) for op in computes}
         self._addresses, parts = self.whole.tables.load(self._tables)
         base = dict(self.whole.counts)
-        waits_before = {op: self._waits_before(op) for op in commands}
+        uses = {op: self._uses(op) for op in commands}
+        local = {op: self.queues.waits(op) for op in commands}
+        prefetch = Prefetch(
+            {op: self.order.rows(op).key for op in commands},
+            {op: op.engine.data for op in commands},
+            self._first_loads(local),
+        )
+        waits = {op: self._waits(op, uses[op], prefetch.waits(local[op]), base) for op in commands}
         for op in commands:
             if isinstance(op, ComputeOp):
                 one, columns = lowered[op]
@@ -149,42 +157,52 @@ class KernelLowering:
                         columns[name] = self._addresses[value.data]
             else:
                 one, columns = self._move(op)
-            rows = self.order.rows(op)
-            self._wait(op, columns, rows.count, base, waits_before[op])
-            parts.append(Part(one, columns, rows.key))
+            parts.append(Part(one, columns | waits[op], prefetch.keys[op]))
         for op in commands:
             engine = self.engines.index(op.engine.data)
-            positions = self.queues.position(op)
-            last = base[engine] + (int(positions[-1]) + 1 if positions.size else 0)
-            self.whole.hazards.add(self._uses(op), engine, last)
+            counts = base[engine] + prefetch.positions[op] + 1
+            self.whole.hazards.add(uses[op], engine, counts)
         for name in self.queues.engines:
             engine = self.engines.index(name)
             self.whole.counts[engine] = base[engine] + len(self.queues.keys(name))
         self.whole.kernels.append(parts)
 
-    def _wait(
-        self,
-        op: Command,
-        columns: dict[str, Any],
-        count: int,
-        base: Mapping[int, int],
-        before: Mapping[int, int],
-    ) -> None:
-        """The wait fields: the tile program's waits, and those for earlier kernels."""
-        waits: dict[int, Any] = {
-            other: np.full(count, value, np.int64) for other, value in before.items()
-        }
-        for name, local in self.queues.waits(op).items():
-            other = self.engines.index(name)
-            number = np.where(local > 0, local + base[other], 0)
-            waits[other] = np.maximum(number, waits[other]) if other in waits else number
-        for other, values in waits.items():
-            if self.engines[other] != op.engine.data:
-                columns[f"wait.{self.engines[other]}"] = values
+    def _first_loads(self, local: Mapping[Command, Mapping[str, Column]]) -> dict[Command, Any]:
+        """The first fillings that nothing need come before; see prefetch.py."""
+        keys = [
+            self.order.rows(op).key
+            for op in self.commands
+            if isinstance(op, ComputeOp) and self.order.rows(op).count
+        ]
+        start = min((int(key[0]) for key in keys), default=0)
+        found: dict[Command, Any] = {}
+        for op in self.commands:
+            if not isinstance(op, MoveOp) or not op.loads:
+                continue
+            moves = [op, *self._followers(op)]
+            main = [self.tensor(move.buffer.tensor_op).range for move in moves]
+            if any(self.whole.hazards.written(self.machine.main, *ends) for ends in main):
+                continue
+            rows = self.order.rows(op)
+            first = (self.order.visit(op.buffer, op) == 0) & (rows.key < start)
+            for counts in local[op].values():
+                first &= counts == 0
+            if first.any():
+                found[op] = first
+        return found
 
-    def _waits_before(self, op: Command) -> dict[int, int]:
-        engine = self.engines.index(op.engine.data)
-        return self.whole.hazards.waits(self._uses(op), engine)
+    def _waits(
+        self, op: Command, uses: Sequence[Use], local: Mapping[str, Column], base: Mapping[int, int]
+    ) -> dict[str, Any]:
+        """The wait fields: the tile program's waits, and those for earlier kernels."""
+        own = self.engines.index(op.engine.data)
+        count = self.order.rows(op).count
+        waits = self.whole.hazards.waits(uses, own, count)
+        for name, numbers in local.items():
+            other = self.engines.index(name)
+            shifted = np.where(numbers > 0, numbers + base[other], 0)
+            waits[other] = np.maximum(shifted, waits[other]) if other in waits else shifted
+        return {f"wait.{self.engines[o]}": counts for o, counts in waits.items() if o != own}
 
     def _uses(self, op: Command) -> list[Use]:
         """What a command uses of the memories, through all its executions."""
@@ -195,14 +213,27 @@ class KernelLowering:
         for stage in op.stages:
             for value in stage.inputs:
                 if isinstance(value.owner, BufferOp):
-                    place = self.buffer(value.owner)
-                    uses.append(Use(place.memory, *place.range, False))
+                    uses += self._slot_uses(value.owner, op, write=False)
         if isinstance(op.output.owner, BufferOp):
-            place = self.buffer(op.output.owner)
-            uses.append(Use(place.memory, *place.range, True))
+            uses += self._slot_uses(op.output.owner, op, write=True)
         for slot in self._addresses.values():
             uses.append(Use(TABLES, slot, slot + TABLE_SLOT, False))
         return uses
+
+    def _slot_uses(self, buffer: BufferOp, op: Command, *, write: bool) -> list[Use]:
+        """Which executions use which slot of a buffer."""
+        place = self.buffer(buffer)
+        slot = self.order.visit(buffer, op) % buffer.slot_count
+        return [
+            Use(
+                place.memory,
+                place.address + number * place.bytes,
+                place.address + (number + 1) * place.bytes,
+                write,
+                np.flatnonzero(slot == number),
+            )
+            for number in range(buffer.slot_count)
+        ]
 
     def _followers(self, op: MoveOp) -> list[MoveOp]:
         return [
@@ -214,10 +245,10 @@ class KernelLowering:
     def _move_uses(self, move: MoveOp) -> list[Use]:
         place = self.buffer(move.buffer)
         tensor = self.tensor(move.buffer.tensor_op)
-        return [
-            Use(place.memory, *place.range, move.loads),
-            Use(self.machine.main, *tensor.range, not move.loads),
-        ]
+        seen = place.seen_by(move)
+        footprint = Footprint(tensor, seen.start, seen.held)
+        main = Use(self.machine.main, *tensor.range, not move.loads, footprint=footprint)
+        return [*self._slot_uses(move.buffer, move, write=move.loads), main]
 
     def _move(self, op: MoveOp) -> tuple[Instruction, dict[str, Any]]:
         place = self.buffer(op.buffer)

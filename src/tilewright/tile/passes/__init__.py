@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.ir import ModulePass
 from tilewright.machine import Machine
 from tilewright.passes import PassEntry
-from tilewright.tile.passes.allocate import Allocate
+from tilewright.tile.passes.allocate import Allocate, last_used
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.boundary import Boundary
 from tilewright.tile.passes.check import Check
@@ -19,8 +19,11 @@ PASSES: dict[str, type[ModulePass]] = {
 """The tile passes by their names on the command line."""
 
 
-def pipeline(machine: Machine) -> list[PassEntry]:
-    """The passes between a built program and a target, each with its reason."""
+def pipeline(machine: Machine, avoid: tuple[str, ...] = ()) -> list[PassEntry]:
+    """The passes between a built program and a target, each with its reason.
+
+    ``avoid`` gives the bytes that the kernel before uses to its end; see ``Allocate``.
+    """
     entries = [
         PassEntry(PlaceMoves(), "first: where a buffer stands decides how often it is filled"),
         PassEntry(DoubleBuffer(), "slots are counted per visit, which place-moves settled"),
@@ -29,7 +32,7 @@ def pipeline(machine: Machine) -> list[PassEntry]:
         entries.append(
             PassEntry(Boundary(), "before allocate: each clone of a buffer needs an address")
         )
-    entries.append(PassEntry(Allocate(), "sizes of boxes are final; overflow is found here"))
+    entries.append(PassEntry(Allocate(avoid), "sizes of boxes are final; overflow is found here"))
     if machine.synchronisation != "none":
         entries.append(
             PassEntry(Synchronise(), "after allocate: buffers that share an address need waits")
@@ -47,5 +50,6 @@ __all__ = [
     "PlaceMoves",
     "Synchronise",
     "TilePass",
+    "last_used",
     "pipeline",
 ]

@@ -20,6 +20,7 @@ from tilewright.tile.dialect import (
     ProgramOp,
     enclosing_loops,
 )
+from tilewright.tile.implied import visits
 from tilewright.tile.iteration import Rows, nest_rows
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import users_of
@@ -46,10 +47,15 @@ class Allocate(TilePass):
         %w_sb = tile.buffer "w" of %w [co, ci, kh, kw] in "sb" slots 2 role "weight"
             shape [16, 64, 3, 3] address 0 bytes 18432
 
+    ``avoid`` tells which bytes the kernel before uses to its end, as ``last_used`` gives them. A
+    memory's buffers lie at its end instead of its start if their first slots then meet fewer of
+    those bytes, so that the first tiles load while the kernel before still computes.
+
     Refuses (``tile-capacity``) what does not fit, with every buffer's size and the limit.
     """
 
     name = "allocate"
+    avoid: tuple[str, ...] = ()
 
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Place one program's buffers."""
@@ -61,6 +67,7 @@ class Allocate(TilePass):
                 memories.setdefault(op.memory, []).append(op)
         for name, buffers in memories.items():
             _pack(buffers, machine.memory(name), program)
+            _keep_away(buffers, machine.memory(name), self.avoid)
 
 
 def largest_box(buffer: BufferOp, extents: Mapping[str, int]) -> tuple[int, ...]:
@@ -159,6 +166,38 @@ def _pack(buffers: Sequence[BufferOp], memory: Memory, program: ProgramOp) -> No
             )
     for address, buffer in zip(addresses, buffers, strict=True):
         buffer.address = IntegerAttr(address, i64)
+
+
+def last_used(program: ProgramOp) -> dict[str, tuple[str, ...]]:
+    """Per memory, the slots in which its buffers' last tiles lie, each as ``memory start end``."""
+    found: dict[str, tuple[str, ...]] = {}
+    for op in program.walk():
+        if isinstance(op, BufferOp) and op.address is not None:
+            slot = (visits(op) - 1) % op.slot_count
+            start = op.get("address") + slot * op.get("bytes")
+            text = f"{op.memory} {start} {start + op.get('bytes')}"
+            found[op.memory] = (*found.get(op.memory, ()), text)
+    return found
+
+
+def _keep_away(buffers: Sequence[BufferOp], memory: Memory, avoid: Sequence[str]) -> None:
+    """Move the buffers to the end of their memory where that meets fewer bytes to avoid."""
+    texts = [text.split() for text in avoid]
+    taken = [(int(start), int(end)) for name, start, end in texts if name == memory.name]
+    if memory.bytes is None or not taken:
+        return
+    top = max(buffer.get("address") + _size(buffer) for buffer in buffers)
+    shift = (memory.bytes - top) // memory.granule * memory.granule
+
+    def met(by: int) -> int:
+        slots = [(b.get("address") + by, b.get("address") + by + b.get("bytes")) for b in buffers]
+        return sum(
+            max(min(end, high) - max(start, low), 0) for start, end in slots for low, high in taken
+        )
+
+    if met(shift) < met(0):
+        for buffer in buffers:
+            buffer.address = IntegerAttr(buffer.get("address") + shift, i64)
 
 
 def _side_by_side(buffers: Sequence[BufferOp]) -> list[int]:

@@ -5,49 +5,137 @@ command that writes bytes waits for every earlier command of another engine that
 them, and one that reads them for those that wrote them. Weights, which nothing writes, wait for
 nothing, and so the next kernel's weights load while this one computes. The order within an engine
 needs no wait.
+
+Waits are as fine as the uses: the slots of a buffer are told apart, and where a kernel loads the
+tensor that the one before stored, a tile waits for the tiles that it overlaps alone. So the first
+tiles of a kernel are loaded while the last ones of the kernel before are computed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.targets.generic.fields import Column
+from tilewright.targets.generic.lowering.locations import TensorPlace
+
+NEAR = 256
+"""Boxes at the end of a kernel and at the start of the next that are compared one by one."""
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The boxes of a tensor in main memory that the executions of a move touch, in order."""
+
+    place: TensorPlace
+    start: NDArray[np.int64]
+    """First index along each axis, of shape (axes, executions)."""
+    size: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Use:
-    """Bytes ``low`` to ``high`` of a memory that commands of one engine read or write."""
+    """Bytes ``low`` to ``high`` of a memory that executions of one command read or write."""
 
     memory: str
     low: int
     high: int
     write: bool
+    rows: Column | None = None
+    """The executions, ascending; None for all of them."""
+    footprint: Footprint | None = None
+    """What each execution touches of those bytes, where it is known; then ``rows`` is None."""
+
+
+@dataclass
+class _Past:
+    """A use by earlier kernels: commands of an engine that have completed when it is over."""
+
+    count: int
+    footprint: Footprint | None = None
+    counts: Column | None = None
+    """Per box of the footprint, the commands up to the one that touches it."""
+    before: int = 0
+    """Commands up to the last use of the same bytes that the footprint does not tell of."""
 
 
 class Hazards:
     """The uses of all kernels so far."""
 
     def __init__(self) -> None:
-        self._past: dict[tuple[str, int, int, bool, int], int] = {}
+        self._past: dict[tuple[str, int, int, bool, int], _Past] = {}
         self._floor: dict[int, int] = {}
 
-    def waits(self, uses: Iterable[Use], engine: int) -> dict[int, int]:
-        """Engine -> how many of its commands must have completed before commands so used."""
-        found = {other: count for other, count in self._floor.items() if other != engine}
+    def waits(self, uses: Iterable[Use], engine: int, executions: int) -> dict[int, Column]:
+        """Engine -> per execution, how many of its commands must have completed before it."""
+        found = {
+            other: np.full(executions, count, np.int64)
+            for other, count in self._floor.items()
+            if other != engine
+        }
         for use in uses:
-            for (memory, low, high, write, other), count in self._past.items():
+            for (memory, low, high, write, other), past in self._past.items():
                 if other == engine or memory != use.memory or not (write or use.write):
                     continue
-                if low < use.high and use.low < high and count > found.get(other, 0):
-                    found[other] = count
+                if low < use.high and use.low < high:
+                    counts = found.setdefault(other, np.zeros(executions, np.int64))
+                    rows = slice(None) if use.rows is None else use.rows
+                    counts[rows] = np.maximum(counts[rows], _needed(past, use))
         return found
 
-    def add(self, uses: Iterable[Use], engine: int, count: int) -> None:
-        """Remember uses of an engine's commands, of which ``count`` are then all before."""
+    def written(self, memory: str, low: int, high: int) -> bool:
+        """Whether an earlier kernel wrote any of these bytes since the host last ran."""
+        return any(
+            write and name == memory and start < high and low < end
+            for name, start, end, write, _ in self._past
+        )
+
+    def add(self, uses: Iterable[Use], engine: int, counts: Column) -> None:
+        """Remember uses of a command.
+
+        ``counts`` gives, per execution, the commands of its engine up to it.
+        """
         for use in uses:
+            mine = counts if use.rows is None else counts[use.rows]
+            if not mine.size:
+                continue
             key = (use.memory, use.low, use.high, use.write, engine)
-            self._past[key] = max(count, self._past.get(key, 0))
+            before = self._past[key].count if key in self._past else 0
+            count = max(before, int(mine.max()))
+            self._past[key] = _Past(count, use.footprint, mine, before)
 
     def settle(self, counts: dict[int, int]) -> None:
         """From here on every command waits for all before (``counts`` per engine)."""
         self._floor = dict(counts)
         self._past.clear()
+
+
+def _needed(past: _Past, use: Use) -> Column | int:
+    """The commands that the executions of a use wait for: a number for each, or one for all."""
+    mine, theirs = use.footprint, past.footprint
+    if mine is None or theirs is None or past.counts is None or mine.place != theirs.place:
+        return past.count
+    total = mine.start.shape[1]
+    first, last = min(NEAR, total), max(theirs.start.shape[1] - NEAR, 0)
+    earlier = int(past.counts[last - 1]) if last else 0
+    counts = np.full(total, past.count, np.int64)
+    touched = overlaps(
+        (mine.start[:, :first], mine.size[:, :first]),
+        (theirs.start[:, last:], theirs.size[:, last:]),
+    )
+    needed = np.where(touched, past.counts[last:], 0).max(axis=1, initial=0)
+    counts[:first] = np.maximum(needed, max(earlier, past.before))
+    return counts
+
+
+def overlaps(
+    these: Sequence[NDArray[np.int64]], those: Sequence[NDArray[np.int64]]
+) -> NDArray[np.bool_]:
+    """Which boxes (start and size, of shape (axes, boxes)) of these and those share an element."""
+    start, size = these[0][:, :, None], these[1][:, :, None]
+    other, length = those[0][:, None, :], those[1][:, None, :]
+    first, end = np.maximum(start, other), np.minimum(start + size, other + length)
+    return np.all(first < end, axis=0)

@@ -81,9 +81,9 @@ class TableMemory:
             "target.address": address,
             "target.stride0": 2,
         }
-        for other, count in self._hazards.waits([use], engine).items():
+        for other, count in self._hazards.waits([use], engine, 1).items():
             columns[f"wait.{engines[other]}"] = count
         self._counts[engine] += 1
-        self._hazards.add([use], engine, self._counts[engine])
+        self._hazards.add([use], engine, np.full(1, self._counts[engine]))
         # Before the kernel's own commands, whose keys start at 0.
         return Part(self._instructions.for_move(move), columns, np.full(1, -1, np.int64))
