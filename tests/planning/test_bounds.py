@@ -11,6 +11,7 @@ from tilewright.planning.bounds import (
     compulsory_bytes,
     finite_memory_bytes,
     granule_bound,
+    latency_bound,
     main_bandwidth,
     physical_bound,
     primitives_for,
@@ -48,6 +49,21 @@ def test_finite_memory_by_hand() -> None:
     assert finite_memory_bytes(kernels.pool(64, 56, 2, 2), MACHINE, MACHINE.primitive("pool")) == 0
 
 
+def test_a_fully_connected_layer_pays_for_latency() -> None:
+    """SB of 32 KB takes the weights in so many transfers, each of which waits 100 cycles."""
+    layer = kernels.dense(9216, 4096)
+    weights = 2 * 9216 * 4096 + 4 * 4096
+    transfers = -(-weights // 32768) + -(-2 * 9216 // 8192)
+    busy = (weights + 2 * 9216) / 128 + 100 * transfers
+    assert latency_bound(layer, MACHINE, CONV) == pytest.approx(busy)
+    many = kernels.variant(MACHINE, in_flight=8)
+    assert latency_bound(layer, many, CONV) == granule_bound(layer, many, CONV)
+    for in_flight in (1, 4):
+        machine = kernels.variant(MACHINE, in_flight=in_flight)
+        found = run(layer, plan(layer, machine).schedule, machine).cycles
+        assert found >= latency_bound(layer, machine, CONV) >= granule_bound(layer, machine, CONV)
+
+
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -71,4 +87,5 @@ def test_no_schedule_goes_below(kernel: kernels.Kernel, bandwidth: float) -> Non
     assert timeline.main_bytes >= finite_memory_bytes(kernel, machine, primitive)
     assert timeline.main_bytes >= compulsory_bytes(kernel)
     assert physical_bound(kernel, machine, primitive) <= found.granule_bound <= timeline.cycles
+    assert latency_bound(kernel, machine, primitive) <= timeline.cycles
     assert main_bandwidth(machine) == bandwidth

@@ -15,9 +15,10 @@ from tilewright.planning import plan
 from tilewright.planning.bounds import primitives_for
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of
-from tilewright.planning.planners.greedy import Greedy, access_cycles, grow
+from tilewright.planning.planners.greedy import AUTOMATIC, Greedy, access_cycles, grow
 from tilewright.planning.space import Space, tile_sizes, uncrossed
 from tilewright.targets.cambricon_x.machine import MACHINE
+from tilewright.targets.generic.timer import timer
 from tilewright.targets.shidiannao.machine import MACHINE as SHIDIANNAO
 
 KERNELS = [
@@ -32,7 +33,7 @@ KERNELS = [
     kernels.add(64, 20),
 ]
 MACHINES = {"cambricon-x": MACHINE, "shidiannao": SHIDIANNAO}
-OPTIONS = [Greedy(), Greedy(buffers=1), Greedy(start="granule"), Greedy("granule", 1)]
+OPTIONS = [Greedy(start, buffers) for start in ("one", "granule") for buffers in (AUTOMATIC, 1, 2)]
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.symbol)
@@ -47,7 +48,7 @@ def test_tiles_fit_and_never_beat_the_exact_planner(kernel: Kernel, machine: Mac
         assert found.predicted_cycles >= best.predicted_cycles * (1 - 1e-9)
         assert found.granule_bound == best.granule_bound
         slots = {count for _, count in found.schedule.buffers}
-        assert slots <= ({1, 2} if greedy.buffers == 2 else {1})
+        assert slots <= ({1} if greedy.buffers == 1 else {1, 2})
 
 
 def space_of(kernel: Kernel, machine: Machine = MACHINE, *, granular: bool = False) -> Space:
@@ -96,7 +97,7 @@ def test_a_fully_connected_layer_grows_as_the_rule_says() -> None:
         if not fitting:
             break
         i, o = min(fitting, key=lambda way: way[0])[1]
-    found = plan(kernel, MACHINE, search=Greedy())
+    found = plan(kernel, MACHINE, search=Greedy(buffers=2))
     tile = dict(found.schedule.levels[-1].tile)
     assert (tile["ci"], tile["co"]) == (i, o)
     assert found.candidates == steps
@@ -160,8 +161,33 @@ def test_the_timer_times_the_one_plan_and_nothing_fitting_is_refused() -> None:
         asked.append(schedule)
         return 12345.0
 
-    found = plan(kernels.dense(100, 40), MACHINE, timer=timer, search=Greedy())
+    found = plan(kernels.dense(100, 40), MACHINE, timer=timer, search=Greedy(buffers=2))
     assert asked == [found.schedule] and found.cycles == 12345.0 and found.timed == 1
     tiny = kernels.variant(MACHINE, nbin=32, nbout=32, sb=32)
     with pytest.raises(TilewrightError, match="plan-capacity"):
-        plan(kernels.conv(16, 16, 8), tiny, search=Greedy())
+        plan(kernels.conv(16, 16, 8), tiny, search=Greedy(buffers=2))
+
+
+@pytest.mark.parametrize("latency", [400])
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.symbol)
+def test_double_buffering_is_off_where_it_loses(kernel: Kernel, latency: int) -> None:
+    values = {f"move.{move.name}.latency": latency for move in MACHINE.moves}
+    machine = MACHINE.with_values(values)
+    clock = timer(machine)
+    found, single, double = (
+        plan(kernel, machine, timer=clock, search=Greedy("granule", buffers))
+        for buffers in (AUTOMATIC, 1, 2)
+    )
+    assert found.cycles == min(single.cycles, double.cycles)
+    assert found.candidates == single.candidates + double.candidates
+
+
+def test_a_fully_connected_layer_loses_by_double_buffering_at_high_latency() -> None:
+    values = {f"move.{move.name}.latency": 400 for move in MACHINE.moves}
+    machine = MACHINE.with_values(values)
+    clock = timer(machine)
+    layer = kernels.dense(2048, 1024)
+    double = plan(layer, machine, timer=clock, search=Greedy("granule", 2))
+    found = plan(layer, machine, timer=clock, search=Greedy("granule"))
+    assert found.cycles < double.cycles
+    assert all(count == 1 for _, count in found.schedule.buffers)

@@ -1,9 +1,12 @@
-"""Two lower bounds of a kernel's cycles, whatever the schedule.
+"""Lower bounds of a kernel's cycles, whatever the schedule.
 
 The **physical bound** is the largest of: compute at peak; compulsory bytes (every touched element
 of every operand once) at full bandwidth; and the traffic that a finite on-chip memory makes
 inevitable. The **granule bound** is the same with the machine's own whole-layer rounding, such as
-ceil(co / 16): what a perfect schedule reaches on this machine.
+ceil(co / 16): what a perfect schedule reaches on this machine. Both leave out latency. The
+**latency bound** is the granule bound with the latencies that no schedule hides: a transfer is no
+larger than the memory that it fills, and those of one engine pay for their latencies one after the
+other, as many at a time as the move has in flight.
 
 Where operands stay in main memory behind caches, a kernel may find everything in the caches but
 what exceeds them; positions of a window that lie outside the image may be skipped; and a
@@ -87,6 +90,26 @@ def granule_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> flo
         compute = min(cycles, _evaluate(primitive.peak, rounded)) * inside_fraction(kernel)
         return max(compute, physical_bound(kernel, machine, primitive))
     return max(cycles, _traffic_cycles(kernel, machine, primitive))
+
+
+def latency_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
+    """The granule bound with the latencies that transfers pay one after the other."""
+    busy: dict[str, float] = {}
+    uses = uses_of(kernel, machine, primitive)
+    for use in uses:
+        if use.move is None or use.host:
+            continue
+        travelling = [other for other in uses if use.name in (other.name, other.host)]
+        size = sum(
+            whole_elements(other.operand, kernel.anchor.extents) * other.operand.element_bytes
+            for other in travelling
+        )
+        transfers = 1 if use.memory.bytes is None else ceil(size / use.memory.bytes)
+        flow = size / use.move.bytes_per_cycle
+        waited = (transfers * use.move.latency + flow) / use.move.in_flight
+        engine = use.move.engine
+        busy[engine] = busy.get(engine, 0.0) + max(flow, waited)
+    return max(granule_bound(kernel, machine, primitive), *busy.values(), 0.0)
 
 
 def in_place(kernel: Kernel, machine: Machine, primitive: Primitive) -> bool:

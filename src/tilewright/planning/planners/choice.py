@@ -13,13 +13,13 @@ from tilewright.planning import PlanCache, Timer, plan
 from tilewright.planning.domain import Kernel
 from tilewright.planning.measurements import Measurements
 from tilewright.planning.plan import Plan
-from tilewright.planning.planners.greedy import Greedy
+from tilewright.planning.planners.greedy import AUTOMATIC, Greedy
 from tilewright.planning.planners.measured import Measure, best_known, plan_measured
 
 PLANNERS = {
     "model": "the best of the whole space by the machine's cost model (the default)",
     "exact": "the same, by name, on machines whose software manages the memories",
-    "greedy": "DLIR's partitioning; options start=one|granule and buffers=1|2",
+    "greedy": "DLIR's partitioning; options start=one|granule and buffers=auto|1|2",
     "measured": "the best candidates, run on the processor at hand",
 }
 """Every planner and what it does."""
@@ -32,7 +32,7 @@ Chosen = Callable[[Kernel], Plan | None]
 
 _TEXT = re.compile(r"([a-z]{1,20})(?:\{([^{}]{0,100})\})?")
 
-_GREEDY = {"start": ("one", "granule"), "buffers": ("1", "2")}
+_GREEDY = {"start": ("one", "granule"), "buffers": ("auto", "1", "2")}
 
 
 @contextmanager
@@ -101,4 +101,8 @@ def _greedy(options: dict[str, str]) -> Greedy:
     for key, value in options.items():
         if value not in _GREEDY.get(key, ()):
             raise refuse("option-planner", f"greedy takes no {key}={value}", help=allowed)
-    return Greedy(start=options.get("start", "one"), buffers=int(options.get("buffers", "2")))
+    buffers = options.get("buffers", "auto")
+    return Greedy(
+        start=options.get("start", "one"),
+        buffers=AUTOMATIC if buffers == "auto" else int(buffers),
+    )

@@ -32,6 +32,9 @@ from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.exact import agreeing, schedule_of
 from tilewright.planning.space import EFFORTS, Space, no_tile_fits, tile_sizes, uncrossed
 
+AUTOMATIC = 0
+"""Buffers single or double, whichever is faster."""
+
 
 @dataclass(frozen=True)
 class Greedy:
@@ -40,8 +43,10 @@ class Greedy:
     start: str = "one"
     """Where tiles start: ``one``, as published, or ``granule``, the machine's own rounding, by
     which they then also grow."""
-    buffers: int = 2
-    """2: double buffering in memories of half the size; 1: single."""
+    buffers: int = AUTOMATIC
+    """2: double buffering in memories of half the size; 1: single; ``AUTOMATIC``: the faster of
+    the two, kernel by kernel. Where latency is high, fully connected layers lose by smaller tiles
+    more than they gain by overlap."""
 
     def __call__(
         self,
@@ -57,11 +62,25 @@ class Greedy:
         is not used. Raises TilewrightError when no primitive computes the kernel or no tile fits.
         """
         begin = perf_counter()
+        plans = [
+            self._plan(kernel, machine, slots, timer)
+            for slots in ((2, 1) if self.buffers == AUTOMATIC else (self.buffers,))
+        ]
+        return replace(
+            min(plans, key=lambda found: found.cycles),
+            candidates=sum(found.candidates for found in plans),
+            priced=sum(found.priced for found in plans),
+            timed=sum(found.timed for found in plans),
+            seconds=perf_counter() - begin,
+        )
+
+    def _plan(self, kernel: Kernel, machine: Machine, slots: int, timer: Timer | None) -> Plan:
+        """The best primitive's plan with so many slots, or fewer where they do not fit."""
         found: list[Plan] = []
         failures: list[TilewrightError] = []
         for primitive in agreeing(kernel, machine):
             try:
-                found.append(self._partition(kernel, machine, primitive))
+                found.append(self._partition(kernel, machine, primitive, slots))
             except TilewrightError as error:
                 failures.append(error)
         if not found:
@@ -74,16 +93,15 @@ class Greedy:
             granule_bound=min(plan.granule_bound for plan in found),
             candidates=sum(plan.candidates for plan in found),
             priced=len(found),
-            seconds=perf_counter() - begin,
             timed_cycles=cycles,
             timed=0 if timer is None else 1,
         )
 
-    def _partition(self, kernel: Kernel, machine: Machine, primitive: Primitive) -> Plan:
+    def _partition(self, kernel: Kernel, machine: Machine, primitive: Primitive, most: int) -> Plan:
         """The plan on one primitive."""
         uses = uses_of(kernel, machine, primitive)
         steps = 0
-        for slots in range(self.buffers, 0, -1):
+        for slots in range(most, 0, -1):
             for cut, small in EFFORTS:
                 granular = self.start == "granule"
                 sizes = tile_sizes(kernel, primitive, uses, cut=cut, small=small, granular=granular)
