@@ -1,0 +1,1 @@
+"""HLAL: the high-level assembly language of the DLPlib/HLAL/DLIR thesis, chapter 4."""

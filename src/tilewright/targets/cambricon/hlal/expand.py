@@ -1,0 +1,414 @@
+"""Preprocessing: macros and blocks are replaced by their statements, names by their values.
+
+Every call is an instance of its own: its labels, constants, registers (REG) and on-chip arrays
+(VOA, MOA) are its own, and the registers and the scratchpad are free again behind it. What names
+stand for is looked up in the block or macro and then in the program's data, never in the caller;
+a macro that a block defines for itself knows the names of the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from tilewright.errors import Problem, TilewrightError
+from tilewright.targets.cambricon.hlal import syntax
+from tilewright.targets.cambricon.hlal.declare import DataSegment, scalar_value
+from tilewright.targets.cambricon.hlal.items import (
+    MAX_PROBLEMS,
+    BarrierMark,
+    Instruction,
+    Item,
+    LabelMark,
+    LabelUse,
+    OperandValue,
+    Sizes,
+    Unit,
+)
+from tilewright.targets.cambricon.hlal.kinds import allowed_in
+from tilewright.targets.cambricon.hlal.segments import ALIGNMENT, SegmentedArray
+from tilewright.targets.cambricon.hlal.syntax import Node, Operand, Place
+from tilewright.targets.cambricon.hlal.values import (
+    Address,
+    LocalMacro,
+    OnChipArray,
+    ScalarWord,
+    Scope,
+    Value,
+    evaluate,
+    problem,
+    whole,
+)
+from tilewright.targets.cambricon.isa import BY_MNEMONIC, REGISTERS, Register
+
+MAX_DEPTH = 64
+"""Calls within calls."""
+
+MAX_STATEMENTS = 1 << 20
+"""Statements of one program behind all expansion."""
+
+
+@dataclass
+class Definitions:
+    """Macros and blocks by name: the program's own and the built-in ones."""
+
+    macros: dict[str, syntax.Macro] = field(default_factory=dict[str, syntax.Macro])
+    blocks: dict[str, syntax.Block] = field(default_factory=dict[str, syntax.Block])
+
+
+@dataclass
+class Expansion:
+    """The statements of a program behind preprocessing, and what they take."""
+
+    items: list[Item] = field(default_factory=list[Item])
+    units: list[Unit] = field(default_factory=list[Unit])
+    most_vsm: int = 0
+    most_msm: int = 0
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+
+@dataclass
+class _Frame:
+    """One instance of a body: its names, its labels, what is taken when it begins."""
+
+    scope: Scope
+    labels: dict[str, str]
+    calls: tuple[Place, ...]
+    taken: int = 0
+    vsm: int = 0
+    msm: int = 0
+    unit: Unit | None = None
+    kinds: tuple[str, ...] = ()
+    """Of the macros around: each must allow a statement."""
+
+
+def expand(
+    code: Iterable[Node], definitions: Definitions, data: DataSegment, sizes: Sizes
+) -> Expansion:
+    """The statements of ``code``; what is wrong is in ``problems``, up to ``MAX_PROBLEMS``."""
+    code = list(code)
+    used: set[int] = set()
+    _registers_of(code, used)
+    for macro in definitions.macros.values():
+        _registers_of(macro.body, used)
+    for block in definitions.blocks.values():
+        _registers_of(block.body, used)
+    walker = _Expander(definitions, data, sizes, [n for n in range(63, -1, -1) if n not in used])
+    frame = _Frame(Scope(outer=data.scope), {}, ())
+    walker.labels(code, frame)
+    walker.body(code, frame)
+    walker.check_labels()
+    return walker.found
+
+
+class _Expander:
+    def __init__(
+        self, definitions: Definitions, data: DataSegment, sizes: Sizes, pool: list[int]
+    ) -> None:
+        self.definitions = definitions
+        self.data = data
+        self.sizes = sizes
+        self.pool = pool
+        self.found = Expansion()
+        self.instances = 0
+        self.placed: set[str] = set()
+        self.names: set[str] = set()
+
+    # Labels
+
+    def labels(self, body: Iterable[Node], frame: _Frame) -> None:
+        """Give every label of an instance a name that is its own in the program."""
+        for node in body:
+            if isinstance(node, syntax.Condition):
+                self.labels(node.then, frame)
+                self.labels(node.otherwise, frame)
+            elif isinstance(node, syntax.Label) and node.name not in frame.labels:
+                unique, number = node.name, self.instances
+                while unique in self.names:
+                    unique, number = f"{node.name}_{number}", number + 1
+                frame.labels[node.name] = unique
+                self.names.add(unique)
+
+    def check_labels(self) -> None:
+        """Every label that is branched to stands somewhere."""
+        for item in self.found.items:
+            if not isinstance(item, Instruction):
+                continue
+            for operand in item.operands:
+                if isinstance(operand, LabelUse) and operand.name not in self.placed:
+                    self._note(problem(operand.at, "is a label that stands nowhere"), ())
+
+    # Statements
+
+    def body(self, body: Iterable[Node], frame: _Frame) -> None:
+        """Expand the statements of one instance."""
+        for node in body:
+            if len(self.found.problems) >= MAX_PROBLEMS:
+                return
+            try:
+                self._node(node, frame)
+            except TilewrightError as error:
+                self._note(error, frame.calls)
+            except RecursionError:
+                self._note(problem(node.at, "goes too deep"), frame.calls)
+
+    def _note(self, error: TilewrightError, calls: tuple[Place, ...]) -> None:
+        """Keep a refusal, with the line of the program that led to it."""
+        for found in error.problems:
+            where = found.where
+            if calls:
+                where += "".join(f" from {place}" for place in calls)
+            self.found.problems.append(Problem(found.code, found.reason, where, found.help))
+
+    def _node(self, node: Node, frame: _Frame) -> None:
+        match node:
+            case syntax.Label():
+                self._label(node, frame)
+            case syntax.Let():
+                self._name(node.name, evaluate(node.value, frame.scope), node.at, frame)
+            case syntax.Scalar():
+                if node.value is None:
+                    raise problem(node.at, "needs a value: it is a constant here")
+                self._name(node.name, scalar_value(node, frame.scope), node.at, frame)
+            case syntax.Array():
+                self._array(node, frame)
+            case syntax.Registers():
+                for register in node.names:
+                    if frame.taken >= len(self.pool):
+                        raise problem(register.at, "finds no register free", code="hlal-size")
+                    found = Register(self.pool[frame.taken])
+                    self._name(f"${register.name}", found, register.at, frame)
+                    frame.taken += 1
+            case syntax.Table():
+                numbers = [evaluate(number, frame.scope) for number in node.numbers]
+                self._name(node.name, self.data.table(node, numbers), node.at, frame)
+            case syntax.Condition():
+                chosen = node.then if whole(node.value, frame.scope) else node.otherwise
+                self.body(chosen, frame)
+            case syntax.Assertion():
+                if not whole(node.value, frame.scope):
+                    where = frame.calls[0] if frame.calls else node.at
+                    raise problem(where, f"is refused: {node.reason}", code="hlal-block")
+            case syntax.Macro():
+                self._name(node.name, LocalMacro(node, frame.scope), node.at, frame)
+            case syntax.Barrier():
+                self.found.items.append(BarrierMark((node.at, *frame.calls)))
+            case syntax.Invoke():
+                self._invoke(node, frame)
+            case syntax.Atomic():
+                self._atomic(node, frame)
+            case _:
+                raise problem(node.at, "cannot stand here: it belongs to the program itself")
+
+    def _name(self, name: str, value: Value, at: Place, frame: _Frame) -> None:
+        if name in frame.scope.names:
+            raise problem(at, "is declared twice", code="hlal-name")
+        frame.scope.names[name] = value
+
+    def _label(self, node: syntax.Label, frame: _Frame) -> None:
+        unique = frame.labels[node.name]
+        if unique in self.placed:
+            raise problem(node.at, "is a label that stands twice", code="hlal-name")
+        self.placed.add(unique)
+        unit = None if frame.unit is None else frame.unit.number
+        self.found.items.append(LabelMark(unique, (node.at, *frame.calls), unit))
+
+    def _array(self, node: syntax.Array, frame: _Frame) -> None:
+        if frame.unit is not None:
+            raise problem(node.at, "cannot be declared in a macro", "declare it in the block")
+        if node.element not in ("fix16", "fix32"):
+            raise problem(node.at, f"has elements {node.element!r}", "fix16 or fix32")
+        size = whole(node.size, frame.scope)
+        vector = node.kind == "VOA"
+        first, most = (frame.vsm, self.sizes.vsm_bytes) if vector else (
+            frame.msm, self.sizes.msm_bytes)  # fmt: skip
+        array = OnChipArray(node.kind, first, size, int(node.element[3:]) // 8)
+        end = first + size * array.element_bytes
+        if size < 1 or end > most:
+            memory = "vector" if vector else "matrix"
+            raise problem(
+                node.at, f"of {size} elements does not fit: {max(most - first, 0)} of {most} "
+                f"bytes of the {memory} scratchpad are free", "choose smaller segments",
+                "hlal-memory",
+            )  # fmt: skip
+        self._name(node.name, array, node.at, frame)
+        end = min(-(-end // ALIGNMENT) * ALIGNMENT, most)
+        if vector:
+            frame.vsm = end
+            self.found.most_vsm = max(self.found.most_vsm, end)
+        else:
+            frame.msm = end
+            self.found.most_msm = max(self.found.most_msm, end)
+
+    def _invoke(self, node: syntax.Invoke, frame: _Frame) -> None:
+        if len(frame.calls) >= MAX_DEPTH:
+            raise problem(node.at, f"lies more than {MAX_DEPTH} calls deep", code="hlal-size")
+        arguments = [self._argument(operand, frame) for operand in node.arguments]
+        local = frame.scope.find(node.name)
+        if isinstance(local, LocalMacro):
+            macro, home = local.macro, local.scope
+        else:
+            macro, home = self.definitions.macros.get(node.name), self.data.scope
+        block = self.definitions.blocks.get(node.name)
+        if macro is not None:
+            parameters = list(macro.parameters)
+            unit = self._unit(node, macro, frame)
+            body = macro.body
+        elif block is not None:
+            if frame.unit is not None:
+                raise problem(node.at, "is a block, and a macro holds only statements")
+            parameters = [parameter.name for parameter in block.parameters]
+            unit, body = None, block.body
+        else:
+            known = ", ".join(_similar(node.name, [*self.definitions.macros,
+                                                   *self.definitions.blocks]))  # fmt: skip
+            raise problem(node.at, "is no macro and no block", known, "hlal-name")
+        if len(arguments) != len(parameters):
+            raise problem(
+                node.at, f"takes {len(parameters)} arguments and is given {len(arguments)}",
+                ", ".join(parameters), "hlal-argument",
+            )  # fmt: skip
+        if block is not None and macro is None:
+            for parameter, value, operand in zip(
+                block.parameters, arguments, node.arguments, strict=True
+            ):
+                _check_argument(parameter, value, operand.at)
+        self.instances += 1
+        inner = _Frame(
+            Scope(dict(zip(parameters, arguments, strict=True)), home),
+            {}, (node.at, *frame.calls), frame.taken, frame.vsm, frame.msm, unit,
+            frame.kinds if macro is None else (*frame.kinds, macro.kind),
+        )  # fmt: skip
+        self.labels(body, inner)
+        self.body(body, inner)
+
+    def _unit(self, node: syntax.Invoke, macro: syntax.Macro, frame: _Frame) -> Unit:
+        if frame.unit is not None:
+            return frame.unit
+        unit = Unit(len(self.found.units), macro.kind, macro.name, (node.at, *frame.calls))
+        self.found.units.append(unit)
+        return unit
+
+    def _argument(self, operand: Operand, frame: _Frame) -> Value:
+        if isinstance(operand, syntax.RegisterName):
+            return _register(operand, frame.scope)
+        expression = operand.value
+        if isinstance(expression, syntax.Reference) and expression.field is None:
+            found = frame.scope.find(expression.name)
+            if found is not None:
+                return found
+        return evaluate(expression, frame.scope)
+
+    def _atomic(self, node: syntax.Atomic, frame: _Frame) -> None:
+        mnemonic = node.mnemonic.upper()
+        unit = frame.unit
+        if mnemonic not in BY_MNEMONIC:
+            similar = ", ".join(_similar(mnemonic, BY_MNEMONIC))
+            raise problem(node.at, "is no instruction", similar, "hlal-name")
+        for kind in frame.kinds:
+            if reason := allowed_in(mnemonic, kind):
+                raise problem(node.at, reason, code="hlal-macro")
+        modifiers = tuple(
+            (key.lower(), None if value is None else whole(value, frame.scope))
+            for key, value in node.modifiers
+        )
+        operands = tuple(self._operand(operand, mnemonic, frame) for operand in node.operands)
+        self.found.items.append(
+            Instruction(
+                mnemonic, modifiers, operands, (node.at, *frame.calls),
+                None if unit is None else unit.number,
+            )
+        )  # fmt: skip
+        if len(self.found.items) > MAX_STATEMENTS:
+            raise problem(node.at, f"is past {MAX_STATEMENTS} statements", code="hlal-size")
+
+    def _operand(self, operand: Operand, mnemonic: str, frame: _Frame) -> OperandValue:
+        if isinstance(operand, syntax.RegisterName):
+            return _register(operand, frame.scope)
+        expression = operand.value
+        if isinstance(expression, syntax.Reference) and expression.field is None:
+            if mnemonic in ("J", "CB") and expression.name in frame.labels:
+                return LabelUse(frame.labels[expression.name], operand.at)
+            found = frame.scope.find(expression.name)
+            if isinstance(found, Register):
+                return found
+            if found is None and mnemonic in ("J", "CB"):
+                raise problem(operand.at, "is a label that stands nowhere", code="hlal-name")
+        value = evaluate(expression, frame.scope)
+        if isinstance(value, float):
+            raise problem(operand.at, f"is {value}, and an integer is needed", "fixed(x, bits)")
+        number = value.offset if isinstance(value, Address) else value
+        if not -(1 << 31) <= number < 1 << 31:
+            raise problem(operand.at, f"is {number}, which does not fit 32 bits")
+        return value
+
+
+def _register(operand: syntax.RegisterName, scope: Scope) -> Register:
+    if (number := _numbered(operand.name)) is not None:
+        if number >= REGISTERS:
+            raise problem(operand.at, f"is no register: there are {REGISTERS}", code="hlal-name")
+        return Register(number)
+    found = scope.find(f"${operand.name}") or scope.find(operand.name)
+    if not isinstance(found, Register):
+        raise problem(operand.at, "is no register", "$R0 to $R63, or REG declares it", "hlal-name")
+    return found
+
+
+def _numbered(name: str) -> int | None:
+    digits = name[1:]
+    return int(digits) if name[0] in "Rr" and digits.isdecimal() and len(digits) < 9 else None
+
+
+_KINDS: dict[type[Any], str] = {
+    OnChipArray: "an on-chip array",
+    Register: "a register",
+    ScalarWord: "a scalar in memory",
+    Address: "an address",
+    int: "a number",
+    float: "a number",
+}
+
+
+def _check_argument(parameter: syntax.Parameter, value: Value, at: Place) -> None:
+    match parameter.kind:
+        case "tensor" | "filter":
+            fits = isinstance(value, SegmentedArray) and value.kind == parameter.kind
+        case "register":
+            fits = isinstance(value, Register)
+        case _:
+            fits = isinstance(value, int | float | Address)
+    if not fits:
+        given = (
+            value.kind if isinstance(value, SegmentedArray) else _KINDS.get(type(value), "a name")
+        )
+        raise problem(
+            at, f"is {given}, and {parameter.name!r} is a {parameter.kind}", code="hlal-argument"
+        )
+
+
+def _registers_of(body: Iterable[Node], used: set[int]) -> None:
+    """Registers that a text names itself: REG leaves them alone."""
+    for node in body:
+        match node:
+            case syntax.Atomic():
+                operands = node.operands
+            case syntax.Invoke():
+                operands = node.arguments
+            case syntax.Condition():
+                _registers_of((*node.then, *node.otherwise), used)
+                continue
+            case syntax.Macro():
+                _registers_of(node.body, used)
+                continue
+            case _:
+                continue
+        for operand in operands:
+            if isinstance(operand, syntax.RegisterName):
+                number = _numbered(operand.name)
+                used.update(() if number is None else (number,))
+
+
+def _similar(name: str, known: Iterable[str]) -> list[str]:
+    return get_close_matches(name, list(known), 3)

@@ -1,0 +1,74 @@
+"""Statements behind preprocessing: instructions with known operands, labels and barriers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from tilewright.targets.cambricon.hlal.syntax import Place
+from tilewright.targets.cambricon.hlal.values import Address
+from tilewright.targets.cambricon.isa import Register
+
+MAX_PROBLEMS = 20
+"""Problems that one refusal lists."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a program may ask about its machine: scratchpads in bytes, and lanes."""
+
+    vsm_bytes: int
+    msm_bytes: int
+    lanes: int
+
+
+@dataclass(frozen=True)
+class LabelUse:
+    """A branch's goal."""
+
+    name: str
+    at: Place
+
+
+OperandValue: TypeAlias = "Register | int | Address | LabelUse"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One call of a macro: what the parallel model moves as a whole."""
+
+    number: int
+    kind: str
+    """"C" or "IO"."""
+    name: str
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An atomic statement; ``places`` leads from its own line to the program's."""
+
+    mnemonic: str
+    modifiers: tuple[tuple[str, int | None], ...]
+    operands: tuple[OperandValue, ...]
+    places: tuple[Place, ...]
+    unit: int | None
+
+
+@dataclass(frozen=True)
+class LabelMark:
+    """A label, by its name in the whole program."""
+
+    name: str
+    places: tuple[Place, ...]
+    unit: int | None = None
+
+
+@dataclass(frozen=True)
+class BarrierMark:
+    """``@barrier``."""
+
+    places: tuple[Place, ...]
+
+
+Item: TypeAlias = "Instruction | LabelMark | BarrierMark"
