@@ -127,8 +127,11 @@ def kept_on_host(work: Work) -> tuple[str, ...]:
 
 
 def calibrate(work: Work) -> None:
-    """Ranges of all values on sample inputs, for machines that compute in fixed point."""
-    if work.machine.element == "float32":
+    """Ranges of all values on sample inputs, for machines that compute in fixed point.
+
+    A network that came with its numbers needs none.
+    """
+    if work.machine.element == "float32" or network_of(work.network).numbers is not None:
         return
     if work.samples is None and work.ranges is None:
         work.notes.append(

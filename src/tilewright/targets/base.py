@@ -160,6 +160,13 @@ class Runner(ABC):
         result is used again. Raises TilewrightError.
         """
 
+    def timed(self) -> Profile:
+        """The profile of a run whose values are not computed, where times do not depend on them.
+
+        Refuses (``profile-missing``) where only a run tells.
+        """
+        raise refuse("profile-missing", "times are known after a run alone", help="call run()")
+
     def prepare(self) -> None:
         """Build now what is otherwise built when a run first needs it, and kept in the package."""
         return

@@ -12,7 +12,7 @@ from math import prod
 
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import Operation
-from tilewright.ir import VerifyException
+from tilewright.ir import SSAValue, VerifyException
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import ELEMENT_BYTES, Stage
 from tilewright.types import FixedType, element_name, tensor, tensor_type
@@ -116,7 +116,7 @@ def _numbers(found: Candidate, machine: Machine) -> str | None:
     if plain:
         return f"{machine.name} computes on 16-bit fixed point, not on {', '.join(plain)}"
     biases = found.op.inputs[2:] if found.op.operation in ("conv", "matmul") else ()
-    if not all(isinstance(bias.owner, WeightOp) for bias in biases):
+    if not all(isinstance(bias.owner, WeightOp) or _has_32_bits(bias) for bias in biases):
         return "its bias is computed, and 32-bit biases have to be constants"
     element = fixed_element(found)
     if element is None:
@@ -124,6 +124,11 @@ def _numbers(found: Candidate, machine: Machine) -> str | None:
     if element == "fixed16" or _requantises(found, machine):
         return None
     return f"{found.operation} gives 32-bit results, and no primitive for it can requantise them"
+
+
+def _has_32_bits(value: SSAValue) -> bool:
+    """Whether a value is 32-bit fixed point, in a network that came with its numbers."""
+    return element_name(tensor_type(value).element_type) == "fixed32"
 
 
 def fixed_element(found: Candidate) -> str | None:

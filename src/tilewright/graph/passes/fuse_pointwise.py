@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tilewright.graph.dialect import KernelOp, WeightOp, YieldOp, network_of
 from tilewright.graph.names import identifier
 from tilewright.graph.operations import AffineOperation, Operation, PointwiseOperation
+from tilewright.graph.operations.numbers import RequantiseOp
 from tilewright.graph.passes.constraints import candidate, fixed_element, serving
 from tilewright.graph.passes.editing import VIEWS, compiler, insert, only_user, operations_of
 from tilewright.ir import (
@@ -21,9 +22,12 @@ from tilewright.ir import (
 )
 from tilewright.ir import Operation as AnyOperation
 from tilewright.machine import Machine, Primitive
-from tilewright.types import element_name, shape_of, tensor_type
+from tilewright.types import FixedType, element_name, shape_of, tensor_type
 
 _SYMBOL_LENGTH = 40
+
+MAPS = (PointwiseOperation, RequantiseOp)
+"""What joins the operation before it; networks that come with their numbers requantise."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +70,8 @@ class FusePointwise(ModulePass):
         # From the end, so that of two producers the later one is asked first; and products before
         # maps, so that a map joins a product rather than heading a chain of its own.
         for anchors in (
-            [step for step in reversed(steps) if not isinstance(step, PointwiseOperation)],
-            [step for step in steps if isinstance(step, PointwiseOperation)],
+            [step for step in reversed(steps) if not isinstance(step, MAPS)],
+            [step for step in steps if isinstance(step, MAPS)],
         ):
             for step in anchors:
                 if step not in taken:
@@ -96,7 +100,7 @@ def _grow(
     while True:
         value = chain[-1].result
         step = only_user(value)
-        if not isinstance(step, PointwiseOperation) or step in taken:
+        if not isinstance(step, MAPS) or step in taken:
             return chain
         if shape_of(step.result) != shape_of(value) or not _operands_fit(step, value, primitive):
             return chain
@@ -146,10 +150,11 @@ def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> boo
 def _elements_fit(step: Operation, value: SSAValue, primitive: Primitive) -> bool:
     """Whether the primitive's vectors take the step's elements.
 
-    They have one type on their way out, except between floats and quantised integers.
+    They have one type on their way out, except between floats and quantised integers, and from
+    32-bit sums to 16 bits in networks of fixed point.
     """
     types = {tensor_type(v).element_type for v in (*step.inputs, step.result, value)}
-    if len(types) == 1:
+    if len(types) == 1 or all(isinstance(kind, FixedType) for kind in types):
         return True
     if not isinstance(step, AffineOperation):
         return False
