@@ -18,7 +18,7 @@ FLOORS: list[set[str]] = [
     {"choose_numbers"},
     {"driver"},
     {"compiling"},
-    {"report", "torch", "optimise", "onnx_backend", "tuning"},
+    {"report", "torch", "optimise", "onnx_backend", "tuning", "dlplib"},
     {"api"},
     {"cli"},
 ]

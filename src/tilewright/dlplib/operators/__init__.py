@@ -1,0 +1,61 @@
+"""The operators of the library, each made of graph operations and compiled along the road."""
+
+from tilewright.dlplib.operators.convolution import (
+    bias_backward,
+    bias_type,
+    convolution_backward_data,
+    convolution_backward_filter,
+    convolution_forward,
+    convolution_output,
+)
+from tilewright.dlplib.operators.elementwise import (
+    activation_backward,
+    activation_forward,
+    softmax_forward,
+    vector,
+)
+from tilewright.dlplib.operators.fully_connected import (
+    fully_connected_backward_data,
+    fully_connected_backward_filter,
+    fully_connected_forward,
+    matrix_multiply,
+)
+from tilewright.dlplib.operators.movement import concat, reshape, transform
+from tilewright.dlplib.operators.normalisation import (
+    batch_norm_backward,
+    batch_norm_forward,
+    lrn_backward,
+    lrn_forward,
+)
+from tilewright.dlplib.operators.pooling import (
+    pooling_backward,
+    pooling_forward,
+    pooling_output,
+)
+
+__all__ = [
+    "activation_backward",
+    "activation_forward",
+    "batch_norm_backward",
+    "batch_norm_forward",
+    "bias_backward",
+    "bias_type",
+    "concat",
+    "convolution_backward_data",
+    "convolution_backward_filter",
+    "convolution_forward",
+    "convolution_output",
+    "fully_connected_backward_data",
+    "fully_connected_backward_filter",
+    "fully_connected_forward",
+    "lrn_backward",
+    "lrn_forward",
+    "matrix_multiply",
+    "pooling_backward",
+    "pooling_forward",
+    "pooling_output",
+    "reshape",
+    "softmax_forward",
+    "transform",
+    "vector",
+]

@@ -1,0 +1,155 @@
+"""Pooling and its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import floor, log2
+
+import numpy as np
+
+from tilewright.dlplib.descriptors import Shape
+from tilewright.dlplib.handle import Handle, Operand, Ran
+from tilewright.dlplib.network import OperatorNetwork
+from tilewright.dlplib.numeric import finest, fixed16
+from tilewright.dlplib.operators.elementwise import as_integers
+from tilewright.dlplib.operators.settings import Pooling, PoolingDescriptor
+from tilewright.dlplib.operators.spread import ones, transposed_convolution
+from tilewright.errors import refuse
+from tilewright.ir import SSAValue
+from tilewright.numerics import reference
+from tilewright.types import Array, shape_of
+
+LARGEST_WINDOW = 64
+"""Elements of a window whose maximum's gradient is computed: every one is a step of its own."""
+
+
+def pooling_forward(handle: Handle, pooling: PoolingDescriptor, x: Operand, y: Operand) -> Ran:
+    """y = the largest element, or the mean, of every window of x."""
+    settings = pooling.get()
+
+    def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
+        return {"y": _pooled(net, settings, net.values["x"])}
+
+    return handle.run("pooling_forward", settings, {"x": x}, {"y": y}, draw)
+
+
+def pooling_output(pooling: PoolingDescriptor, x: Shape) -> tuple[int, int, int, int]:
+    """The dims of the result; refuses a window that does not fit."""
+    net = OperatorNetwork("pooling", {"x": Shape(x.dims)}, False)
+    n, c, h, w = shape_of(_pooled(net, pooling.get(), net.values["x"]))
+    return n, c, h, w
+
+
+def pooling_backward(
+    handle: Handle, pooling: PoolingDescriptor, x: Operand, y: Operand, dy: Operand, dx: Operand
+) -> Ran:
+    """dx from dy: to the first largest element of every window in row-major order, or to all alike.
+
+    Averages do not read x and y.
+    """
+    settings = pooling.get()
+    shape = dx.descriptor.get()
+    image = x.descriptor.get()
+    if image.dims != shape.dims:
+        raise refuse("dlp-shape", f"x is {image} and dx {shape}")
+    if pooling_output(pooling, image) != dy.descriptor.get().dims:
+        raise refuse("dlp-shape", f"dy {dy.descriptor.get()} is not of the pool's result")
+    operands = {"dy": dy}
+    if settings.mode == "max":
+        if y.descriptor.get().dims != dy.descriptor.get().dims:
+            raise refuse("dlp-shape", f"y is {y.descriptor.get()} and dy {dy.descriptor.get()}")
+        if y.descriptor.get().type != image.type:
+            raise refuse("dlp-type", f"y is {y.descriptor.get()}, which is not of x, {image}")
+        if settings.window[0] * settings.window[1] > LARGEST_WINDOW:
+            raise refuse("dlp-parameter", f"a window of {settings.window} is too large")
+        operands = {"x": as_integers(x), "y": as_integers(y), "dy": dy}
+
+    def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
+        make = _maximum_gradient if settings.mode == "max" else _average_gradient
+        return {"dx": make(net, settings, shape)}
+
+    return handle.run("pooling_backward", settings, operands, {"dx": dx}, draw)
+
+
+def _pooled(net: OperatorNetwork, settings: Pooling, x: SSAValue) -> SSAValue:
+    _, _, h, w = shape_of(x)
+    pads = settings.reach((h, w))
+    window, strides = settings.window, settings.strides
+    if settings.mode == "max":
+        return net.emit("max_pool", x, kernel=window, strides=strides, pads=pads)
+    counted = tuple(min(a, b) for a, b in zip(settings.counted, pads, strict=True))
+    return net.emit("average_pool", x, kernel=window, strides=strides, pads=pads, counted=counted)
+
+
+def _average_gradient(net: OperatorNetwork, settings: Pooling, shape: Shape) -> SSAValue:
+    """dy over the number of elements counted, and every pixel sums what its windows got."""
+    gradient, (n, c, h, w) = net.values["dy"], shape.dims
+    pads = settings.reach((h, w))
+    counted = tuple(min(a, b) for a, b in zip(settings.counted, pads, strict=True))
+    counts = reference.pool_counts((h, w), settings.window, settings.strides, pads, (1, 1), counted)
+    shares: Array = 1.0 / np.asarray(counts, np.float64)
+    if shares.size and np.all(shares == shares.flat[0]):
+        shares = shares.reshape(-1)[:1]
+    shares = shares.reshape((1, 1, *shares.shape[-2:]) if shares.ndim > 1 else (1, 1, 1, 1))
+    part = net.emit("mul", gradient, net.constant(shares, finest(float(shares.max()))))
+    # What is divided by at least k has log2(k) bits more behind the point.
+    spare = floor(log2(1 / float(shares.max())))
+    part = net.to(part, fixed16(min(net.fraction(gradient) + spare, 30)))
+    kernel = ones(net, (c, 1, *settings.window))
+    del n
+    return transposed_convolution(
+        net, part, kernel, (h, w), strides=settings.strides, dilations=(1, 1),
+        pads=(pads[0], pads[1]), groups=c, type=shape.type,
+    )  # fmt: skip
+
+
+def _maximum_gradient(net: OperatorNetwork, settings: Pooling, shape: Shape) -> SSAValue:
+    """Where a window's element is its largest, and none before it was, it gets the gradient.
+
+    ``free`` is 1 where no element has been the largest so far, and ``less`` 1 where this one is
+    not; so max(free - less, 0) is 1 exactly at the first, and min(free, less) is free from then on.
+    """
+    image, largest, gradient = (net.values[name] for name in ("x", "y", "dy"))
+    n, c, h, w = shape.dims
+    _, _, oh, ow = shape_of(gradient)
+    (kh, kw), (sh, sw) = settings.window, settings.strides
+    pads = settings.reach((h, w))
+    for axis in range(2):
+        image = _around(net, image, axis + 2, pads[axis], pads[axis + 2])
+    parts: list[SSAValue] = []
+    free = net.constant(np.ones((n, c, oh, ow), np.float32), fixed16(0))
+    for i in range(kh):
+        for j in range(kw):
+            seen = net.slice(image, 2, i, i + (oh - 1) * sh + 1, sh)
+            seen = net.slice(seen, 3, j, j + (ow - 1) * sw + 1, sw)
+            less = _less(net, seen, largest)
+            first = net.to(net.emit("relu", net.emit("sub", free, less)), fixed16(0))
+            got = net.to(net.emit("mul", first, gradient), net.type_of(gradient))
+            parts.append(net.reshape(got, (n, c, 1, oh, ow)))
+            free = net.emit("min", free, less)
+    stacked = parts[0] if len(parts) == 1 else net.emit("concat", *parts, axis=2)
+    stacked = net.reshape(stacked, (n, c * kh * kw, oh, ow))
+    places = np.tile(np.eye(kh * kw, dtype=np.float32), (c, 1)).reshape(c * kh * kw, 1, kh, kw)
+    return transposed_convolution(
+        net, stacked, net.constant(places, fixed16(0)), (h, w), strides=(sh, sw),
+        dilations=(1, 1), pads=(pads[0], pads[1]), groups=c, type=shape.type,
+    )  # fmt: skip
+
+
+def _less(net: OperatorNetwork, seen: SSAValue, largest: SSAValue) -> SSAValue:
+    """1 where ``seen`` is less than ``largest``, which it never exceeds; else 0."""
+    if not net.fixed:
+        return net.emit("cast", net.emit("less", seen, largest), to="float32")
+    apart = net.emit("sub", largest, seen)
+    return net.to(net.emit("clip", apart, minimum=0.0, maximum=1.0), fixed16(0))
+
+
+def _around(net: OperatorNetwork, value: SSAValue, axis: int, before: int, after: int) -> SSAValue:
+    """The least number around an axis, so that no window's largest element is there."""
+    if not before and not after:
+        return value
+    rank = len(shape_of(value))
+    pads = [0] * (2 * rank)
+    pads[axis], pads[rank + axis] = before, after
+    least = -32768.0 if net.fixed else float("-inf")
+    return net.emit("pad", value, pads=tuple(pads), value=least)

@@ -1,0 +1,54 @@
+"""Networks that come with their numbers: the road keeps them, and computes what they mean."""
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.dlplib import Shape, fixed16, fixed32
+from tilewright.dlplib.network import OperatorNetwork
+from tilewright.errors import TilewrightError
+from tilewright.frontends import Imported
+from tilewright.graph.dialect import KernelOp, network_of
+
+
+def network() -> Imported:
+    """A convolution with computed weights and bias, a residual, an activation, 16 bits."""
+    shapes = {
+        "x": Shape((1, 6, 9, 9), "NHWC", fixed16(12)),
+        "w": Shape((16, 6, 3, 3), "NHWC", fixed16(13)),
+        "b": Shape((1, 16, 1, 1), "NCHW", fixed32(25)),
+        "r": Shape((1, 16, 7, 7), "NHWC", fixed16(10)),
+    }
+    net = OperatorNetwork("layer", shapes, fixed=True)
+    bias = net.reshape(net.values["b"], (16,))
+    made = net.emit("conv", net.values["x"], net.values["w"], bias)
+    made = net.emit("relu", net.emit("add", made, net.values["r"]))
+    return net.finish({"y": (made, Shape((1, 16, 7, 7), "NHWC", fixed16(11)))})
+
+
+def test_numbers_are_kept_and_one_kernel_computes_the_layer() -> None:
+    package = tilewright.compile(network(), "cambricon-x")
+    assert [info.dtype for info in package.inputs] == ["int16", "int16", "int32", "int16"]
+    kernels = [op for op in network_of(package.graph).block.ops if isinstance(op, KernelOp)]
+    computing = [op for op in kernels if not op.on_host]
+    assert [[inner.name for inner in op.operations] for op in computing] == [
+        ["graph.conv", "graph.add", "graph.relu", "graph.requantise"]
+    ]
+    assert not any("binary points" in note for note in package.manifest.notes)
+    random = np.random.default_rng(0)
+    for scale in (500, 32767):  # Sums of the second are far beyond 32 bits, and wrap.
+        inputs = {
+            info.name: random.integers(-scale, scale, info.shape).astype(info.dtype)
+            for info in package.inputs
+        }
+        outputs = package.run(inputs, check_races=True)
+        found = package.check(inputs, outputs)
+        assert found.exact and found.passed
+        assert len(np.unique(outputs["y"])) > 100
+    assert package.runner.timed().cycles == package.profile.cycles
+
+
+def test_times_of_native_packages_need_a_run() -> None:
+    package = tilewright.compile("examples/lenet5/lenet5.onnx")
+    with pytest.raises(TilewrightError, match="profile-missing"):
+        package.runner.timed()
