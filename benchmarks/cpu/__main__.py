@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="of all")
     parser.add_argument("--models", type=Path, help="folder that keeps the models")
     parser.add_argument("--exact-convolution", action="store_true", help="without Winograd")
+    parser.add_argument("--numbers", help="of ours, such as bfloat16; the peers stay in float32")
     parser.add_argument("--memory", action="store_true", help="tell what ours takes, too")
     arguments = parser.parse_args()
     print(
@@ -71,7 +72,8 @@ def main() -> None:
             path = models.save(name, arguments.models or Path(scratch))
             folder = Path(scratch) / name
             exact = arguments.exact_convolution
-            seconds, c_seconds = build(path, folder, exact_convolution=exact)
+            options = {"exact_convolution": exact, "numbers": arguments.numbers}
+            seconds, c_seconds = build(path, folder, **options)
             for threads in arguments.threads:
                 row: Times = alone(threads, compare, path, folder, threads, arguments.rounds)
                 if not ratios:

@@ -94,7 +94,7 @@ def test_the_generic_form_is_read_too() -> None:
         ('waits ["free w"]', 'waits ["free z"]', "waits for z, which is no buffer"),
         ('waits ["free w"]', 'waits ["after w"]', "a wait is 'ready NAME' or 'free NAME'"),
         ('%x to %bx on "load"', '%x to %bx on "load" joined', "joins a move"),
-        ('"relu"(%0 [n, co])', '"relu"(%bx [n, ci])', "does not use the stage before it"),
+        ('"relu"(%0 [n, co])', '"relu"(%bx [n, ci])', "no later stage uses stage matmul"),
         ('"relu"(%0 [n, co])', '"relu"(%0 [co, n])', "reads [co, n] of a stage"),
         ('"relu"(%0 [n, co]) to [n, co]', '"relu"(%0 [n, co]) to [n, ci]', "stands after"),
         ("[n, co] : tensor<2x8xf32>\n    }", "[n, co] : tensor<2x9xf32>\n    }", "not that of the"),

@@ -169,8 +169,10 @@ def _products(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
     outer = [dim for dim in parallel if dim not in (row, column)]
     blocks = ceil(extents["co"] / lanes)
     depths = [extents["ci"]]
-    # A residual may share the output's memory, which partial sums would overwrite.
-    if not any(operand.role == "residual" for operand in kernel.inputs):
+    # A residual may share the output's memory, which partial sums would overwrite; and an output
+    # of narrower elements does not hold them.
+    sums = kernel.output.element == kernel.anchor.output.element
+    if sums and not any(operand.role == "residual" for operand in kernel.inputs):
         depths += [d for d in _REDUCTION_BLOCKS if d < extents["ci"] and d % lanes == 0]
     # Weights in blocks of several vectors are read block by block.
     least = max(primitive.multiples["co"] // lanes, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import cast
 
 from tilewright.ir import Operation, SSAValue, TensorType, VerifyException
@@ -95,7 +94,7 @@ def check_move(move: MoveOp) -> None:
 
 
 def check_compute(compute: ComputeOp) -> None:
-    """The stages chain and end in the output's type."""
+    """The stages lead to the last one, which ends in the output's type."""
     where = f"tile.compute {compute.primitive.data}"
     _check_engine(compute.engine.data, where)
     _check_waits(compute.wait_list, compute, where)
@@ -107,11 +106,11 @@ def check_compute(compute: ComputeOp) -> None:
         raise VerifyException(f"{where}: holds stages only")
     kept = stages[0].windows.data[-1].dims
     reduced = [dim for dim in _program(compute).reduction_dims if dim not in kept]
-    for before, stage in pairwise(stages):
-        if before.result not in stage.inputs:
-            raise VerifyException(
-                f"{where}: stage {stage.operation.data} does not use the stage before it"
-            )
+    for number, stage in enumerate(stages[1:], 1):
+        before = stages[number - 1]
+        # Mostly by the next one; a copy of a residual in other elements waits for the one after.
+        if not any(before.result in later.inputs for later in stages[number:]):
+            raise VerifyException(f"{where}: no later stage uses stage {before.operation.data}")
         if any(dim in window.dims for window in stage.windows.data for dim in reduced):
             raise VerifyException(
                 f"{where}: stage {stage.operation.data} stands after the reduction "

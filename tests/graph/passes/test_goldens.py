@@ -27,7 +27,11 @@ from tilewright.targets.cpu.processors import Processor
 from tilewright.types import element_dtype, shape_of, tensor_type
 
 FOLDER = Path(__file__).parent / "goldens"
-MACHINES = {"cpu16": cpu(Processor(lanes=16)), "small": accelerator()}
+MACHINES = {
+    "cpu16": cpu(Processor(lanes=16)),
+    "pairs": cpu(Processor(lanes=16, pairs_per_cycle=1.0)),
+    "small": accelerator(),
+}
 SEPARATOR = "// -----\n"
 
 

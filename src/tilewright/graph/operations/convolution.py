@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+import ml_dtypes
 import numpy as np
 
 from tilewright.graph.operations.base import Operation, Type, one
-from tilewright.ir import Attribute, PythonValue, i8, i32, irdl_op_definition, opt_prop_def
+from tilewright.ir import (
+    Attribute,
+    PythonValue,
+    bf16,
+    f16,
+    f32,
+    i8,
+    i32,
+    irdl_op_definition,
+    opt_prop_def,
+)
 from tilewright.numerics import fixed, reference
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 from tilewright.types import UNSIGNED, Array, FixedType, shape_of
@@ -20,7 +31,8 @@ class ConvOp(Operation):
 
     An optional third operand [co] is added. ``pads`` are top, left, bottom, right. In fixed point:
     16-bit images and weights, a 32-bit bias at the sum of their binary points, 32-bit result there.
-    8-bit integers, of either sign: an int32 bias and result, exact modulo 2**32.
+    8-bit integers, of either sign: an int32 bias and result, exact modulo 2**32. Weights may be
+    16-bit floats, of a float32 image or one of the same elements: the result is float32.
     """
 
     name = "graph.conv"
@@ -77,6 +89,7 @@ class ConvOp(Operation):
             self.integers("dilations"),
             self.integer("group", 1, 2**24),
         )
+        arrays = tuple(widened(arrays))
         bias = arrays[2] if len(arrays) == 3 else None
         if self.is_fixed:
             return fixed.conv2d(arrays[0], arrays[1], bias, *attributes)
@@ -128,6 +141,16 @@ class ConvOp(Operation):
         )
 
 
+SHORT_FLOATS = (f16, bf16)
+"""Element types of which products are float32."""
+
+
+def widened(arrays: Sequence[Array]) -> list[Array]:
+    """Floats of 16 bits as float32; all other arrays as they are."""
+    short = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+    return [a.astype(np.float32) if a.dtype in short else a for a in arrays]
+
+
 def product_element(operation: Operation, types: Sequence[Type]) -> Attribute:
     """Element type of a sum of products with an optional bias; raises VerifyException."""
     x = types[0].element_type
@@ -137,6 +160,13 @@ def product_element(operation: Operation, types: Sequence[Type]) -> Attribute:
             "products of 8-bit integers take a bias of int32",
         )
         return i32
+    elements = [kind.element_type for kind in types]
+    if elements[1] in SHORT_FLOATS and x in (f32, elements[1]):
+        operation.need(
+            all(element in (f32, elements[1]) for element in elements[2:]),
+            "products of 16-bit floats take a bias of float32, or of their own elements",
+        )
+        return f32
     if not isinstance(x, FixedType):
         return operation.common_element(types)
     left, right = operation.fixed16(types[0]), operation.fixed16(types[1])

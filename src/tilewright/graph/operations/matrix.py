@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from tilewright.graph.operations.base import Operation, Type, broadcast_shape, one
-from tilewright.graph.operations.convolution import product_element
+from tilewright.graph.operations.convolution import product_element, widened
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
 from tilewright.numerics import fixed, reference
 from tilewright.planning.domain import Affine, Dim, Role, Stage
@@ -20,7 +20,8 @@ class MatMulOp(Operation):
     """a @ b over the last two axes, leading axes broadcast, plus an optional broadcast bias.
 
     ``transpose_a`` and ``transpose_b`` swap the last two axes of an operand first. 8-bit integers
-    give int32, exact modulo 2**32, and take a bias of int32.
+    give int32, exact modulo 2**32, and take a bias of int32. 16-bit floats as b give float32, by
+    a of float32 or of the same elements.
     """
 
     name = "graph.matmul"
@@ -61,6 +62,7 @@ class MatMulOp(Operation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """Float32 accumulates in float32; fixed point is exact modulo 2**32."""
+        arrays = tuple(widened(arrays))
         a, b = (
             np.swapaxes(array, -1, -2) if swap else array
             for array, swap in zip(arrays[:2], self.transposed, strict=True)

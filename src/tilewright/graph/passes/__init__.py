@@ -15,6 +15,7 @@ from tilewright.graph.passes.join_biases import JoinBiases
 from tilewright.graph.passes.partition import Partition
 from tilewright.graph.passes.plan_memory import PlanMemory
 from tilewright.graph.passes.quantise import Quantise
+from tilewright.graph.passes.read_short_floats import ReadShortFloats
 from tilewright.graph.passes.simplify import Simplify
 from tilewright.graph.passes.subsample import Subsample
 from tilewright.ir import ModulePass
@@ -37,6 +38,7 @@ PASSES: dict[str, type[ModulePass]] = {
         Partition,
         PlanMemory,
         Quantise,
+        ReadShortFloats,
         Simplify,
         Subsample,
     )
@@ -67,7 +69,13 @@ def simplify_pipeline(machine: Machine) -> list[PassEntry]:
 
 def kernel_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEntry]:
     """The passes that form kernels."""
+    shorts = [
+        PassEntry(
+            ReadShortFloats(), "before kernels: copies in float32 would be kernels of their own"
+        )
+    ]
     return [
+        *(shorts if machine.element == "float32" else []),
         PassEntry(Partition(host), f"ask {machine.name} what it computes, operation by operation"),
         PassEntry(Subsample(), "pixels that no window touches need not travel to the accelerator"),
         PassEntry(FusePointwise(), "what passes between a kernel's stages never leaves the chip"),

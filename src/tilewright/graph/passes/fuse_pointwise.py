@@ -19,6 +19,9 @@ from tilewright.ir import (
     Region,
     SSAValue,
     StringAttr,
+    bf16,
+    f16,
+    f32,
 )
 from tilewright.ir import Operation as AnyOperation
 from tilewright.machine import Machine, Primitive
@@ -108,10 +111,33 @@ def _grow(
             return chain
         if machine.element != "float32" and fixed_element(candidate(step)) is None:
             return chain
-        names = [op.operation for op in (*chain[1:], step)]
+        beside = _widened_beside(step, value, taken, primitive)
+        names = [op.operation for op in (*chain[1:], *beside, step)]
         if not accepts(primitive, names):
             return chain
-        chain.append(step)
+        chain += [*beside, step]
+
+
+def _widened_beside(
+    step: Operation, value: SSAValue, taken: set[Operation], primitive: Primitive
+) -> list[Operation]:
+    """What widens a step's other operands from 16 bits, for this step alone: it joins, too."""
+    found: list[Operation] = []
+    for operand in step.inputs:
+        owner = operand.owner
+        if operand is value or not isinstance(owner, Operation) or owner in taken:
+            continue
+        if (
+            widens_or_rounds(owner)
+            and only_user(operand) is step
+            and tensor_type(owner.inputs[0]).element_type != f32
+            and shape_of(operand) == shape_of(value)
+            and owner.engine == step.engine
+            and primitive.epilogue_any
+            and primitive.takes("residual", element_name(tensor_type(owner.inputs[0]).element_type))
+        ):
+            found.append(owner)
+    return found
 
 
 def accepts(primitive: Primitive, names: Sequence[str]) -> bool:
@@ -150,19 +176,27 @@ def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> boo
 def _elements_fit(step: Operation, value: SSAValue, primitive: Primitive) -> bool:
     """Whether the primitive's vectors take the step's elements.
 
-    They have one type on their way out, except between floats and quantised integers, and from
-    32-bit sums to 16 bits in networks of fixed point.
+    They have one type on their way out, except between floats and quantised integers, between
+    floats of 16 bits and of 32, and from 32-bit sums to 16 bits in networks of fixed point.
     """
     types = {tensor_type(v).element_type for v in (*step.inputs, step.result, value)}
     if len(types) == 1 or all(isinstance(kind, FixedType) for kind in types):
         return True
-    if not isinstance(step, AffineOperation):
+    if not isinstance(step, AffineOperation) and not widens_or_rounds(step):
         return False
     others = [operand for operand in step.inputs if operand is not value]
     names = [element_name(tensor_type(operand).element_type) for operand in others]
     result = element_name(tensor_type(step.result).element_type)
     return all(primitive.takes("residual", name) for name in names) and (
         primitive.takes("output", result)
+    )
+
+
+def widens_or_rounds(step: Operation) -> bool:
+    """Whether an operation goes between floats of 16 bits and of 32, or rounds to the former."""
+    floats = (f16, bf16, f32)
+    return step.operation == "cast" and all(
+        tensor_type(value).element_type in floats for value in (*step.inputs, step.result)
     )
 
 

@@ -33,7 +33,7 @@ LANE_SAFE = frozenset(
         *("elu", "softplus", "add", "sub", "mul"),
         *("requantise", "quantise", "dequantise", "convert_layout", "concat", "slice"),
         *("requantise_linear", "quantise_linear", "dequantise_linear"),
-        *("add_linear", "mul_linear", "look_up"),
+        *("add_linear", "mul_linear", "look_up", "cast"),
     )
 )
 """Maps that give finite numbers for whatever finite numbers lie in padded lanes.

@@ -20,12 +20,12 @@ C_TYPES: Mapping[str, str] = {
     "fixed16": "int16_t",
     "fixed32": "int32_t",
     "float64": "double",
-    "float16": "_Float16",
+    "float16": "uint16_t",
     "bfloat16": "uint16_t",
     "bool": "uint8_t",
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
-"""A bfloat16 is kept as its bits, a boolean as 0 or 1 in a byte."""
+"""Floats of 16 bits are kept as their bits, a boolean as 0 or 1 in a byte."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ _FUNCTION = """\
 #define _POSIX_C_SOURCE 200112L
 #define LANES {lanes}
 #include "vectors.h"
-#include "integers.h"
+#include "shorts.h"
 #include <time.h>
 
 {text}

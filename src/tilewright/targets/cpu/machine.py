@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from tilewright.machine import Engine, Machine, Memory, Primitive, Storage
 from tilewright.targets.cpu.integer_primitives import integer_primitives
 from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
+from tilewright.targets.cpu.short_primitives import short_primitives
 
 UNARY = (
     *("relu", "clip", "leaky_relu", "sigmoid", "tanh", "hard_swish", "hard_sigmoid", "silu"),
@@ -57,32 +58,43 @@ FEW_CHANNELS = 4
 """Convolutions of at most so many input channels take a plain NCHW input."""
 
 
-def _storage(**layouts: str) -> dict[str, Storage]:
-    """Operands in main memory: of float32 where a layout is named, else of anything.
+SHORT_FLOATS = ("float16", "bfloat16")
+"""Elements that widen to float32 as they are loaded into lanes, and are rounded before they are
+stored."""
 
-    What follows may read and write bytes, as quantising does.
-    """
-    bytes_too = ("float32", "uint8", "int8")
+_TAKEN: Mapping[str, tuple[str, ...]] = {
+    "weight": ("float32", *SHORT_FLOATS),
+    "bias": ("float32", *SHORT_FLOATS),
+    "residual": ("float32", "uint8", "int8", *SHORT_FLOATS),
+    "output": ("float32", "uint8", "int8", *SHORT_FLOATS),
+}
+"""Elements by role, where they are not float32 alone: what follows a product may read and write
+bytes, as quantising does."""
+
+
+def _storage(**layouts: str) -> dict[str, Storage]:
+    """Operands in main memory: of floats where a layout is named, else of anything."""
     return {
         role: Storage(
             memory="dram",
             layout=layout,
-            elements=()
-            if layout == "any"
-            else bytes_too
-            if role in ("residual", "output")
-            else ("float32",),
+            elements=() if layout == "any" else _TAKEN.get(role, ("float32",)),
         )
         for role, layout in layouts.items()
     }
+
+
+def _wide(lanes: int, registers: int) -> int:
+    """Output channels of a product's register tile."""
+    # Three vectors by nine rows of 32 registers, two by six of 16.
+    return (3 if registers >= 32 else 2) * lanes
 
 
 def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ...]:
     image, blocked = f"NCHW{lanes}c", f"OIHW{lanes}i{lanes}o"
     bias = f"O{lanes}o"
     rate = lanes * vectors
-    # Three vectors by nine rows of 32 registers, two by six of 16.
-    wide = (3 if registers >= 32 else 2) * lanes
+    wide = _wide(lanes, registers)
 
     def convolution(name: str, source: str, weight: str, **extents: tuple[int, int]) -> Primitive:
         return Primitive(
@@ -122,9 +134,11 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
             name="depthwise_conv",
             operations=("depthwise_conv",),
             engine="core",
-            operands=_storage(
-                input=image, weight=f"OIHW{lanes}o", bias=bias, residual=image, output=image
-            ),
+            operands={
+                **_storage(weight=f"OIHW{lanes}o", bias=bias, residual=image, output=image),
+                # Vectors of channels are loaded, and widen so.
+                "input": Storage(memory="dram", layout=image, elements=("float32", *SHORT_FLOATS)),
+            },
             epilogue_any=True,
             # One load and one multiply-add for each tap.
             cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw/{vectors:g}",
@@ -186,14 +200,10 @@ def _winograd(lanes: int, vectors: float, tile: int) -> Primitive:
         name=f"winograd_{tile}",
         operations=("winograd_conv",),
         engine="core",
-        operands=_storage(
-            input=image,
-            weight=f"OHWI{lanes}o",
-            bias=f"O{lanes}o",
-            residual=image,
-            scratch="",
-            output=image,
-        ),
+        operands={
+            **_storage(input=image, bias=f"O{lanes}o", residual=image, scratch="", output=image),
+            "weight": Storage(memory="dram", layout=f"OHWI{lanes}o", elements=("float32",)),
+        },
         epilogue_any=True,
         approximate=True,
         cycles=f"n*th*tw*(u*v*ceil(co/{lanes})*ci/{vectors:g}"
@@ -369,6 +379,11 @@ def machine(processor: Processor | None = None) -> Machine:
                 for p in _products(cpu.lanes, cpu.vectors_per_cycle, cpu.registers)
             ),
             *integer_primitives(cpu.lanes, cpu.words_per_cycle),
+            *(
+                short_primitives(cpu.lanes, cpu.pairs_per_cycle, _wide(cpu.lanes, cpu.registers))
+                if cpu.pairs_per_cycle
+                else ()
+            ),
             *_others(cpu.lanes, cpu.vectors_per_cycle),
         ),
         synchronisation="none",

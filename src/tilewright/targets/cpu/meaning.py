@@ -24,6 +24,9 @@ _FUNCTIONS = (
     *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
     *("mod", "fmod"),
 )
+SHORT_FLOATS = {"float16": "half", "bfloat16": "brain"}
+"""Element types that are kept as bits, and what scalars.h calls them."""
+
 _RELATIONS = {"equal": "==", "less": "<", "less_equal": "<="}
 _BITS = {"bit_and": "&", "bit_or": "|", "bit_xor": "^"}
 _INTEGER_FUNCTIONS = ("max", "min", "relu", "sign", "prelu", "div", "mod", "fmod")
@@ -135,7 +138,7 @@ def element_expression(
     if operation == "select":
         condition, yes, no = arguments
         return f"{condition} ? {yes} : {no}"
-    if operation in _RELATIONS and element != "bfloat16":
+    if operation in _RELATIONS and element not in SHORT_FLOATS:
         left, right = arguments
         return f"{left} {_RELATIONS[operation]} {right}"
     if operation in COPIES or element in ("float32", "fixed16", "fixed32"):
@@ -149,10 +152,10 @@ def element_expression(
 
 def _cast(value: str, element: str, result: str) -> str:
     """A value as an element of another type."""
-    if element == "bfloat16":
-        value = f"float_of_brain({value})"
-    if result == "bfloat16":
-        return f"brain_of_float((float)({value}))"
+    if element in SHORT_FLOATS:
+        value = f"float_of_{SHORT_FLOATS[element]}({value})"
+    if result in SHORT_FLOATS:
+        return f"{SHORT_FLOATS[result]}_of_float((float)({value}))"
     if result == "bool":
         return f"({value}) != 0"
     if "int" in result and "int" not in element and element != "bool":

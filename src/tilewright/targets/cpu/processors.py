@@ -31,6 +31,8 @@ class Processor:
     level3_bytes: int = 16 << 20
     words_per_cycle: float = 0.5
     """Dot products of four bytes on whole vectors in one cycle."""
+    pairs_per_cycle: float = 0.0
+    """Dot products of two bfloat16 on whole vectors in one cycle; 0 without the instruction."""
     cores: int = 1
     """Cores that the larger kernels' loops are divided for; they run on any number of threads."""
     clock_hz: float = 3.7e9
@@ -122,7 +124,11 @@ def processor_of(cpuinfo: str) -> Processor:
         # AMD's family 25 (Zen 4) executes a 64-byte vector as two halves.
         halves = "AuthenticAMD" in cpuinfo and family is not None and int(family.group(1)) < 26
         rate = 1.0 if halves else 2.0
-        return Processor(16, 32, rate, words_per_cycle=rate if "avx512_vnni" in names else rate / 4)
+        return Processor(
+            *(16, 32, rate),
+            words_per_cycle=rate if "avx512_vnni" in names else rate / 4,
+            pairs_per_cycle=rate if "avx512_bf16" in names else 0.0,
+        )
     if {"avx2", "fma"} <= names:
         return Processor(8, 16, 2.0)
     # Without AVX: 16-byte vectors. Arm's NEON has 32 registers; SSE has 16, and one of them holds a
@@ -150,5 +156,6 @@ def this_processor() -> Processor:
         cache_bytes("SC_LEVEL2_CACHE_SIZE", found.level2_bytes),
         cache_bytes("SC_LEVEL3_CACHE_SIZE", found.level3_bytes),
         found.words_per_cycle,
+        found.pairs_per_cycle,
         os.cpu_count() or 1,
     )

@@ -96,4 +96,31 @@ INLINE uint16_t brain_of_float(float a)
     return (uint16_t)((u.bits + 0x7fff + (u.bits >> 16 & 1)) >> 16);
 }
 
+/* float16 likewise, by way of its bits: subnormal numbers are units of 2**-24. */
+INLINE float float_of_half(uint16_t a)
+{
+    union { uint32_t bits; float value; } u = {.bits = (uint32_t)(a & 0x7fff) << 13};
+    u.value *= 0x1p112f;
+    if ((a & 0x7fff) > 0x7bff)
+        u.bits |= 0x7f800000;
+    u.bits |= (uint32_t)(a & 0x8000) << 16;
+    return u.value;
+}
+
+INLINE uint16_t half_of_float(float a)
+{
+    union { float value; uint32_t bits; } u = {.value = a};
+    const uint32_t sign = u.bits >> 16 & 0x8000;
+    u.bits &= 0x7fffffff;
+    if (u.bits > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00);
+    if (u.bits > 0x477fffff)
+        return (uint16_t)(sign | 0x7c00);
+    if (u.bits < 0x38800000) {
+        u.value += 0.5f;
+        return (uint16_t)(sign | (u.bits - 0x3f000000));
+    }
+    return (uint16_t)(sign | (u.bits + 0xc8000fff + (u.bits >> 13 & 1)) >> 13);
+}
+
 #endif

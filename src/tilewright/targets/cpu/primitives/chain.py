@@ -21,7 +21,7 @@ def vector_at(
     name = plus(pointer or operand.pointer, position)
     suffix = lane_suffix(instance, operand)
     if lane not in operand.dims():
-        repeat = "splat_int" if suffix else "splat"
+        repeat = splat_name(operand.element)
         return f"{repeat}(*({name}))" if " " in name else f"{repeat}(*{name})"
     stride = operand.stride(lane, min(instance.size(lane), instance.lanes), instance.dims)
     if stride is None:
@@ -41,17 +41,30 @@ def lane_suffix(instance: Instance, operand: Address) -> str:
     return f"_{operand.element}"
 
 
-LANE_ELEMENTS = ("float32", "int32", "uint8", "int8")
+FLOAT_LANES = ("float32", "float16", "bfloat16")
+"""Element types whose lanes are floats: those of 16 bits widen as they are loaded."""
+
+LANE_ELEMENTS = (*FLOAT_LANES, "int32", "uint8", "int8")
 """Element types of which there are vectors; integers have lanes of 32 bits."""
 
 
 def lane_type(element: str) -> str:
     """C's type of a vector of lanes."""
-    return "vec" if element == "float32" else "ivec"
+    return "vec" if element in FLOAT_LANES else "ivec"
+
+
+def splat_name(element: str) -> str:
+    """C's function that repeats one element in every lane."""
+    if element == "float32":
+        return "splat"
+    return f"splat_{element}" if element in FLOAT_LANES else "splat_int"
 
 
 def lane_expression(instance: Instance, step: Step, arguments: Sequence[str]) -> str:
     """The C expression of a map step on vectors."""
+    if step.operation == "cast":
+        element = step.result.element
+        return arguments[0] if element == "float32" else f"round_{element}_v({arguments[0]})"
     if step.operation not in AFFINE:
         return expression(step.operation, arguments, step.attributes, "v")
     elements = [

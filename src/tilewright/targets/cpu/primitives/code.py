@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from tilewright.errors import refuse
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.meaning import SHORT_FLOATS
 from tilewright.targets.cpu.source import Writer
 
 NAME = "@NAME@"
@@ -53,10 +54,10 @@ def parameters(instance: Instance, extra: Sequence[str] = ()) -> str:
 
 def accumulator(element: str) -> str:
     """C type in which elements are added up."""
-    if element in ("float32", "float16"):
+    if element == "float32":
         return "float"
     if element == "float64":
         return "double"
-    if element == "bfloat16":
-        raise refuse("cpu-operation", "the cpu target does not compute on bfloat16")
+    if element in SHORT_FLOATS:
+        raise refuse("cpu-operation", f"the cpu target does not compute on {element}")
     return "uint64_t" if element == "uint64" else "int64_t"

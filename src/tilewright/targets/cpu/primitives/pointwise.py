@@ -9,10 +9,12 @@ from tilewright.targets.cpu.instance import Instance, Step
 from tilewright.targets.cpu.meaning import AFFINE, COPIES
 from tilewright.targets.cpu.primitives import general, padding
 from tilewright.targets.cpu.primitives.chain import (
+    FLOAT_LANES,
     LANE_ELEMENTS,
     lane_expression,
     lane_suffix,
     lane_type,
+    splat_name,
 )
 from tilewright.targets.cpu.primitives.code import KernelCode
 from tilewright.targets.cpu.source import Writer, plus, total
@@ -81,7 +83,7 @@ def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str,
                     continue
                 pointer, suffix = pointers[operand.pointer], lane_suffix(instance, operand)
                 if not steps[operand.pointer]:
-                    arguments.append(f"{'splat_int' if suffix else 'splat'}(*{pointer})")
+                    arguments.append(f"{splat_name(operand.element)}(*{pointer})")
                     continue
                 place = plus(pointer, start)
                 whole = count == lanes
@@ -165,6 +167,8 @@ def _in_lanes(instance: Instance, step: Step) -> bool:
         for operand in step.inputs
     ]
     elements.append(step.result.element)
+    if step.operation == "cast":
+        return all(element in FLOAT_LANES for element in elements)
     if step.operation in AFFINE or step.operation in COPIES:
         return all(element in LANE_ELEMENTS for element in elements)
     return all(element == "float32" for element in elements)

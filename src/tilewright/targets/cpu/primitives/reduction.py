@@ -1,7 +1,7 @@
 """The reduction of a product: loops over input channels and taps around one row of multiply-adds.
 
-Bytes are taken four at a time: a step of the channels is a word of four, of which each lane adds up
-the products (integers.h).
+Bytes are taken four at a time, floats of 16 bits two: a step of the channels is such a word, of
+which each lane adds up the products (integers.h, shorts.h).
 Loops are data first: each has a count and a step through the input and through the weights. Two
 that step as one through both are joined, so a kernel that covers its whole image runs as the
 matrix product that it is.
@@ -18,11 +18,28 @@ from tilewright.targets.cpu.primitives.chain import vector_at
 from tilewright.targets.cpu.primitives.windows import Columns, axis_of
 from tilewright.targets.cpu.source import Writer, plus, total
 
-WORD = 4
-"""Bytes of a word."""
-
 UNROLLED_TAPS = 8
 """Taps of a row that are written out when the loop within them would be short."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """How the elements of one word are multiplied and added up: C's functions."""
+
+    elements: int
+    image: str
+    """Gives one word of the image in every lane."""
+    part: str
+    """The same, of the first elements alone."""
+    weights: str
+    dot: str
+
+
+WORDS = {
+    "uint8": Word(4, "word_at", "word_part", "words_at", "dot_v"),
+    "bfloat16": Word(2, "pair_at", "pair_part", "pairs_at", "dot_pairs_v"),
+}
+"""By the image's elements; of others there is one a step."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +53,15 @@ class Tile:
     """C variable that keeps some lanes of the weights and clears the others; "" keeps all."""
 
     @property
+    def word(self) -> Word | None:
+        """The words of the operands, if elements are taken by several."""
+        x = self.instance.anchor.inputs[0]
+        return WORDS.get(x.element) if isinstance(x, Address) else None
+
+    @property
     def bytes(self) -> bool:
         """Whether the operands are 8-bit integers."""
-        x = self.instance.anchor.inputs[0]
-        return isinstance(x, Address) and x.element == "uint8"
+        return self.word is WORDS["uint8"]
 
     @property
     def lane_type(self) -> str:
@@ -120,7 +142,7 @@ class Channels:
     rest: Loop | None = None
     """What does not fill a block, or a word: from where ``block`` or ``loop`` ends."""
     part: int = 0
-    """Bytes of the rest's one word; 0 if all four can be read."""
+    """Elements of the rest's one word; 0 if all can be read."""
 
 
 def write_reduction(
@@ -133,7 +155,11 @@ def write_reduction(
     window = Loop("k", count, tile.step(x, "kh", 2), tile.step(w, "kh", 2))
     across = Loop("m", len(columns.spans), tile.step(x, "kw", 2), tile.step(w, "kw", 2))
     taps = taps_of(tile, x, columns, across)
-    found = _words(tile, x, w, depth) if tile.bytes else _elements(tile, x, w, depth)
+    word = tile.word
+    if word is not None:
+        found = _words(tile, x, w, depth, word.elements)
+    else:
+        found = _elements(tile, x, w, depth)
     if found.loop is not None and found.loop.count:
         if found.loop.w > across.w > 0:
             write_loops(writer, tile, w, [found.loop, window], taps, across, [], ("x", "w"))
@@ -172,22 +198,22 @@ def _elements(tile: Tile, x: Address, w: Address, depth: int) -> Channels:
     )
 
 
-def _words(tile: Tile, x: Address, w: Address, depth: int) -> Channels:
-    """Four channels a step: next to one another in the image, and in the weights' innermost block.
+def _words(tile: Tile, x: Address, w: Address, depth: int, size: int) -> Channels:
+    """``size`` channels a step: side by side in the image, and in the weights' innermost block.
 
     Weights are padded with zeros, so that a last word may hold anything beyond the channels; only
     where the image is not padded itself it must not be read there.
     """
     instance, lanes = tile.instance, tile.instance.lanes
-    if x.stride("ci", min(depth, WORD), instance.dims) not in (0, 1):
-        raise instance.cannot("four channels do not lie side by side")
-    word, block = (_stride_between(w, "ci", size) for size in (WORD, lanes))
-    full, rest = divmod(depth, WORD)
+    if x.stride("ci", min(depth, size), instance.dims) not in (0, 1):
+        raise instance.cannot("the channels of a word do not lie side by side")
+    word, block = (_stride_between(w, "ci", count) for count in (size, lanes))
+    full, rest = divmod(depth, size)
     if x.stride("ci", depth, instance.dims) is not None:
-        if rest and x.padded("ci", WORD):
+        if rest and x.padded("ci", size):
             full, rest = full + 1, 0
         last = Loop("i", 1, 0, 0) if rest else None
-        return Channels(Loop("i", full, WORD, word), rest=last, part=rest)
+        return Channels(Loop("i", full, size, word), rest=last, part=rest)
     step = x.block_stride("ci", lanes, depth, instance.dims)
     if step is None:
         raise instance.cannot("input channels do not lie in blocks of the vector's lanes")
@@ -195,8 +221,8 @@ def _words(tile: Tile, x: Address, w: Address, depth: int) -> Channels:
     return Channels(
         None,
         Loop("c", blocks, step, block),
-        Loop("i", lanes // WORD, WORD, word),
-        Loop("i", -(-rest // WORD), WORD, word) if rest else None,
+        Loop("i", lanes // size, size, word),
+        Loop("i", -(-rest // size), size, word) if rest else None,
     )
 
 
@@ -296,7 +322,7 @@ def _multiply(
     part: int,
 ) -> None:
     """One step: the weights' vectors, and for each point a broadcast and its multiply-adds."""
-    instance, x = tile.instance, _image(tile)
+    instance, x, word = tile.instance, _image(tile), tile.word
     step_j = tile.step(x, tile.column, tile.columns)
     step_q = tile.step(x, tile.row, tile.rows) if tile.rows > 1 else 0
     block = w.block_stride("co", instance.lanes, instance.size("co"), instance.dims)
@@ -304,27 +330,28 @@ def _multiply(
         raise instance.cannot("the weights have no stride between vectors of output channels")
     for v in range(tile.vectors):
         position = total([(loop.w, loop.variable) for loop in loops], tap.w + v * block)
-        if tile.bytes:
-            value = f"words_at({plus(pointers[1], position)})"
+        if word is not None:
+            value = f"{word.weights}({plus(pointers[1], position)})"
         else:
             value = vector_at(instance, w, "co", position, tile.lanes(v), pointers[1])
         if tile.mask:
             value = f"(vec)((mask){value} & {tile.mask})"
-        writer.line(f"const {tile.lane_type} w{v} = {value};")
+        writer.line(f"const {'vec' if word is None else 'ivec'} w{v} = {value};")
     terms = [(loop.x, loop.variable) for loop in loops]
     index = total([*terms, (step_j, "j"), (step_q, "q")], tap.x - tap.low * step_j)
     place = plus(pointers[0], index)
     with writer.block(tile.loops(tap.low, tap.high)):
-        if not tile.bytes:
+        if word is None:
             writer.line(f"const float e = {pointers[0]}[{index}];")
         else:
-            word = f"word_part({place}, {part})" if part else f"word_at({place})"
-            writer.line(f"const ivec e = {word};")
+            value = f"{word.part}({place}, {part})" if part else f"{word.image}({place})"
+            writer.line(f"const ivec e = {value};")
         for v in range(tile.vectors):
             sums = f"a[{tile.point}][{v}]"
-            writer.line(
-                f"{sums} = dot_v({sums}, e, w{v});" if tile.bytes else f"{sums} += e * w{v};"
-            )
+            if word is None:
+                writer.line(f"{sums} += e * w{v};")
+            else:
+                writer.line(f"{sums} = {word.dot}({sums}, e, w{v});")
 
 
 def _image(tile: Tile) -> Address:

@@ -1,0 +1,152 @@
+"""read-short-floats: products read floats of 16 bits as they are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.graph.dialect import NetworkOp, WeightOp, network_of
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.constraints import candidate, serving
+from tilewright.graph.passes.editing import (
+    VIEWS,
+    add_weight,
+    bytes_of,
+    compiler,
+    constant,
+    make,
+    operations_of,
+    replace,
+    sweep,
+)
+from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, bf16, f16, f32
+from tilewright.machine import Machine
+from tilewright.passes import CompilerContext
+from tilewright.types import tensor_type
+
+PRODUCTS = ("conv", "matmul")
+
+LARGEST_FOLDED = 1 << 18
+"""Bytes of float32 up to which a constant that no product reads is widened at compile time."""
+
+
+@dataclass(frozen=True)
+class ReadShortFloats(ModulePass):
+    """Let operations read floats of 16 bits themselves, instead of copies in float32.
+
+    Before::
+
+        %1 = graph.cast %x {to = "float32"} : (tensor<1x64x56x56xbf16>) -> tensor<1x64x56x56xf32>
+        %2 = graph.cast %w {to = "float32"} : (tensor<64x64x1x1xbf16>) -> tensor<64x64x1x1xf32>
+        %3 = graph.conv %1, %2
+
+    After::
+
+        %3 = graph.conv %x, %w : (tensor<1x64x56x56xbf16>, tensor<64x64x1x1xbf16>) -> ...xf32
+
+    The result is the same: products of 16-bit floats are float32 (graph.conv, graph.matmul).
+    Products read both operands so where a primitive of the machine takes both, else the weights
+    alone. A gather from a table in 16 bits reads the table, and what it found is widened; the
+    largest of a window are the same in either form. Small constants that nothing of this reads are
+    widened here, once. A value that is still widened for others is widened by each of them, so that
+    it can be done where it is read.
+    """
+
+    name = "read-short-floats"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite the module in place."""
+        context = compiler(ctx)
+        network = network_of(op)
+        for step in operations_of(op):
+            if step.operation in PRODUCTS:
+                _read(step, context.machine)
+            elif _short(step.inputs[0]) is not None and (
+                step.operation == "gather"
+                or (step.operation == "max_pool" and _takes(step, 0, context.machine))
+            ):
+                _after(step, 0)
+        sweep(network)
+        _widen_constants(network, context)
+        _divide(network)
+        sweep(network)
+        op.verify()
+
+
+def _short(value: SSAValue) -> SSAValue | None:
+    """The value in 16 bits of which this is the copy in float32."""
+    owner = value.owner
+    if not isinstance(owner, Operation) or owner.operation != "cast":
+        return None
+    source = owner.inputs[0]
+    wide = tensor_type(value).element_type == f32
+    return source if wide and tensor_type(source).element_type in (f16, bf16) else None
+
+
+def _read(op: Operation, machine: Machine) -> None:
+    """Give a product the operands in 16 bits that a primitive takes; a bias goes along."""
+    image, weight = _short(op.inputs[0]), _short(op.inputs[1])
+    if weight is None:
+        return
+    element = tensor_type(weight).element_type
+    alike = image is not None and tensor_type(image).element_type == element
+    for first in (image, None) if alike else (None,):
+        before = list(op.inputs)
+        op.operands[1] = weight
+        if first is not None:
+            op.operands[0] = first
+        bias = _short(op.inputs[2]) if len(op.inputs) > 2 else None
+        if bias is not None and tensor_type(bias).element_type == element:
+            op.operands[2] = bias
+        if any(primitive.multiples for primitive in serving(candidate(op), machine)[:1]):
+            return
+        for index, value in enumerate(before):
+            op.operands[index] = value
+
+
+def _takes(op: Operation, index: int, machine: Machine) -> bool:
+    """Whether a primitive with a layout of its own takes an operand in 16 bits."""
+    before, short = op.inputs[index], _short(op.inputs[index])
+    if short is None:
+        return False
+    op.operands[index] = short
+    found = any(primitive.multiples for primitive in serving(candidate(op), machine)[:1])
+    op.operands[index] = before
+    return found
+
+
+def _after(op: Operation, index: int) -> None:
+    """Widen an operation's result instead of its operand."""
+    short, after = _short(op.inputs[index]), op.next_op
+    assert short is not None and after is not None
+    inputs = list(op.inputs)
+    inputs[index] = short
+    moved = make(op.operation, inputs, op.values, before=op, like=op)
+    wide = make("cast", [moved.result], {"to": "float32"}, before=after, like=op)
+    replace(op, wide.result)
+
+
+def _widen_constants(network: NetworkOp, context: CompilerContext) -> None:
+    """Keep small constants as float32 where that is how they are read."""
+    for op in [step for step in network.block.ops if isinstance(step, Operation)]:
+        if _short(op.result) is None if op.results else True:
+            continue
+        owner, array = op.inputs[0].owner, constant(op.inputs[0], context)
+        if array is None or bytes_of(op.result) > LARGEST_FOLDED:
+            continue
+        assert isinstance(owner, WeightOp)
+        replace(op, add_weight(context, op.evaluate(array), op, owner.symbol.data))
+
+
+def _divide(network: NetworkOp) -> None:
+    """A copy in float32 for every reader of a value that others read in 16 bits."""
+    for op in [step for step in network.block.ops if isinstance(step, Operation)]:
+        short = _short(op.result)
+        if short is None or isinstance(short.owner, WeightOp) or op.operation in VIEWS:
+            continue
+        uses = [(use.operation, use.index) for use in op.result.uses]
+        if sum(1 for _ in short.uses) < 2 or len(uses) < 2:
+            continue
+        for reader, index in uses[1:]:
+            if isinstance(reader, Operation):
+                copy = make("cast", [short], {"to": "float32"}, before=reader, like=op)
+                reader.operands[index] = copy.result

@@ -1,0 +1,88 @@
+"""The primitives of bfloat16: products of pairs of channels, which one instruction adds up.
+
+Layouts are the float primitives' own, so that images pass between both kinds; weights keep two
+input channels of an output channel in a 32-bit word (OIHW8i16o2i), as AVX512-BF16 takes them. Sums
+are float32, as in float32 products of the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.machine import Primitive, Storage
+
+PAIR = 2
+"""Numbers that one dot product adds up in a lane."""
+
+FEWEST = 5
+"""Input channels; of fewer, half a word and most of a block would be empty."""
+
+MOST = 1 << 30
+
+_ELEMENTS = {
+    "input": ("bfloat16",),
+    "weight": ("bfloat16",),
+    "bias": ("float32", "bfloat16"),
+    "residual": ("float32", "bfloat16", "uint8", "int8"),
+    "output": ("float32", "bfloat16", "uint8", "int8"),
+}
+
+
+def _operands(**layouts: str) -> dict[str, Storage]:
+    return {
+        role: Storage(memory="dram", layout=layout, elements=_ELEMENTS[role])
+        for role, layout in layouts.items()
+    }
+
+
+def short_primitives(lanes: int, pairs: float, wide: int) -> tuple[Primitive, ...]:
+    """For vectors of ``lanes`` and ``pairs`` dot products of whole vectors a cycle.
+
+    ``wide`` is the number of output channels that a register tile of a matrix product covers.
+    """
+    image, bias = f"NCHW{lanes}c", f"O{lanes}o"
+    rate = lanes * pairs * PAIR
+
+    def product(name: str, block: int, extents: Mapping[str, tuple[int, int]]) -> Primitive:
+        return Primitive(
+            name=name,
+            operations=("matmul",),
+            engine="core",
+            operands=_operands(
+                input="NC", weight=f"OI{block}o{PAIR}i", bias=bias, residual="NC", output="NC"
+            ),
+            epilogue_any=True,
+            cycles=f"b0*b1*m*n*ceil(co/{lanes})*ceil(ci/{PAIR})/{pairs:g}",
+            peak=f"b0*b1*m*n*co*ci/{rate:g}",
+            dot=PAIR,
+            temporaries=1,
+            multiples={"co": block},
+            sizes="fixed",
+            extents=dict(extents),
+        )
+
+    return (
+        Primitive(
+            name="conv_16",
+            operations=("conv",),
+            engine="core",
+            operands=_operands(
+                input=image,
+                weight=f"OIHW{lanes // PAIR}i{lanes}o{PAIR}i",
+                bias=bias,
+                residual=image,
+                output=image,
+            ),
+            epilogue_any=True,
+            cycles=f"n*g*oh*ow*ceil(co/{lanes})*ceil(ci/{PAIR})*kh*kw/{pairs:g}",
+            peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
+            dot=PAIR,
+            temporaries=1,
+            multiples={"co": lanes, "ci": lanes},
+            whole=("kh", "kw"),
+            sizes="fixed",
+            extents={"ci": (FEWEST, MOST)},
+        ),
+        *(product(f"matmul_16_{d}", wide, {d: (2, MOST), "co": (wide, MOST)}) for d in ("m", "n")),
+        product("matmul_16", lanes, {}),
+    )
