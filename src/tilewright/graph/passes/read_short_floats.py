@@ -60,9 +60,13 @@ class ReadShortFloats(ModulePass):
         for step in operations_of(op):
             if step.operation in PRODUCTS:
                 _read(step, context.machine)
-            elif step.inputs and _short(step.inputs[0]) is not None and (
-                step.operation == "gather"
-                or (step.operation == "max_pool" and _takes(step, 0, context.machine))
+            elif (
+                step.inputs
+                and _short(step.inputs[0]) is not None
+                and (
+                    step.operation == "gather"
+                    or (step.operation == "max_pool" and _takes(step, 0, context.machine))
+                )
             ):
                 _after(step, 0)
         sweep(network)
