@@ -3,6 +3,7 @@
 python -m benchmarks                                all tables
 python -m benchmarks cambricon-x planner            some
 python -m benchmarks compile --networks lenet5 --no-save
+python -m benchmarks swatop --sample 5 --seconds 600
 python -m benchmarks cpu --resume                   go on where an interrupted run ended
 """
 
@@ -12,7 +13,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.papers import dlir
+from benchmarks.papers import dlir, swatop
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import allocator, cambricon_x, compiling, cpu, importing, planner
 
@@ -37,6 +38,7 @@ PAGES: Mapping[str, Entry] = {
         ("import", importing),
         ("allocator", allocator),
         ("dlir", dlir),
+        ("swatop", swatop),
     )
 }
 
@@ -54,6 +56,8 @@ def main() -> None:
     parser.add_argument(
         "--resume", action="store_true", help="take the rows that an earlier run of cpu has kept"
     )
+    parser.add_argument("--sample", type=int, help="so many shapes (swatop)")
+    parser.add_argument("--seconds", type=float, help="begin nothing new after these (swatop)")
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.tables) - set(PAGES))
     if unknown:

@@ -15,8 +15,9 @@ from typing import Any
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.planning.block_cost import BlockCost
 from tilewright.planning.bounds import granule_bound, physical_bound, primitives_for
-from tilewright.planning.cached_blocks import block_cycles, block_schedules
+from tilewright.planning.cached_blocks import block_schedules
 from tilewright.planning.cached_cost import Caches, Nest
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
@@ -283,6 +284,8 @@ class _Pricer:
         self.rows = _inside_fraction(kernel, "kh")
         self.reduction = frozenset(kernel.anchor.reduction)
         self.blocked = "co" if "co" in kernel.anchor.extents else "c"
+        in_blocks = any(operand.role == "scratch" for operand in kernel.inputs)
+        self.blocks = BlockCost(kernel, machine, primitive) if in_blocks else None
         self.plain = 0.0
         if not primitive.multiples:
             value: Any = parse_expression(primitive.cycles).evaluate(kernel.anchor.extents)
@@ -290,13 +293,11 @@ class _Pricer:
 
     def price(self, schedule: Schedule) -> tuple[float, float]:
         """Cycles, and bytes to and from main memory."""
+        if self.blocks is not None:
+            return self.blocks.price(schedule)
         nest = Nest.of(self.kernel, schedule)
         if self.registers is None:
             return self.caches.price(nest, self.plain)
-        if any(operand.role == "scratch" for operand in self.kernel.inputs):
-            return self.caches.price(
-                nest, block_cycles(self.kernel, schedule, self.primitive, self.machine)
-            )
         compute = 0.0
         for count, sizes in nest.tiles():
             vectors = ceil(sizes[self.blocked] / self.registers.lanes)

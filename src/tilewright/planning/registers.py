@@ -11,6 +11,9 @@ from tilewright.machine import Machine, Primitive, parse_expression
 REGISTERS = "registers"
 """Name of the memory; its granule is one vector."""
 
+FOLDED = 4
+"""Points up to which compilers read a vector of weights again for each of them."""
+
 
 @dataclass(frozen=True)
 class Registers:
@@ -31,13 +34,21 @@ class Registers:
         return points * vectors + vectors + broadcast + self.temporaries <= self.count
 
     def step_cycles(self, points: float, vectors: int) -> float:
-        """Cycles of one step of the reduction: multiply-adds, loads, issue, latency."""
+        """Cycles of one step of the reduction: multiply-adds, loads, issue, latency.
+
+        Compilers hold the weights' vectors in registers unless they are used so few times that a
+        load each time looks as cheap (measured: ``FOLDED``). As many whole vectors are loaded in a
+        cycle as are multiplied, and twice as many single elements where those are operands.
+        """
         products = points * vectors
-        held = products + vectors + 1 <= self.count
-        loads = vectors + (points if held else products)
+        held = products + vectors + 1 <= self.count and points > (FOLDED if vectors > 1 else 1)
+        loads = vectors + points / 2 if held else products + points
         latency = 4.0
         return max(
-            products / self.vectors_per_cycle, loads / 2, (products + vectors + 3) / 6, latency
+            products / self.vectors_per_cycle,
+            loads / self.vectors_per_cycle,
+            (products + vectors + 3) / 6,
+            latency,
         )
 
 

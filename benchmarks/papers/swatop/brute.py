@@ -1,0 +1,146 @@
+"""Brute force: every candidate of a shape is built and timed once; what was timed is kept.
+
+A candidate is known by its C text: whatever else of the project changes, its time stays.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from tilewright.machine import Machine
+from tilewright.planning.domain import Kernel
+from tilewright.planning.schedule import Schedule
+from tilewright.targets.cpu import TARGET
+from tilewright.targets.cpu.candidates import Sources, built
+from tilewright.targets.cpu.measure import in_turns
+from tilewright.targets.cpu.package import HEADERS, SUPPORT
+
+BATCH = 32
+"""Candidates that are built together."""
+
+TURNS = 3
+"""Of the first pass: one run to warm up, two that count."""
+
+TURN_SECONDS = 2e-3
+
+LONG_SECONDS = 0.1
+"""A kernel that takes longer is run once."""
+
+_TABLES = """
+create table if not exists candidates
+    (text text primary key, seconds real not null, spent real not null) without rowid;
+create table if not exists rounds
+    (shape text not null, texts text not null, number integer not null, seconds text not null,
+    primary key (shape, texts, number)) without rowid;
+"""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A candidate that was timed."""
+
+    text: str
+    """Digest of its C and of how that is built."""
+    seconds: float
+    spent: float
+    """The processor's seconds to make, build and run it."""
+
+
+class Store:
+    """The file of everything that was timed."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it, or make it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.database = sqlite3.connect(path, timeout=60.0)
+        with self.database:
+            self.database.executescript(_TABLES)
+
+    def of(self, texts: Sequence[str]) -> dict[str, Timed]:
+        """What of these was timed."""
+        found: dict[str, Timed] = {}
+        for text in texts:
+            row = self.database.execute(
+                "select seconds, spent from candidates where text = ?", (text,)
+            ).fetchone()
+            if row is not None:
+                found[text] = Timed(text, float(row[0]), float(row[1]))
+        return found
+
+    def add(self, timed: Sequence[Timed]) -> None:
+        """Keep them."""
+        with self.database:
+            self.database.executemany(
+                "insert or replace into candidates values (?, ?, ?)",
+                [(one.text, one.seconds, one.spent) for one in timed],
+            )
+
+    def rounds(self, shape: str, key: str) -> list[list[float]]:
+        """What was timed in alternation, round by round."""
+        rows = self.database.execute(
+            "select seconds from rounds where shape = ? and texts = ? order by number", (shape, key)
+        )
+        return [json.loads(row[0]) for row in rows]
+
+    def keep_rounds(self, shape: str, key: str, rounds: Sequence[Sequence[float]]) -> None:
+        """Keep it."""
+        with self.database:
+            self.database.executemany(
+                "insert or replace into rounds values (?, ?, ?, ?)",
+                [(shape, key, n, json.dumps(list(row))) for n, row in enumerate(rounds)],
+            )
+
+
+@cache
+def _building() -> str:
+    """Compiler, flags, and what every candidate includes."""
+    headers = [(SUPPORT / name).read_text() for name in HEADERS]
+    return sha256("\n".join([TARGET.built(), *headers]).encode()).hexdigest()
+
+
+def digest(text: str) -> str:
+    """What a candidate is known by."""
+    return sha256(f"{_building()}\n{text}".encode()).hexdigest()
+
+
+def digests(sources: Sources) -> list[str | None]:
+    """In the order of the schedules; None for what cannot be built."""
+    return [None if source is None else digest(source.text) for source in sources.found]
+
+
+def busy_seconds() -> float:
+    """Of this process and of the compilers that it ran."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def search(
+    kernel: Kernel, machine: Machine, schedules: Sequence[Schedule], store: Store
+) -> list[Timed | None]:
+    """Time every schedule that is not known yet; in the order of the schedules."""
+    begin = busy_seconds()
+    sources = Sources.of(kernel, machine, schedules)
+    making = (busy_seconds() - begin) / max(len(schedules), 1)
+    texts = digests(sources)
+    known = store.of([text for text in texts if text is not None])
+    missing = [number for number in sources.distinct if texts[number] not in known]
+    for start in range(0, len(missing), BATCH):
+        batch = missing[start : start + BATCH]
+        begin = busy_seconds()
+        with built(sources, batch) as candidates:
+            first = {number: candidates.seconds(number) for number in batch}
+            short = [number for number in batch if first[number] <= LONG_SECONDS]
+            if short:
+                first |= in_turns(candidates, short, TURNS, TURN_SECONDS)
+        spent = making + (busy_seconds() - begin) / len(batch)
+        made = [Timed(str(texts[number]), first[number], spent) for number in batch]
+        store.add(made)
+        known |= {one.text: one for one in made}
+    return [None if text is None else known[text] for text in texts]

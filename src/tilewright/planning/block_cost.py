@@ -1,0 +1,130 @@
+"""What blocks of tiles in scratch memory cost: three phases, none of which hides behind another.
+
+Inputs are transformed, multiplied with the weights plane by plane, and transformed back. A register
+tile of the products takes what its multiply-adds take or what its weights take to arrive: from the
+cache behind the nearest, or the one behind that if a block's scratch and all weights do not fit
+there together. The transforms hardly compute, so what they write and read beyond the second cache
+is paid in full, as it goes both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.planning.cached_blocks import register_tiles
+from tilewright.planning.cached_cost import box_bytes, cache_levels
+from tilewright.planning.domain import Kernel
+from tilewright.planning.registers import Registers, registers_of
+from tilewright.planning.schedule import Schedule
+
+USABLE = 0.55
+"""Part of a cache that stays with a block while weights stream through it."""
+
+STREAMED = 0.2
+"""Part of the time to read weights for the first time that does not hide behind products."""
+
+READ_AGAIN = 0.2
+"""The same where a further register tile of one plane reads them: they come at another pace."""
+
+WRITTEN = 4.0
+"""Transfers of each byte of scratch that the transforms write beyond the second cache."""
+
+
+class BlockCost:
+    """Prices schedules of one kernel on a primitive with scratch; keeps what they share.
+
+    Exposed parts of transfers were fitted to measured times of the kernels that ``python -m
+    benchmarks swatop`` lists as developed on.
+    """
+
+    def __init__(self, kernel: Kernel, machine: Machine, primitive: Primitive) -> None:
+        extents = kernel.anchor.extents
+        self.extents = extents
+        self.registers: Registers = registers_of(machine, primitive)
+        cycles: Any = parse_expression(primitive.cycles).evaluate(extents)
+        self.cycles = float(cycles)
+        self.planes = extents["u"] * extents["v"]
+        levels = cache_levels(machine)
+        self.near, self.second = (levels * 2)[:2]
+        # Bytes and bandwidth of what lies behind the last cache.
+        self.last = levels[-1]
+        self.weights = sum(box_bytes(o, extents) for o in kernel.operands if o.role == "weight")
+        self.images = sum(box_bytes(o, extents) for o in kernel.operands if o.role in _IMAGES)
+        self._tiles: dict[tuple[int, int, int], float] = {}
+
+    def price(self, schedule: Schedule) -> tuple[float, float]:
+        """Cycles, and bytes to and from main memory."""
+        most = int(dict(schedule.options)["points"])
+        sizes = dict(schedule.levels[-1].tile)
+        extents, total, blocks = self.extents, self.cycles, 0
+        for rows, height in _runs(extents["th"], sizes["th"]):
+            for columns, width in _runs(extents["tw"], sizes["tw"]):
+                count = extents["n"] * rows * columns
+                blocks += count
+                total += count * self._block(height * width, sizes["co"], most)
+        again = self.weights * (blocks - 1) * _missed(self.weights + self.images, self.last[0])
+        main = self.weights + again + self.images
+        # Weights come from memory at every run; activations were written just before.
+        waiting = (self.weights + again + max(0.0, self.images - self.last[0])) / self.last[1]
+        return max(total, waiting) + STREAMED * min(total, waiting), main
+
+    def _block(self, tiles: int, channels: int, most: int) -> float:
+        """Cycles of one block beyond those of its products at full speed and its transforms."""
+        key = tiles, channels, most
+        if key not in self._tiles:
+            inputs = 4 * self.planes * tiles * self.extents["ci"]
+            found = inputs * self._far(inputs) * WRITTEN / self.second[1]
+            for count, part in _runs(self.extents["co"], channels):
+                found += count * self._products(tiles, part, most, inputs)
+            self._tiles[key] = found
+        return self._tiles[key]
+
+    def _products(self, tiles: int, channels: int, most: int, inputs: int) -> float:
+        """The same of one block of output channels."""
+        registers, depth = self.registers, self.extents["ci"]
+        vectors = ceil(channels / registers.lanes)
+        outputs = 4 * self.planes * tiles * vectors * registers.lanes
+        panel = 4 * vectors * registers.lanes * depth
+        (near, behind), (_, beyond) = self.near, self.second
+        far = self._far(self.weights + inputs + outputs)
+        first = panel * (1.0 - far) / behind + panel * far / beyond
+        far = self._far(inputs + outputs + self.planes * panel)
+        pixel = 4 * depth * ((1.0 - far) / behind + far / beyond)
+        parts = register_tiles(tiles, most)
+        again = panel * _missed(panel + 4 * parts[0] * depth, USABLE * near) / behind
+        lost = 0.0
+        for points in set(parts):
+            work, read = depth * registers.step_cycles(points, vectors), points * pixel
+            begins = points == parts[0]
+            if begins:
+                lost += max(work, first + read) + STREAMED * (first + read)
+            lost += (parts.count(points) - begins) * (
+                max(work, again + read) + READ_AGAIN * again + STREAMED * read
+            )
+        lost += 2.0 * tiles * vectors
+        lost -= tiles * vectors * depth / registers.vectors_per_cycle
+        written = outputs * self._far(inputs + outputs) * WRITTEN / beyond
+        return self.planes * lost + written
+
+    def _far(self, size: float) -> float:
+        """Part of a working set that the second cache does not keep."""
+        return _missed(size, USABLE * self.second[0])
+
+
+_IMAGES = ("input", "residual", "output")
+
+
+def _runs(extent: int, step: int) -> Iterator[tuple[int, int]]:
+    """(count, size) of the parts of an extent that is cut by a step."""
+    full, rest = divmod(extent, min(step, extent))
+    yield full, min(step, extent)
+    if rest:
+        yield 1, rest
+
+
+def _missed(size: float, room: float) -> float:
+    """Part of what is used again and again that a cache of this room does not keep."""
+    return max(0.0, 1.0 - room / size) if size > 0 else 0.0

@@ -1,0 +1,78 @@
+"""What blocks cost: more than their products, the more the farther scratch and weights lie."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.planning.test_cached_blocks import MACHINE, kernel
+from tilewright.machine import Machine
+from tilewright.planning.block_cost import BlockCost
+from tilewright.planning.cached import schedules
+from tilewright.planning.domain import Kernel
+from tilewright.planning.schedule import Level, Schedule
+
+PRIMITIVE = MACHINE.primitive("winograd_4")
+
+
+def block(height: int, width: int, vectors: int = 2) -> Schedule:
+    tile = (("co", 16 * vectors), ("n", 1), ("th", height), ("tw", width))
+    options = (("points", {1: 31, 2: 15, 3: 9, 4: 7, 6: 4}[vectors]),)
+    return Schedule(
+        "winograd_4", (Level("registers", tile, ("n", "th", "tw", "co")),), options=options
+    )
+
+
+def price(made: Kernel, schedule: Schedule, machine: Machine = MACHINE) -> float:
+    return BlockCost(made, machine, PRIMITIVE).price(schedule)[0]
+
+
+def test_a_block_costs_more_than_its_products() -> None:
+    made = kernel(64, 64, 56)
+    products = 36 * 14 * 14 * 64 * 64 / 16
+    for schedule in schedules(made, MACHINE, PRIMITIVE):
+        cycles, moved = BlockCost(made, MACHINE, PRIMITIVE).price(schedule)
+        assert cycles > products
+        assert moved >= 4 * (36 * 64 * 64 + 2 * 64 * 56 * 56)
+
+
+def test_equal_blocks_cost_the_same_wherever_the_edge_is() -> None:
+    """13 rows in blocks of 4 are three blocks and one of a row."""
+    made = kernel(64, 64, 52)
+    cost = BlockCost(made, MACHINE, PRIMITIVE)
+    fours, one = price(kernel(64, 64, 48), block(4, 12)), price(made, block(4, 13))
+    assert fours < one
+    whole = cost.price(block(13, 13))[0]
+    assert whole > 0 and cost.price(block(13, 13))[0] == whole, "what is kept changes nothing"
+
+
+@pytest.mark.parametrize("level", ["l1", "l2"])
+def test_smaller_caches_cost_more(level: str) -> None:
+    made = kernel(256, 64, 32)
+    small = MACHINE.with_values({f"memory.{level}.bytes": 8192})
+    assert price(made, block(4, 8), small) > price(made, block(4, 8))
+
+
+def test_scratch_beyond_the_second_cache_costs_and_so_do_few_points() -> None:
+    made = kernel(512, 64, 64)
+    near, far = block(1, 8), block(8, 16)
+    assert price(made, near) < price(made, far)
+    assert price(made, block(1, 8)) < price(made, block(1, 4)), "weights come for each block"
+    assert price(made, block(1, 1)) > 2 * price(made, block(1, 8))
+
+
+def test_weights_beyond_the_last_cache_come_from_memory_for_each_block() -> None:
+    made = kernel(512, 512, 32)
+    tiny = MACHINE.with_values({"memory.l3.bytes": 2 << 20})
+    once, often = block(8, 8), block(1, 8)
+    bytes_of = [BlockCost(made, tiny, PRIMITIVE).price(one)[1] for one in (once, often)]
+    weights = 4 * 36 * 512 * 512
+    assert bytes_of[0] < 1.5 * weights
+    assert bytes_of[1] > 6 * weights
+    assert price(made, often, tiny) > price(made, once, tiny)
+
+
+def test_names_do_not_matter() -> None:
+    made = kernel(64, 64, 28)
+    assert price(made, block(1, 7)) == price(replace(made, symbol="other"), block(1, 7))
