@@ -13,6 +13,7 @@ from tilewright.cli.cache import cache_command
 from tilewright.cli.calibrate import calibrate_command
 from tilewright.cli.compile import compile_command
 from tilewright.cli.diff import diff
+from tilewright.cli.dlplib import dlplib_command
 from tilewright.cli.explain import explain_command
 from tilewright.cli.memory import memory
 from tilewright.cli.opt import opt
@@ -42,6 +43,7 @@ app.command("bench")(bench)
 app.command("cache")(cache_command)
 app.command("tune")(tune_command)
 app.command("calibrate")(calibrate_command)
+app.command("dlplib")(dlplib_command)
 app.command("targets")(targets)
 app.command("opt")(opt)
 app.command("asm")(asm)

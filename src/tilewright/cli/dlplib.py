@@ -1,0 +1,29 @@
+"""``tilewright dlplib``: the library for programs in C."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tilewright.cli import console
+from tilewright.dlplib.library import write_library
+
+
+def dlplib_command(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIRECTORY", help="Where the files go.")
+    ],
+    as_json: console.JsonOption = False,
+) -> None:
+    """Write dlplib.h and build libdlplib.so, with which programs in C call DLPlib.
+
+    Example: tilewright dlplib -o dlp && gcc program.c -Idlp -Ldlp -ldlplib -Wl,-rpath,dlp
+    """
+    with console.refusals(as_json):
+        header, built = write_library(output)
+    if as_json:
+        console.print_json({"header": str(header), "library": str(built)})
+    else:
+        console.say(f"{header}\n{built}")
