@@ -271,6 +271,8 @@ class _Fates:
             how = f"merged into {_shown(op.node_name)}"
         elif op is not kernel.operations[0]:
             how = f"follows {_shown(kernel.operations[0].node_name)}"
+        elif isinstance(op, Operation):
+            how = op.how
         if not hosts:
             return replace(blank, place="accelerator", kernels=symbols, how=how)
         return replace(

@@ -200,7 +200,11 @@ class Execution:
         first, last, content = self.output(step, op)
         window = stages[0].windows.data[-1].data
         target = Box.of(stages[-1].windows.data[-1].data, content.box.shape, step.dims)
-        if not content.box.contains(target) or any(a or b for a, b in target.padding):
+        # What whole blocks of an axis have behind the tensor's end is cut off.
+        cut = any(behind for _, behind in target.padding)
+        blocks = cut and any(len(axis.terms) > 1 for axis in stages[-1].windows.data[-1].data)
+        before = any(ahead for ahead, _ in target.padding)
+        if not content.box.contains(target) or before or (cut and not blocks):
             raise self.error(step, f"writes {target} outside of its output's {content.box}")
         points = prod(size for name, (_, size) in step.dims.items() if name in _names(window))
         if points != prod(target.size):
@@ -218,6 +222,7 @@ class Execution:
         for stage in stages[1:]:
             value = self.map(step, stage, self.tile(step, stage, values))
             values[stage.result] = (value, target)
+        value = value[tuple(slice(0, inside) for _, inside in target.clamped)]
         content.values[part] = value
         content.valid[part] = True
         tensor = op.output.owner
@@ -284,8 +289,10 @@ class Execution:
         last: bool,
     ) -> Array | None:
         """Add a tile to its reduction; the result, if that completes it."""
-        own = anchor.part(tile)
+        own = whole = anchor.part(tile)
         if not (first and last):
+            shape = tuple(end.stop - end.start for end in part)
+            own = whole[tuple(slice(0, inside) for inside in shape)]
             if anchor.combine is None:
                 raise self.error(step, "the operation needs its reduction whole")
             if content.partial is None:
@@ -297,6 +304,8 @@ class Execution:
             content.partial[part] = own
             content.begun[part] = True
             content.valid[part] = False
+            if own.shape != whole.shape:
+                own = np.pad(own, [(0, n - m) for n, m in zip(whole.shape, shape, strict=True)])
         return anchor.finish(tile, own) if last else None
 
     def map(self, step: Step, stage: StageOp, tile: Tile) -> Array:

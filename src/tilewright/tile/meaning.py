@@ -10,13 +10,13 @@ independent of the whole-tensor functions in numerics. Maps are those of ``numer
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from tilewright.numerics import fixed, pointwise, reference
+from tilewright.numerics import fixed, pointwise, reference, sparse
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.boxes import Box
 from tilewright.types import Array
@@ -127,6 +127,22 @@ def _product(tile: Tile) -> Array:
     order = [*both, *rows, *columns]
     values = total.reshape([size[name] for name in order])
     return _to_box(tile, order, values)
+
+
+def _sparse_product(tile: Tile) -> Array:
+    """The product with the weights that the streams of the second operand stand for."""
+    segment = dict(tile.windows[0][1].terms)["cs"]
+    kernel = [n for n in ("kh", "kw") if n in tile.dims]
+    taps = prod(tile.dims[name][1] for name in kernel)
+    lanes = tile.dims["cl"][1]
+    found = sparse.decode(tile.padded(1), taps * segment, lanes)
+    names = ["cb", "cl", "cs", *kernel, "cc"]
+    weights = found.reshape([tile.dims[name][1] for name in names])
+    window = tuple(Affine(((name, 1),)) for name in names)
+    box = Box(tuple(tile.dims[n][0] for n in names), weights.shape, weights.shape)
+    arrays, boxes, windows = list(tile.arrays), list(tile.boxes), list(tile.windows)
+    arrays[1], boxes[1], windows[1] = weights, box, window
+    return _product(replace(tile, arrays=arrays, boxes=boxes, windows=windows))
 
 
 def _working_type(x: Array, w: Array, terms: int) -> np.dtype[Any]:
@@ -317,6 +333,7 @@ ANCHORS: Mapping[str, Anchor] = {
     "conv": _PRODUCT,
     "depthwise_conv": _PRODUCT,
     "matmul": _PRODUCT,
+    "sparse_product": Anchor(_sparse_product, np.add, _with_bias),
     "max_pool": Anchor(_fold(np.maximum, _lowest, wide=False), np.maximum, _complete),
     "average_pool": Anchor(_SUM, np.add, _average),
     "reduce_mean": Anchor(_SUM, np.add, _mean),

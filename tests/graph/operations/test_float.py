@@ -14,8 +14,8 @@ AFFINE = {
 }
 """Between floats and quantised integers: test_quantisation.py."""
 
-METHODS = {"winograd_conv"}
-"""Forms of other operations on prepared weights: test_winograd.py."""
+METHODS = {"winograd_conv", "sparse_product"}
+"""Forms of other operations on prepared weights: test_winograd.py, test_sparse.py."""
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)

@@ -22,6 +22,7 @@ from tilewright.graph.passes import PASSES
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp
 from tilewright.passes import CompilerContext
+from tilewright.targets.cambricon_x.machine import MACHINE as CAMBRICON_X
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 from tilewright.types import element_dtype, shape_of, tensor_type
@@ -31,6 +32,7 @@ MACHINES = {
     "cpu16": cpu(Processor(lanes=16)),
     "pairs": cpu(Processor(lanes=16, pairs_per_cycle=1.0)),
     "small": accelerator(),
+    "cambricon": CAMBRICON_X,
 }
 SEPARATOR = "// -----\n"
 

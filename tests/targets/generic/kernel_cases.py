@@ -15,6 +15,7 @@ from tilewright.graph.operations import BY_NAME
 from tilewright.graph.values import value_names
 from tilewright.ir import Block, ModuleOp, Region, SSAValue, StringAttr, TensorType, f32
 from tilewright.machine import Machine
+from tilewright.numerics import sparse
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
@@ -165,6 +166,36 @@ def conv_case(seed: int, fixed: bool) -> Case:
     return build.finish(_steps(build, y))
 
 
+def sparse_case(seed: int, density: float) -> Case:
+    """A convolution or a product whose weights are compressed."""
+    build = KernelBuilder(seed)
+    pick = build.random
+    rows = seed % 3 == 2
+    segment, segments = int(pick.integers(1, 20)), int(pick.integers(1, 5))
+    co = int(pick.integers(1, 60))
+    kernel = (1, 1) if rows else (int(pick.integers(1, 4)), int(pick.integers(1, 6)))
+    weights = pick.integers(-3000, 3000, (co, segment * segments, *kernel)).astype(np.int16)
+    weights[pick.random(weights.shape) >= density] = 0
+    if rows:
+        x = build.image(int(pick.integers(1, 9)), segment * segments)
+    else:
+        x = build.image(
+            int(pick.integers(1, 3)), segment * segments, *pick.integers(5, 12, 2).tolist()
+        )
+    streams = sparse.encode(weights, segment, 16)
+    s = build.operand(streams.shape)
+    build.arguments[-1] = (build.arguments[-1][0], streams)
+    operands = [x, s]
+    if pick.random() < 0.5:
+        operands.append(build.operand((co,), 16, 32))
+    attributes: dict[str, Any] = {"channels": co, "kernel": kernel}
+    attributes["depth"] = sparse.slowest(streams, 16)
+    if not rows:
+        attributes["pads"] = tuple(int(p) for p in pick.integers(0, 2, 4))
+        attributes["strides"] = tuple(int(p) for p in pick.integers(1, 3, 2))
+    return build.finish(_steps(build, build.op("sparse_product", *operands, **attributes)))
+
+
 def depthwise_case(seed: int, fixed: bool) -> Case:
     build = KernelBuilder(seed, fixed=fixed)
     pick = build.random
@@ -300,13 +331,15 @@ def lower_case(
         offset += -(-layout.size(operand.shape) * operand.element_bytes // 64) * 64
     program = tile(case.kernel, schedule, machine, placements)
     program.verify()
-    lowering = Lowering(instructions, {"activations": 0, "tables": offset})
-    lowering.kernel(program)
-    words, starts = lowering.words()
-    memory = np.zeros(offset + len(lowering.table_image), np.uint8)
+    memory = np.zeros(offset, np.uint8)
     for start, data in images:
         memory[start : start + len(data)] = np.frombuffer(data, np.uint8)
-    memory[offset:] = np.frombuffer(bytes(lowering.table_image), np.uint8)
+    bases = {"activations": 0, "tables": offset}
+    lowering = Lowering(instructions, bases, {"activations": memory})
+    lowering.kernel(program)
+    words, starts = lowering.words()
+    tables = np.frombuffer(bytes(lowering.table_image), np.uint8)
+    memory = np.concatenate([memory, tables])
     return Lowered(decode(instructions, words), memory, case, output, starts)
 
 
@@ -319,4 +352,5 @@ __all__ = [
     "layout_of",
     "lower_case",
     "random_case",
+    "sparse_case",
 ]

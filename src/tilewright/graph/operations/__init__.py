@@ -117,6 +117,7 @@ from tilewright.graph.operations.reductions import (
     ReduceSumOp,
 )
 from tilewright.graph.operations.shuffle import ChannelShuffleOp
+from tilewright.graph.operations.sparse import SparseProductOp
 from tilewright.graph.operations.views import ConcatOp, PadOp, ReshapeOp, SliceOp, TransposeOp
 from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
@@ -125,6 +126,7 @@ from tilewright.types import TYPES
 OPERATIONS: tuple[type[Operation], ...] = (
     ConvOp,
     WinogradConvOp,
+    SparseProductOp,
     MaxPoolOp,
     AveragePoolOp,
     MatMulOp,
@@ -337,6 +339,7 @@ __all__ = [
     "SliceOp",
     "SoftmaxOp",
     "SoftplusOp",
+    "SparseProductOp",
     "SqrtOp",
     "SubOp",
     "TableOperation",

@@ -90,6 +90,11 @@ class Operation(GraphOperation):
         return fraction_of(self.result)
 
     @property
+    def how(self) -> str:
+        """What `tilewright explain` tells of the form that a pass gave it; "" for nothing."""
+        return ""
+
+    @property
     def is_fixed(self) -> bool:
         """Whether the first operand holds fixed-point integers."""
         return isinstance(tensor_type(self.inputs[0]).element_type, FixedType)

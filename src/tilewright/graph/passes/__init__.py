@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.graph.passes.assign_layouts import AssignLayouts
 from tilewright.graph.passes.choose_methods import ChooseMethods
+from tilewright.graph.passes.compress_weights import CompressWeights
 from tilewright.graph.passes.compute_in_integers import ComputeInIntegers
 from tilewright.graph.passes.eliminate_views import EliminateViews
 from tilewright.graph.passes.equalise import Equalise
@@ -27,6 +28,7 @@ PASSES: dict[str, type[ModulePass]] = {
     for step in (
         AssignLayouts,
         ChooseMethods,
+        CompressWeights,
         ComputeInIntegers,
         EliminateViews,
         Equalise,
@@ -98,7 +100,10 @@ def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[Pass
     methods = [
         PassEntry(ChooseMethods(), "before layouts: each method has weights of a form of its own")
     ]
-    if not machine.primitives_for("winograd_conv"):
+    if machine.primitives_for("sparse_product"):
+        reason = "after numbers, which make small weights 0; before layouts"
+        methods = [PassEntry(CompressWeights(), reason)]
+    elif not machine.primitives_for("winograd_conv"):
         methods = []
     return [
         *(numbers if machine.element == "fixed16" else []),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp, YieldOp, network_of
-from tilewright.graph.kernels import kernel_of
+from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.operations.base import is_float
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.passes.constraints import candidate, serving
-from tilewright.graph.passes.editing import compiler, erase, insert, make, sweep
-from tilewright.ir import Block, Context, ModuleOp, ModulePass, PythonValue, Region, SSAValue
+from tilewright.graph.passes.editing import compiler, erase, insert, sweep
+from tilewright.graph.passes.reanchoring import plain_kernel, reanchored, with_layouts
+from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.winograd import TAPS, TRANSFORMS, transform_weights
 from tilewright.passes import CompilerContext
@@ -71,7 +71,7 @@ class ChooseMethods(ModulePass):
                 continue
             anchor = kernel.operations[0]
             assert isinstance(anchor, ConvOp)
-            key = canonical(_kernel(kernel))[0], anchor.integers("pads")
+            key = canonical(plain_kernel(kernel))[0], anchor.integers("pads")
             if key not in known:
                 known[key] = _choice(kernel, context.machine)
             tile, elements = known[key]
@@ -97,31 +97,6 @@ def _eligible(kernel: KernelOp, machine: Machine) -> bool:
     )
 
 
-def _kernel(kernel: KernelOp) -> Kernel:
-    """Planning's kernel, of names of its own."""
-    names = {value: f"v{number}" for number, value in enumerate((*kernel.inputs, kernel.result))}
-    return kernel_of(kernel, names)
-
-
-def _laid_out(kernel: Kernel, machine: Machine, primitive: Primitive) -> Kernel:
-    """The kernel with the layouts that a primitive asks for."""
-    stages = [
-        replace(
-            stage,
-            inputs=tuple(
-                replace(o, layout=machine.layout_of(primitive, o.role, len(o.shape)))
-                for o in stage.inputs
-            ),
-            output=replace(
-                stage.output,
-                layout=machine.layout_of(primitive, "output", len(stage.output.shape)),
-            ),
-        )
-        for stage in kernel.stages
-    ]
-    return replace(kernel, stages=tuple(stages))
-
-
 @dataclass(frozen=True)
 class Method:
     """One way to compute a convolution: the kernel that it asks for, and what computes that."""
@@ -138,7 +113,7 @@ def methods_of(kernel: KernelOp, machine: Machine) -> Iterator[Method]:
     anchor = kernel.operations[0]
     assert isinstance(anchor, Operation)
     direct = serving(candidate(anchor), machine)[0]
-    yield Method(0, _laid_out(_kernel(kernel), machine, direct), direct)
+    yield Method(0, with_layouts(plain_kernel(kernel), machine, direct), direct)
     if not direct.multiples or not _eligible(kernel, machine):
         return
     levels = cache_levels(machine)
@@ -148,7 +123,7 @@ def methods_of(kernel: KernelOp, machine: Machine) -> Iterator[Method]:
         inner = trial.operations[0]
         assert isinstance(inner, Operation)
         found = [
-            Method(tile, _laid_out(_kernel(trial), machine, primitive), primitive)
+            Method(tile, with_layouts(plain_kernel(trial), machine, primitive), primitive)
             for primitive in serving(candidate(inner), machine)[:1]
         ]
         _forget(trial)
@@ -190,55 +165,13 @@ def _rewritten(
     transformed, scratch = WeightOp.of(symbol, tensor(shape)), ScratchOp.of(elements)
     insert(transformed, kernel)
     insert(scratch, kernel)
-    residuals = [
-        value
-        for value in kernel.inputs
-        if value not in (image, weight, *bias) or _again(kernel, value)
-    ]
-    inputs = list(dict.fromkeys([image, transformed.result, scratch.result, *bias, *residuals]))
-    block = Block(arg_types=[value.type for value in inputs])
-    inside: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
-    values: dict[SSAValue, SSAValue] = {
-        arg: inside[outer[arg]] for arg in outer if outer[arg] in inside
-    }
-    last = kernel.body.block.last_op
-    assert isinstance(last, YieldOp)
-    end = YieldOp.build(operands=[[block.args[0]]])
-    block.add_op(end)
-    operands = [values[anchor.inputs[0]], inside[transformed.result], inside[scratch.result]]
-    operands += [values[value] for value in anchor.inputs[2:]]
     attributes: dict[str, PythonValue] = {"pads": anchor.integers("pads"), "tile": tile}
-    made = make("winograd_conv", operands, attributes, before=end, like=anchor)
-    made.result.name_hint = anchor.result.name_hint
-    values[anchor.result] = made.result
-    for op in kernel.operations[1:]:
-        copy = op.clone(values)  # type: ignore[arg-type]
-        copy.result.name_hint = op.result.name_hint
-        insert(copy, end)
-        values[op.result] = copy.result
-    end.operands = [values[last.values[0]]]
-    fresh = KernelOp.build(
-        operands=[inputs],
-        result_types=[kernel.result.type],
-        properties=dict(kernel.properties),
-        regions=[Region(block)],
-    )
-    insert(fresh, kernel)
-    if context is not None:
-        fresh.result.name_hint = kernel.result.name_hint
-        kernel.result.replace_all_uses_with(fresh.result)
-        erase(kernel)
-    return fresh
-
-
-def _again(kernel: KernelOp, value: SSAValue) -> bool:
-    """Whether a kernel's operand is read by more than its anchor."""
-    anchor = kernel.operations[0]
-    return any(
-        use.operation is not anchor
-        for argument, outer in zip(kernel.body.block.args, kernel.inputs, strict=True)
-        if outer is value
-        for use in argument.uses
+    return reanchored(
+        kernel,
+        "winograd_conv",
+        [image, transformed.result, scratch.result, *bias],
+        attributes,
+        replace=context is not None,
     )
 
 

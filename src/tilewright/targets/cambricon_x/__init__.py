@@ -1,4 +1,4 @@
-"""The dense Cambricon-X accelerator, simulated, in its three sizes."""
+"""The Cambricon-X accelerator, simulated, in its three sizes."""
 
 from tilewright.targets.cambricon_x.machine import LARGE as _LARGE
 from tilewright.targets.cambricon_x.machine import MEDIUM as _MEDIUM

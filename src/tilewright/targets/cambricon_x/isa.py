@@ -20,6 +20,7 @@ OPCODES = {
     "conv": 0x20,
     "depthwise_conv": 0x21,
     "pool": 0x22,
+    "sparse_conv": 0x23,
     "vector": 0x30,
     "lrn": 0x31,
     "softmax": 0x32,

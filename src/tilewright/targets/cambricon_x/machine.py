@@ -1,10 +1,11 @@
-"""The dense Cambricon-X (ACC-X): what is published of it, and what we chose.
+"""Cambricon-X (ACC-X): what is published of it, and what we chose.
 
 Published (Zhang et al., MICRO 2016, and the accelerator table of the DLIR thesis): 16 processing
 elements with 16 multipliers each, NBin and NBout of 8 KB, 2 KB of synapse buffer per element (SB,
 32 KB together), 16-bit fixed point, 1 GHz, 128 GB/s and 100 ns to main memory; a dense layer takes
 ceil(Cout/16) * ceil(Cin/16) * Kx * Ky * Ho * Wo cycles. The thesis' other two configurations have 8
-or 32 channels at once and larger buffers. The rest is ours: see README.md.
+or 32 channels at once and larger buffers. With weights compressed by step indexing (MICRO 2016) a
+pixel takes as long as the slowest element. The rest is ours: see README.md.
 
 A dim that an operation does not have counts as 1 in the expressions.
 """
@@ -16,6 +17,7 @@ from tilewright.targets.generic.three_buffers import (
     EPILOGUE,
     NBIN,
     NBOUT,
+    SB,
     Configuration,
     accelerator,
     softmax_primitive,
@@ -50,6 +52,24 @@ def _products(lanes: int) -> tuple[Primitive, ...]:
             cycles=f"n*g*b0*b1*m*ceil(co/{lanes})*ceil(ci/{lanes})*kh*kw*oh*ow",
             peak=f"n*g*b0*b1*m*co*ci*kh*kw*oh*ow/{lanes * lanes}",
             multiples={"co": lanes, "ci": lanes},
+        ),
+        Primitive(
+            name="sparse_conv",
+            operations=("sparse_product",),
+            engine="compute",
+            operands={
+                "input": NBIN,
+                "weight": SB,
+                "bias": Storage(memory="sb", joined="weight"),
+                "residual": NBOUT,
+                "output": NBOUT,
+            },
+            epilogue=EPILOGUE,
+            # d: what the slowest element takes for a pixel of a block and segment, in 64ths.
+            cycles="n*oh*ow*cb*cs*d/64",
+            peak="n*oh*ow*cb*cs*d/64",
+            multiples={"cl": lanes},
+            whole=("cl", "cc", "kh", "kw", "e", "d"),
         ),
         Primitive(
             name="depthwise_conv",
@@ -102,11 +122,11 @@ def _others(lanes: int) -> tuple[Primitive, ...]:
 
 
 def machine(size: Configuration = ORIGINAL) -> Machine:
-    """Dense ACC-X in one of its sizes; make other variants with ``with_values``."""
+    """ACC-X in one of its sizes; make other variants with ``with_values``."""
     lanes = size.side
     return accelerator(
         size,
-        f"Cambricon-X without sparsity: {lanes} x {lanes} multipliers, 16-bit fixed point, 1 GHz",
+        f"Cambricon-X: {lanes} x {lanes} multipliers, 16-bit fixed point, 1 GHz",
         (*_products(lanes), *_others(lanes)),
         granule=2 * lanes,
         banks=lanes,
@@ -115,4 +135,4 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
 
 
 MACHINE = machine()
-"""Dense ACC-X as published."""
+"""ACC-X as published."""

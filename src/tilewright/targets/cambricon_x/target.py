@@ -11,16 +11,16 @@ from tilewright.targets.generic.three_buffers import Configuration
 
 
 class CambriconXTarget(InstructionTarget):
-    """Dense Cambricon-X in one of its sizes, simulated bit for bit and cycle by cycle."""
+    """Cambricon-X in one of its sizes, simulated bit for bit and cycle by cycle."""
 
     def __init__(self, size: Configuration = ORIGINAL) -> None:
         self.name = size.name
         lanes = f"{size.side} x {size.side} multipliers"
-        self.description = f"Cambricon-X (dense), {lanes}, 16-bit fixed point, simulated"
+        self.description = f"Cambricon-X, {lanes}, 16-bit fixed point, simulated"
         self._machine = machine(size)
 
     def machine(self) -> Machine:
-        """Dense ACC-X in this size."""
+        """ACC-X in this size."""
         return self._machine
 
     def instruction_set(self, machine: Machine) -> InstructionSet:

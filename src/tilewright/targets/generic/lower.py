@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.errors import refuse
 from tilewright.planning.domain import ELEMENT_BYTES
@@ -28,6 +29,7 @@ from tilewright.targets.generic.lowering.transfers import transfer_columns
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, StageOp, TensorOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Command, Queues, leader_of
+from tilewright.types import Array
 
 
 @dataclass
@@ -40,6 +42,8 @@ class Lowering:
 
     instructions: InstructionSet
     bases: Mapping[str, int]
+    content: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict[str, NDArray[np.uint8]])
+    """The arenas whose bytes are known: the weights, of which compressed ones are read."""
     kernels: list[list[Part]] = field(default_factory=list[list[Part]])
 
     def __post_init__(self) -> None:
@@ -273,9 +277,25 @@ class KernelLowering:
         anchor: StageOp = op.stages[0]
         one = self.whole.instructions.for_compute(part.name, anchor.operation.data)
         context = Context(
-            op, self.order, self.machine, part, one, self.buffer, Tables(self._ask_table)
+            op,
+            self.order,
+            self.machine,
+            part,
+            one,
+            self.buffer,
+            Tables(self._ask_table),
+            self._content,
         )
         return one, lower_compute(context)
+
+    def _content(self, op: TensorOp) -> Array:
+        """The 16-bit elements of a weight, as they lie in its arena."""
+        place, arena = self.tensor(op), "" if op.arena is None else op.arena.data
+        data = self.whole.content.get(arena)
+        if data is None:
+            raise refuse("lower-place", "compressed weights have to be known", op.symbol.data)
+        offset = place.address - self.whole.bases[arena]
+        return np.ndarray(place.shape, np.int16, data.data, offset, place.strides)
 
     def _ask_table(self, data: bytes) -> Any:
         if data not in self._tables:

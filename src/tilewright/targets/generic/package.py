@@ -93,8 +93,12 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
         bases[name] = offset
         offset += -(-size // PAGE) * PAGE
     bases[TABLES] = offset
-    lowering = Lowering(instructions, bases)
     network = network_of(compilation.network)
+    weights = np.zeros(arenas[WEIGHTS], np.uint8)
+    for op in network.block.ops:
+        if isinstance(op, WeightOp) and op.placement is not None:
+            write_value(op.result, {WEIGHTS: weights}, compilation.weights.get(op.symbol.data))
+    lowering = Lowering(instructions, bases, {WEIGHTS: weights})
     steps, rows = _lower(compilation, network, lowering)
     words, starts = lowering.words()
     kernels = [
@@ -111,10 +115,6 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
     )
     (directory / "program.bin").write_bytes(to_bytes(words))
     (directory / "tables.bin").write_bytes(bytes(lowering.table_image))
-    weights = np.zeros(arenas[WEIGHTS], np.uint8)
-    for op in network.block.ops:
-        if isinstance(op, WeightOp) and op.placement is not None:
-            write_value(op.result, {WEIGHTS: weights}, compilation.weights.get(op.symbol.data))
     weights.tofile(directory / "weights.bin")
     (directory / "network.mlir").write_text(to_text(compilation.network) + "\n")
     emit_kernels(compilation, directory)

@@ -189,6 +189,7 @@ class _Checker:
             for value, window in zip(stage.inputs, stage.windows.data, strict=False):
                 yield from self.within(compute, value, window.data)
         window = compute.stages[-1].windows.data[-1]
+        blocks = set(self.machine.primitive(compute.primitive.data).whole)
         yield from self.within(compute, compute.output, window.data)
         for axis, extent in zip(window.data, _shape(compute.output), strict=True):
             rows = self.along(compute, axis.dims)
@@ -197,8 +198,9 @@ class _Checker:
             for dim in axis.dims:
                 points = points * rows.size(dim)
             covered = box.clamped_size[0]
-            if buffer_of(compute.output) is None:
-                # Written in place: the primitive cuts off what lies behind the tensor's end.
+            if buffer_of(compute.output) is None or blocks.intersection(axis.dims):
+                # Written in place, or in whole blocks: the primitive cuts off what lies behind the
+                # tensor's end.
                 covered = np.where(covered > 0, covered + box.pad_after[0], 0)
             wrong = np.flatnonzero(points != covered)
             if len(wrong):

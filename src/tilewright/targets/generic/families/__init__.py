@@ -7,12 +7,16 @@ from tilewright.targets.generic.families.normalise import Lrn, Softmax
 from tilewright.targets.generic.families.points import Points
 from tilewright.targets.generic.families.pool import Pool
 from tilewright.targets.generic.families.product import Product
+from tilewright.targets.generic.families.sparse import Sparse
 from tilewright.targets.generic.families.transfer import Transfer
 from tilewright.targets.generic.family import Family, Part, Unit
 
 FAMILIES: Mapping[str, Family] = {
     family.name: family
-    for family in (Transfer(), Product(), Depthwise(), Pool(), Points(), Lrn(), Softmax())
+    for family in (
+        *(Transfer(), Product(), Sparse(), Depthwise()),
+        *(Pool(), Points(), Lrn(), Softmax()),
+    )
 }
 """Every family by name."""
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.numerics import fixed
+from tilewright.numerics.sparse import steps_of
+from tilewright.targets.generic.families.sparse import lanes_of
 from tilewright.targets.generic.functions import FUNCTIONS, bits_of
 from tilewright.targets.generic.lowering.context import Context, Fields, Operand
 from tilewright.targets.generic.lowering.steps import (
@@ -97,6 +99,35 @@ def _product(context: Context) -> Fields:
         found[name] = context.size(dim)
     for dim in ("co", "oh", "ow", "ci", "kh", "kw"):
         found[dim] = context.size(dim)
+    return found | _sum(context) | _steps(context, dims)
+
+
+def _sparse(context: Context) -> Fields:
+    """Compressed weights; the depth of every execution follows from the streams themselves."""
+    dims = {"n": "n", "h": "oh", "w": "ow", "c": "cl"}
+    x, streams = context.operand(context.anchor, 0), context.operand(context.anchor, 1)
+    found = _window(context, x)
+    found |= {"input.n": x.stride("n"), "input.c": x.place.strides[1]}
+    found["weight.address"] = streams.seen.address(streams.boxes)
+    found["weight.block"], found["weight.segment"] = streams.place.strides[:2]
+    if len(context.anchor.inputs) == 3:
+        bias = context.operand(context.anchor, 2)
+        found |= {"bias": 1, "bias.address": bias.seen.address(bias.boxes)}
+        found["bias.c"] = bias.place.strides[0]
+    found |= context.output.fields("output", dims)
+    # The last block may reach beyond the result's channels.
+    found["co"] = context.output.boxes.clamped_size[1]
+    found["ci"] = x.boxes.clamped_size[1]
+    found |= {"blocks": context.size("cb"), "segments": context.size("cs")}
+    found["words"] = context.extents["e"]
+    found |= {dim: context.size(dim) for dim in ("n", "oh", "ow", "kh", "kw")}
+    lanes = lanes_of(context.part)
+    steps = steps_of(context.content(streams.place.op.tensor_op), lanes)
+    # Sums of every element's steps over the blocks and segments before, so that a box is four.
+    sums = np.zeros((steps.shape[0] + 1, steps.shape[1] + 1, lanes), np.int64)
+    sums[1:, 1:] = steps.cumsum(axis=0).cumsum(axis=1)
+    (b, s), (b2, s2) = streams.boxes.start[:2], (streams.boxes.start + streams.boxes.size)[:2]
+    found["depth"] = (sums[b2, s2] - sums[b, s2] - sums[b2, s] + sums[b, s]).max(axis=1)
     return found | _sum(context) | _steps(context, dims)
 
 
@@ -221,6 +252,7 @@ def _softmax(context: Context) -> Fields:
 
 _LOWER: Mapping[str, Callable[[Context], Fields]] = {
     "product": _product,
+    "sparse": _sparse,
     "depthwise": _depthwise,
     "pool": _pool,
     "points": _points,

@@ -14,8 +14,9 @@ from tilewright.targets.generic.isa import Instruction
 from tilewright.targets.generic.lowering.locations import BufferPlace, Seen, buffer_op, dim_stride
 from tilewright.targets.generic.lowering.steps import Tables
 from tilewright.tile.boxes import Boxes, box_columns
-from tilewright.tile.dialect import BufferOp, ComputeOp, StageOp, windows_of
+from tilewright.tile.dialect import BufferOp, ComputeOp, StageOp, TensorOp, windows_of
 from tilewright.tile.iteration import Order, Rows
+from tilewright.types import Array
 
 Fields = dict[str, Any]
 """Field -> column, or one number for all."""
@@ -32,6 +33,8 @@ class Context:
     one: Instruction
     places: Callable[[BufferOp], BufferPlace]
     tables: Tables
+    content: Callable[[TensorOp], Array]
+    """What a weight holds; raises TilewrightError where that is not known."""
 
     @property
     def where(self) -> str:

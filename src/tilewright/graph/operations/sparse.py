@@ -1,0 +1,142 @@
+"""Products with weights that are compressed by step indexing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import ClassVar
+
+from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.convolution import product_element
+from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.numerics import fixed, sparse
+from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.types import Array, shape_of
+
+
+@irdl_op_definition
+class SparseProductOp(Operation):
+    """A convolution of images [n, ci, h, w], or a product of rows [n, ci], with few weights.
+
+    Operands are the images or rows, streams [blocks, segments, words] as ``numerics.sparse.encode``
+    makes them, and perhaps a bias [co]; all in fixed point, as a conv's. ``channels`` is co,
+    ``kernel`` the window, ``lanes`` the neurons of a block, ``depth`` the cycles that the slowest
+    of as many elements takes for all outputs of a pixel, ``kept`` the weights that are not 0.
+    compress-weights makes it of conv and
+    matmul.
+    """
+
+    name = "graph.sparse_product"
+    channels = opt_prop_def()
+    kernel = opt_prop_def()
+    lanes = opt_prop_def()
+    depth = opt_prop_def()
+    kept = opt_prop_def()
+    strides = opt_prop_def()
+    pads = opt_prop_def()
+    dilations = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+        "channels": 1,
+        "kernel": (1, 1),
+        "lanes": 16,
+        "depth": 1,
+        "kept": 0,
+        "strides": (1, 1),
+        "pads": (0, 0, 0, 0),
+        "dilations": (1, 1),
+    }
+    ARITY: ClassVar[tuple[int, int]] = (2, 3)
+
+    @property
+    def how(self) -> str:
+        """What compression made of the weights."""
+        x, streams = shape_of(self.inputs[0]), shape_of(self.inputs[1])
+        taps = prod(self.integers("kernel", 2, 1))
+        whole = self.integer("channels", 1, 2**24) * x[1] * taps
+        kept = self.integer("kept", 0, 2**31)
+        return (
+            f"weights compressed: {100 * kept / whole:.1f} % kept, "
+            f"{2 * prod(streams):,} bytes for {2 * whole:,}"
+        )
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """[n, co, oh, ow] as a conv's, or [n, co]."""
+        self.check_operands(types)
+        x, streams = types[0].get_shape(), types[1].get_shape()
+        self.need(len(x) in (2, 4) and min(x) >= 1, f"images or rows have shape {list(x)}")
+        self.need(len(streams) == 3 and min(streams) >= 1, f"streams have shape {list(streams)}")
+        channels, lanes = self.integer("channels", 1, 2**24), self.integer("lanes", 1, 2**10)
+        _ = self.integer("depth", 0, 2**30)
+        self.need(
+            streams[0] == -(-channels // lanes) and x[1] % streams[1] == 0,
+            f"streams {list(streams)} are not those of {x[1]} by {channels} channels",
+        )
+        self.need(
+            len(types) == 2 or types[2].get_shape() == (channels,),
+            f"bias must have shape [{channels}]",
+        )
+        kernel, strides = self.integers("kernel", 2, 1), self.integers("strides", 2, 1)
+        pads, dilations = self.integers("pads", 4, 0), self.integers("dilations", 2, 1)
+        element = product_element(self, types)
+        if len(x) == 2:
+            self.need(kernel == (1, 1), "rows have no window")
+            return self.result_of((x[0], channels), element)
+        oh, ow = (
+            (x[2 + i] + pads[i] + pads[2 + i] - (kernel[i] - 1) * dilations[i] - 1) // strides[i]
+            + 1
+            for i in range(2)
+        )
+        self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
+        return self.result_of((x[0], channels, oh, ow), element)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Exact modulo 2**32."""
+        x, streams = arrays[:2]
+        channels, lanes = self.integer("channels", 1, 2**24), self.integer("lanes", 1, 2**10)
+        kh, kw = self.integers("kernel", 2, 1)
+        segment = x.shape[1] // streams.shape[1]
+        w = sparse.dense(streams, channels, (kh, kw), segment, lanes)
+        bias = arrays[2] if len(arrays) == 3 else None
+        if x.ndim == 2:
+            return fixed.matmul(x, w[:, :, 0, 0].T, bias)
+        strides, pads = self.integers("strides"), self.integers("pads")
+        return fixed.conv2d(x, w, bias, strides, pads, self.integers("dilations"))
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims n, cb, cl, [oh, ow] | cs, cc, [kh, kw], e, d.
+
+        Output channel ``cb*lanes + cl``, input channel ``cs*segment + cc``; ``e`` are the words of
+        a stream and ``d`` the cycles of a block and segment a pixel, in parts of
+        ``sparse.SHARE``: both are kept whole. The last block may reach beyond the channels.
+        """
+        x = shape_of(self.inputs[0])
+        blocks, segments, words = shape_of(self.inputs[1])
+        lanes, depth = self.integer("lanes", 1, 2**10), self.integer("depth", 0, 2**30)
+        segment = x[1] // segments
+        share = max(depth * sparse.SHARE // (blocks * segments), 1)
+        target = Affine((("cb", lanes), ("cl", 1)))
+        source: list[Affine] = [one("n"), Affine((("cs", segment), ("cc", 1)))]
+        written = [one("n"), target]
+        dims = [Dim("n", x[0]), Dim("cb", blocks), Dim("cl", lanes)]
+        inner = [Dim("cs", segments, "reduction"), Dim("cc", segment, "reduction")]
+        if len(x) == 4:
+            _, _, oh, ow = shape_of(self.result)
+            kh, kw = self.integers("kernel", 2, 1)
+            (sh, sw), (top, left, _, _) = self.integers("strides"), self.integers("pads")
+            dh, dw = self.integers("dilations")
+            source += [
+                Affine((("oh", sh), ("kh", dh)), -top),
+                Affine((("ow", sw), ("kw", dw)), -left),
+            ]
+            written += [one("oh"), one("ow")]
+            dims += [Dim("oh", oh), Dim("ow", ow)]
+            inner += [Dim("kh", kh, "reduction"), Dim("kw", kw, "reduction")]
+        inner += [Dim("e", words, "reduction"), Dim("d", share, "reduction")]
+        accesses: list[tuple[Sequence[Affine], Role]] = [
+            (source, "input"),
+            ((one("cb"), one("cs"), one("e")), "weight"),
+            ((target,), "bias"),
+        ]
+        return self.make_stage(
+            [*dims, *inner], operands, accesses[: len(self.inputs)], result, written
+        )
