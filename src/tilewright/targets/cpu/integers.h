@@ -180,27 +180,6 @@ INLINE ivec larger_int(ivec fresh, ivec most)
     return (fresh & m) | (most & ~m);
 }
 
-/* a > b ? a : b and a < b ? a : b; where one is NaN, b. */
-INLINE vec above_v(vec a, vec b)
-{
-#if defined(__AVX512F__) || defined(__AVX__)
-    __asm__("vmaxps %2, %1, %0" : "=v"(a) : "v"(a), "v"(b));
-    return a;
-#else
-    return choose(a > b, a, b);
-#endif
-}
-
-INLINE vec below_v(vec a, vec b)
-{
-#if defined(__AVX512F__) || defined(__AVX__)
-    __asm__("vminps %2, %1, %0" : "=v"(a) : "v"(a), "v"(b));
-    return a;
-#else
-    return choose(a < b, a, b);
-#endif
-}
-
 /* To the nearest integer, the even one of two, within limits; NaN gives the least. Adding
  * 1.5 * 2**23 to a number of 22 bits at most leaves its nearest integer in the lower bits. */
 INLINE ivec rounded_v(vec units, ivec zero, int low, int high)

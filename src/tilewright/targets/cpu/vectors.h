@@ -23,6 +23,10 @@ typedef int32_t mask __attribute__((vector_size(4 * LANES), may_alias));
 /* Accumulators stay in registers only when every loop over them is unrolled. */
 #define UNROLL _Pragma("GCC unroll 64")
 
+/* Makes the compiler forget where a pointer came from: what taps of a window load in common is
+ * loaded again, or it would be kept in registers that the accumulators need. */
+#define FORGET(p) __asm__("" : "+r"(p))
+
 INLINE vec load(const float *p) { return *(const vec_unaligned *)p; }
 INLINE void store(float *p, vec v) { *(vec_unaligned *)p = v; }
 INLINE vec splat(float value) { return (vec){0} + value; }
@@ -78,15 +82,36 @@ INLINE float sum_v(vec v)
 
 INLINE vec choose(mask m, vec yes, vec no) { return (vec)(((mask)yes & m) | ((mask)no & ~m)); }
 
+/* a > b ? a : b and a < b ? a : b; where one is NaN, b. */
+INLINE vec above_v(vec a, vec b)
+{
+#if defined(__AVX512F__) || defined(__AVX__)
+    __asm__("vmaxps %2, %1, %0" : "=v"(a) : "v"(a), "v"(b));
+    return a;
+#else
+    return choose(a > b, a, b);
+#endif
+}
+
+INLINE vec below_v(vec a, vec b)
+{
+#if defined(__AVX512F__) || defined(__AVX__)
+    __asm__("vminps %2, %1, %0" : "=v"(a) : "v"(a), "v"(b));
+    return a;
+#else
+    return choose(a < b, a, b);
+#endif
+}
+
 /* NaN goes through, as in the reference. */
 INLINE vec max_v(vec a, vec b) { return choose((a > b) | (a != a), a, b); }
 INLINE vec min_v(vec a, vec b) { return choose((a < b) | (a != a), a, b); }
 /* For maxima over windows: the new element first. */
-INLINE vec larger(vec fresh, vec most) { return choose(fresh > most, fresh, most); }
-INLINE vec relu_v(vec a) { return (vec)((mask)a & ~(a < 0.0f)); }
+INLINE vec larger(vec fresh, vec most) { return above_v(fresh, most); }
+INLINE vec relu_v(vec a) { return above_v(splat(0.0f), a); }
 INLINE vec abs_v(vec a) { return (vec)((mask)a & 0x7fffffff); }
 INLINE vec neg_v(vec a) { return -a; }
-INLINE vec clip_v(vec a, float low, float high) { return min_v(max_v(a, splat(low)), splat(high)); }
+INLINE vec clip_v(vec a, float low, float high) { return below_v(splat(high), above_v(splat(low), a)); }
 INLINE vec leaky_relu_v(vec a, float slope) { return choose(a < 0.0f, a * slope, a); }
 INLINE vec prelu_v(vec a, vec slope) { return choose(a < 0.0f, a * slope, a); }
 INLINE vec hard_sigmoid_v(vec a, float alpha, float beta) { return clip_v(a * alpha + beta, 0.0f, 1.0f); }
@@ -103,7 +128,7 @@ INLINE vec sqrt_v(vec a)
 /* exp(a) = 2**n * exp(r), r within ln(2)/2 of zero: a polynomial, relative error below 2e-7. */
 INLINE vec exp_v(vec a)
 {
-    vec x = min_v(max_v(a, splat(-87.33654f)), splat(88.72283f));
+    vec x = clip_v(a, -87.33654f, 88.72283f);
     const vec shift = splat(12582912.0f); /* 1.5 * 2**23: adding it rounds to an integer */
     vec n = x * 1.44269504f + shift;
     mask exponent = (mask)n << 23;
@@ -146,7 +171,7 @@ INLINE vec exp_inner_v(vec a)
 /* exp(a) for a <= 0, as softmax needs it: 0 below -87. */
 INLINE vec exp_low_v(vec a)
 {
-    return (vec)((mask)exp_inner_v(max_v(a, splat(-87.0f))) & ~(a < -87.0f));
+    return (vec)((mask)exp_inner_v(above_v(splat(-87.0f), a)) & ~(a < -87.0f));
 }
 
 INLINE vec sigmoid_v(vec a)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance, Step
@@ -112,6 +112,21 @@ def write_chain(
         ]
         text = lane_expression(instance, step, arguments)
         names.append(f"{value}{number}")
+        writer.line(f"const {lane_type(step.result.element)} {names[-1]} = {text};")
+    return names[-1]
+
+
+def write_steps(
+    writer: Writer, instance: Instance, load: Callable[[Address], str], prefix: str = "t"
+) -> str:
+    """Write all steps of a map for one vector, operands from ``load``; the last value's name."""
+    names: list[str] = []
+    for number, step in enumerate(instance.steps):
+        arguments = [
+            names[operand] if isinstance(operand, int) else load(operand) for operand in step.inputs
+        ]
+        text = lane_expression(instance, step, arguments)
+        names.append(f"{prefix}{number}")
         writer.line(f"const {lane_type(step.result.element)} {names[-1]} = {text};")
     return names[-1]
 

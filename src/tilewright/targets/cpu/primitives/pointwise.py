@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance, Step
 from tilewright.targets.cpu.meaning import AFFINE, COPIES
-from tilewright.targets.cpu.primitives import general, padding
+from tilewright.targets.cpu.primitives import general, padding, words
 from tilewright.targets.cpu.primitives.chain import (
     FLOAT_LANES,
     LANE_ELEMENTS,
-    lane_expression,
     lane_suffix,
-    lane_type,
     splat_name,
+    write_steps,
 )
 from tilewright.targets.cpu.primitives.code import KernelCode
 from tilewright.targets.cpu.source import Writer, plus, total
@@ -33,6 +32,8 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     if padding.emit(instance, writer):
         return
     runs = _runs(instance)
+    if runs is None and in_lanes(instance) and words.emit(instance, writer):
+        return
     if runs is None:
         general.emit(instance, code, writer)
         return
@@ -74,30 +75,21 @@ def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str,
     full, rest = divmod(run.count, lanes)
 
     def body(start: str, count: int) -> None:
-        names: list[str] = []
-        for number, step in enumerate(instance.steps):
-            arguments: list[str] = []
-            for operand in step.inputs:
-                if isinstance(operand, int):
-                    arguments.append(names[operand])
-                    continue
-                pointer, suffix = pointers[operand.pointer], lane_suffix(instance, operand)
-                if not steps[operand.pointer]:
-                    arguments.append(f"{splat_name(operand.element)}(*{pointer})")
-                    continue
-                place = plus(pointer, start)
-                whole = count == lanes
-                part = f"load{suffix}({place})" if whole else f"load_part{suffix}({place}, {count})"
-                arguments.append(part)
-            text = lane_expression(instance, step, arguments)
-            names.append(f"t{number}")
-            writer.line(f"const {lane_type(step.result.element)} {names[-1]} = {text};")
+        def load(operand: Address) -> str:
+            pointer, suffix = pointers[operand.pointer], lane_suffix(instance, operand)
+            if not steps[operand.pointer]:
+                return f"{splat_name(operand.element)}(*{pointer})"
+            place = plus(pointer, start)
+            whole = count == lanes
+            return f"load{suffix}({place})" if whole else f"load_part{suffix}({place}, {count})"
+
+        name = write_steps(writer, instance, load)
         place = plus(pointers[instance.output.pointer], start)
         suffix = lane_suffix(instance, instance.output)
         if count == lanes:
-            writer.line(f"store{suffix}({place}, {names[-1]});")
+            writer.line(f"store{suffix}({place}, {name});")
         else:
-            writer.line(f"store_part{suffix}({place}, {names[-1]}, {count});")
+            writer.line(f"store_part{suffix}({place}, {name}, {count});")
 
     if full:
         with writer.block(f"for (long i = 0; i < {full * lanes}; i += {lanes})"):
@@ -110,7 +102,7 @@ def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str,
 def _runs(instance: Instance) -> list[Run] | None:
     """The loops over memory, outermost first, joined where they can be; None if there are none."""
     output, addresses = instance.output, instance.addresses
-    if not all(_in_lanes(instance, step) for step in instance.steps):
+    if not in_lanes(instance):
         return None
     accesses = {
         (a.pointer, a.window) for s in instance.steps for a in s.inputs if isinstance(a, Address)
@@ -158,6 +150,11 @@ def _runs(instance: Instance) -> list[Run] | None:
     if last[-1] != 1 or any(step not in (0, 1) for step in last):
         return None
     return joined
+
+
+def in_lanes(instance: Instance) -> bool:
+    """Whether all steps are computed on vectors."""
+    return all(_in_lanes(instance, step) for step in instance.steps)
 
 
 def _in_lanes(instance: Instance, step: Step) -> bool:

@@ -286,7 +286,9 @@ def write_loops(
         writer.line(f"const {x.c_type} *x{v} = {plus(xp, total([(loop.x, v)]))};")
         writer.line(f"const {w.c_type} *w{v} = {plus(wp, total([(loop.w, v)]))};")
         xp, wp = f"x{v}", f"w{v}"
-    for tap in taps:
+    for number, tap in enumerate(taps):
+        if number and not after:
+            writer.line(f"FORGET({xp});")
         head = [
             f"for (long {a.variable} = 0; {a.variable} < {a.count}; {a.variable}++)" for a in after
         ]
