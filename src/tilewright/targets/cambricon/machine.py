@@ -18,6 +18,9 @@ BANDWIDTH, LATENCY = 128.0, 100
 QUEUE = 2
 """Instructions that wait in the memory queue."""
 
+REFILL = 4
+"""Cycles that a branch costs beside its own where it was not foreseen: fetch to register read."""
+
 TABLES, TABLE_ELEMENTS = 16, 512
 """Tables of the transcendental functions (the first is built in), and the 16-bit places of each."""
 
@@ -129,3 +132,13 @@ def _primitives(lanes: int) -> tuple[Primitive, ...]:
 
 MACHINE = machine()
 """ACC-C as published."""
+
+
+def lanes_of(machine: Machine) -> int:
+    """Elements that a machine's vector unit takes in a cycle."""
+    return machine.primitive("conv").multiples["co"]
+
+
+def queue_of(machine: Machine) -> int:
+    """Instructions that wait in a machine's memory queue."""
+    return machine.engine("matrix").queue

@@ -1,0 +1,95 @@
+"""Where operands lie: whether they fit, and whether what is read was ever written; compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.simulate.compiled import compiled
+from tilewright.targets.cambricon.simulate.state import (
+    ACCESS,
+    ALIGNMENT,
+    BASES,
+    BOUNDS,
+    DONE,
+    ERROR_ADDRESS,
+    ERROR_BYTES,
+    ERROR_MEMORY,
+    MAIN,
+    SIZE,
+    SIZES,
+    UNINITIALISED,
+    Array,
+)
+
+BLOCK = 128
+"""Bytes that one number of the mask of written elements stands for."""
+
+
+@compiled
+def _bits(low: int, high: int, block: int) -> np.uint64:
+    """Bits of a block's number for the bytes ``low`` to ``high``, the last not included."""
+    begin = max(low - block * BLOCK, 0) // 2
+    end = min(high - block * BLOCK, BLOCK) // 2
+    ones = np.uint64(0xFFFFFFFFFFFFFFFF)
+    return (ones << np.uint64(begin)) & (ones >> np.uint64(64 - end))
+
+
+@compiled
+def mark(known: Array, low: int, high: int) -> None:
+    """Note that bytes ``low`` to ``high`` (even) have been written."""
+    if high > low:
+        for block in range(low // BLOCK, (high - 1) // BLOCK + 1):
+            known[block] |= _bits(low, high, block)
+
+
+@compiled
+def missing(known: Array, low: int, high: int) -> int:
+    """The first of bytes ``low`` to ``high`` that was never written, or -1."""
+    if high > low:
+        for block in range(low // BLOCK, (high - 1) // BLOCK + 1):
+            wanted = _bits(low, high, block)
+            if known[block] & wanted != wanted:
+                for bit in range(64):
+                    one = np.uint64(1) << np.uint64(bit)
+                    if wanted & one and not known[block] & one:
+                        return block * BLOCK + 2 * bit
+    return -1
+
+
+@compiled
+def touch(
+    n: Array,
+    known: Array,
+    number: int,
+    memory: int,
+    address: int,
+    count: int,
+    width: int,
+    write: bool,
+) -> int:
+    """Check one operand of an instruction and note it as its access ``number``; DONE if it fits.
+
+    Reads are checked for bytes that were never written; the caller marks what it writes.
+    """
+    n[ERROR_MEMORY] = memory
+    n[ERROR_ADDRESS] = address
+    n[ERROR_BYTES] = count * width
+    if count < 0:
+        return SIZE
+    capacity = n[SIZES + memory]
+    if address < 0 or count > capacity or address + count * width > capacity:
+        return BOUNDS
+    if memory != MAIN and address % width:
+        return ALIGNMENT
+    place = ACCESS + 4 * number
+    n[place] = memory
+    n[place + 1] = address
+    n[place + 2] = address + count * width
+    n[place + 3] = 1 if write else 0
+    if not write and memory < 2:
+        base = n[BASES + memory]
+        at = missing(known, base + address, base + address + count * width)
+        if at >= 0:
+            n[ERROR_ADDRESS] = at - base
+            return UNINITIALISED
+    return DONE

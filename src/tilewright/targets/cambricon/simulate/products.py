@@ -1,0 +1,96 @@
+"""Products of 16-bit matrices and vectors, in 32-bit sums that wrap; compiled.
+
+The inner loops are written so that they become the processor's multiply-add of pairs of 16-bit
+numbers: the matrix unit's 1024 products a cycle are most of what a simulation computes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.simulate.compiled import compiled
+from tilewright.targets.cambricon.simulate.elements import shift_of, shifted, write
+from tilewright.targets.cambricon.simulate.state import (
+    COUNT,
+    COUNT1,
+    FIRST,
+    OUT,
+    RANDOM,
+    SECOND,
+    WIDTH,
+    Array,
+)
+
+
+@compiled
+def product(
+    opcode: int, bits: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array
+) -> None:
+    """MMV: sums over i of m[o, i] * v[i]; VMM: of v[i] * m[i, o]. The matrix is ``SECOND``."""
+    outs, ins = n[COUNT], n[COUNT1]
+    sums = room[0]
+    matrix, vector = n[SECOND] // 2, n[FIRST] // 2
+    if opcode == 0x20:
+        x = chip16[vector : vector + ins]
+        for o in range(outs):
+            row = chip16[matrix + o * ins : matrix + (o + 1) * ins]
+            total = np.int32(0)
+            for i in range(ins):
+                total = np.int32(total + np.int32(row[i]) * np.int32(x[i]))
+            sums[o] = total
+    else:
+        for o in range(outs):
+            sums[o] = 0
+        for i in range(ins):
+            y = np.int64(chip16[vector + i])
+            row = chip16[matrix + i * outs : matrix + (i + 1) * outs]
+            for o in range(outs):
+                sums[o] += y * np.int64(row[o])
+        for o in range(outs):
+            sums[o] = np.int64(np.int32(sums[o]))
+    put(bits, n[OUT], n[WIDTH], outs, chip16, chip32, chip64, sums)
+
+
+@compiled
+def put(
+    bits: int,
+    address: int,
+    width: int,
+    count: int,
+    chip16: Array,
+    chip32: Array,
+    chip64: Array,
+    sums: Array,
+) -> None:
+    """Shift sums and write them as elements of ``width`` bytes."""
+    shift = shift_of(bits)
+    if shift:
+        shifted(sums, count, shift)
+    write(chip16, chip32, chip64, address, width, bool(bits >> 6 & 1), count, sums)
+
+
+@compiled
+def outer(bits: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array) -> None:
+    """OP: m[i, j] = v0[i] * v1[j], row by row."""
+    rows, columns, width = n[COUNT], n[COUNT1], n[WIDTH]
+    first, second = n[FIRST] // 2, n[SECOND] // 2
+    values = room[0]
+    for i in range(rows):
+        x = np.int64(chip16[first + i])
+        for j in range(columns):
+            values[j] = x * np.int64(chip16[second + j])
+        put(bits, n[OUT] + i * columns * width, width, columns, chip16, chip32, chip64, values)
+
+
+@compiled
+def random(bits: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array) -> None:
+    """RV: xorshift64*, the upper 15 bits of each number."""
+    x = np.uint64(n[RANDOM])
+    values = room[0]
+    for i in range(n[COUNT]):
+        x ^= x >> np.uint64(12)
+        x ^= x << np.uint64(25)
+        x ^= x >> np.uint64(27)
+        values[i] = np.int64((x * np.uint64(2685821657736338717)) >> np.uint64(49))
+    n[RANDOM] = np.int64(x)
+    put(bits & ~(1 << 6), n[OUT], n[WIDTH], n[COUNT], chip16, chip32, chip64, values)

@@ -1,0 +1,268 @@
+"""The simulator: words and main memory in; values, cycles and what happened out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine
+from tilewright.targets.cambricon.formats import REGISTERS, UNITS
+from tilewright.targets.cambricon.isa import BY_OPCODE
+from tilewright.targets.cambricon.machine import REFILL, lanes_of, queue_of
+from tilewright.targets.cambricon.simulate import state as places
+from tilewright.targets.cambricon.simulate.failures import failure
+from tilewright.targets.cambricon.simulate.state import KERNEL, Array, State
+from tilewright.targets.cambricon.simulate.words import take_apart
+
+MOVES = ("vload", "vstore", "mload", "mstore", "load_table")
+"""The machine's moves in the order of the state's numbers; scalar accesses follow them."""
+
+LIMIT = 1 << 30
+"""Instructions after which a program is said to run for ever."""
+
+BUDGET = 1 << 22
+"""Instructions that the compiled loop executes before Python looks (for interrupts)."""
+
+SEED = 0x9E3779B97F4A7C15
+"""Of RV's numbers."""
+
+BLOCK = 128
+"""Bytes to which memories are rounded in the array of the chip, whose mask has a bit for two."""
+
+ROOM = 1024
+"""Least number of elements on their way through a unit (elements.CHUNK)."""
+
+FIRST_EVENTS, MAX_EVENTS = 4096, 1 << 23
+MAX_RACES = 100
+MAX_RECENT = 4096
+"""Transfers between two barriers that the search for races keeps."""
+
+Label = Callable[[int], str]
+"""What to call a word in messages: a line of the source."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two instructions of two units touch a byte, one writes it, and no barrier orders them."""
+
+    first: int
+    """Number of the earlier one's word."""
+    second: int
+    memory: str
+    address: int
+    """Lowest byte that both touch."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run did, from the simulator's start on."""
+
+    cycles: float
+    """When everything had completed."""
+    instructions: int
+    """Executed."""
+    counts: dict[str, int]
+    """Instructions executed by mnemonic."""
+    bytes: dict[str, int]
+    """Bytes that each move, and ``scalar`` accesses, took through main memory."""
+    busy: dict[str, float]
+    """Cycles in which each unit worked (its latency included)."""
+    kernels: NDArray[np.float64]
+    """[kernel, (start, end, bytes, cycles of each unit in the order of ``formats.UNITS``)].
+
+    The start is that of the first instruction of the queue: infinite if there is none.
+    """
+    registers: NDArray[np.int64]
+    vsm: NDArray[np.uint8]
+    msm: NDArray[np.uint8]
+    events: NDArray[np.float64]
+    """[event, (word, unit, kernel, bytes, start, end)]; empty unless events were asked for."""
+    races: tuple[Race, ...]
+    """Found if they were asked for, at most ``MAX_RACES``."""
+    races_complete: bool
+    """Whether there were no more races, and all were looked for."""
+
+    @property
+    def main_bytes(self) -> int:
+        """Bytes through main memory."""
+        return sum(self.bytes.values())
+
+
+class Simulator:
+    """A program on a machine of its own; state and time go on from run to run."""
+
+    def __init__(
+        self,
+        words: Array,
+        machine: Machine,
+        main: NDArray[np.uint8],
+        *,
+        kernels: Array | None = None,
+        events: bool = False,
+        races: bool = False,
+        seed: int = SEED,
+        label: Label | None = None,
+    ) -> None:
+        """``main`` is main memory and is written in place.
+
+        ``kernels`` numbers the kernel of each word, for what is summed up by kernel. ``events``
+        keeps what the trace needs, ``races`` looks for missing barriers. Raises TilewrightError
+        (``isa-word``) for words that are no instructions.
+        """
+        if main.dtype != np.uint8 or main.ndim != 1 or not main.flags.c_contiguous:
+            raise ValueError("main memory must be a contiguous array of bytes")
+        self.machine = machine
+        self.words = np.ascontiguousarray(words, np.uint64)
+        self.program = take_apart(self.words, kernels)
+        self.label = label
+        count = int(self.program[:, KERNEL].max()) + 1 if len(self.words) else 1
+        self.state = _state(machine, main, len(self.words), count, events, races, seed)
+
+    def run(self, start: int = 0, end: int | None = None, *, limit: int = LIMIT) -> None:
+        """Execute from word ``start`` until word ``end`` (the end of the program) is next.
+
+        Raises TilewrightError for what the program does wrong, and where.
+        """
+        from tilewright.targets.cambricon.simulate.loop import run  # compiled on first use
+
+        s = self.state
+        s.n[places.PC] = start
+        stop = len(self.words) if end is None else end
+        first = int(s.n[places.STEPS])
+        with np.errstate(all="ignore"):
+            while True:
+                left = limit - (int(s.n[places.STEPS]) - first)
+                budget = min(BUDGET, left)
+                status = run(self.program, s, stop, budget)
+                if status == places.DONE:
+                    return
+                if status == places.FULL:
+                    s = self._grow()
+                elif status != places.MORE:
+                    raise failure(status, self.words, s, self.label)
+                elif left <= budget:
+                    raise self._endless(stop, limit)
+
+    def result(self) -> Result:
+        """What the runs so far did; waits for all that has not completed."""
+        from tilewright.targets.cambricon.simulate.queue import finish
+
+        s = self.state
+        n, t = s.n, s.t
+        cycles = finish(n, t, s.kernels, s.events)
+        counts = n[places.COUNTS : places.COUNTS + 256]
+        moved = n[places.MOVED : places.MOVED + 6].tolist()
+        memories = ("vsm", "msm", "tables", self.machine.main)
+        races = s.races[: int(n[places.RACES])].tolist()
+        busy = t[places.BUSY : places.BUSY + 5].tolist()
+        vsm, msm = int(n[places.SIZES + places.VSM]), int(n[places.SIZES + places.MSM])
+        return Result(
+            cycles=float(cycles),
+            instructions=int(n[places.STEPS]),
+            counts={BY_OPCODE[i].mnemonic: int(counts[i]) for i in np.flatnonzero(counts).tolist()},
+            bytes=dict(zip((*MOVES, "scalar"), moved, strict=True)),
+            busy=dict(zip(UNITS, busy, strict=True)),
+            kernels=s.kernels.copy(),
+            registers=n[places.REGISTER : places.REGISTER + REGISTERS].copy(),
+            vsm=s.chip[:vsm],
+            msm=s.chip[n[places.BASES + places.MSM] :][:msm],
+            events=s.events[: int(n[places.EVENTS])],
+            races=tuple(Race(a, b, memories[m], byte) for a, b, m, byte in races),
+            races_complete=not n[places.LOST] and len(races) < MAX_RACES,
+        )
+
+    def _grow(self) -> State:
+        """Room for more events."""
+        s = self.state
+        size = len(s.events)
+        if size >= MAX_EVENTS:
+            raise refuse("simulate-events", f"more than {MAX_EVENTS} events", help="a shorter run")
+        self.state = s._replace(events=np.concatenate([s.events, np.zeros_like(s.events)]))
+        return self.state
+
+    def _endless(self, stop: int, limit: int) -> Exception:
+        """The refusal of a program that does not end: where it goes round."""
+        from tilewright.targets.cambricon.simulate.loop import run
+
+        seen = {int(self.state.n[places.PC])}
+        for _ in range(4096):
+            if run(self.program, self.state, stop, 1) != places.MORE:
+                break
+            seen.add(int(self.state.n[places.PC]))
+        first, last = (self.label or "word {}".format)(min(seen)), max(seen)
+        return refuse(
+            "program-endless",
+            f"still runs after {limit} instructions, lately in a loop up to "
+            f"{(self.label or 'word {}'.format)(last)}",
+            first,
+            "a loop's counter must reach 0; CB branches while its register is positive",
+        )
+
+
+def run(
+    words: Array,
+    machine: Machine,
+    main: NDArray[np.uint8],
+    *,
+    limit: int = LIMIT,
+    trace: bool = False,
+    races: bool = False,
+    seed: int = SEED,
+    label: Label | None = None,
+) -> Result:
+    """Run a whole program; see ``Simulator``. ``trace`` keeps events."""
+    simulator = Simulator(words, machine, main, events=trace, races=races, seed=seed, label=label)
+    simulator.run(limit=limit)
+    return simulator.result()
+
+
+def _state(
+    machine: Machine,
+    main: NDArray[np.uint8],
+    words: int,
+    kernels: int,
+    events: bool,
+    races: bool,
+    seed: int,
+) -> State:
+    n = np.zeros(places.INTEGERS, np.int64)
+    t = np.zeros(places.STARTS + queue_of(machine))
+    n[places.RANDOM] = np.array([seed or SEED], np.uint64).view(np.int64)[0]
+    size = 0
+    for memory, name in ((places.VSM, "vsm"), (places.MSM, "msm"), (places.TABLES, "tables")):
+        n[places.BASES + memory] = size
+        n[places.SIZES + memory] = machine.memory(name).bytes or 0
+        size += -(-int(n[places.SIZES + memory]) // BLOCK) * BLOCK
+    n[places.SIZES + places.MAIN] = len(main)
+    n[places.EVENT : places.EVENT + 5] = -1
+    t[places.LANES] = lanes_of(machine)
+    t[places.BANDWIDTH] = machine.memory(machine.main).bytes_per_cycle or np.inf
+    t[places.REFILL] = REFILL
+    moves = {move.name: move for move in machine.moves}
+    for number, name in enumerate((*MOVES, "vload")):
+        t[places.RATE + number] = moves[name].bytes_per_cycle
+        t[places.LATENCY + number] = moves[name].latency
+    totals = np.zeros((kernels, places.KERNEL_COLUMNS))
+    totals[:, places.KERNEL_START] = np.inf
+    chip = np.zeros(size, np.uint8)
+    return State(
+        n=n,
+        t=t,
+        chip=chip,
+        chip16=chip.view(np.int16),
+        chip32=chip.view(np.int32),
+        chip64=chip.view(np.int64),
+        main=main,
+        known=np.zeros(size // BLOCK, np.uint64),
+        visited=np.zeros(words, np.bool_),
+        kernels=totals,
+        events=np.zeros((FIRST_EVENTS if events else 0, places.EVENT_COLUMNS)),
+        room=np.zeros((2, max(size // 2, ROOM)), np.int64),
+        shadow=np.zeros((size // 2 if races else 0, 9), np.int64),
+        recent=np.zeros((MAX_RECENT if races else 0, 5), np.int64),
+        races=np.zeros((MAX_RACES if races else 0, 4), np.int64),
+    )
