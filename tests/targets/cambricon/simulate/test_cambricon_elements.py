@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
 from tests.targets.cambricon.simulate.running import Array, elements, execute, placed
+
 from tilewright.numerics import fixed, tables
 from tilewright.targets.cambricon.isa import BY_MNEMONIC
 from tilewright.targets.cambricon.machine import SMALL, machine
