@@ -71,16 +71,19 @@ class Result:
     """Bytes that each move, and ``scalar`` accesses, took through main memory."""
     busy: dict[str, float]
     """Cycles in which each unit worked (its latency included)."""
-    kernels: NDArray[np.float64]
-    """[kernel, (start, end, bytes, cycles of each unit in the order of ``formats.UNITS``)].
-
-    The start is that of the first instruction of the queue: infinite if there is none.
-    """
+    kernel_start: NDArray[np.float64]
+    """Of each kernel, when its first instruction of the queue started (infinite if it has none)."""
+    kernel_end: NDArray[np.float64]
+    kernel_bytes: NDArray[np.int64]
+    kernel_busy: NDArray[np.float64]
+    """[kernel, unit], units in the order of ``formats.UNITS``."""
     registers: NDArray[np.int64]
     vsm: NDArray[np.uint8]
     msm: NDArray[np.uint8]
-    events: NDArray[np.float64]
-    """[event, (word, unit, kernel, bytes, start, end)]; empty unless events were asked for."""
+    events: NDArray[np.int64]
+    """[event, (word, unit, kernel, bytes)]; empty unless events were asked for."""
+    times: NDArray[np.float64]
+    """[event, (start, end)] in cycles."""
     races: tuple[Race, ...]
     """Found if they were asked for, at most ``MAX_RACES``."""
     races_complete: bool
@@ -156,6 +159,7 @@ class Simulator:
         cycles = finish(n, t, s.kernels, s.events)
         counts = n[places.COUNTS : places.COUNTS + 256]
         moved = n[places.MOVED : places.MOVED + 6].tolist()
+        events = s.events[: int(n[places.EVENTS])]
         memories = ("vsm", "msm", "tables", self.machine.main)
         races = s.races[: int(n[places.RACES])].tolist()
         busy = t[places.BUSY : places.BUSY + 5].tolist()
@@ -166,13 +170,17 @@ class Simulator:
             counts={BY_OPCODE[i].mnemonic: int(counts[i]) for i in np.flatnonzero(counts).tolist()},
             bytes=dict(zip((*MOVES, "scalar"), moved, strict=True)),
             busy=dict(zip(UNITS, busy, strict=True)),
-            kernels=s.kernels.copy(),
+            kernel_start=s.kernels[:, places.KERNEL_START].copy(),
+            kernel_end=s.kernels[:, places.KERNEL_END].copy(),
+            kernel_bytes=s.kernels[:, places.KERNEL_BYTES].astype(np.int64),
+            kernel_busy=s.kernels[:, places.KERNEL_BUSY :].copy(),
             registers=n[places.REGISTER : places.REGISTER + REGISTERS].copy(),
             vsm=s.chip[:vsm],
             msm=s.chip[n[places.BASES + places.MSM] :][:msm],
-            events=s.events[: int(n[places.EVENTS])],
+            events=events[:, : places.EVENT_START].astype(np.int64),
+            times=events[:, places.EVENT_START :].copy(),
             races=tuple(Race(a, b, memories[m], byte) for a, b, m, byte in races),
-            races_complete=not n[places.LOST] and len(races) < MAX_RACES,
+            races_complete=not bool(n[places.LOST]) and len(races) < MAX_RACES,
         )
 
     def _grow(self) -> State:
