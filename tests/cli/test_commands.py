@@ -28,6 +28,13 @@ def answer(*arguments: object) -> Any:
     return json.loads(result.stdout)
 
 
+def answer_of(*arguments: object) -> Any:
+    """The JSON of a command that shows no progress."""
+    result = call(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
 def refused(*arguments: object) -> list[dict[str, str]]:
     """The problems of a refused command: exit status 2, one clear error, no traceback."""
     result = call(*arguments, "--json")
@@ -268,3 +275,37 @@ def test_disassembly_needs_sizes(tmp_path: Path) -> None:
     answer("compile", DYNAMIC / "pixels.onnx", "-t", "cambricon-x", "-o", package)
     found = call("disasm", package)
     assert found.exit_code == 2 and "shape-open" in found.output
+
+
+def test_hlal_programs_are_assembled_run_and_traced(tmp_path: Path) -> None:
+    program = Path(__file__).parents[2] / "examples" / "hlal" / "own_block.hlal"
+    words, again, text = (tmp_path / name for name in ("a.bin", "b.bin", "a.hlal"))
+    made = answer_of("asm", program, "-o", words, "--listing", tmp_path / "a.txt")
+    assert [item["name"] for item in made["data"]] == ["input", "weight", "output"]
+    assert words.stat().st_size == 8 * made["instructions"]
+    assert call("disasm", words, "-t", "cambricon", "-o", text).exit_code == 0
+    answer_of("asm", text, "-o", again)
+    assert again.read_bytes() == words.read_bytes()
+    results = tmp_path / "results.npz"
+    ran = answer_of("run", program, "--random", 1, "--check", "-o", results)
+    assert ran["cycles"] > 0 and ran["races"] == []
+    with np.load(results) as arrays:
+        assert arrays["output"].shape == (1, 1, 1, 64) and arrays["output"].any()
+    traced = answer_of("trace", program, "--random", 1, "-o", tmp_path / "t.json")
+    assert traced["events"] == len(
+        [e for e in json.loads((tmp_path / "t.json").read_text())["traceEvents"] if e["ph"] == "X"]
+    )
+
+
+def test_hlal_programs_are_refused_with_lines(tmp_path: Path) -> None:
+    program = tmp_path / "bad.hlal"
+    program.write_text(".code\n smove $R1, #1\n vlod $R1\n again: j again\n")
+    (problem,) = refused("asm", program)
+    assert problem["code"] == "hlal-name" and problem["where"] == f"{program}:3:2"
+    program.write_text(".code\n again: j again\n")
+    (problem,) = refused("run", program, "--limit", 100)
+    assert problem["code"] == "program-endless" and f"{program}:2:9" in problem["where"]
+    (problem,) = refused("run", program, "--target", "cpu")
+    assert problem["code"] == "hlal-target"
+    (problem,) = refused("run", tmp_path / "none.hlal")
+    assert problem["code"] == "input-file"

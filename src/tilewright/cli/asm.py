@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tilewright.cli import console
+from tilewright.cli import console, hlal
 from tilewright.driver import resolve
 from tilewright.errors import refuse
 from tilewright.machine import Machine
@@ -23,20 +23,54 @@ OutputOption = Annotated[
     Path | None, typer.Option("--output", "-o", help="Where to write [default: beside FILE].")
 ]
 
+ListingOption = Annotated[
+    Path | None,
+    typer.Option("--listing", metavar="FILE", help="Write addresses, words and lines (.hlal)."),
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        "-t",
+        help="A target's name, or a machine file (.toml) [default: cambricon-x; cambricon for "
+        ".hlal].",
+        autocompletion=console.complete_target,
+    ),
+]
+DEFAULT = "cambricon-x"
+
 
 def asm(
-    file: Annotated[Path, typer.Argument(help="Assembly text.")],
-    target: console.TargetOption = "cambricon-x",
+    file: Annotated[Path, typer.Argument(help="Assembly text, or an HLAL program (.hlal).")],
+    target: TargetOption = None,
     output: OutputOption = None,
     settings: console.SetOption = None,
+    listing: ListingOption = None,
+    no_barriers: hlal.NoBarriersOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
     """Assemble text into instruction words.
 
     Example: tilewright asm program.asm --target cambricon-x -o program.bin
+    Example: tilewright asm program.hlal --listing program.txt
     """
+    if file.suffix == hlal.SUFFIX:
+        with console.refusals(as_json):
+            program, _ = hlal.read_program(file, target, settings, not no_barriers)
+            place = output or file.with_suffix(".bin")
+            _write(place, hlal.words_of(program))
+            if listing is not None:
+                _write(listing, hlal.listing_of(program).encode())
+        if as_json:
+            console.print_json({"output": str(place), **hlal.summary(program)})
+        else:
+            count = len(program.words)
+            console.say(f"{count} instructions, {8 * count:,} bytes in {place}")
+        return
     with console.refusals(as_json):
-        found, machine = _instruction_target(*_described(target, settings))
+        if listing is not None or no_barriers:
+            raise refuse("option-listing", "listings and barriers are those of .hlal", str(file))
+        found, machine = _instruction_target(*_described(target or DEFAULT, settings))
         try:
             text = _bytes(file).decode()
         except UnicodeDecodeError as error:
@@ -53,7 +87,7 @@ def asm(
 
 def disasm(
     file: Annotated[Path, typer.Argument(help="Instruction words, or a package.")],
-    target: console.TargetOption = "cambricon-x",
+    target: TargetOption = None,
     output: OutputOption = None,
     settings: console.SetOption = None,
 ) -> None:
@@ -64,8 +98,10 @@ def disasm(
     with console.refusals():
         if file.is_dir():
             text = disassemble_package(file)
+        elif target in hlal.NAMES:
+            text = hlal.text_of(_bytes(file))
         else:
-            found, machine = _instruction_target(*_described(target, settings))
+            found, machine = _instruction_target(*_described(target or DEFAULT, settings))
             text = found.disassemble(_bytes(file), machine)
         if output is None:
             console.say(text)

@@ -15,6 +15,7 @@ from tilewright.cli.compile import compile_command
 from tilewright.cli.diff import diff
 from tilewright.cli.dlplib import dlplib_command
 from tilewright.cli.explain import explain_command
+from tilewright.cli.hlal import trace_command
 from tilewright.cli.memory import memory
 from tilewright.cli.opt import opt
 from tilewright.cli.plan import plan_command
@@ -48,6 +49,7 @@ app.command("targets")(targets)
 app.command("opt")(opt)
 app.command("asm")(asm)
 app.command("disasm")(disasm)
+app.command("trace")(trace_command)
 
 
 def _version(wanted: bool) -> None:

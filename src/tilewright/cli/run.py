@@ -9,14 +9,14 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from tilewright.cli import console, numbers
+from tilewright.cli import console, hlal, numbers
 from tilewright.cli.sizes import bound_model, bound_package
 from tilewright.compiling import compile
 from tilewright.driver import Progress
 from tilewright.errors import refuse
 from tilewright.runtime import Executable
 
-ModelArgument = Annotated[Path, typer.Argument(help=f"{console.MODELS} Or a package.")]
+ModelArgument = Annotated[Path, typer.Argument(help=f"{console.MODELS} Or a package, or .hlal.")]
 InputOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -94,13 +94,26 @@ def run(
     exact_convolution: console.ExactOption = False,
     planner: console.PlannerOption = "model",
     threads: console.ThreadsOption = 1,
+    limit: hlal.LimitOption = hlal.MOST_INSTRUCTIONS,
+    no_barriers: hlal.NoBarriersOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
-    """Run a model or a package once, and report what it took.
+    """Run a model, a package or an HLAL program once, and report what it took.
+
+    With an HLAL program (.hlal), --check looks for missed barriers.
 
     Example: tilewright run lenet5.onnx --target cambricon-x --random 1 --check --trace lenet5.json
+    Example: tilewright run program.hlal --input arrays.npz --check -o results.npz
     """
+    if model.suffix == hlal.SUFFIX:
+        with console.refusals(as_json):
+            finished = hlal.run_program(
+                model, target, settings, inputs, random, check=check, trace=trace, output=output,
+                limit=limit, barriers=not no_barriers,
+            )  # fmt: skip
+        hlal.report(*finished, as_json, check)
+        return
     with console.refusals(as_json):
         with console.progress(quiet) as progress:
             executable = open_or_compile(

@@ -79,10 +79,13 @@ class Program:
         return words
 
 
-def assemble(text: str, name: str, sizes: Sizes, *, base: int = 0) -> Program:
+def assemble(
+    text: str, name: str, sizes: Sizes, *, base: int = 0, barriers: bool = True
+) -> Program:
     """Words and data of a text; raises TilewrightError with all problems it finds.
 
-    ``base`` is the byte of main memory that data begin at.
+    ``base`` is the byte of main memory that data begin at. Without ``barriers`` no instruction is
+    made of ``@barrier``: ACC-C's queue checks ranges, so that results stay the same.
     """
     definitions, own = library(), set[str]()
     constants = (0, 0, sizes.vsm_bytes, sizes.msm_bytes, sizes.lanes)
@@ -111,7 +114,7 @@ def assemble(text: str, name: str, sizes: Sizes, *, base: int = 0) -> Program:
     problems += expansion.problems
     if problems:
         raise TilewrightError(problems[:MAX_PROBLEMS])
-    statements, places, relocations = _statements(_with_barriers(expansion.items), base)
+    statements, places, relocations = _statements(_with_barriers(expansion.items, barriers), base)
     words = assemble_statements(statements, name)
     return Program(
         name, tuple(statements), words, base, data, tuple(relocations), tuple(places),
@@ -127,7 +130,7 @@ def _mnemonic(word: int) -> str:
     return BY_OPCODE[word >> 56].mnemonic
 
 
-def _with_barriers(items: list[Item]) -> list[Instruction | LabelMark]:
+def _with_barriers(items: list[Item], wanted: bool) -> list[Instruction | LabelMark]:
     """Barriers as instructions: the one before again, with the modifier that makes it wait.
 
     A scalar instruction does not wait in the queue, so the last other one is repeated.
@@ -136,6 +139,8 @@ def _with_barriers(items: list[Item]) -> list[Instruction | LabelMark]:
     last = Instruction("VMOVE", (), (Register(0),) * 3, (), None)
     for item in items:
         if isinstance(item, BarrierMark):
+            if not wanted:
+                continue
             waiting = Instruction(
                 last.mnemonic, (*last.modifiers, ("barrier", None)), last.operands, item.places,
                 None,

@@ -226,6 +226,7 @@ class _Expander:
             frame.msm, self.sizes.msm_bytes)  # fmt: skip
         array = OnChipArray(node.kind, first, size, int(node.element[3:]) // 8)
         end = first + size * array.element_bytes
+        self._name(node.name, array, node.at, frame)
         if size < 1 or end > most:
             memory = "vector" if vector else "matrix"
             raise problem(
@@ -233,7 +234,6 @@ class _Expander:
                 f"bytes of the {memory} scratchpad are free", "choose smaller segments",
                 "hlal-memory",
             )  # fmt: skip
-        self._name(node.name, array, node.at, frame)
         end = min(-(-end // ALIGNMENT) * ALIGNMENT, most)
         if vector:
             frame.vsm = end
@@ -299,6 +299,9 @@ class _Expander:
             found = frame.scope.find(expression.name)
             if found is not None:
                 return found
+            macro = self.definitions.macros.get(expression.name)
+            if macro is not None:
+                return LocalMacro(macro, self.data.scope)
         return evaluate(expression, frame.scope)
 
     def _atomic(self, node: syntax.Atomic, frame: _Frame) -> None:
@@ -375,8 +378,12 @@ def _check_argument(parameter: syntax.Parameter, value: Value, at: Place) -> Non
     match parameter.kind:
         case "tensor" | "filter":
             fits = isinstance(value, SegmentedArray) and value.kind == parameter.kind
+        case "array":
+            fits = isinstance(value, SegmentedArray)
         case "register":
             fits = isinstance(value, Register)
+        case "macro":
+            fits = isinstance(value, LocalMacro)
         case _:
             fits = isinstance(value, int | float | Address)
     if not fits:

@@ -191,7 +191,7 @@ class _Builder:
                 continue
             tokens = _tokens(node)
             kind = str(tokens[0])[1:] if len(tokens) == 2 else node.data.removesuffix("_parameter")
-            parameters.append(syntax.Parameter(kind, str(tokens[-1]).lstrip("$")))
+            parameters.append(syntax.Parameter(kind, str(tokens[-1]).lstrip("$@")))
         body = self.body(next(_subtrees(tree, "body")))
         return syntax.Block(str(name)[1:], tuple(parameters), body, self.place(name))
 

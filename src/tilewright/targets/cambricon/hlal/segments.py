@@ -30,7 +30,7 @@ LETTERS = {"tensor": "NHWC", "filter": "OHWI"}
 FIELDS_OF_AXIS = ("size", "seg_size", "seg_n", "seg_r", "seg_last", "seg_step", "step")
 FIELDS = (
     "address", "elements", "bytes", "seg_elements", "seg_bytes", "element_bytes", "fraction",
-    "contiguous",
+    "contiguous", "natural",
 )  # fmt: skip
 
 
@@ -121,8 +121,9 @@ class SegmentedArray:
     def field(self, name: str) -> int | None:
         """The value of a field (``seg_n_c``, ``bytes``), or None where there is none of the name.
 
-        ``seg_step_x`` is the bytes from a segment to the next along x, ``step_x`` those from an
-        element to the next along x within a whole segment.
+        ``natural`` tells whether the layout is NHWC or OHWI. ``seg_step_x`` is the bytes from a
+        segment to the next along x, ``step_x`` those from an element to the next along x within a
+        whole segment.
         """
         if name in FIELDS:
             return self._whole(name)
@@ -141,6 +142,7 @@ class SegmentedArray:
             "element_bytes": self.element_bytes,
             "fraction": self.fraction,
             "contiguous": int(self.contiguous),
+            "natural": int(self.order == (0, 1, 2, 3)),
         }
         return values[name]
 

@@ -200,7 +200,10 @@ class Macro:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A block's parameter; kind "tensor", "filter", "number" or "register"."""
+    """A block's parameter.
+
+    ``kind``: "tensor", "filter", "array" (either of them), "number", "register", or "macro".
+    """
 
     kind: str
     name: str

@@ -145,7 +145,7 @@ def _fields(found: SegmentedArray | OnChipArray) -> str:
     return (
         "size_x, seg_size_x, seg_n_x, seg_r_x, seg_last_x, seg_step_x, step_x for x of "
         f"{axes}; address, elements, bytes, seg_elements, seg_bytes, element_bytes, fraction, "
-        "contiguous"
+        "contiguous, natural"
     )
 
 

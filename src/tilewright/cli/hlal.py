@@ -1,0 +1,243 @@
+"""HLAL programs on the command line: what asm, run and disasm do with them, and trace."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from tilewright.cli import console
+from tilewright.errors import refuse
+from tilewright.machine import Machine
+from tilewright.targets.cambricon.hlal.assemble import Program, assemble
+from tilewright.targets.cambricon.hlal.listing import listing
+from tilewright.targets.cambricon.hlal.machines import NAMES, machine_named
+from tilewright.targets.cambricon.hlal.run import Execution, execute, sizes_of
+from tilewright.targets.cambricon.hlal.trace import write_timeline
+from tilewright.targets.cambricon.statements import disassemble, to_text
+from tilewright.types import Array
+
+SUFFIX = ".hlal"
+
+MOST_BYTES = 1 << 24
+"""Largest program text that is read."""
+
+LimitOption = Annotated[
+    int, typer.Option("--limit", min=1, help="Instructions after which a program is endless.")
+]
+MOST_INSTRUCTIONS = 1 << 30
+
+
+NoBarriersOption = Annotated[
+    bool,
+    typer.Option("--no-barriers", help="Leave @barrier to the queue's own checks (.hlal)."),
+]
+
+
+def complete_machine(incomplete: str) -> list[str]:
+    """Names of ACC-C's configurations, for tab completion."""
+    return [name for name in NAMES if name.startswith(incomplete)]
+
+
+MachineOption = Annotated[
+    str,
+    typer.Option(
+        "--target", "-t", help="A configuration of ACC-C.", autocompletion=complete_machine
+    ),
+]
+
+
+def read_program(
+    file: Path, target: str | None, settings: list[str] | None, barriers: bool = True
+) -> tuple[Program, Machine]:
+    """The program of a file, assembled for a machine."""
+    machine = machine_named(target or NAMES[0], console.machine_values(settings))
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise refuse("input-file", f"is larger than {MOST_BYTES} bytes", str(file))
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise refuse("input-file", str(error), str(file)) from error
+    return assemble(text, str(file), sizes_of(machine), barriers=barriers), machine
+
+
+def summary(program: Program) -> dict[str, Any]:
+    """What the assembler made, for JSON."""
+    return {
+        "instructions": len(program.words),
+        "data_bytes": program.data.bytes,
+        "vsm_bytes": program.vsm_bytes,
+        "msm_bytes": program.msm_bytes,
+        "relocations": list(program.relocations),
+        "data": [
+            {
+                "name": array.name,
+                "kind": array.kind,
+                "address": array.address + program.base,
+                "bytes": array.bytes,
+                "shape": list(array.shape),
+                "segments": [axis.segment for axis in array.axes],
+                "layout": array.layout,
+                "fraction": array.fraction,
+                "writable": array.writable,
+            }
+            for array in program.data.arrays
+        ],
+    }
+
+
+def words_of(program: Program) -> bytes:
+    """The words as they are written to files: 8 bytes each, little-endian."""
+    return program.words.astype("<u8").tobytes()
+
+
+def text_of(data: bytes) -> str:
+    """The text of words; it assembles to the same words."""
+    if len(data) % 8:
+        raise refuse("isa-word", f"{len(data)} bytes are no whole number of words")
+    return to_text(disassemble(np.frombuffer(data, "<u8").astype(np.uint64)))
+
+
+def listing_of(program: Program) -> str:
+    """The listing of a program."""
+    return listing(program)
+
+
+def inputs_for(program: Program, files: list[str] | None, seed: int | None) -> dict[str, Array]:
+    """Arrays of ``--input``, and random ones for read-only arrays that are left over."""
+    names = [array.name for array in program.data.arrays]
+    whole = [file for file in files or () if file.endswith(".npz") and "=" not in file]
+    given = {
+        name: array for path in whole for name, array in console.read_arrays(Path(path)).items()
+    }
+    rest = console.input_files(names, [file for file in files or () if file not in whole])
+    given |= {name: console.read_array(path) for name, path in rest.items()}
+    if seed is not None:
+        random = np.random.default_rng(seed)
+        for array in program.data.arrays:
+            if not array.writable and array.name not in given:
+                given[array.name] = random.standard_normal(array.shape).astype(np.float32)
+    return given
+
+
+def run_program(
+    file: Path,
+    target: str | None,
+    settings: list[str] | None,
+    inputs: list[str] | None,
+    seed: int | None,
+    *,
+    check: bool,
+    trace: Path | None,
+    output: Path | None,
+    limit: int = MOST_INSTRUCTIONS,
+    barriers: bool = True,
+) -> tuple[Program, Machine, Execution]:
+    """Assemble and run, and write what was asked for."""
+    program, machine = read_program(file, target, settings, barriers)
+    arrays = inputs_for(program, inputs, seed)
+    found = execute(program, machine, arrays, check=check, trace=trace is not None, limit=limit)
+    try:
+        if trace is not None:
+            write_timeline(trace, program, machine, found.result)
+        if output is not None:
+            with output.open("wb") as place:
+                np.savez(place, allow_pickle=False, **found.outputs)
+    except OSError as error:
+        where = str(output if trace is None else trace)
+        raise refuse("output-failed", error.strerror or str(error), where) from error
+    return program, machine, found
+
+
+def report(
+    program: Program, machine: Machine, found: Execution, as_json: bool, check: bool
+) -> None:
+    """Print what a run took."""
+    result = found.result
+    seconds = result.cycles / machine.clock_hz
+    if as_json:
+        console.print_json(
+            {
+                "target": machine.name,
+                "outputs": console.describe(found.outputs),
+                "scalars": found.scalars,
+                "cycles": result.cycles,
+                "seconds": seconds,
+                "instructions": result.instructions,
+                "dram_bytes": result.main_bytes,
+                "busy": result.busy,
+                "counts": result.counts,
+                "races": [] if check else None,
+            }
+        )
+        return
+    busy = ", ".join(
+        f"{unit} {100 * time / result.cycles:.0f} %" for unit, time in result.busy.items() if time
+    )
+    console.say(
+        f"{result.instructions:,} instructions in {result.cycles:,.0f} cycles "
+        f"({seconds * 1e6:,.1f} us) on {machine.name}; {result.main_bytes:,} bytes of main memory"
+    )
+    console.say(f"busy: {busy}")
+    if check:
+        console.say("no barrier is missing")
+    for name, values in found.outputs.items():
+        shape = " x ".join(map(str, values.shape))
+        console.say(f"{name}: {shape}, from {values.min()} to {values.max()}")
+    for name, value in found.scalars.items():
+        console.say(f"{name}: {value}")
+
+
+def trace_command(
+    file: Annotated[Path, typer.Argument(help="An HLAL program.")],
+    target: MachineOption = NAMES[0],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="NAME=FILE.npy", help="An array; or FILE.npz with all."),
+    ] = None,
+    random: Annotated[
+        int | None, typer.Option("--random", metavar="SEED", help="Random inputs of this seed.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write [default: FILE.json].")
+    ] = None,
+    settings: console.SetOption = None,
+    limit: LimitOption = MOST_INSTRUCTIONS,
+    as_json: console.JsonOption = False,
+) -> None:
+    """Run an HLAL program and write its timeline for Perfetto, each instruction with its line.
+
+    Example: tilewright trace program.hlal --random 1 -o trace.json
+    """
+    with console.refusals(as_json):
+        place = output or file.with_suffix(".json")
+        program, _, found = run_program(
+            file, target, settings, inputs, random, check=False, trace=place, output=None,
+            limit=limit,
+        )  # fmt: skip
+        words = found.result.events[:, 0].astype(int).tolist()
+        lines = Counter(program.line(word) for word in words)
+    if as_json:
+        console.print_json({"output": str(place), "events": len(words)})
+    else:
+        console.say(f"{len(words):,} events in {place}")
+        for line, count in lines.most_common(5):
+            console.say(f"line {line}: {count:,}")
+
+
+__all__ = [
+    "NAMES",
+    "SUFFIX",
+    "NoBarriersOption",
+    "listing_of",
+    "read_program",
+    "report",
+    "run_program",
+    "summary",
+    "text_of",
+    "trace_command",
+    "words_of",
+]
