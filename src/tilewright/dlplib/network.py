@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tilewright.dlplib.descriptors import ORDERS, Shape
-from tilewright.dlplib.numeric import FLOAT32, NumericType
+from tilewright.dlplib.numeric import FLOAT32, NumericType, fixed16
 from tilewright.errors import refuse
 from tilewright.frontends import Imported
 from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
@@ -74,6 +74,20 @@ class OperatorNetwork:
         if not self.fixed or tensor_type(value).element_type == type.element:
             return value
         return self.emit("requantise", value, type=type)
+
+    def sum(self, operation: str, a: SSAValue, b: SSAValue) -> SSAValue:
+        """``add`` or ``sub`` of 16-bit values: in 32 bits at the larger binary point.
+
+        Where points lie further apart than 14 bits the sum would overflow; the finer operand is
+        rounded then, by less than the coarser one's last place.
+        """
+        points = self.fraction(a), self.fraction(b)
+        least = fixed16(min(min(points) + 14, 30))
+        if points[0] > points[1] + 14:
+            a = self.to(a, least)
+        if points[1] > points[0] + 14:
+            b = self.to(b, least)
+        return self.emit(operation, a, b)
 
     def function(self, name: str, value: SSAValue, type: NumericType) -> SSAValue:
         """A function by table: its result's binary point is chosen."""

@@ -49,6 +49,16 @@ def test_vectors(operation: str) -> None:
         dlplib.vector(handle, "add", a, b, oracle.result(handle, (1, 5, 4, 4)))
 
 
+def test_binary_points_far_apart_do_not_overflow() -> None:
+    handle = Handle(check=True)
+    a = oracle.operand(handle, np.linspace(-100, 100, 60).reshape(SHAPE), 8)
+    b = oracle.operand(handle, np.linspace(-1e-5, 1e-5, 60).reshape(SHAPE), 30)
+    y = oracle.result(handle, SHAPE, 8)
+    for first, second in ((a, b), (b, a)):
+        dlplib.vector(handle, "sub", first, second, y)
+        oracle.near(handle, y, handle.load(first) - handle.load(second), 0.51)
+
+
 def test_in_place() -> None:
     handle = Handle(check=True)
     a = oracle.operand(handle, np.linspace(-2, 2, 60).reshape(SHAPE))

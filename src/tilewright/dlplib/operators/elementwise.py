@@ -47,7 +47,7 @@ def activation_backward(
             square = net.to(net.emit("mul", value, value), fixed16(14))
             # A sigmoid's slope is at most a quarter, a tanh's at most 1.
             first = value if mode == "sigmoid" else net.constant(np.ones((1, 1, 1, 1)), fixed16(14))
-            slope = net.emit("sub", first, square)
+            slope = net.sum("sub", first, square)
             slope = net.to(slope, fixed16(16 if mode == "sigmoid" else 14))
         return {"dx": net.to(net.emit("mul", gradient, slope), result)}
 
@@ -76,7 +76,8 @@ def vector(handle: Handle, operation: VectorOperation, a: Operand, b: Operand, y
         raise refuse("dlp-parameter", f"no vector operation {operation!r}", help="add, sub, mul")
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        return {"y": net.emit(operation, net.values["a"], net.values["b"])}
+        a_, b_ = net.values["a"], net.values["b"]
+        return {"y": net.emit("mul", a_, b_) if operation == "mul" else net.sum(operation, a_, b_)}
 
     return handle.run(f"vector_{operation}", None, {"a": a, "b": b}, {"y": y}, draw)
 

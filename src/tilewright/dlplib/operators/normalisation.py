@@ -50,7 +50,7 @@ def lrn_backward(handle: Handle, lrn: LrnDescriptor, x: Operand, dy: Operand, dx
         second = net.to(net.emit("mul", summed, x_), result)
         power = _power(net, x_, settings)
         first = net.to(net.emit("mul", gradient, power), result)
-        return {"dx": net.emit("sub", first, second)}
+        return {"dx": net.sum("sub", first, second)}
 
     return handle.run("lrn_backward", settings, {"x": x, "dy": dy}, {"dx": dx}, draw)
 
@@ -93,7 +93,7 @@ def _power(net: OperatorNetwork, x: SSAValue, settings: Lrn) -> SSAValue:
         total = _window(
             net, net.emit("mul", x, x), settings, back=False, factor=settings.alpha / settings.size
         )
-        total = net.emit("add", total, net.constant(np.full((1, 1, 1, 1), settings.k)))
+        total = net.sum("add", total, net.constant(np.full((1, 1, 1, 1), settings.k)))
         scaled = net.emit("log", total)
         minus = net.constant(np.full((1, 1, 1, 1), -settings.beta))
         return net.emit("exp", net.emit("mul", scaled, minus))
@@ -105,7 +105,7 @@ def _power(net: OperatorNetwork, x: SSAValue, settings: Lrn) -> SSAValue:
         _window(net, square, settings, back=False, factor=settings.alpha / settings.size), type
     )
     total = net.to(
-        net.emit("add", total, net.constant(np.full((1, 1, 1, 1), settings.k), type)), type
+        net.sum("add", total, net.constant(np.full((1, 1, 1, 1), settings.k), type)), type
     )
     bounds = (abs(log(settings.k)), abs(log(most)))
     logarithm = net.function("log", total, finest(max(*bounds, 0.5)))
@@ -133,9 +133,13 @@ def batch_norm_forward(
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         _need_channels(net, ("mean", "deviation", "scale", "shift"))
-        centred = _normal(net)
-        scaled = net.to(net.emit("mul", centred, net.values["scale"]), result)
-        return {"y": net.emit("add", scaled, net.values["shift"])}
+        x_, factors = net.values["x"], (net.values["deviation"], net.values["scale"])
+        # 16 bits that hold the product of any two such numbers.
+        point = sum(net.fraction(factor) for factor in factors) - 15
+        slope = net.to(net.emit("mul", *factors), fixed16(max(min(point, 30), -16)))
+        centred = net.to(net.sum("sub", x_, net.values["mean"]), _wider(net, x_, 1))
+        scaled = net.to(net.emit("mul", centred, slope), fixed16(max(result.fraction - 1, -16)))
+        return {"y": net.sum("add", scaled, net.values["shift"])}
 
     return handle.run("batch_norm_forward", None, operands, {"y": y}, draw)
 
@@ -180,8 +184,8 @@ def batch_norm_backward(
                 for name, value in made.items()
             }
             along = net.to(net.emit("mul", centred, means["dscale"]), net.type_of(gradient))
-            inner = net.to(net.emit("sub", gradient, means["dshift"]), _wider(net, gradient, 1))
-            inner = net.to(net.emit("sub", inner, along), _wider(net, gradient, 1))
+            inner = net.to(net.sum("sub", gradient, means["dshift"]), _wider(net, gradient, 1))
+            inner = net.to(net.sum("sub", inner, along), _wider(net, gradient, 1))
         slope = net.emit("mul", net.values["deviation"], net.values["scale"])
         slope = net.to(slope, _wider(net, net.values["deviation"], 0))
         return {"dx": net.emit("mul", inner, slope), **made}
@@ -192,7 +196,7 @@ def batch_norm_backward(
 def _normal(net: OperatorNetwork) -> SSAValue:
     """(x - mean) * deviation, cut at 8 in fixed point: beyond that no sample of a thousand lies."""
     x = net.values["x"]
-    centred = net.to(net.emit("sub", x, net.values["mean"]), _wider(net, x, 1))
+    centred = net.to(net.sum("sub", x, net.values["mean"]), _wider(net, x, 1))
     return net.to(net.emit("mul", centred, net.values["deviation"]), fixed16(12))
 
 
