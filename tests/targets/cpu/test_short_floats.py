@@ -15,7 +15,7 @@ from tests.targets.cpu.built_networks import missing
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
 import tilewright
-from tilewright.graph.operations import CastOp
+from tilewright.graph.operations import CastOp, ConvOp, MaxPoolOp
 from tilewright.machine import Machine
 from tilewright.targets.cpu import compiler as building
 from tilewright.targets.cpu.compiler import FLAGS
@@ -69,7 +69,7 @@ CONVOLUTIONS = (
     (1, 33, 9, 11, 40, 1, 1, 0, 1),
     (2, 7, 8, 6, 20, 3, 1, 1, 1),
     (1, 40, 10, 9, 40, 3, 1, 1, 40),
-    (1, 32, 7, 7, 32, 5, 2, 2, 2),
+    (1, 12, 7, 7, 20, 3, 2, 1, 2),
 )
 PRODUCTS = ((1, 65, 40), (9, 48, 96), (30, 33, 17))
 
@@ -189,6 +189,23 @@ def test_products_with_residual(name: str, shape: tuple[int, ...], tmp_path: Pat
     exact = product(r, second)
     allowed = slack + 3 * PRECISION[name] * (np.abs(exact) + np.abs(exact + r) + r) + 1e-5
     assert (np.abs(found - (exact + r)) <= allowed).all()
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_any_layout_will_do(name: str) -> None:
+    m = Maker(PLAIN)
+    x, w, b = m.input((1, 3, 6, 7)), m.input((5, 3, 2, 2)), m.input((5,))
+    short = [m.kernel([(CastOp, [value], {"to": name})]) for value in (x, w, b)]
+    alone = m.kernel([(ConvOp, [x, short[1]], {})])
+    both = m.kernel([(ConvOp, short, {"strides": (1, 2)}), (CastOp, [0], {"to": name})])
+    largest = m.kernel([(MaxPoolOp, [short[0]], {"kernel": (2, 2)})])
+    last = [m.kernel([(CastOp, [value], {"to": "float32"})]) for value in (both, largest)]
+    m.finish(alone, *last)
+    found, expected = m.run(FLAGS), m.expected()
+    np.testing.assert_allclose(found["out0"], expected["out0"], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found["out1"], expected["out1"], rtol=2 * PRECISION[name])
+    assert np.array_equal(found["out2"], expected["out2"])
+    assert len(np.unique(expected["out2"])) > 10
 
 
 def test_weights_take_half_the_bytes(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.convolution import widened
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.numerics import fixed, reference
 from tilewright.planning.domain import Affine, Dim, Stage
@@ -85,13 +86,15 @@ class MaxPoolOp(PoolOperation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """Exact for every element type."""
-        return reference.max_pool2d(
-            arrays[0],
+        (x,) = widened(arrays)
+        result = reference.max_pool2d(
+            x,
             self.integers("kernel"),
             self.integers("strides"),
             self.integers("pads"),
             self.integers("dilations"),
         )
+        return result.astype(arrays[0].dtype)
 
 
 @irdl_op_definition

@@ -101,7 +101,7 @@ def _read(op: Operation, machine: Machine) -> None:
         bias = _short(op.inputs[2]) if len(op.inputs) > 2 else None
         if bias is not None and tensor_type(bias).element_type == element:
             op.operands[2] = bias
-        if any(primitive.multiples for primitive in serving(candidate(op), machine)[:1]):
+        if _fast(op, machine):
             return
         for index, value in enumerate(before):
             op.operands[index] = value
@@ -113,9 +113,20 @@ def _takes(op: Operation, index: int, machine: Machine) -> bool:
     if short is None:
         return False
     op.operands[index] = short
-    found = any(primitive.multiples for primitive in serving(candidate(op), machine)[:1])
+    found = _fast(op, machine)
     op.operands[index] = before
     return found
+
+
+def _fast(op: Operation, machine: Machine) -> bool:
+    """Whether a primitive in vectors takes an operation, groups and all."""
+    found = candidate(op)
+    extents = found.extents
+    for primitive in serving(found, machine):
+        split = any(extents.get(d, step) % step for d, step in primitive.multiples.items())
+        if "g" in primitive.whole or (primitive.multiples and not ("g" in extents and split)):
+            return True
+    return False
 
 
 def _after(op: Operation, index: int) -> None:

@@ -238,6 +238,21 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             sizes="fixed",
         ),
         Primitive(
+            name="pool_16",
+            operations=("max_pool",),
+            engine="core",
+            operands={
+                **_storage(residual=image, output=image),
+                "input": Storage(memory="dram", layout=image, elements=SHORT_FLOATS),
+            },
+            epilogue_any=True,
+            cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw*1.5/{vectors:g}",
+            peak=f"n*c*oh*ow*kh*kw/{rate:g}",
+            multiples={"c": lanes},
+            whole=("kh", "kw"),
+            sizes="fixed",
+        ),
+        Primitive(
             name="shuffle",
             operations=("channel_shuffle",),
             engine="core",

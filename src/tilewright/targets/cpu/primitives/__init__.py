@@ -36,6 +36,7 @@ EMITTERS: Mapping[str, Emitter] = {
     "matmul_8": product.emit,
     "depthwise_conv_8": lanewise.emit,
     "pool_8": lanewise.emit,
+    "pool_16": lanewise.emit,
     "conv_16": product.emit,
     "matmul_16": product.emit,
     "matmul_16_m": product.emit,

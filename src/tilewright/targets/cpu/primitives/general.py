@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tilewright.targets.cpu.address import Address, Extent
 from tilewright.targets.cpu.instance import Instance, Step
-from tilewright.targets.cpu.meaning import element_expression
+from tilewright.targets.cpu.meaning import SHORT_FLOATS, element_expression
 from tilewright.targets.cpu.primitives import indexing
 from tilewright.targets.cpu.primitives.code import KernelCode, accumulator
 from tilewright.targets.cpu.source import Writer, literal
@@ -100,7 +100,7 @@ def _element(
     if operation in indexing.EMITTERS:
         indexing.EMITTERS[operation](writer, instance, variables)
     elif instance.reduction:
-        kind = accumulator(anchor.result.element)
+        kind = _accumulator(anchor.result.element)
         writer.line(f"{kind} t = {_start(operation, kind)};")
         mean = operation == "average_pool"
         if mean:
@@ -113,7 +113,7 @@ def _element(
             # Padding leaves the innermost loop, so there has to be one.
             writer.line("for (int once = 0; once < 1; once++) {")
             writer.depth += 1
-        loads = [_load(writer, instance, o, inside, mean) for o in anchor.inputs[:2]]
+        loads = [_widened(o, _load(writer, instance, o, inside, mean)) for o in anchor.inputs[:2]]
         _accumulate(writer, operation, loads, kind)
         for _ in reduced or [""]:
             writer.depth -= 1
@@ -136,6 +136,18 @@ _LIMITS = {
 """By the accumulator's type: what no element is below, and above."""
 
 _SUFFIX = {"float": "s", "double": "d", "int64_t": "i", "uint64_t": "u"}
+
+
+def _accumulator(element: str) -> str:
+    """C type in which a reduction adds up; floats of 16 bits widen."""
+    return "float" if element in SHORT_FLOATS else accumulator(element)
+
+
+def _widened(operand: Address | int, place: str) -> str:
+    """An element of a reduction's operand as C computes on it."""
+    if isinstance(operand, Address) and operand.element in SHORT_FLOATS:
+        return f"float_of_{SHORT_FLOATS[operand.element]}({place})"
+    return place
 
 
 def _start(operation: str, kind: str) -> str:
@@ -215,9 +227,10 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
     if operation in ("conv", "depthwise_conv", "matmul") and len(anchor.inputs) > 2:
         bias = anchor.inputs[2]
         if isinstance(bias, Address):
-            writer.line(f"t += {bias.pointer}[{bias.offset(instance.dims, variables)}];")
+            place = f"{bias.pointer}[{bias.offset(instance.dims, variables)}]"
+            writer.line(f"t += {_widened(bias, place)};")
     elif operation == "average_pool":
-        writer.line(f"t /= ({accumulator(anchor.result.element)})taps;")
+        writer.line(f"t /= ({_accumulator(anchor.result.element)})taps;")
     elif operation == "reduce_mean":
         count = 1
         for dim in instance.reduction:
@@ -230,13 +243,16 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
         own = replace(x, window=instance.anchor.result.window)
         scale = literal(float(attributes["alpha"]) / int(attributes["size"]))
         bias, beta = (literal(float(attributes[name])) for name in ("bias", "beta"))
-        place = f"{x.pointer}[{own.offset(instance.dims, variables)}]"
-        suffix = _SUFFIX[accumulator(anchor.result.element)]
+        place = _widened(x, f"{x.pointer}[{own.offset(instance.dims, variables)}]")
+        suffix = _SUFFIX[_accumulator(anchor.result.element)]
         writer.line(f"t = {place} / pow_{suffix}(t * {scale} + {bias}, {beta});")
 
 
 def _chain(writer: Writer, instance: Instance, value: str, variables: Mapping[str, str]) -> str:
-    names = [f"({instance.anchor.result.c_type}){value}"]
+    result = instance.anchor.result
+    names = [f"({result.c_type}){value}"]
+    if instance.reduction and result.element in SHORT_FLOATS:
+        names = [f"{SHORT_FLOATS[result.element]}_of_float({value})"]
     for number, step in enumerate(instance.steps[1:], 1):
         arguments = [
             names[operand]

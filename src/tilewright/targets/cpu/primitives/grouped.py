@@ -73,8 +73,8 @@ class _Groups:
                 places = x.part(1, channel), (channel - group * self.depth) * step
                 inner = x.part(1, channel + 1) - places[0] if size > 1 else 0
                 with writer.block():
-                    writer.line(f"const float *xg = {plus('x', str(places[0] - self.base))};")
-                    writer.line(f"const float *wg = {plus('w', str(places[1]))};")
+                    writer.line(f"const {x.c_type} *xg = {plus('x', str(places[0] - self.base))};")
+                    writer.line(f"const {w.c_type} *wg = {plus('w', str(places[1]))};")
                     channels = Loop("i", size, inner, step)
                     write_loops(writer, tile, w, [window], taps, across, [channels], ("xg", "wg"))
                 channel += size

@@ -179,7 +179,7 @@ def _taps(
             elif w is not None:
                 writer.line(f"{head} a[j] += {value} * wt;")
             elif instance.anchor.operation == "max_pool":
-                larger = "larger" if x.element == "float32" else "larger_int"
+                larger = "larger" if lane_type(x.element) == "vec" else "larger_int"
                 writer.line(f"{head} a[j] = {larger}({value}, a[j]);")
             else:
                 writer.line(f"{head} a[j] += {value};")
