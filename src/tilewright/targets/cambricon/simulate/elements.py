@@ -51,16 +51,20 @@ def read(
     values: Array,
 ) -> None:
     """Elements of ``width`` bytes, times 2**left; wrapped to 32 bits if ``wrap``."""
-    base = address // width
+    # Slices, whose indices cannot be negative, so that the loops become vector instructions.
+    values = values[:count]
     if width == 2:
+        narrow = chip16[address >> 1 : (address >> 1) + count]
         for i in range(count):
-            values[i] = np.int64(chip16[base + i])
+            values[i] = np.int64(narrow[i])
     elif width == 4:
+        wide = chip32[address >> 2 : (address >> 2) + count]
         for i in range(count):
-            values[i] = np.int64(chip32[base + i])
+            values[i] = np.int64(wide[i])
     else:
+        long = chip64[address >> 3 : (address >> 3) + count]
         for i in range(count):
-            values[i] = chip64[base + i]
+            values[i] = long[i]
     if left > 0:
         for i in range(count):
             values[i] <<= left
@@ -103,23 +107,26 @@ def write(
     values: Array,
 ) -> None:
     """Elements of ``width`` bytes, after adding the old ones: 16 bits saturate, others wrap."""
-    base = address // width
+    values = values[:count]
     if width == 2:
+        narrow = chip16[address >> 1 : (address >> 1) + count]
         if accumulate:
             for i in range(count):
-                values[i] += np.int64(chip16[base + i])
+                values[i] += np.int64(narrow[i])
         for i in range(count):
-            chip16[base + i] = saturate16(values[i])
+            narrow[i] = np.int16(saturate16(values[i]))
     elif width == 4:
+        wide = chip32[address >> 2 : (address >> 2) + count]
         if accumulate:
             for i in range(count):
-                chip32[base + i] = np.int32(values[i] + np.int64(chip32[base + i]))
+                wide[i] = np.int32(values[i] + np.int64(wide[i]))
         else:
             for i in range(count):
-                chip32[base + i] = np.int32(values[i])
+                wide[i] = np.int32(values[i])
     else:
+        long = chip64[address >> 3 : (address >> 3) + count]
         for i in range(count):
-            chip64[base + i] = values[i] + chip64[base + i] if accumulate else values[i]
+            long[i] = values[i] + long[i] if accumulate else values[i]
 
 
 @compiled

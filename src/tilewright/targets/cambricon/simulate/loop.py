@@ -57,7 +57,7 @@ TRANSFER_BARRIER_BIT = 5
 
 
 @compiled
-def run(program: Array, s: State, stop: int, budget: int) -> int:
+def run(p: Array, s: State, stop: int, budget: int) -> int:
     """Execute from the next word until word ``stop`` is next, or ``budget`` instructions are done.
 
     Returns DONE, MORE, FULL (no room for events), or what is wrong with the next word.
@@ -72,45 +72,44 @@ def run(program: Array, s: State, stop: int, budget: int) -> int:
         if events.shape[0] > 0 and n[EVENTS] + 1 >= events.shape[0]:
             status = FULL
             break
-        p = program[pc]
-        opcode = p[OPCODE]
+        opcode = p[pc, OPCODE]
         if not visited[pc]:
             visited[pc] = True
             n[FETCH] += WORD_BYTES
         if t[NOW] < t[PENDING]:
-            for i in range(p[FIELDS]):
-                t[NOW] = max(t[NOW], t[READY + p[REGISTERS + i]])
+            for i in range(p[pc, FIELDS]):
+                t[NOW] = max(t[NOW], t[READY + p[pc, REGISTERS + i]])
         target = pc + 1
         if opcode >= 0x50 or opcode == 0x18:
-            status = _scalar(p, n)
+            status = _scalar(p, pc, n)
             t[NOW] += 1
         elif opcode <= 0x02:
-            target = _branch(p, n, t, pc)
+            target = _branch(p, pc, n, t)
             status = DONE
-            if target < 0 or target > program.shape[0]:
+            if target < 0 or target > p.shape[0]:
                 n[ERROR_ADDRESS] = target
                 status = BRANCH
         elif opcode == 0x16 or opcode == 0x17:
-            status = _scalar_memory(p, n, known, s.main)
+            status = _scalar_memory(p, pc, n, known, s.main)
             if status == DONE:
-                queue.scalar_access(n, t, kernels, events, pc, p[KERNEL])
+                queue.scalar_access(n, t, kernels, events, pc, p[pc, KERNEL])
         else:
             transfers = 0x10 <= opcode <= 0x14 and opcode != 0x12
-            if p[BITS] >> (TRANSFER_BARRIER_BIT if transfers else BARRIER_BIT) & 1:
+            if p[pc, BITS] >> (TRANSFER_BARRIER_BIT if transfers else BARRIER_BIT) & 1:
                 queue.barrier(n, t)
                 status = DONE
             else:
-                status = _checked(p, n, t, known)
+                status = _checked(p, pc, n, t, known)
                 if status == DONE:
                     if transfers:
                         _copy(opcode, n, s.chip, s.main)
                     else:
-                        _values(p, n, s.chip16, s.chip32, s.chip64, s.room)
+                        _values(p, pc, n, s.chip16, s.chip32, s.chip64, s.room)
                     if s.shadow.shape[0] > 0:
                         look(n, s.shadow, s.recent, s.races, pc)
-                    end = queue.issue(n, t, kernels, events, pc, p[KERNEL])
+                    end = queue.issue(n, t, kernels, events, pc, p[pc, KERNEL])
                     if opcode == 0x37 or opcode == 0x39 or opcode == 0x3A:
-                        t[READY + p[REGISTERS]] = end
+                        t[READY + p[pc, REGISTERS]] = end
                         t[PENDING] = max(t[PENDING], end)
         if status != DONE:
             break
@@ -123,24 +122,26 @@ def run(program: Array, s: State, stop: int, budget: int) -> int:
 
 
 @compiled
-def _checked(p: Array, n: Array, t: Array, known: Array) -> int:
+def _checked(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     """Look up the operands of an instruction of the queue; DONE, or what is wrong."""
-    opcode = p[OPCODE]
+    opcode = p[pc, OPCODE]
     if 0x10 <= opcode <= 0x14 and opcode != 0x12:
-        return operands.transfer(p, n, known)
+        return operands.transfer(p, pc, n, known)
     if 0x20 <= opcode <= 0x22:
-        return operands.product(p, n, t, known)
+        return operands.product(p, pc, n, t, known)
     if opcode == 0x38:
-        return operands.random(p, n, t, known)
+        return operands.random(p, pc, n, t, known)
     if opcode == 0x37 or opcode == 0x39 or opcode == 0x3A:
-        return operands.reduction(p, n, t, known)
-    return operands.elements(p, n, t, known)
+        return operands.reduction(p, pc, n, t, known)
+    return operands.elements(p, pc, n, t, known)
 
 
 @compiled
-def _values(p: Array, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array) -> None:
+def _values(
+    p: Array, pc: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array
+) -> None:
     """Compute what an instruction of a unit computes."""
-    opcode, bits = p[OPCODE], p[BITS]
+    opcode, bits = p[pc, OPCODE], p[pc, BITS]
     if opcode == 0x20 or opcode == 0x21:
         products.product(opcode, bits, n, chip16, chip32, chip64, room)
     elif opcode == 0x22:
@@ -149,7 +150,7 @@ def _values(p: Array, n: Array, chip16: Array, chip32: Array, chip64: Array, roo
         products.random(bits, n, chip16, chip32, chip64, room)
     elif opcode == 0x37 or opcode == 0x39 or opcode == 0x3A:
         value = reduced(opcode, n, chip16, chip32, chip64, room)
-        place = REGISTER + p[REGISTERS]
+        place = REGISTER + p[pc, REGISTERS]
         if opcode == 0x37:
             room[0, 0] = value
             shifted(room[0], 1, shift_of(bits))
@@ -162,56 +163,57 @@ def _values(p: Array, n: Array, chip16: Array, chip32: Array, chip64: Array, roo
 @compiled
 def _copy(opcode: int, n: Array, chip: Array, main: Array) -> None:
     """Move a transfer's bytes."""
-    near, far, size = n[OUT], n[FIRST], n[MOVE_BYTES]
+    size = n[MOVE_BYTES]
+    near, far = chip[n[OUT] : n[OUT] + size], main[n[FIRST] : n[FIRST] + size]
     if opcode == 0x11 or opcode == 0x14:
         for i in range(size):
-            main[far + i] = chip[near + i]
+            far[i] = near[i]
     else:
         for i in range(size):
-            chip[near + i] = main[far + i]
+            near[i] = far[i]
 
 
 @compiled
-def _scalar(p: Array, n: Array) -> int:
+def _scalar(p: Array, pc: int, n: Array) -> int:
     """A scalar calculation."""
-    opcode = p[OPCODE]
-    first, last = n[REGISTER + p[REGISTERS + 1]], n[REGISTER + p[REGISTERS + 2]]
-    if p[FLAG]:
-        last = p[IMMEDIATE]
+    opcode = p[pc, OPCODE]
+    first, last = n[REGISTER + p[pc, REGISTERS + 1]], n[REGISTER + p[pc, REGISTERS + 2]]
+    if p[pc, FLAG]:
+        last = p[pc, IMMEDIATE]
     elif opcode == 0x18:
         last = first
     if opcode == 0x53 and last == 0:
         return DIVISION
-    shift = p[BITS] >> 1 & 31 if opcode == 0x52 or opcode == 0x53 else 0
-    n[REGISTER + p[REGISTERS]] = calculate(opcode, first, last, shift)
+    shift = p[pc, BITS] >> 1 & 31 if opcode == 0x52 or opcode == 0x53 else 0
+    n[REGISTER + p[pc, REGISTERS]] = calculate(opcode, first, last, shift)
     return DONE
 
 
 @compiled
-def _branch(p: Array, n: Array, t: Array, pc: int) -> int:
+def _branch(p: Array, pc: int, n: Array, t: Array) -> int:
     """Where a branch leads; its time passes.
 
     The pipeline expects branches backwards to be taken and others not; J with a number it knows.
     """
-    jump = p[OPCODE] == 0x01
-    last = p[REGISTERS] if jump else p[REGISTERS + 1]
-    offset = p[IMMEDIATE] if p[FLAG] else n[REGISTER + last]
-    taken = jump or n[REGISTER + p[REGISTERS]] > 0
-    foreseen = (jump or taken == (offset < 0)) if p[FLAG] else not taken
+    jump = p[pc, OPCODE] == 0x01
+    last = p[pc, REGISTERS] if jump else p[pc, REGISTERS + 1]
+    offset = p[pc, IMMEDIATE] if p[pc, FLAG] else n[REGISTER + last]
+    taken = jump or n[REGISTER + p[pc, REGISTERS]] > 0
+    foreseen = (jump or taken == (offset < 0)) if p[pc, FLAG] else not taken
     t[NOW] += 1.0 if foreseen else 1.0 + t[REFILL]
     return pc + offset if taken else pc + 1
 
 
 @compiled
-def _scalar_memory(p: Array, n: Array, known: Array, main: Array) -> int:
+def _scalar_memory(p: Array, pc: int, n: Array, known: Array, main: Array) -> int:
     """SLOAD and SSTORE: 32 bits of main memory."""
-    load = p[OPCODE] == 0x16
-    address = n[REGISTER + p[REGISTERS + 1]] + p[IMMEDIATE]
+    load = p[pc, OPCODE] == 0x16
+    address = n[REGISTER + p[pc, REGISTERS + 1]] + p[pc, IMMEDIATE]
     status = touch(n, known, 0, MAIN, address, 1, 4, not load)
     if status != DONE:
         return status
     n[MOVE_BYTES] = 4
-    value = n[REGISTER + p[REGISTERS]] & 0xFFFFFFFF
+    value = n[REGISTER + p[pc, REGISTERS]] & 0xFFFFFFFF
     if load:
         value = 0
     for i in range(4):
@@ -220,5 +222,5 @@ def _scalar_memory(p: Array, n: Array, known: Array, main: Array) -> int:
         else:
             main[address + i] = np.uint8((value >> (8 * i)) & 0xFF)
     if load:
-        n[REGISTER + p[REGISTERS]] = np.int64(np.int32(value))
+        n[REGISTER + p[pc, REGISTERS]] = np.int64(np.int32(value))
     return DONE

@@ -72,14 +72,14 @@ def _rows(t: Array, count: int) -> int:
 
 
 @compiled
-def transfer(p: Array, n: Array, known: Array) -> int:
+def transfer(p: Array, pc: int, n: Array, known: Array) -> int:
     """VLOAD, VSTORE, MLOAD, MSTORE: one range on the chip, one in main memory."""
-    opcode, bits = p[OPCODE], p[BITS]
+    opcode, bits = p[pc, OPCODE], p[pc, BITS]
     width = 4 if bits & 1 else 2
     table = bits >> 1 & 15 if opcode == 0x10 else 0
-    near = n[REGISTER + p[REGISTERS]]
-    count = n[REGISTER + p[REGISTERS + 1]]
-    far = n[REGISTER + p[REGISTERS + 2]] + p[IMMEDIATE]
+    near = n[REGISTER + p[pc, REGISTERS]]
+    count = n[REGISTER + p[pc, REGISTERS + 1]]
+    far = n[REGISTER + p[pc, REGISTERS + 2]] + p[pc, IMMEDIATE]
     store = opcode == 0x11 or opcode == 0x14
     memory, unit, move = VSM, VECTOR_DMA, VLOAD
     if opcode > 0x12:
@@ -107,13 +107,13 @@ def transfer(p: Array, n: Array, known: Array) -> int:
 
 
 @compiled
-def product(p: Array, n: Array, t: Array, known: Array) -> int:
+def product(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     """MMV, VMM and OP: two inputs of 16 bits; the result may be wide."""
-    opcode, bits = p[OPCODE], p[BITS]
+    opcode, bits = p[pc, OPCODE], p[pc, BITS]
     width = 4 if bits & 1 else 2
-    r0, r1 = n[REGISTER + p[REGISTERS]], n[REGISTER + p[REGISTERS + 1]]
-    r2, r3 = n[REGISTER + p[REGISTERS + 2]], n[REGISTER + p[REGISTERS + 3]]
-    r4 = n[REGISTER + p[REGISTERS + 4]]
+    r0, r1 = n[REGISTER + p[pc, REGISTERS]], n[REGISTER + p[pc, REGISTERS + 1]]
+    r2, r3 = n[REGISTER + p[pc, REGISTERS + 2]], n[REGISTER + p[pc, REGISTERS + 3]]
+    r4 = n[REGISTER + p[pc, REGISTERS + 4]]
     if opcode == 0x22:
         target, size = MSM, r2 * r4
         n[FIRST], n[COUNT], n[SECOND], n[COUNT1] = r1, r2, r3, r4
@@ -140,16 +140,16 @@ def product(p: Array, n: Array, t: Array, known: Array) -> int:
 
 
 @compiled
-def reduction(p: Array, n: Array, t: Array, known: Array) -> int:
+def reduction(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     """VDOT, VMAX and VMIN: the result is a register."""
-    opcode, bits = p[OPCODE], p[BITS]
-    count = n[REGISTER + p[REGISTERS + 1]]
-    first = n[REGISTER + p[REGISTERS + 2]]
+    opcode, bits = p[pc, OPCODE], p[pc, BITS]
+    count = n[REGISTER + p[pc, REGISTERS + 1]]
+    first = n[REGISTER + p[pc, REGISTERS + 2]]
     width0, width1 = _width(bits, 1, 4), 0
     status = touch(n, known, 0, VSM, first, count, width0, False)
     if opcode == 0x37:
         width0, width1 = 4 if bits >> 1 & 1 else 2, 4 if bits >> 2 & 1 else 2
-        n[SECOND] = n[REGISTER + p[REGISTERS + 3]]
+        n[SECOND] = n[REGISTER + p[pc, REGISTERS + 3]]
         status = touch(n, known, 0, VSM, first, count, width0, False)
         if status == DONE:
             status = touch(n, known, 1, VSM, n[SECOND], count, width1, False)
@@ -160,10 +160,10 @@ def reduction(p: Array, n: Array, t: Array, known: Array) -> int:
 
 
 @compiled
-def random(p: Array, n: Array, t: Array, known: Array) -> int:
+def random(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     """RV: nothing but a result."""
-    width = 4 if p[BITS] & 1 else 2
-    out, count = n[REGISTER + p[REGISTERS]], n[REGISTER + p[REGISTERS + 1]]
+    width = 4 if p[pc, BITS] & 1 else 2
+    out, count = n[REGISTER + p[pc, REGISTERS]], n[REGISTER + p[pc, REGISTERS + 1]]
     status = touch(n, known, 0, VSM, out, count, width, True)
     if status == DONE:
         n[UNIT], n[ACCESS_COUNT], n[COUNT], n[OUT], n[WIDTH] = VECTOR, 1, count, out, width
@@ -173,18 +173,18 @@ def random(p: Array, n: Array, t: Array, known: Array) -> int:
 
 
 @compiled
-def elements(p: Array, n: Array, t: Array, known: Array) -> int:
+def elements(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     """Instructions on elements of VSM, or of MSM."""
-    opcode, bits = p[OPCODE], p[BITS]
+    opcode, bits = p[pc, OPCODE], p[pc, BITS]
     memory, unit = VSM, VECTOR
     if opcode == 0x15 or opcode >> 4 == 2:
         memory, unit = MSM, MATRIX
     scaled = opcode == 0x34 or opcode == 0x23
-    pair = not scaled and p[FIELDS] == 4
+    pair = not scaled and p[pc, FIELDS] == 4
     width, width0 = _width(bits, 0, 3), _width(bits, 1, 4)
     width1 = _width(bits, 2, 5) if pair else 0
-    out, count = n[REGISTER + p[REGISTERS]], n[REGISTER + p[REGISTERS + 1]]
-    first, last = n[REGISTER + p[REGISTERS + 2]], n[REGISTER + p[REGISTERS + 3]]
+    out, count = n[REGISTER + p[pc, REGISTERS]], n[REGISTER + p[pc, REGISTERS + 1]]
+    first, last = n[REGISTER + p[pc, REGISTERS + 2]], n[REGISTER + p[pc, REGISTERS + 3]]
     status = touch(n, known, 0, memory, first, count, width0, False)
     if status == DONE and pair:
         status = touch(n, known, 1, memory, last, count, width1, False)

@@ -24,35 +24,46 @@ from tilewright.targets.cambricon.simulate.state import (
 BLOCK = 128
 """Bytes that one number of the mask of written elements stands for."""
 
+ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
+
 
 @compiled
 def _bits(low: int, high: int, block: int) -> np.uint64:
     """Bits of a block's number for the bytes ``low`` to ``high``, the last not included."""
     begin = max(low - block * BLOCK, 0) // 2
     end = min(high - block * BLOCK, BLOCK) // 2
-    ones = np.uint64(0xFFFFFFFFFFFFFFFF)
-    return (ones << np.uint64(begin)) & (ones >> np.uint64(64 - end))
+    return (ONES << np.uint64(begin)) & (ONES >> np.uint64(64 - end))
 
 
 @compiled
 def mark(known: Array, low: int, high: int) -> None:
     """Note that bytes ``low`` to ``high`` (even) have been written."""
     if high > low:
-        for block in range(low // BLOCK, (high - 1) // BLOCK + 1):
-            known[block] |= _bits(low, high, block)
+        first, last = low // BLOCK, (high - 1) // BLOCK
+        known[first] |= _bits(low, high, first)
+        between = known[first + 1 : last]
+        for i in range(between.size):
+            between[i] = ONES
+        known[last] |= _bits(low, high, last)
 
 
 @compiled
 def missing(known: Array, low: int, high: int) -> int:
     """The first of bytes ``low`` to ``high`` that was never written, or -1."""
-    if high > low:
-        for block in range(low // BLOCK, (high - 1) // BLOCK + 1):
-            wanted = _bits(low, high, block)
-            if known[block] & wanted != wanted:
-                for bit in range(64):
-                    one = np.uint64(1) << np.uint64(bit)
-                    if wanted & one and not known[block] & one:
-                        return block * BLOCK + 2 * bit
+    if high <= low:
+        return -1
+    first, last = low // BLOCK, (high - 1) // BLOCK
+    # One pass without branches over what is nearly always all ones.
+    unknown = ~known[first] & _bits(low, high, first) | ~known[last] & _bits(low, high, last)
+    between = known[first + 1 : last]
+    for i in range(between.size):
+        unknown |= ~between[i]
+    if unknown:
+        for block in range(first, last + 1):
+            unknown = ~known[block] & _bits(low, high, block)
+            for bit in range(64):
+                if unknown >> np.uint64(bit) & np.uint64(1):
+                    return block * BLOCK + 2 * bit
     return -1
 
 
@@ -79,7 +90,7 @@ def touch(
     capacity = n[SIZES + memory]
     if address < 0 or count > capacity or address + count * width > capacity:
         return BOUNDS
-    if memory != MAIN and address % width:
+    if memory != MAIN and address & (width - 1):
         return ALIGNMENT
     place = ACCESS + 4 * number
     n[place] = memory

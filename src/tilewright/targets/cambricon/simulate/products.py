@@ -28,7 +28,7 @@ def product(
 ) -> None:
     """MMV: sums over i of m[o, i] * v[i]; VMM: of v[i] * m[i, o]. The matrix is ``SECOND``."""
     outs, ins = n[COUNT], n[COUNT1]
-    sums = room[0]
+    sums = room[0, :outs]
     matrix, vector = n[SECOND] // 2, n[FIRST] // 2
     if opcode == 0x20:
         x = chip16[vector : vector + ins]
@@ -42,10 +42,10 @@ def product(
         for o in range(outs):
             sums[o] = 0
         for i in range(ins):
-            y = np.int64(chip16[vector + i])
+            y = np.int32(chip16[vector + i])
             row = chip16[matrix + i * outs : matrix + (i + 1) * outs]
             for o in range(outs):
-                sums[o] += y * np.int64(row[o])
+                sums[o] += np.int64(np.int32(row[o]) * y)
         for o in range(outs):
             sums[o] = np.int64(np.int32(sums[o]))
     put(bits, n[OUT], n[WIDTH], outs, chip16, chip32, chip64, sums)
@@ -64,6 +64,15 @@ def put(
 ) -> None:
     """Shift sums and write them as elements of ``width`` bytes."""
     shift = shift_of(bits)
+    if width == 4 and shift == 0:  # by far the most frequent
+        wide = chip32[address >> 2 : (address >> 2) + count]
+        if bits >> 6 & 1:
+            for i in range(count):
+                wide[i] = np.int32(wide[i] + sums[i])
+        else:
+            for i in range(count):
+                wide[i] = np.int32(sums[i])
+        return
     if shift:
         shifted(sums, count, shift)
     write(chip16, chip32, chip64, address, width, bool(bits >> 6 & 1), count, sums)
@@ -74,11 +83,11 @@ def outer(bits: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room
     """OP: m[i, j] = v0[i] * v1[j], row by row."""
     rows, columns, width = n[COUNT], n[COUNT1], n[WIDTH]
     first, second = n[FIRST] // 2, n[SECOND] // 2
-    values = room[0]
+    values, v1 = room[0, :columns], chip16[second : second + columns]
     for i in range(rows):
         x = np.int64(chip16[first + i])
         for j in range(columns):
-            values[j] = x * np.int64(chip16[second + j])
+            values[j] = x * np.int64(v1[j])
         put(bits, n[OUT] + i * columns * width, width, columns, chip16, chip32, chip64, values)
 
 

@@ -167,7 +167,7 @@ def _start(n: Array, t: Array, unit: int, barrier: bool) -> float:
     It enters when there is room. It leaves when those before it have left, its unit is free, and no
     unit works on the bytes that it needs (or on anything, for a barrier).
     """
-    slot = STARTS + n[ISSUED] % (t.size - STARTS)
+    slot = STARTS + n[ISSUED]
     if t[slot] > t[NOW]:
         t[NOW] = t[slot]
     start = max(t[NOW], t[LAST_START])
@@ -176,7 +176,7 @@ def _start(n: Array, t: Array, unit: int, barrier: bool) -> float:
         if (runs or t[UNIT_END + u] > start) and (u == unit or barrier or _conflicts(n, u)):
             start = max(start, unit_end(t, u))
     t[slot] = start
-    n[ISSUED] += 1
+    n[ISSUED] = n[ISSUED] + 1 if slot + 1 < t.size else 0
     t[LAST_START] = start
     t[NOW] += 1
     return start

@@ -33,7 +33,7 @@ the immediate and whether it stands for the last register, the low 32 bits, and 
 PC, STEPS, FETCH, EVENTS, EPOCH, RACES, LOST, ACCESSES, ISSUED, RANDOM = range(10)
 """The next word; instructions executed; bytes of words still to be fetched; events recorded;
 barriers passed; races found, and whether some were not looked for; accesses to main memory since
-the last barrier; instructions that left the queue; RV's state."""
+the last barrier; the place of the next start in the ring of starts; RV's state."""
 ERROR_MEMORY, ERROR_ADDRESS, ERROR_BYTES = 10, 11, 12
 UNIT, ACCESS_COUNT, CYCLES, MOVE, MOVE_BYTES = 13, 14, 15, 16, 17
 """Of the instruction at hand: its unit, accesses, cycles; a transfer's move and bytes."""
