@@ -1,13 +1,15 @@
-"""Winograd's minimal filtering: a 3x3 convolution as products of transformed tiles.
+"""Winograd's minimal filtering: a convolution as products of transformed tiles.
 
-F(T x T, 3 x 3) computes a tile of T x T outputs from (T+2) x (T+2) inputs with (T+2)**2 products
-for each pair of channels in place of 9 T**2 (Lavin and Gray, "Fast algorithms for convolutional
-neural networks", CVPR 2016, sections 4.1 to 4.3):
+F(T x T, R x R) computes a tile of T x T outputs of an R x R window from E x E inputs, E = T+R-1,
+with E**2 products for each pair of channels in place of R**2 T**2 (Lavin and Gray, "Fast
+algorithms for convolutional neural networks", CVPR 2016, sections 4.1 to 4.3):
 
     Y = A^T [ sum over input channels of (G g G^T) * (B^T d B) ] A
 
-The points are 0, 1, -1, infinity for T = 2, and 2, -2 besides for T = 4. What is gained in
-products is lost in digits: the transforms have entries up to 8 and sums that cancel.
+G and A^T evaluate polynomials at E points: 0, 1, -1, infinity for E = 4, and 2, -2 besides for
+E = 6. Rows of G have a factor that could stand in B^T as well; B^T depends on the points alone, so
+F(4x4, 3x3) and F(2x2, 5x5) share it. What is gained in products is lost in digits: the transforms
+have entries up to 8 and sums that cancel.
 """
 
 from __future__ import annotations
@@ -21,82 +23,113 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-TAPS = 3
-"""Extent of the window that the transforms are for."""
+POINTS: Mapping[int, tuple[int | None, ...]] = {
+    4: (0, 1, -1, None),
+    6: (0, 1, -1, 2, -2, None),
+}
+"""By E: where the polynomials are evaluated; None is infinity."""
+
+SCALES: Mapping[int, tuple[float, ...]] = {
+    4: (1, 1 / 2, 1 / 2, 1),
+    6: (1 / 4, -1 / 6, -1 / 6, 1 / 24, 1 / 24, 1),
+}
+"""By E: the factors of G's rows."""
+
+_INPUTS: Mapping[int, Sequence[Sequence[int]]] = {
+    4: [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]],
+    6: [
+        [4, 0, -5, 0, 1, 0],
+        [0, -4, -4, 1, 1, 0],
+        [0, 4, -4, -1, 1, 0],
+        [0, -2, -1, 2, 1, 0],
+        [0, 2, -1, -2, 1, 0],
+        [0, 4, 0, -5, 0, 1],
+    ],
+}
 
 
 @dataclass(frozen=True)
 class Transforms:
-    """The matrices of one size of tile; ``inner`` = tile + 2."""
+    """The matrices of one extent of tile and window; ``inner`` = tile + taps - 1."""
 
+    tile: int
+    taps: int
     inputs: Array
     """B^T, [inner, inner]."""
     weights: Array
-    """G, [inner, 3]."""
+    """G, [inner, taps]."""
     outputs: Array
     """A^T, [tile, inner]."""
 
+    @property
+    def inner(self) -> int:
+        """Inputs of a tile along one axis."""
+        return self.tile + self.taps - 1
 
-TRANSFORMS: Mapping[int, Transforms] = {
-    2: Transforms(
-        np.array([[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]], np.float64),
-        np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]], np.float64),
-        np.array([[1, 1, 1, 0], [0, 1, -1, -1]], np.float64),
-    ),
-    4: Transforms(
-        np.array(
-            [
-                [4, 0, -5, 0, 1, 0],
-                [0, -4, -4, 1, 1, 0],
-                [0, 4, -4, -1, 1, 0],
-                [0, -2, -1, 2, 1, 0],
-                [0, 2, -1, -2, 1, 0],
-                [0, 4, 0, -5, 0, 1],
-            ],
-            np.float64,
-        ),
-        np.array(
-            [
-                [1 / 4, 0, 0],
-                [-1 / 6, -1 / 6, -1 / 6],
-                [-1 / 6, 1 / 6, -1 / 6],
-                [1 / 24, 1 / 12, 1 / 6],
-                [1 / 24, -1 / 12, 1 / 6],
-                [0, 0, 1],
-            ],
-            np.float64,
-        ),
-        np.array(
-            [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
-            np.float64,
-        ),
-    ),
+
+def _powers(inner: int, count: int) -> Array:
+    """[inner, count]: the powers of every point; at infinity the last one counts alone."""
+    return np.array(
+        [
+            [float(p**k) if p is not None else float(k == count - 1) for k in range(count)]
+            for p in POINTS[inner]
+        ]
+    )
+
+
+def _transforms(tile: int, taps: int) -> Transforms:
+    inner = tile + taps - 1
+    weights = np.array(SCALES[inner])[:, None] * _powers(inner, taps)
+    outputs = np.ascontiguousarray(_powers(inner, tile).T)
+    return Transforms(tile, taps, np.array(_INPUTS[inner], np.float64), weights, outputs)
+
+
+TRANSFORMS: Mapping[tuple[int, int], Transforms] = {
+    sizes: _transforms(*sizes) for sizes in ((2, 3), (4, 3), (2, 5))
 }
-"""By extent of the output tile."""
+"""By extents of the output tile and of the window."""
 
 
 def transform_weights(w: Array, tile: int) -> Array:
-    """Weights [co, ci, 3, 3] as [co, ci, tile+2, tile+2]: computed in float64, one rounding."""
-    g = TRANSFORMS[tile].weights
+    """Weights [co, ci, taps, taps] as [co, ci, inner, inner]: in float64, one rounding."""
+    return np.ascontiguousarray(_transformed(w, tile).astype(np.float32))
+
+
+def _transformed(w: Array, tile: int) -> Array:
+    taps = w.shape[3]
+    g = TRANSFORMS[tile, taps].weights
     # A matrix product for each side: einsum would copy the weights about.
-    wide = (w.reshape(-1, TAPS).astype(np.float64) @ g.T).reshape(*w.shape[:3], -1)
-    return np.ascontiguousarray((g @ wide).astype(np.float32))
+    wide = (w.reshape(-1, taps).astype(np.float64) @ g.T).reshape(*w.shape[:3], -1)
+    return g @ wide
 
 
-def conv2d(x: Array, u: Array, pads: Sequence[int], tile: int) -> Array:
-    """Images [n, c, h, w] with transformed weights [co, c, tile+2, tile+2]; stride 1.
+def conv2d(
+    x: Array, u: Array, pads: Sequence[int], tile: int, taps: int = 3, group: int = 1
+) -> Array:
+    """Images [n, c, h, w] with weights [co, c/group, inner, inner] or as they were; stride 1.
 
     Computes in float64 and rounds the result to float32. ``pads`` are top, left, bottom, right.
     """
+    matrices = TRANSFORMS[tile, taps]
+    planes = _transformed(u, tile) if u.shape[2] == taps else u.astype(np.float64)
+    parts = [
+        _conv2d(images, part.transpose(2, 3, 0, 1), pads, matrices)
+        for images, part in zip(np.split(x, group, 1), np.split(planes, group), strict=True)
+    ]
+    return np.ascontiguousarray(np.concatenate(parts, 1))
+
+
+def _conv2d(x: Array, planes: Array, pads: Sequence[int], matrices: Transforms) -> Array:
+    """Without groups; ``planes`` are weights as [inner, inner, co, c]."""
     n, _, h, w = x.shape
+    tile, inner, halo = matrices.tile, matrices.inner, matrices.taps - 1
     top, left, bottom, right = pads
-    oh, ow = h + top + bottom - 2, w + left + right - 2
+    oh, ow = h + top + bottom - halo, w + left + right - halo
     rows, columns = -(-oh // tile), -(-ow // tile)
-    inner, matrices = tile + 2, TRANSFORMS[tile]
-    after = (rows * tile + 2 - h - top, columns * tile + 2 - w - left)
+    channels = planes.shape[2]
+    after = (rows * tile + halo - h - top, columns * tile + halo - w - left)
     source = np.pad(x, ((0, 0), (0, 0), (top, max(after[0], 0)), (left, max(after[1], 0))))
-    planes = u.astype(np.float64).transpose(2, 3, 0, 1)
-    result = np.empty((n, len(u), rows * tile, columns * tile), np.float32)
+    result = np.empty((n, channels, rows * tile, columns * tile), np.float32)
     windows = np.lib.stride_tricks.sliding_window_view(source, (inner, inner), (2, 3))
     for image in range(n):
         for row in range(rows):
@@ -105,6 +138,6 @@ def conv2d(x: Array, u: Array, pads: Sequence[int], tile: int) -> Array:
             v = matrices.inputs @ d @ matrices.inputs.T
             m = planes @ v.transpose(2, 3, 0, 1)
             y = matrices.outputs @ m.transpose(2, 3, 0, 1) @ matrices.outputs.T
-            y = y.transpose(0, 2, 1, 3).reshape(len(u), tile, columns * tile)
+            y = y.transpose(0, 2, 1, 3).reshape(channels, tile, columns * tile)
             result[image, :, row * tile : (row + 1) * tile] = y
-    return np.ascontiguousarray(result[:, :, :oh, :ow])
+    return result[:, :, :oh, :ow]

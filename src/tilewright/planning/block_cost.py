@@ -4,7 +4,8 @@ Inputs are transformed, multiplied with the weights plane by plane, and transfor
 tile of the products takes what its multiply-adds take or what its weights take to arrive: from the
 cache behind the nearest, or the one behind that if a block's scratch and all weights do not fit
 there together. The transforms hardly compute, so what they write and read beyond the second cache
-is paid in full, as it goes both ways.
+is paid in full, as it goes both ways. Weights that are transformed in registers are fetched ahead,
+and read again for every few planes.
 """
 
 from __future__ import annotations
@@ -53,32 +54,40 @@ class BlockCost:
         self.last = levels[-1]
         self.weights = sum(box_bytes(o, extents) for o in kernel.operands if o.role == "weight")
         self.images = sum(box_bytes(o, extents) for o in kernel.operands if o.role in _IMAGES)
-        self._tiles: dict[tuple[int, int, int], float] = {}
+        self._tiles: dict[tuple[int, int, int, int], float] = {}
 
     def price(self, schedule: Schedule) -> tuple[float, float]:
         """Cycles, and bytes to and from main memory."""
-        most = int(dict(schedule.options)["points"])
+        options = dict(schedule.options)
+        most, planes = int(options["points"]), int(options.get("planes", 0))
         sizes = dict(schedule.levels[-1].tile)
         extents, total, blocks = self.extents, self.cycles, 0
         for rows, height in _runs(extents["th"], sizes["th"]):
             for columns, width in _runs(extents["tw"], sizes["tw"]):
                 count = extents["n"] * rows * columns
                 blocks += count
-                total += count * self._block(height * width, sizes["co"], most)
+                block = self._block(height * width, sizes["co"], most, planes)
+                total += count * extents.get("g", 1) * block
         again = self.weights * (blocks - 1) * _missed(self.weights + self.images, self.last[0])
         main = self.weights + again + self.images
         # Weights come from memory at every run; activations were written just before.
         waiting = (self.weights + again + max(0.0, self.images - self.last[0])) / self.last[1]
         return max(total, waiting) + STREAMED * min(total, waiting), main
 
-    def _block(self, tiles: int, channels: int, most: int) -> float:
-        """Cycles of one block beyond those of its products at full speed and its transforms."""
-        key = tiles, channels, most
+    def _block(self, tiles: int, channels: int, most: int, planes: int) -> float:
+        """Cycles of one block beyond those of its products at full speed and its transforms.
+
+        ``planes`` are those of one register tile that transforms weights; else 0.
+        """
+        key = tiles, channels, most, planes
         if key not in self._tiles:
             inputs = 4 * self.planes * tiles * self.extents["ci"]
             found = inputs * self._far(inputs) * WRITTEN / self.second[1]
             for count, part in _runs(self.extents["co"], channels):
-                found += count * self._products(tiles, part, most, inputs)
+                if planes:
+                    found += count * self._transformed(tiles, most, planes, inputs)
+                else:
+                    found += count * self._products(tiles, part, most, inputs)
             self._tiles[key] = found
         return self._tiles[key]
 
@@ -109,12 +118,42 @@ class BlockCost:
         written = outputs * self._far(inputs + outputs) * WRITTEN / beyond
         return self.planes * lost + written
 
+    def _transformed(self, tiles: int, most: int, planes: int, inputs: int) -> float:
+        """The same of one vector of output channels whose weights are transformed in registers."""
+        registers, depth, taps = self.registers, self.extents["ci"], self.extents["kh"]
+        outputs = 4 * self.planes * tiles * registers.lanes
+        panel = 4 * registers.lanes * depth * taps**2
+        (_, behind), (_, beyond) = self.near, self.second
+        far = self._far(inputs + outputs + 2 * panel)
+        pixel = 4 * depth * ((1.0 - far) / behind + far / beyond)
+        lost = 2.0 * tiles * planes - tiles * planes * depth / registers.vectors_per_cycle
+        for points in register_tiles(tiles, most):
+            work = depth * transforming_step_cycles(points, planes, taps, registers)
+            read, again = points * planes * pixel, panel / behind
+            lost += max(work, again + read) + READ_AGAIN * again + STREAMED * read
+        written = outputs * self._far(inputs + outputs) * WRITTEN / beyond
+        return self.planes / planes * lost + written
+
     def _far(self, size: float) -> float:
         """Part of a working set that the second cache does not keep."""
         return _missed(size, USABLE * self.second[0])
 
 
 _IMAGES = ("input", "residual", "output")
+
+
+def transforming_step_cycles(points: int, planes: int, taps: int, registers: Registers) -> float:
+    """Cycles of a step on some planes of a row, with weights that are transformed in registers.
+
+    Every product has a broadcast of its own, which AVX-512 takes as an operand. Of the transform
+    about half the operations are multiply-adds; the others add beside them (measured).
+    """
+    products = points * planes
+    sums = taps * (taps - 1) / 2
+    work = (products + 0.6 * planes + 0.8 * sums) / registers.vectors_per_cycle
+    whole = 0.8 * taps**2
+    loads = whole + products / 2 if registers.lanes >= 16 else (whole + products) / 2
+    return max(work, loads, 4.0)
 
 
 def _runs(extent: int, step: int) -> Iterator[tuple[int, int]]:

@@ -3,11 +3,15 @@
 A block's inputs are transformed once, into scratch, when the loop over output channels starts; so
 that loop is the innermost. The larger a block, the less often the weights are read again; the
 smaller, the nearer its scratch stays.
+
+Weights that are yet to be transformed (the stage then has the window's taps as dims ``kh`` and
+``kw``) are transformed in registers, for a few planes at a time of one vector of output channels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -19,6 +23,12 @@ from tilewright.planning.registers import REGISTERS, Registers
 from tilewright.planning.schedule import Level, Schedule
 
 _VECTORS = (1, 2, 3, 4, 6)
+
+_PLANES = (1, 2, 3, 4, 6)
+"""Planes that a register tile covers where weights are transformed in registers."""
+
+_SPARE = 2
+"""Vector registers that sums of the weights' transform need."""
 
 
 def register_tiles(points: int, most: int) -> list[int]:
@@ -47,11 +57,8 @@ def block_schedules(
     blocks = [(height, columns) for height in _shares(rows)]
     blocks += [(1, width) for width in _shares(columns) if width < columns]
     heights, widths = np.array(blocks).T
-    channels = ceil(extents["co"] / registers.lanes)
-    for vectors in _VECTORS:
-        if vectors > channels or not registers.fits(1, vectors):
-            continue
-        widest = max(p for p in range(1, registers.count + 1) if registers.fits(p, vectors))
+    outer = ("g", "n") if "g" in extents else ("n",)
+    for vectors, options in _register_tiles(extents, registers):
         part = min(vectors * registers.lanes, extents["co"])
         sizes = {**extents, "n": 1, "co": part, "th": heights, "tw": widths}
         needed: Any = parse_expression(primitive.scratch).evaluate(sizes)
@@ -59,9 +66,27 @@ def block_schedules(
             blocks, np.broadcast_to(needed, len(blocks)), strict=True
         ):
             if int(elements) <= room:
-                tile = (("co", part), ("n", 1), ("th", height), ("tw", width))
-                level = Level(REGISTERS, tile, ("n", "th", "tw", "co"))
-                yield Schedule(primitive.name, (level,), options=(("points", widest),))
+                tile = (("co", part), *((dim, 1) for dim in outer), ("th", height), ("tw", width))
+                level = Level(REGISTERS, tile, (*reversed(outer), "th", "tw", "co"))
+                yield Schedule(primitive.name, (level,), options=options)
+
+
+def _register_tiles(
+    extents: Mapping[str, int], registers: Registers
+) -> Iterator[tuple[int, tuple[tuple[str, int], ...]]]:
+    """Vectors of output channels, with the options that a schedule has."""
+    channels = ceil(extents["co"] / registers.lanes)
+    counts = range(1, registers.count + 1)
+    for number in _PLANES if "kh" in extents else _VECTORS:
+        spare = _SPARE if "kh" in extents else 0
+        fitting = [p for p in counts if replace(registers, temporaries=spare).fits(p, number)]
+        if not fitting:
+            continue
+        if "kh" not in extents:
+            if number <= channels:
+                yield number, (("points", fitting[-1]),)
+        elif not extents["v"] % number:
+            yield 1, (("planes", number), ("points", fitting[-1]))
 
 
 def _shares(extent: int) -> list[int]:

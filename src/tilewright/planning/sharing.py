@@ -53,15 +53,12 @@ def share(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -
 def _allowed(kernel: Kernel) -> frozenset[str]:
     """Dims by which the result can be divided without anyone waiting for another's part.
 
-    Scratch holds what was made of one tile of the input; a loop over a dim that the input does not
-    depend on uses it again, so it cannot be divided.
+    What a kernel makes in scratch of one tile of the input, every core makes in its own.
     """
     anchor = kernel.anchor
     found = frozenset(anchor.extents) - frozenset(anchor.reduction)
     for stage in kernel.stages:
         found &= stage.output.dims
-    if any(operand.role == "scratch" for operand in anchor.inputs):
-        found &= anchor.inputs[0].dims
     return found
 
 

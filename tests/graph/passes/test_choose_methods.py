@@ -1,5 +1,6 @@
 """choose-methods: which convolutions change their method, and that the network means the same."""
 
+from math import prod
 from typing import Any
 
 import pytest
@@ -8,13 +9,16 @@ from tests.graph.passes.pass_networks import Builder, assert_same, context, eval
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes import place_pipeline, prepare_pipeline
-from tilewright.graph.passes.choose_methods import ChooseMethods
+from tilewright.graph.passes.choose_methods import ChooseMethods, select
 from tilewright.graph.passes.memory_plan import memory_plan_of
+from tilewright.graph.passes.methods import Priced
+from tilewright.graph.passes.rewrite_method import Form
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
 from tilewright.passes import PassRunner
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
+from tilewright.types import shape_of
 
 MACHINE = cpu(Processor(lanes=16, registers=32))
 
@@ -24,18 +28,19 @@ def anchors(module: ModuleOp) -> list[Operation]:
     return [op for k in kernels if isinstance(op := k.operations[0], Operation)]
 
 
-def apply(net: Builder, *outputs: SSAValue, machine: Machine = MACHINE) -> ModuleOp:
+def apply(net: Builder, *outputs: SSAValue, machine: Machine = MACHINE, **options: Any) -> ModuleOp:
     """The network with kernels and methods; its meaning is compared on the way."""
+    choose = ChooseMethods(**options)
     module = net.finish(*outputs)
     inputs = inputs_of(module)
     before = evaluate(module, net.store, inputs)
     made = context(machine, net.store)
     PassRunner(made).run(module, prepare_pipeline(machine), "")
-    ChooseMethods().apply(made, module)
+    choose.apply(made, module)
     module.verify()
     assert_same(before, evaluate(module, net.store, inputs), 2e-5)
     text = str(module)
-    ChooseMethods().apply(made, module)
+    choose.apply(made, module)
     assert str(module) == text, "a second run changes nothing"
     return module
 
@@ -84,8 +89,8 @@ def test_residuals_and_inputs_read_twice_stay_what_they_are() -> None:
         (3, 64, 32, {"pads": (1, 1, 1, 1)}),
         (64, 64, 28, {"strides": (2, 2)}),
         (64, 64, 28, {"dilations": (2, 2)}),
-        (64, 64, 28, {"group": 2}),
-        (64, 64, 28, {"kernel": 5}),
+        (48, 48, 28, {"group": 2}),
+        (64, 64, 28, {"kernel": 7}),
         (64, 64, 28, {"kernel": 1}),
         (64, 64, 3, {}),
     ],
@@ -112,8 +117,73 @@ def test_exact_machines_keep_the_direct_method() -> None:
     assert methods(apply(net, net.conv(net.inputs["x"], 64), machine=exact)) == ["conv"]
 
 
-def test_small_maps_of_many_channels_take_small_tiles_or_none() -> None:
-    """Transformed weights are four times as many bytes, which few tiles do not pay for."""
-    net = Builder(6, x=(1, 512, 7, 7))
-    made = anchors(apply(net, net.conv(net.inputs["x"], 512, pads=(1, 1, 1, 1))))[0]
-    assert made.operation == "conv" or made.integer("tile", 2, 4) == 2
+FORMS = [
+    ((64, 64, 28, 3, 1), ("winograd_2", "winograd_4", "winograd_2_plain", "winograd_4_plain")),
+    ((32, 64, 20, 5, 1), ("winograd_2_5x5", "winograd_2_5x5_plain")),
+    ((64, 96, 13, 5, 2), ("winograd_2_5x5", "winograd_2_5x5_plain")),
+]
+
+
+@pytest.mark.parametrize(
+    ("shape", "primitive"), [(shape, name) for shape, names in FORMS for name in names]
+)
+def test_every_form_can_be_asked_for(shape: tuple[int, int, int, int, int], primitive: str) -> None:
+    channels, outputs, size, taps, group = shape
+    net = Builder(7, x=(1, channels, size, size))
+    made = net.conv(net.inputs["x"], outputs, taps, pads=(1, 2, 0, 1), group=group)
+    (anchor,) = anchors(apply(net, made, method=(primitive,)))
+    assert anchor.operation == "winograd_conv"
+    plain = primitive.endswith("_plain")
+    tile = int(primitive.split("_")[1])
+    assert anchor.integer("tile", 2, 4) == tile
+    assert shape_of(anchor.inputs[1])[2] == (taps if plain else tile + taps - 1)
+    assert (anchor.integer("taps", 3, 5), anchor.integer("group", 1, 9)) == (taps, group)
+
+
+def bytes_of_weights(module: ModuleOp) -> int:
+    weights = [op for op in network_of(module).block.ops if isinstance(op, WeightOp)]
+    return sum(4 * prod(shape_of(op.result)) for op in weights)
+
+
+@pytest.mark.parametrize("memory", [1.0, 1.15, 1.4, 2.0, 9.0])
+def test_transformed_weights_take_what_memory_allows(memory: float) -> None:
+    net = Builder(8, x=(1, 64, 28, 28))
+    x = net.inputs["x"]
+    for channels in (64, 128, 128, 256):
+        x = net.op("relu", net.conv(x, channels, pads=(1, 1, 1, 1)))
+    module = apply(net, x, memory=memory)
+    sizes = [shape_of(op.inputs[1])[2] for op in anchors(module)]
+    least = 4 * (9 * (64 * 64 + 64 * 128 + 128 * 128 + 128 * 256) + 64 + 128 + 128 + 256)
+    live = 4 * 28 * 28 * (128 + 256)
+    assert bytes_of_weights(module) + live <= memory * (least + live)
+    if memory == 1:
+        assert methods(module)[-1] == "conv", "no scratch where most is live"
+        return
+    assert set(methods(module)) == {"winograd_conv"}
+    if memory < 1.2:
+        assert 3 in sizes, "transformed as the kernel runs"
+    if memory == 9:
+        assert set(sizes) == {6}, "nothing is as fast as what was done before"
+
+
+def method(tile: int, plain: bool, cycles: float, count: int) -> Priced:
+    return Priced(Form(tile, plain), "p", cycles, 0, count)
+
+
+def test_bytes_go_where_they_gain_most() -> None:
+    """Two kernels; the second one gains less for more bytes."""
+    net = Builder(9, x=(1, 64, 28, 28))
+    x = net.inputs["x"]
+    for _ in range(2):
+        x = net.op("relu", net.conv(x, 64, pads=(1, 1, 1, 1)))
+    module = net.finish(x)
+    PassRunner(context(MACHINE, net.store)).run(module, prepare_pipeline(MACHINE), "")
+    first, second = (op for op in network_of(module).block.ops if isinstance(op, KernelOp))
+    direct = method(0, True, 100, 9)
+    small, large = method(2, False, 80, 16), method(4, False, 50, 36)
+    plain, other = method(4, True, 70, 9), method(4, False, 65, 36)
+    options = {first: [direct, small, large], second: [direct, plain, other]}
+    for room, expected in ((0, (100, 70)), (7, (80, 70)), (27, (50, 70)), (53, (50, 70))):
+        chosen = select(options, room)
+        assert (chosen[first].cycles, chosen[second].cycles) == expected, room
+    assert [m.cycles for m in select(options, 54).values()] == [50, 65]

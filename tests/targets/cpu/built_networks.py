@@ -50,9 +50,12 @@ def model() -> onnx.ModelProto:
     x = node("Conv", [x, weight("w3", 48, 1, 3, 3)], "depthwise", group=48, **same)
     x = node("Conv", [x, weight("w4", 96, 48, 1, 1)], "pointwise", kernel_shape=[1, 1])
     x = node("HardSwish", [x], "swish")
+    # Few tiles of many channels: cores divide output channels, each with scratch of its own.
+    x = node("MaxPool", [x], "small", kernel_shape=[3, 3], strides=[3, 3])
+    x = node("Conv", [x, weight("w6", 128, 96, 3, 3)], "deep", **same)
     x = node("GlobalAveragePool", [x], "mean")
     x = node("Flatten", [x], "flat")
-    x = node("Gemm", [x, weight("w5", 512, 96)], "dense", transB=1)
+    x = node("Gemm", [x, weight("w5", 512, 128)], "dense", transB=1)
     node("Softmax", [x], "probabilities")
     graph = helper.make_graph(
         nodes,

@@ -89,20 +89,31 @@ def winograd(
     block: tuple[int, int, int],
     residual: bool = False,
     bias: bool = True,
+    taps: int = 3,
+    planes: int = 0,
+    group: int = 1,
     **attributes: object,
 ) -> SSAValue:
-    """Rows and columns of tiles, and vectors of output channels in a block; scratch is exact."""
+    """Rows and columns of tiles, and vectors of output channels in a block; scratch is exact.
+
+    With ``planes`` weights are transformed in registers, so many planes at once.
+    """
     x = m.input(image, B)
+    inner, ci, co = tile + taps - 1, image[1] // group, channels // group
     # Transformed weights: any at all, for what is tested is the method's second half.
-    u = m.weight((channels, image[1], tile + 2, tile + 2), "OHWILo", 1.0 / image[1])
-    primitive = m.machine.primitive(f"winograd_{tile}")
+    extent, layout = (taps, "OIHWLo") if planes else (inner, "OHWILo")
+    u = m.weight((channels, ci, extent, extent), layout, 1.0 / ci)
+    end = ("" if taps == 3 else "_5x5") + ("_plain" if planes else "")
+    primitive = m.machine.primitive(f"winograd_{tile}{end}")
     height, width, vectors = block
-    sizes = {"n": 1, "th": height, "tw": width, "co": min(vectors * m.lanes, channels)}
+    outer = {"n": 1, "g": 1} if group > 1 else {"n": 1}
+    sizes = {**outer, "th": height, "tw": width, "co": min(vectors * m.lanes, co)}
     needed = parse_expression(primitive.scratch).evaluate(
-        {**sizes, "ci": image[1], "u": tile + 2, "v": tile + 2}
+        {**sizes, "ci": ci, "u": inner, "v": inner}
     )
-    level = Level("registers", tuple(sorted(sizes.items())), ("n", "th", "tw", "co"))
-    points = 28 // vectors if m.lanes == 16 else 10 // vectors
+    level = Level("registers", tuple(sorted(sizes.items())), (*outer, "th", "tw", "co"))
+    points = (28 if m.lanes == 16 else 10) // (planes or vectors)
+    attributes |= {"taps": taps, "group": group}
     inputs: list[SSAValue | int] = [x, u, m.scratch(int(needed))]
     if bias:
         inputs.append(m.weight((channels,), "OLo"))
@@ -111,11 +122,15 @@ def winograd(
     ]
     if residual:
         top, left, bottom, right = attributes.get("pads", (0, 0, 0, 0))  # type: ignore[misc]
-        shape = (image[0], channels, image[2] + top + bottom - 2, image[3] + left + right - 2)
+        rows, columns = image[2] + top + bottom - taps + 1, image[3] + left + right - taps + 1
+        shape = (image[0], channels, rows, columns)
         chain.append((AddOp, [0, m.input(shape, B)], {}))
     chain.append((ReluOp, [len(chain) - 1], {}))
     found = m.kernel(chain, B)  # type: ignore[arg-type]
-    schedule = Schedule(primitive.name, (level,), options=(("points", max(points, 1)),))
+    options = (("points", max(points, 1)),)
+    if planes:
+        options = (("planes", planes), *options)
+    schedule = Schedule(primitive.name, (level,), options=options)
     m.schedules[m.kernels[-1].symbol.data] = schedule
     return found
 
@@ -130,6 +145,28 @@ CASES: dict[str, Callable[[Maker], SSAValue]] = {
     "winograd_deep": lambda m: winograd(m, (1, 256, 7, 7), 48, 4, (2, 2, 3), pads=ONES),
     "winograd_2": lambda m: winograd(m, (1, 64, 7, 7), 64, 2, (4, 4, 4), True, pads=ONES),
     "winograd_2_parts": lambda m: winograd(m, (1, 33, 9, 13), 50, 2, (2, 7, 2), pads=(1, 0, 0, 1)),
+    "winograd_5x5": lambda m: winograd(
+        m, (1, 32, 13, 27), 40, 2, (2, 7, 2), True, taps=5, pads=(2, 2, 2, 2)
+    ),
+    "winograd_groups": lambda m: winograd(
+        m, (2, 32, 9, 11), 64, 2, (2, 3, 1), True, taps=5, group=2, pads=(1, 2, 0, 2)
+    ),
+    "winograd_plain": lambda m: winograd(
+        m, (1, 48, 14, 14), 40, 4, (4, 4, 1), True, planes=3, pads=ONES
+    ),
+    "winograd_plain_rows": lambda m: winograd(
+        m, (2, 17, 13, 9), 23, 4, (2, 3, 1), planes=6, bias=False, pads=(0, 2, 1, 0)
+    ),
+    "winograd_plain_pairs": lambda m: winograd(
+        m, (1, 16, 9, 30), 32, 4, (1, 4, 1), planes=2, group=1
+    ),
+    "winograd_plain_single": lambda m: winograd(m, (1, 33, 7, 7), 16, 4, (2, 2, 1), planes=1),
+    "winograd_plain_2": lambda m: winograd(
+        m, (1, 64, 7, 7), 64, 2, (4, 4, 1), True, planes=4, pads=ONES
+    ),
+    "winograd_plain_5x5": lambda m: winograd(
+        m, (1, 32, 12, 9), 32, 2, (3, 5, 1), taps=5, planes=3, group=2, pads=(2, 2, 2, 2)
+    ),
     "conv_3x3": lambda m: convolution(m, (1, 32, 8, 8), 32, (3, 3), pads=(1, 1, 1, 1)),
     "conv_residual": lambda m: convolution(
         m, (2, 20, 9, 31), 40, (3, 3), True, strides=(2, 2), pads=(0, 1, 1, 0)

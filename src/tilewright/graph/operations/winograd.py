@@ -1,4 +1,4 @@
-"""Convolution by Winograd's method, on weights that are transformed already."""
+"""Convolution by Winograd's method, on weights that are transformed already or are yet to be."""
 
 from __future__ import annotations
 
@@ -14,72 +14,105 @@ from tilewright.types import Array, shape_of
 
 @irdl_op_definition
 class WinogradConvOp(Operation):
-    """A 3x3 convolution of stride 1 in tiles of ``tile`` x ``tile`` outputs.
+    """A convolution of stride 1, windows of ``taps`` x ``taps``, in tiles of ``tile`` x ``tile``.
 
-    Operands are images [n, c, h, w], weights [co, c, tile+2, tile+2] as
-    ``numerics.winograd.transform_weights`` makes them, scratch [elements], and perhaps a bias
-    [co]. ``pads`` are top, left, bottom, right. float32 only; choose-methods makes it of a conv.
+    Operands are images [n, c, h, w], weights, scratch [elements], and perhaps a bias [co]. Weights
+    are [co, c/group, taps, taps] and transformed as the kernel runs, or [co, c/group, inner, inner]
+    as ``numerics.winograd.transform_weights`` makes them, inner = tile + taps - 1. ``pads`` are
+    top, left, bottom, right. float32 only; choose-methods makes it of a conv.
     """
 
     name = "graph.winograd_conv"
     pads = opt_prop_def()
     tile = opt_prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"pads": (0, 0, 0, 0), "tile": 4}
+    taps = opt_prop_def()
+    group = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+        "pads": (0, 0, 0, 0),
+        "tile": 4,
+        "taps": 3,
+        "group": 1,
+    }
     ARITY: ClassVar[tuple[int, int]] = (3, 4)
 
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Extents of the tile and of the window."""
+        return self.integer("tile", 2, 4), self.integer("taps", 3, 5)
+
     def infer(self, types: Sequence[Type]) -> Type:
-        """[n, co, oh, ow] with oh = h + top + bottom - 2."""
+        """[n, co, oh, ow] with oh = h + top + bottom - taps + 1."""
         self.check_operands(types)
         self.need(not self.is_fixed, "is not defined on fixed point")
         x, u = types[0].get_shape(), types[1].get_shape()
-        tile, pads = self.integer("tile", 2, 4), self.integers("pads", 4, 0)
-        self.need(tile in winograd.TRANSFORMS, f"there are no tiles of {tile} x {tile}")
+        (tile, taps), pads = self.sizes, self.integers("pads", 4, 0)
+        group, inner = self.integer("group", 1, 2**24), tile + taps - 1
+        known = (tile, taps) in winograd.TRANSFORMS
+        self.need(known, f"there are no tiles of {tile} x {tile} for windows of {taps} x {taps}")
         self.need(len(x) == 4 and min(x) >= 1, f"images must have rank 4, have shape {list(x)}")
+        self.need(x[1] % group == 0, f"{x[1]} channels do not divide into {group} groups")
+        each = x[1] // group
         self.need(
-            len(u) == 4 and u[1:] == (x[1], tile + 2, tile + 2) and u[0] >= 1,
-            f"weights of {x[1]} channels must have shape [co, {x[1]}, {tile + 2}, {tile + 2}], "
-            f"have {list(u)}",
+            len(u) == 4
+            and u[1] == each
+            and u[2:] in ((taps, taps), (inner, inner))
+            and u[0] >= 1
+            and u[0] % group == 0,
+            f"weights of {each} channels must have shape [co, {each}, {taps}, {taps}], or "
+            f"[co, {each}, {inner}, {inner}] if they are transformed, have {list(u)}",
         )
         self.need(len(types[2].get_shape()) == 1, "scratch must have rank 1")
         self.need(
             len(types) == 3 or types[3].get_shape() == (u[0],), f"bias must have shape [{u[0]}]"
         )
-        oh, ow = (x[2 + i] + pads[i] + pads[2 + i] - 2 for i in range(2))
+        oh, ow = (x[2 + i] + pads[i] + pads[2 + i] - taps + 1 for i in range(2))
         self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
         return self.result_of((x[0], u[0], oh, ow), self.common_element(types))
 
     def evaluate(self, *arrays: Array) -> Array:
         """In float64, rounded once."""
         x, u, _ = arrays[:3]
-        result = winograd.conv2d(x, u, self.integers("pads"), self.integer("tile", 2, 4))
+        group = self.integer("group", 1, 2**24)
+        result = winograd.conv2d(x, u, self.integers("pads"), *self.sizes, group)
         return result if len(arrays) == 3 else result + arrays[3][:, None, None]
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
-        """Dims n, co, th, tw, r, s | ci, u, v.
+        """Dims n, [g], co, th, tw, r, s | ci, u, v, [kh, kw].
 
         Tile (th, tw) has the outputs (th*T + r, tw*T + s) and the transformed positions (u, v) of
-        its inputs (th*T + u - top, tw*T + v - left). Tiles may reach beyond the result.
+        its inputs (th*T + u - top, tw*T + v - left). Tiles may reach beyond the result. Weights
+        that are yet to be transformed have the taps kh and kw.
         """
-        tile = self.integer("tile", 2, 4)
-        n, ci, _, _ = shape_of(self.inputs[0])
-        co, _, inner, _ = shape_of(self.inputs[1])
+        tile, taps = self.sizes
+        inner, group = tile + taps - 1, self.integer("group", 1, 2**24)
+        n, _, _, _ = shape_of(self.inputs[0])
+        co, ci, size, _ = shape_of(self.inputs[1])
         _, _, oh, ow = shape_of(self.result)
         top, left, _, _ = self.integers("pads")
-        dims = [Dim("n", n), Dim("co", co), Dim("th", -(-oh // tile)), Dim("tw", -(-ow // tile))]
+        dims = [Dim("n", n), *([Dim("g", group)] if group > 1 else []), Dim("co", co // group)]
+        dims += [Dim("th", -(-oh // tile)), Dim("tw", -(-ow // tile))]
         dims += [Dim("r", tile), Dim("s", tile)]
         dims += [Dim(name, e, "reduction") for name, e in (("ci", ci), ("u", inner), ("v", inner))]
+        source, target = one("ci"), one("co")
+        if group > 1:
+            source = Affine((("g", ci), ("ci", 1)))
+            target = Affine((("g", co // group), ("co", 1)))
+        position = ("u", "v")
+        if size == taps:
+            position = ("kh", "kw")
+            dims += [Dim(name, taps, "reduction") for name in position]
         rows = Affine((("th", tile), ("u", 1)), -top)
         columns = Affine((("tw", tile), ("v", 1)), -left)
         accesses: list[tuple[Sequence[Affine], Role]] = [
-            ((one("n"), one("ci"), rows, columns), "input"),
-            ((one("co"), one("ci"), one("u"), one("v")), "weight"),
+            ((one("n"), source, rows, columns), "input"),
+            ((target, one("ci"), one(position[0]), one(position[1])), "weight"),
             ((Affine(),), "scratch"),
-            ((one("co"),), "bias"),
+            ((target,), "bias"),
         ]
-        target = (
+        image = (
             one("n"),
-            one("co"),
+            target,
             Affine((("th", tile), ("r", 1))),
             Affine((("tw", tile), ("s", 1))),
         )
-        return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, target)
+        return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, image)

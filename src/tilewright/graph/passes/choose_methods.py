@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 
-from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp, network_of
-from tilewright.graph.operations import Operation
-from tilewright.graph.operations.base import is_float
+from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.operations.convolution import ConvOp
-from tilewright.graph.passes.constraints import candidate, serving
-from tilewright.graph.passes.editing import compiler, erase, insert, sweep
-from tilewright.graph.passes.reanchoring import plain_kernel, reanchored, with_layouts
-from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue
-from tilewright.machine import Machine, Primitive
-from tilewright.numerics.winograd import TAPS, TRANSFORMS, transform_weights
-from tilewright.passes import CompilerContext
-from tilewright.planning.cached import plan_cached
-from tilewright.planning.cached_blocks import scratch_elements
-from tilewright.planning.cached_cost import cache_levels
+from tilewright.graph.passes.editing import compiler, sweep
+from tilewright.graph.passes.memory_room import NetworkMemory
+from tilewright.graph.passes.methods import (
+    Priced,
+    methods_of,
+    most_scratch,
+    priced_methods,
+)
+from tilewright.graph.passes.reanchoring import plain_kernel
+from tilewright.graph.passes.rewrite_method import rewritten
+from tilewright.ir import Context, ModuleOp, ModulePass
+from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical
-from tilewright.planning.domain import Kernel
-from tilewright.types import shape_of, tensor, tensor_type
+
+__all__ = ["ChooseMethods", "methods_of", "select"]
 
 GAIN = 0.9
 """Part of the direct method's cycles that another one must stay below to be taken."""
 
-SCRATCH_CACHES = 4
-"""Scratch may be so many times as large as the cache before the last one."""
-
-_METHOD = tuple[int, int]
-"""Extent of the tiles, and elements of scratch; (0, 0) is the direct method."""
+SCRATCH_SHARE = 0.25
+"""Part of the memory to spare that scratch may take; weights in other forms have the rest."""
 
 
 @dataclass(frozen=True)
 class ChooseMethods(ModulePass):
-    """Compute 3x3 convolutions by Winograd's method where the planner expects it to be faster.
+    """Compute convolutions by the method that the planner expects to be fastest.
 
     Before::
 
@@ -51,134 +49,108 @@ class ChooseMethods(ModulePass):
           %2 = graph.winograd_conv %x, %u, %s, %b {pads = [1, 1, 1, 1], tile = 4} ...
           %3 = graph.relu %2
 
-    swATOP (section 3) chooses among its methods in the same way: by predicted time. Every size of
-    tile that a primitive of the machine serves is planned, each with the layouts that the
-    primitive asks for, and the best is taken if it is faster than the direct method by a margin.
-    Weights are transformed here, in float64. Machines without a primitive for ``winograd_conv``
-    are left alone, and so are convolutions with another window, strides, groups, or computed
-    weights.
+    swATOP (section 3) chooses among its methods in the same way: by predicted time. Every form that
+    a primitive of the machine serves is planned, with the layouts that the primitive asks for, and
+    is a choice if it is faster than the direct method by a margin. Weights that are transformed
+    here, in float64, are up to four times as many bytes, so the choice is the network's: starting
+    with the fastest forms that keep the weights as they are, those are changed that gain most for
+    their bytes, as long as all memory stays below ``memory`` times the weights and the most
+    activations that live at once. Machines without a primitive for ``winograd_conv`` are left
+    alone, and so are convolutions with strides, dilations or computed weights. ``method`` names
+    primitives of which one is taken wherever it serves, whatever it takes: for comparisons.
     """
 
     name = "choose-methods"
+    memory: float = 1.15
+    method: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
         context = compiler(ctx)
         network = network_of(op)
-        known: dict[tuple[Kernel, tuple[int, ...]], _METHOD] = {}
-        for kernel in [k for k in network.block.ops if isinstance(k, KernelOp)]:
-            if not _eligible(kernel, context.machine):
-                continue
-            anchor = kernel.operations[0]
-            assert isinstance(anchor, ConvOp)
-            key = canonical(plain_kernel(kernel))[0], anchor.integers("pads")
-            if key not in known:
-                known[key] = _choice(kernel, context.machine)
-            tile, elements = known[key]
-            if tile:
-                _rewritten(kernel, tile, elements, context)
+        found = NetworkMemory(network, context.machine)
+        least = found.weights + found.activations
+        room = int((self.memory - 1) * least) - found.padding
+        options = self._options(found, context.machine, max(room, 0))
+        if self.method:
+            chosen = {
+                kernel: next((m for m in methods if m.primitive in self.method), methods[0])
+                for kernel, methods in options.items()
+            }
+        else:
+            chosen = select(options, int((1 - SCRATCH_SHARE) * room))
+        for kernel, method in chosen.items():
+            if method.form.tile:
+                rewritten(kernel, method.form, method.scratch, context)
         sweep(network)
 
-
-def _eligible(kernel: KernelOp, machine: Machine) -> bool:
-    """Whether the method is defined for a kernel's anchor."""
-    anchor = kernel.operations[0] if kernel.operations else None
-    if kernel.on_host or not isinstance(anchor, ConvOp) or anchor.is_fixed:
-        return False
-    values = kernel.inputs
-    weight = values[list(kernel.body.block.args).index(anchor.inputs[1])]  # type: ignore[arg-type]
-    return (
-        isinstance(weight.owner, WeightOp)
-        and is_float(tensor_type(weight).element_type)
-        and shape_of(weight)[2:] == (TAPS, TAPS)
-        and anchor.integers("strides") == (1, 1)
-        and anchor.integers("dilations") == (1, 1)
-        and anchor.integer("group", 1, 2**24) == 1
-    )
-
-
-@dataclass(frozen=True)
-class Method:
-    """One way to compute a convolution: the kernel that it asks for, and what computes that."""
-
-    tile: int
-    """Extent of the tiles of Winograd's method; 0 is the direct method."""
-    kernel: Kernel
-    """With the primitive's layouts, and room for as much scratch as is ever granted."""
-    primitive: Primitive
+    def _options(
+        self, memory: NetworkMemory, machine: Machine, room: int
+    ) -> dict[KernelOp, list[Priced]]:
+        """The methods of every kernel that has a choice; kernels alike are asked about once."""
+        most = 4 * most_scratch(machine)
+        known: dict[object, list[Priced]] = {}
+        found: dict[KernelOp, list[Priced]] = {}
+        for kernel, live in memory.live.items():
+            anchor = kernel.operations[0] if kernel.operations else None
+            if kernel.on_host or not isinstance(anchor, ConvOp):
+                continue
+            spare = memory.activations - live + int(SCRATCH_SHARE * room)
+            elements = min(most, spare) // 4 if not self.method else most // 4
+            key = canonical(plain_kernel(kernel))[0], anchor.integers("pads"), elements
+            if key not in known:
+                methods = priced_methods(kernel, machine, elements)
+                limit = inf if self.method else GAIN * methods[0].cycles
+                known[key] = [m for m in methods if m is methods[0] or m.cycles < limit]
+            if len(known[key]) > 1:
+                found[kernel] = known[key]
+        return found
 
 
-def methods_of(kernel: KernelOp, machine: Machine) -> Iterator[Method]:
-    """Every method that a machine has for a kernel whose anchor is a convolution, direct first."""
-    anchor = kernel.operations[0]
-    assert isinstance(anchor, Operation)
-    direct = serving(candidate(anchor), machine)[0]
-    yield Method(0, with_layouts(plain_kernel(kernel), machine, direct), direct)
-    if not direct.multiples or not _eligible(kernel, machine):
-        return
-    levels = cache_levels(machine)
-    room = SCRATCH_CACHES * levels[max(len(levels) - 2, 0)][0] // 4
-    for tile in TRANSFORMS:
-        trial = _rewritten(kernel, tile, room, None)
-        inner = trial.operations[0]
-        assert isinstance(inner, Operation)
-        found = [
-            Method(tile, with_layouts(plain_kernel(trial), machine, primitive), primitive)
-            for primitive in serving(candidate(inner), machine)[:1]
-        ]
-        _forget(trial)
-        yield from found
+def select(options: Mapping[KernelOp, list[Priced]], room: int) -> dict[KernelOp, Priced]:
+    """A method for every kernel: the least cycles found with at most ``room`` bytes more.
 
-
-def _choice(kernel: KernelOp, machine: Machine) -> _METHOD:
-    """The method of least predicted time."""
-    least, best = float("inf"), (0, 0)
-    for method in methods_of(kernel, machine):
-        found = plan_cached(method.kernel, machine)
-        if not method.tile:
-            least = GAIN * found.predicted_cycles
-        elif found.predicted_cycles < least:
-            least = found.predicted_cycles
-            elements = scratch_elements(method.primitive, found.schedule, method.kernel)
-            best = method.tile, elements
-    return best
-
-
-def _rewritten(
-    kernel: KernelOp, tile: int, elements: int, context: CompilerContext | None
-) -> KernelOp:
-    """The kernel by Winograd's method, in place of the old one.
-
-    Without a context it stands beside the old one, with weights that do not exist: a trial.
+    Starts with the fastest of each kernel that take no bytes more than its first one, then again
+    and again makes the change that gains the most cycles for a byte.
     """
-    anchor = kernel.operations[0]
-    assert isinstance(anchor, ConvOp)
+    chosen = {
+        kernel: min(
+            (m for m in methods if m.weight_bytes <= methods[0].weight_bytes),
+            key=lambda method: method.cycles,
+        )
+        for kernel, methods in options.items()
+    }
+    symbols = {kernel: _symbol(kernel) for kernel in options}
+
+    def bytes_with(changed: Mapping[KernelOp, Priced]) -> int:
+        """Bytes of all weights; those that several kernels take in one form count once."""
+        forms = {
+            (symbols[kernel], m.form if not m.form.plain else None): m.weight_bytes
+            for kernel, m in changed.items()
+        }
+        return sum(forms.values())
+
+    limit = room + bytes_with({kernel: methods[0] for kernel, methods in options.items()})
+    while True:
+        now = bytes_with(chosen)
+        best: tuple[float, KernelOp, Priced] | None = None
+        for kernel, methods in options.items():
+            for method in methods:
+                gain = chosen[kernel].cycles - method.cycles
+                if gain <= 0:
+                    continue
+                after = bytes_with({**chosen, kernel: method})
+                worth = gain / max(after - now, 1)
+                if after <= limit and (best is None or worth > best[0]):
+                    best = worth, kernel, method
+        if best is None:
+            return chosen
+        chosen[best[1]] = best[2]
+
+
+def _symbol(kernel: KernelOp) -> str:
+    """The symbol of the weights that a kernel's convolution takes."""
     outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
-    image, weight, *bias = [outer[value] for value in anchor.inputs]  # type: ignore[index]
-    owner = weight.owner
+    owner = outer[kernel.operations[0].operands[1]].owner  # type: ignore[index]
     assert isinstance(owner, WeightOp)
-    shape = (*shape_of(weight)[:2], tile + 2, tile + 2)
-    symbol = "trial"
-    if context is not None:
-        array = transform_weights(context.weights.get(owner.symbol.data), tile)
-        symbol = context.weights.add(array, "winograd")
-    transformed, scratch = WeightOp.of(symbol, tensor(shape)), ScratchOp.of(elements)
-    insert(transformed, kernel)
-    insert(scratch, kernel)
-    attributes: dict[str, PythonValue] = {"pads": anchor.integers("pads"), "tile": tile}
-    return reanchored(
-        kernel,
-        "winograd_conv",
-        [image, transformed.result, scratch.result, *bias],
-        attributes,
-        replace=context is not None,
-    )
-
-
-def _forget(trial: KernelOp) -> None:
-    """Erase a trial with its weights and scratch."""
-    made = [value.owner for value in trial.inputs]
-    erase(trial)
-    for op in made:
-        if isinstance(op, ScratchOp) or (isinstance(op, WeightOp) and op.symbol.data == "trial"):
-            erase(op)
+    return owner.symbol.data

@@ -37,6 +37,8 @@ class Extent:
     size: int
     starts: tuple[int, ...] = (0,)
     """All values of ``start``, ascending."""
+    first: str = "0"
+    """C expression of the first value of ``start`` that this core has."""
 
     @cached_property
     def multiple(self) -> int:

@@ -129,7 +129,11 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
             sizes="fixed",
             extents={"g": (2, MOST)},
         ),
-        *(_winograd(lanes, vectors, tile) for tile in (2, 4)),
+        *(
+            _winograd(lanes, vectors, sizes, plain)
+            for plain in (False, True)
+            for sizes in ((2, 3), (4, 3), (2, 5))
+        ),
         Primitive(
             name="depthwise_conv",
             operations=("depthwise_conv",),
@@ -182,39 +186,55 @@ def _matmul(
     )
 
 
-INPUT_CYCLES: Mapping[int, int] = {2: 90, 4: 230}
-"""Cycles to transform one vector of channels of an input tile, by the output tile's extent."""
+INPUT_CYCLES: Mapping[int, int] = {4: 90, 6: 230}
+"""Cycles to transform one vector of channels of an input tile, by the tile's extent."""
 
-OUTPUT_CYCLES: Mapping[int, int] = {2: 50, 4: 145}
-"""Cycles to transform back one vector of channels of an output tile, and to write it."""
+OUTPUT_CYCLES: Mapping[tuple[int, int], int] = {(2, 4): 50, (4, 6): 145, (2, 6): 110}
+"""Cycles to transform back one vector of channels of an output tile, and to write it, by the
+extents of the output tile and the input tile."""
 
 
-def _winograd(lanes: int, vectors: float, tile: int) -> Primitive:
+def _winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) -> Primitive:
     """Convolution by Winograd's method: one instance covers a block of tiles and of channels.
 
-    The peak counts the method's own products, which are fewer than a direct convolution's.
+    ``sizes`` are the extents of the output tile and the window. ``plain`` takes weights that are
+    not transformed yet. The peak counts the method's own products, which are fewer than a direct
+    convolution's.
     """
+    tile, taps = sizes
+    inner = tile + taps - 1
     image = f"NCHW{lanes}c"
     padded = f"{lanes}*(ceil(ci/{lanes}) + ceil(co/{lanes}))"
     return Primitive(
-        name=f"winograd_{tile}",
+        name=f"winograd_{tile}{'' if taps == 3 else '_5x5'}{'_plain' if plain else ''}",
         operations=("winograd_conv",),
         engine="core",
         operands={
             **_storage(input=image, bias=f"O{lanes}o", residual=image, scratch="", output=image),
-            "weight": Storage(memory="dram", layout=f"OHWI{lanes}o", elements=("float32",)),
+            "weight": Storage(
+                memory="dram",
+                layout=f"OIHW{lanes}o" if plain else f"OHWI{lanes}o",
+                elements=("float32",),
+            ),
         },
         epilogue_any=True,
         approximate=True,
-        cycles=f"n*th*tw*(u*v*ceil(co/{lanes})*ci/{vectors:g}"
-        f" + {INPUT_CYCLES[tile]}*ceil(ci/{lanes}) + {OUTPUT_CYCLES[tile]}*ceil(co/{lanes}))",
-        peak=f"n*th*tw*u*v*co*ci/{lanes * vectors:g}",
+        cycles=f"n*g*th*tw*(u*v*ceil(co/{lanes})*ci/{vectors:g}"
+        f" + {INPUT_CYCLES[inner]}*ceil(ci/{lanes})"
+        f" + {OUTPUT_CYCLES[tile, inner]}*ceil(co/{lanes}))",
+        peak=f"n*g*th*tw*u*v*co*ci/{lanes * vectors:g}",
         # Transformed inputs and products, plane by plane, a vector apart.
         scratch=f"u*v*(th*tw*{padded} + {2 * lanes})",
-        multiples={"co": lanes},
-        whole=("r", "s", "ci", "u", "v"),
+        # Blocks of channels must not hold two groups.
+        multiples={"co": lanes, "ci": lanes},
+        whole=("r", "s", "ci", "u", "v", "kh", "kw"),
         sizes="fixed",
-        extents={"u": (tile + 2, tile + 2), "ci": (FEW_CHANNELS + 1, 1 << 20)},
+        extents={
+            "r": (tile, tile),
+            "u": (inner, inner),
+            "kh": (taps, taps) if plain else (1, 1),
+            "ci": (FEW_CHANNELS + 1, 1 << 20),
+        },
     )
 
 

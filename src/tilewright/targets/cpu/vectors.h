@@ -29,6 +29,8 @@ typedef int32_t mask __attribute__((vector_size(4 * LANES), may_alias));
 
 INLINE vec load(const float *p) { return *(const vec_unaligned *)p; }
 INLINE void store(float *p, vec v) { *(vec_unaligned *)p = v; }
+/* Asks for the cache line at p, which is read soon; p may lie beyond what is allocated. */
+INLINE void fetch(const float *p) { __builtin_prefetch(p, 0, 2); }
 INLINE vec splat(float value) { return (vec){0} + value; }
 
 /* The first `count` lanes only. */

@@ -199,7 +199,8 @@ class _Walk:
         )
         head = f"for (long {variable} = {first}; {variable} < {end}; {variable} += {step})"
         with self.writer.block(head):
-            self.block(op.body.block, {**dims, name: replace(each, start=variable)})
+            own = replace(each, start=variable, first=first)
+            self.block(op.body.block, {**dims, name: own})
 
     def instance(self, op: ComputeOp, dims: Mapping[str, Extent]) -> Instance:
         stages = op.stages

@@ -1,0 +1,91 @@
+"""What memory a network takes at the least, before layouts and addresses are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.constraints import candidate, serving
+from tilewright.graph.passes.editing import bytes_of
+from tilewright.graph.passes.strides import size
+from tilewright.ir import Operation as AnyOperation
+from tilewright.ir import SSAValue
+from tilewright.machine import Machine
+from tilewright.types import element_dtype, shape_of, tensor_type
+
+
+@dataclass(frozen=True)
+class NetworkMemory:
+    """Bytes of a network's weights, and of what is live while each kernel runs."""
+
+    network: NetworkOp
+    machine: Machine
+
+    @cached_property
+    def weights(self) -> int:
+        """Bytes of all weights, each once, without padding."""
+        return sum(bytes_of(value) for value in self._weights())
+
+    @cached_property
+    def padding(self) -> int:
+        """Bytes that layouts add to the weights, if each kernel's first primitive computes it."""
+        added: dict[SSAValue, int] = {}
+        for op in self.network.block.ops:
+            if isinstance(op, KernelOp) and op.operations:
+                added |= dict(self._padding(op))
+        return sum(added.values())
+
+    def _padding(self, kernel: KernelOp) -> Iterator[tuple[SSAValue, int]]:
+        anchor = kernel.operations[0]
+        assert isinstance(anchor, Operation)
+        found = candidate(anchor)
+        primitive = next(iter(serving(found, self.machine)), None)
+        outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
+        pairs = zip(anchor.inputs, found.stage.inputs if found.stage else (), strict=False)
+        for inner, operand in pairs:
+            value = outer.get(inner)  # type: ignore[arg-type]
+            if primitive is None or value is None or not isinstance(value.owner, WeightOp):
+                continue
+            shape = shape_of(value)
+            layout = self.machine.layout_of(primitive, operand.role, len(shape))
+            if layout and layout != "any":
+                item = element_dtype(tensor_type(value).element_type).itemsize
+                yield value, size(layout, shape) * item - bytes_of(value)
+
+    def _weights(self) -> list[SSAValue]:
+        found: dict[str, SSAValue] = {}
+        for op in self.network.block.ops:
+            if isinstance(op, WeightOp):
+                found.setdefault(op.symbol.data, op.result)
+        return list(found.values())
+
+    @cached_property
+    def live(self) -> Mapping[KernelOp, int]:
+        """Bytes of what each kernel reads and writes, and of what later ones read.
+
+        Views are left out: they lie in what they are views of.
+        """
+        steps = {op: number for number, op in enumerate(self.network.block.ops, start=1)}
+        change = [0] * (len(steps) + 2)
+        results = [op.result for op in steps if isinstance(op, KernelOp)]
+        for value in (*self.network.block.args, *results):
+            owner = value.owner
+            born = steps[owner] if isinstance(owner, AnyOperation) else 0
+            dies = max((steps[use.operation] for use in value.uses), default=born)
+            change[born] += bytes_of(value)
+            change[dies + 1] -= bytes_of(value)
+        found: dict[KernelOp, int] = {}
+        total = change[0]
+        for op, step in steps.items():
+            total += change[step]
+            if isinstance(op, KernelOp):
+                found[op] = total
+        return found
+
+    @property
+    def activations(self) -> int:
+        """The most that is live at once: what every plan of memory needs."""
+        return max(self.live.values(), default=0)

@@ -1,0 +1,143 @@
+"""The methods by which a machine can compute a convolution, each with its price and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilewright.graph.dialect import KernelOp, WeightOp
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.base import is_float
+from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.passes.constraints import candidate, serving
+from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
+from tilewright.graph.passes.rewrite_method import Form, forget, rewritten
+from tilewright.graph.passes.strides import size
+from tilewright.ir import SSAValue
+from tilewright.machine import Machine, Primitive
+from tilewright.numerics.winograd import TRANSFORMS
+from tilewright.planning.cached import plan_cached, schedules
+from tilewright.planning.cached_blocks import scratch_elements
+from tilewright.planning.cached_cost import cache_levels
+from tilewright.planning.domain import Kernel
+from tilewright.types import element_dtype, shape_of, tensor_type
+
+SCRATCH_CACHES = 4
+"""Scratch may be so many times as large as the cache before the last one."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to compute a convolution: the kernel that it asks for, and what computes that."""
+
+    form: Form
+    kernel: Kernel
+    """With the primitive's layouts, and room for as much scratch as there may be."""
+    primitive: Primitive
+    weight_bytes: int
+    """Of the weights in the form and the layout that the primitive takes."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A method as the planner expects it to be."""
+
+    form: Form
+    primitive: str
+    cycles: float
+    scratch: int = 0
+    """Elements."""
+    weight_bytes: int = 0
+
+
+def most_scratch(machine: Machine) -> int:
+    """Elements of scratch beyond which no method goes."""
+    levels = cache_levels(machine)
+    return SCRATCH_CACHES * levels[max(len(levels) - 2, 0)][0] // 4
+
+
+def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> Iterator[Method]:
+    """Every method that a machine has for a kernel whose anchor is a convolution, direct first.
+
+    ``room`` is how many elements of scratch there may be (by default ``most_scratch``).
+    """
+    anchor = kernel.operations[0]
+    assert isinstance(anchor, ConvOp)
+    direct = next(_fitting(anchor, machine), None)
+    if direct is None:
+        direct = serving(candidate(anchor), machine)[0]
+    yield _method(kernel, machine, direct, Form(), kernel.inputs[_weight(kernel)])
+    if not direct.multiples or not _eligible(kernel, anchor):
+        return
+    for tile, taps in TRANSFORMS:
+        if taps != shape_of(anchor.inputs[1])[2]:
+            continue
+        for form in (Form(tile, False), Form(tile, True)):
+            trial = rewritten(kernel, form, most_scratch(machine) if room is None else room, None)
+            inner = trial.operations[0]
+            assert isinstance(inner, Operation)
+            weight = trial.inputs[_weight(trial)]
+            found = [
+                _method(trial, machine, primitive, form, weight)
+                for primitive in list(_fitting(inner, machine))[:1]
+            ]
+            forget(trial)
+            yield from found
+
+
+def priced_methods(kernel: KernelOp, machine: Machine, room: int) -> list[Priced]:
+    """The methods with their prices, the direct one first; those that fit the room of scratch."""
+    found: list[Priced] = []
+    for method in methods_of(kernel, machine, room):
+        if next(schedules(method.kernel, machine, method.primitive), None) is None:
+            continue
+        plan = plan_cached(method.kernel, machine)
+        elements = 0
+        if method.form.tile:
+            elements = scratch_elements(method.primitive, plan.schedule, method.kernel)
+        price = plan.predicted_cycles, elements, method.weight_bytes
+        found.append(Priced(method.form, method.primitive.name, *price))
+    return found
+
+
+def _eligible(kernel: KernelOp, anchor: ConvOp) -> bool:
+    """Whether another method is defined for a kernel's anchor."""
+    if kernel.on_host or anchor.is_fixed:
+        return False
+    weight = kernel.inputs[_weight(kernel)]
+    return (
+        isinstance(weight.owner, WeightOp)
+        and is_float(tensor_type(weight).element_type)
+        and shape_of(weight)[2:] in {(taps, taps) for _, taps in TRANSFORMS}
+        and anchor.integers("strides") == (1, 1)
+        and anchor.integers("dilations") == (1, 1)
+    )
+
+
+def _weight(kernel: KernelOp) -> int:
+    """Which of a kernel's operands the anchor takes as weights."""
+    return list(kernel.body.block.args).index(kernel.operations[0].operands[1])  # type: ignore[arg-type]
+
+
+def _fitting(op: Operation, machine: Machine) -> Iterator[Primitive]:
+    """The primitives that serve an operation, in register tiles, whose blocks hold one group."""
+    found = candidate(op)
+    for primitive in serving(found, machine):
+        if not primitive.multiples:
+            continue
+        if "g" not in found.extents or not any(
+            found.extents.get(dim, granule) % granule
+            for dim, granule in primitive.multiples.items()
+        ):
+            yield primitive
+
+
+def _method(
+    kernel: KernelOp, machine: Machine, primitive: Primitive, form: Form, weight: SSAValue
+) -> Method:
+    shape = shape_of(weight)
+    layout = machine.layout_of(primitive, "weight", len(shape))
+    layout = "" if layout == "any" else layout
+    item = element_dtype(tensor_type(weight).element_type).itemsize
+    described = with_layouts(plain_kernel(kernel), machine, primitive)
+    return Method(form, described, primitive, size(layout, shape) * item)

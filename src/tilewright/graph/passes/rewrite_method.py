@@ -1,0 +1,73 @@
+"""Rewriting a convolution's kernel for another method of computing it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp
+from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.passes.editing import erase, insert
+from tilewright.graph.passes.reanchoring import reanchored
+from tilewright.ir import PythonValue
+from tilewright.numerics.winograd import transform_weights
+from tilewright.passes import CompilerContext
+from tilewright.types import shape_of, tensor
+
+TRIAL = "trial"
+"""Symbol of weights that do not exist."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What becomes of a convolution: Winograd's method, or what it was (a tile of 0)."""
+
+    tile: int = 0
+    """Extent of the tiles of outputs."""
+    plain: bool = True
+    """Whether the weights stay what they are, and are transformed as the kernel runs."""
+
+
+def rewritten(
+    kernel: KernelOp, form: Form, elements: int, context: CompilerContext | None
+) -> KernelOp:
+    """The kernel in another form with so much scratch, in place of the old one.
+
+    Without a context it stands beside the old one, with weights that do not exist: a trial.
+    """
+    anchor = kernel.operations[0]
+    assert isinstance(anchor, ConvOp)
+    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
+    image, weight, *bias = [outer[value] for value in anchor.inputs]  # type: ignore[index]
+    owner = weight.owner
+    assert isinstance(owner, WeightOp)
+    taps = shape_of(weight)[2]
+    scratch = ScratchOp.of(elements)
+    insert(scratch, kernel)
+    given = weight
+    if not form.plain:
+        shape = (*shape_of(weight)[:2], *(form.tile + taps - 1,) * 2)
+        symbol = TRIAL
+        if context is not None:
+            array = transform_weights(context.weights.get(owner.symbol.data), form.tile)
+            symbol = context.weights.add(array, "winograd")
+        transformed = WeightOp.of(symbol, tensor(shape))
+        insert(transformed, kernel)
+        given = transformed.result
+    attributes: dict[str, PythonValue] = {"pads": anchor.integers("pads")}
+    attributes |= {"tile": form.tile, "taps": taps, "group": anchor.integer("group", 1, 2**24)}
+    return reanchored(
+        kernel,
+        "winograd_conv",
+        [image, given, scratch.result, *bias],
+        attributes,
+        replace=context is not None,
+    )
+
+
+def forget(trial: KernelOp) -> None:
+    """Erase a trial with its weights and scratch."""
+    made = [value.owner for value in trial.inputs]
+    erase(trial)
+    for op in made:
+        if isinstance(op, ScratchOp) or (isinstance(op, WeightOp) and op.symbol.data == TRIAL):
+            erase(op)

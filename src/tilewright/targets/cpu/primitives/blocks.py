@@ -1,0 +1,178 @@
+"""A block of tiles of a convolution that works in scratch: its operands, sizes and places.
+
+Scratch holds the inputs, ``[plane][part][block of channels][tile of the part][lane]``, and behind
+them the products, ``[plane][vector of output channels][tile][lane]``. A part is what one register
+tile of the products covers; it reads its inputs from end to end. Planes are one vector further
+apart than they are long: at a power of two all would fall into one set of the cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from tilewright.planning.cached_blocks import register_tiles
+from tilewright.planning.domain import Affine
+from tilewright.targets.cpu.address import Address
+from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.source import Writer
+
+
+@dataclass(frozen=True)
+class Block:
+    """One instance: its operands, and sizes in tiles and vectors."""
+
+    instance: Instance
+    x: Address
+    w: Address
+    scratch: Address
+    bias: Address | None
+
+    @classmethod
+    def of(cls, instance: Instance) -> Block:
+        """Check that the operands are tensors and the sizes whole."""
+        operands = instance.anchor.inputs
+        found = [operand for operand in operands if isinstance(operand, Address)]
+        if len(found) != len(operands) or len(found) < 3:
+            raise instance.cannot("the anchor's operands must be tensors")
+        if instance.split or instance.size("n") * instance.size("g") != 1:
+            raise instance.cannot("a block is of one image, one group and all its input channels")
+        x, w, scratch = found[:3]
+        return cls(instance, x, w, scratch, found[3] if len(found) > 3 else None)
+
+    @property
+    def tile(self) -> int:
+        """Outputs of a tile along one axis."""
+        return self.instance.extents["r"]
+
+    @property
+    def inner(self) -> int:
+        """Inputs of a tile along one axis."""
+        return self.instance.extents["u"]
+
+    @property
+    def planes(self) -> int:
+        """Positions of a transformed tile."""
+        return self.inner**2
+
+    @property
+    def plain(self) -> bool:
+        """Whether the weights are not transformed yet."""
+        return "kh" in self.instance.extents
+
+    @property
+    def taps(self) -> int:
+        """Extent of the window."""
+        return self.inner - self.tile + 1
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Rows of tiles, and tiles in a row."""
+        return self.instance.size("th"), self.instance.size("tw")
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of a vector."""
+        return self.instance.lanes
+
+    @property
+    def channels(self) -> int:
+        """Input channels."""
+        return self.instance.size("ci")
+
+    @property
+    def vectors(self) -> int:
+        """Vectors of output channels."""
+        return -(-self.instance.size("co") // self.lanes)
+
+    @property
+    def input_plane(self) -> int:
+        """Elements from one plane of transformed inputs to the next."""
+        return (prod(self.tiles) * -(-self.channels // self.lanes) + 1) * self.lanes
+
+    @property
+    def output_plane(self) -> int:
+        """Elements from one plane of products to the next."""
+        return (prod(self.tiles) * self.vectors + 1) * self.lanes
+
+    @property
+    def parts(self) -> list[int]:
+        """Tiles of each register tile of the products."""
+        return register_tiles(prod(self.tiles), self.instance.options["points"])
+
+    @property
+    def products(self) -> int:
+        """Where in scratch the products begin."""
+        return self.planes * self.input_plane
+
+    @property
+    def rows(self) -> int:
+        """Of the output image."""
+        return self.instance.output.shape[2]
+
+    @property
+    def columns(self) -> int:
+        """Of the output image."""
+        return self.instance.output.shape[3]
+
+    @property
+    def outside(self) -> list[Address]:
+        """Tensors that the epilogue reads or writes, each pointer once, the output last."""
+        used = (self.x.pointer, self.w.pointer, self.scratch.pointer)
+        later = {
+            operand.pointer
+            for step in self.instance.steps[1:]
+            for operand in step.inputs
+            if isinstance(operand, Address)
+        }
+        return [a for a in self.instance.addresses if a.pointer not in used or a.pointer in later]
+
+    def origin(self, image: Address) -> Address:
+        """The image's address without the place of the tile in it."""
+        n, c, _, _ = image.window
+        return replace(image, window=(n, c, Affine(), Affine()))
+
+    def first(self, image: Address, axis: int) -> str:
+        """C expression of the image's index at the block's first position; may be negative."""
+        return image.index(axis, self.instance.dims, {})
+
+    def step(self, operand: Address, dim: str, count: int) -> int:
+        """A constant stride."""
+        found = operand.stride(dim, count, self.instance.dims)
+        if found is None:
+            raise self.instance.cannot(f"operand {operand.pointer} has no stride along {dim}")
+        return found
+
+    def block_step(self, operand: Address, dim: str) -> int:
+        """A constant stride between blocks of lanes."""
+        size = self.instance.size(dim)
+        found = operand.block_stride(dim, self.lanes, size, self.instance.dims)
+        if found is None:
+            raise self.instance.cannot(f"operand {operand.pointer} does not lie in blocks")
+        return found
+
+    def places(self) -> tuple[list[int], list[int]]:
+        """Each tile's place in a plane of inputs, and its step between blocks of channels."""
+        places: list[int] = []
+        steps: list[int] = []
+        start = 0
+        blocks = -(-self.channels // self.lanes)
+        for size in self.parts:
+            places += [start * blocks * self.lanes + j * self.lanes for j in range(size)]
+            steps += [size * self.lanes] * size
+            start += size
+        return places, steps
+
+
+def write_first(block: Block, line: str, writer: Writer) -> None:
+    """Write what is done once for all output channels of a block: with the first of them.
+
+    Cores that share the loop over output channels have scratch of their own, and each its first.
+    """
+    extent = block.instance.dims["co"]
+    if 0 not in extent.starts:
+        return
+    if len(extent.starts) > 1:
+        writer.line(f"if ({extent.start} == {extent.first})")
+        line = "    " + line
+    writer.line(line)

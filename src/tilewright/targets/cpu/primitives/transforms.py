@@ -1,0 +1,189 @@
+"""Winograd's transforms: of a block's inputs on the way in, of its products on the way out."""
+
+from __future__ import annotations
+
+from tilewright.numerics.winograd import SCALES
+from tilewright.targets.cpu.primitives.blocks import Block
+from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
+from tilewright.targets.cpu.primitives.code import NAME, KernelCode
+from tilewright.targets.cpu.source import Writer, literal, total
+
+# One dimension of B^T and A^T, with what rows share computed once: by the extents of tile and
+# inputs for the output, by that of the inputs alone for them.
+_INPUT = {
+    6: """\
+    const vec low = i[4 * step] - 4.0f * i[2 * step], odd = i[3 * step] - 4.0f * i[1 * step];
+    const vec high = i[4 * step] - i[2 * step], twice = 2.0f * (i[3 * step] - i[1 * step]);
+    o[0] = 4.0f * i[0] - 5.0f * i[2 * step] + i[4 * step];
+    o[1] = low + odd;
+    o[2] = low - odd;
+    o[3] = high + twice;
+    o[4] = high - twice;
+    o[5] = 4.0f * i[1 * step] - 5.0f * i[3 * step] + i[5 * step];
+""",
+    4: """\
+    o[0] = i[0] - i[2 * step];
+    o[1] = i[1 * step] + i[2 * step];
+    o[2] = i[2 * step] - i[1 * step];
+    o[3] = i[3 * step] - i[1 * step];
+""",
+}
+_OUTPUT = {
+    (4, 6): """\
+    const vec s = i[1 * step] + i[2 * step], d = i[1 * step] - i[2 * step];
+    const vec t = i[3 * step] + i[4 * step], e = i[3 * step] - i[4 * step];
+    o[0] = i[0] + s + t;
+    o[1] = d + 2.0f * e;
+    o[2] = s + 4.0f * t;
+    o[3] = d + 8.0f * e + i[5 * step];
+""",
+    (2, 6): """\
+    o[0] = i[0] + (i[1 * step] + i[2 * step]) + (i[3 * step] + i[4 * step]);
+    o[1] = (i[1 * step] - i[2 * step]) + 2.0f * (i[3 * step] - i[4 * step]) + i[5 * step];
+""",
+    (2, 4): """\
+    o[0] = i[0] + i[1 * step] + i[2 * step];
+    o[1] = i[1 * step] - i[2 * step] + i[3 * step];
+""",
+}
+
+
+def _one_dimension(block: Block, code: KernelCode, which: str) -> str:
+    """The name of a function that transforms one dimension of a tile.
+
+    Weights that are yet to be transformed leave the factors of G's rows to the inputs.
+    """
+    if which == "input":
+        text = _INPUT[block.inner]
+        for number, scale in enumerate(SCALES[block.inner] if block.plain else ()):
+            if scale != 1:
+                text += f"    o[{number}] *= {literal(scale)};\n"
+    else:
+        text = _OUTPUT[block.tile, block.inner]
+    return code.function(
+        f"transform_{which}",
+        f"/* One dimension of the {which} transform: `step` vectors apart to side by side. */\n"
+        f"INLINE void {NAME}(const vec *i, int step, vec *o)\n{{\n{text}}}\n",
+    )
+
+
+def input_text(block: Block, code: KernelCode) -> str:
+    """Transform the inputs of all tiles of a block; positions outside the image are zero."""
+    x, inner, lanes = block.x, block.inner, block.lanes
+    inside = block.instance
+    transform = _one_dimension(block, code, "input")
+    steps = {name: block.step(x, dim, inner) for name, dim in (("row", "u"), ("column", "v"))}
+    channels = -(-block.channels // lanes)
+    between = block.block_step(x, "ci")
+    if block.step(x, "ci", min(lanes, block.channels)) not in (0, 1):
+        raise inside.cannot("lanes of the image must lie side by side")
+    rows, columns = block.tiles
+    height, width = x.shape[2:]
+    writer = Writer()
+    writer.line(f"/* {rows} x {columns} tiles of {inner} x {inner} inputs, transformed */")
+    writer.line(f"static void {NAME}(const float *x, float *s, long row, long column)")
+    places, between_blocks = block.places()
+    with writer.block():
+        writer.line("/* where each tile lies in its part, and from one block of channels on */")
+        for name, values in (("place", places), ("step", between_blocks)):
+            listed = ", ".join(map(str, values))
+            writer.line(f"static const int {name}[{rows * columns}] = {{{listed}}};")
+        # Channels outermost: tiles that follow one another share pixels and rows.
+        writer.line(f"for (long c = 0; c < {channels}; c++)")
+        writer.line(f"for (long y = 0; y < {rows}; y++)")
+        with writer.block(f"for (long z = 0; z < {columns}; z++)"):
+            writer.line(f"const long top = row + y * {block.tile};")
+            writer.line(f"const long left = column + z * {block.tile};")
+            _write_load(
+                writer,
+                inner,
+                (height, width),
+                total(
+                    [(between, "c"), (steps["row"], "(top + i)"), (steps["column"], "(left + j)")]
+                ),
+            )
+            # Columns first; each result's row is a column of the tile.
+            writer.line(
+                f"UNROLL for (int j = 0; j < {inner}; j++) "
+                f"{transform}(d + j, {inner}, t + j * {inner});"
+            )
+            at = f"y * {columns} + z"
+            writer.line(f"float *o = s + place[{at}] + c * step[{at}];")
+            with writer.block(f"UNROLL for (int i = 0; i < {inner}; i++)"):
+                writer.line(f"vec p[{inner}];")
+                writer.line(f"{transform}(t + i, {inner}, p);")
+                writer.line(f"UNROLL for (int j = 0; j < {inner}; j++)")
+                writer.line(f"    store(o + (i * {inner} + j) * {block.input_plane}L, p[j]);")
+    return str(writer)
+
+
+def _write_load(writer: Writer, inner: int, image: tuple[int, int], at: str) -> None:
+    """Load one tile of one block of channels; positions outside the image are zero."""
+    height, width = image
+    writer.line(f"vec d[{inner * inner}], t[{inner * inner}];")
+    inside = f"top >= 0 && top <= {height - inner} && left >= 0 && left <= {width - inner}"
+    with writer.block(f"if ({inside})"):
+        writer.line(f"UNROLL for (int i = 0; i < {inner}; i++)")
+        writer.line(f"UNROLL for (int j = 0; j < {inner}; j++)")
+        writer.line(f"    d[i * {inner} + j] = load(x + {at});")
+    with writer.block("else"):
+        writer.line(f"for (int i = 0; i < {inner}; i++)")
+        with writer.block(f"for (int j = 0; j < {inner}; j++)"):
+            rows = f"top + i >= 0 && top + i < {height}"
+            writer.line(f"const int in = {rows} && left + j >= 0 && left + j < {width};")
+            writer.line(f"d[i * {inner} + j] = in ? load(x + {at}) : splat(0.0f);")
+
+
+def output_text(block: Block, code: KernelCode) -> str:
+    """Transform the products back, apply the rest of the chain, write what lies in the image."""
+    instance, tile, lanes = block.instance, block.tile, block.lanes
+    transform = _one_dimension(block, code, "output")
+    rows, columns = block.tiles
+    pointers = [
+        f"{'' if a == instance.output else 'const '}{a.c_type} *{a.pointer}" for a in block.outside
+    ]
+    listed = ", ".join(["const float *s", *pointers, "long high", "long wide"])
+    writer = Writer()
+    writer.line(f"/* {rows} x {columns} tiles of {tile} x {tile} outputs */")
+    writer.line(f"static void {NAME}({listed})")
+    with writer.block():
+        writer.line(f"for (long z = 0; z < {rows}; z++)")
+        with writer.block(f"for (long g = 0; g < {columns}; g++)"):
+            for name, room, index in (("rows", "high", "z"), ("columns", "wide", "g")):
+                left = f"{room} - {index} * {tile}"
+                writer.line(f"const long {name} = {left} < {tile} ? {left} : {tile};")
+            for number in range(block.vectors):
+                _write_output(writer, block, transform, number, lanes * rows * columns)
+    return str(writer)
+
+
+def _write_output(writer: Writer, block: Block, transform: str, number: int, between: int) -> None:
+    """One vector of output channels of one tile."""
+    instance, tile, inner, lanes = block.instance, block.tile, block.inner, block.lanes
+    rows, columns = block.tiles
+    count = min(lanes, instance.size("co") - number * lanes)
+    moves = [("th", rows, "z"), ("tw", columns, "g"), ("r", tile, "i"), ("s", tile, "j")]
+    position = PositionOf(instance, "co", str(number), moves)
+    at = total([(lanes * columns, "z"), (lanes, "g")], block.products + number * between)
+    with writer.block():
+        writer.line(f"const float *m = s + {at};")
+        writer.line(f"vec d[{inner}], t[{inner * tile}], o[{tile * tile}];")
+        with writer.block(f"UNROLL for (int j = 0; j < {inner}; j++)"):
+            writer.line(
+                f"UNROLL for (int i = 0; i < {inner}; i++) "
+                f"d[i] = load(m + (i * {inner} + j) * {block.output_plane}L);"
+            )
+            writer.line(f"{transform}(d, 1, t + j * {tile});")
+        writer.line(
+            f"UNROLL for (int i = 0; i < {tile}; i++) {transform}(t + i, {tile}, o + i * {tile});"
+        )
+        if block.bias is not None:
+            # It depends on the channel alone.
+            value = vector_at(instance, block.bias, "co", position(block.bias), count)
+            writer.line(f"const vec bias = {value};")
+        writer.line("for (long i = 0; i < rows; i++)")
+        with writer.block("for (long j = 0; j < columns; j++)"):
+            added = " + bias" if block.bias is not None else ""
+            writer.line(f"vec t = o[i * {tile} + j]{added};")
+            name = write_chain(writer, instance, "t", "co", position, count)
+            writer.line(store_at(instance, name, "co", position(instance.output), count))
