@@ -62,6 +62,8 @@ class Explored:
 
 def explore(shape: Shape, machine: Machine) -> Explored:
     """Take a network of one node along the road, and list what else it might have become."""
+    # Searches take whatever is fastest: the pick, too, may take what memory it likes.
+    machine = machine.with_values({"memory_growth": 1e6})
     with tempfile.TemporaryDirectory(prefix="tilewright-swatop-") as folder:
         path = Path(folder) / "one.onnx"
         onnx.save(_model(shape), path)
@@ -113,7 +115,8 @@ def _method(kernel: Kernel) -> str:
     """Names a kernel's method: direct, winograd of some size of tile, or product."""
     anchor = kernel.anchor
     if anchor.operation == "winograd_conv":
-        return f"winograd {anchor.extents['r']}"
+        plain = ", weights transformed in registers" if "kh" in anchor.extents else ""
+        return f"winograd {anchor.extents['r']}{plain}"
     return "product" if anchor.operation == "matmul" else "direct"
 
 

@@ -11,6 +11,7 @@ from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.passes.editing import compiler, sweep
 from tilewright.graph.passes.memory_room import NetworkMemory
 from tilewright.graph.passes.methods import (
+    SCRATCH_CACHES,
     Priced,
     methods_of,
     most_scratch,
@@ -54,14 +55,16 @@ class ChooseMethods(ModulePass):
     is a choice if it is faster than the direct method by a margin. Weights that are transformed
     here, in float64, are up to four times as many bytes, so the choice is the network's: starting
     with the fastest forms that keep the weights as they are, those are changed that gain most for
-    their bytes, as long as all memory stays below ``memory`` times the weights and the most
-    activations that live at once. Machines without a primitive for ``winograd_conv`` are left
-    alone, and so are convolutions with strides, dilations or computed weights. ``method`` names
-    primitives of which one is taken wherever it serves, whatever it takes: for comparisons.
+    their bytes, as long as all memory stays below the machine's ``memory_growth`` times the weights
+    and the most activations that live at once. Scratch as large as the cache before the last one
+    is always allowed.
+
+    Machines without a primitive for ``winograd_conv`` are left alone, and so are convolutions with
+    strides, dilations or computed weights. ``method`` names primitives of which one is taken
+    wherever it serves, whatever it takes: for comparisons.
     """
 
     name = "choose-methods"
-    memory: float = 1.15
     method: tuple[str, ...] = ()
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -70,7 +73,7 @@ class ChooseMethods(ModulePass):
         network = network_of(op)
         found = NetworkMemory(network, context.machine)
         least = found.weights + found.activations
-        room = int((self.memory - 1) * least) - found.padding
+        room = int((context.machine.memory_growth - 1) * least) - found.padding
         options = self._options(found, context.machine, max(room, 0))
         if self.method:
             chosen = {
@@ -89,6 +92,7 @@ class ChooseMethods(ModulePass):
     ) -> dict[KernelOp, list[Priced]]:
         """The methods of every kernel that has a choice; kernels alike are asked about once."""
         most = 4 * most_scratch(machine)
+        near = most // SCRATCH_CACHES
         known: dict[object, list[Priced]] = {}
         found: dict[KernelOp, list[Priced]] = {}
         for kernel, live in memory.live.items():
@@ -96,7 +100,7 @@ class ChooseMethods(ModulePass):
             if kernel.on_host or not isinstance(anchor, ConvOp):
                 continue
             spare = memory.activations - live + int(SCRATCH_SHARE * room)
-            elements = min(most, spare) // 4 if not self.method else most // 4
+            elements = min(most, max(spare, near) if not self.method else most) // 4
             key = canonical(plain_kernel(kernel))[0], anchor.integers("pads"), elements
             if key not in known:
                 methods = priced_methods(kernel, machine, elements)
