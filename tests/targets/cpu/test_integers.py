@@ -121,6 +121,42 @@ def test_dot_products_are_exact_on_every_instruction_set(name: str, tmp_path: Pa
     np.testing.assert_array_equal(y, expected)
 
 
+TABLES = """
+#include "integers.h"
+void tables(const uint8_t *x, const char *table, uint8_t *plain, int8_t *with_sign, long count)
+{
+    for (long i = 0; i < count; i += LANES) {
+        store_uint8(plain + i, look_up_uint8_v(load_uint8(x + i), table, 0));
+        store_int8(with_sign + i, look_up_int8_v(load_int8((const int8_t *)x + i), table, -128));
+    }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lanes", "flags", "needs"),
+    [(4, [], ""), (16, [*FLAGS["avx512bw"][1], "-mavx512vbmi"], "avx512vbmi")],
+)
+def test_tables_give_every_entry(lanes: int, flags: list[str], needs: str, tmp_path: Path) -> None:
+    cpuinfo = Path("/proc/cpuinfo")
+    if needs not in (cpuinfo.read_text() if cpuinfo.exists() else ""):
+        pytest.skip(f"this processor has no {needs}")
+    source, library = tmp_path / "tables.c", tmp_path / "tables.so"
+    source.write_text(f"#define LANES {lanes}\n{TABLES}")
+    command = [find_compiler(), "-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Werror"]
+    command += [*flags, f"-I{HEADERS}", str(source), "-o", str(library), "-lm"]
+    subprocess.run(command, check=True, capture_output=True)
+    random = np.random.default_rng(7)
+    x = random.permutation(np.arange(1024) % 256).astype(np.uint8)
+    table = random.integers(0, 256, 257).astype(np.uint8)
+    plain, with_sign = np.zeros(1024, np.uint8), np.zeros(1024, np.int8)
+    pointers = [a.ctypes.data_as(ctypes.c_void_p) for a in (x, table, plain, with_sign)]
+    ctypes.CDLL(str(library)).tables(*pointers, ctypes.c_long(1024))
+    np.testing.assert_array_equal(plain, table[x])
+    expected = table[x.view(np.int8).astype(int) + 128].view(np.int8)
+    np.testing.assert_array_equal(with_sign, expected)
+
+
 @pytest.mark.parametrize("channels", [3, 24])
 def test_images_are_padded_row_by_row(channels: int, tmp_path: Path) -> None:
     q = Quantised(channels)

@@ -261,21 +261,35 @@ INLINE int32_t mul_linear_s(int32_t x, int zx, int32_t y, int zy, float factor, 
     return rounded_s((float)((x - zx) * (y - zy)) * factor, zero, low, high);
 }
 
-/* Entry x of 256 bytes, the first of which is for `least`. */
-INLINE ivec look_up_uint8_v(ivec x, const char *table, int least)
+/* Entry x of 256 bytes, the first of which is for `least`; further bits of a lane are anything. */
+INLINE ivec look_up_bytes(ivec x, const char *table, int least)
 {
+    x -= least;
+#if LANES == 16 && defined(__AVX512VBMI__)
+    /* An instruction finds bytes in 128 by the lower seven bits of each index; the eighth chooses. */
+    const ivec *quarter = (const ivec *)(const void *)table;
+    ivec low = x, high = x, first, second, third, fourth;
+    memcpy(&first, quarter, 64), memcpy(&second, quarter + 1, 64);
+    memcpy(&third, quarter + 2, 64), memcpy(&fourth, quarter + 3, 64);
+    __asm__("vpermi2b %2, %1, %0" : "+v"(low) : "v"(first), "v"(second));
+    __asm__("vpermi2b %2, %1, %0" : "+v"(high) : "v"(third), "v"(fourth));
+    return (ivec)choose((x & 128) == 0, (vec)low, (vec)high);
+#else
     ivec r;
     for (int i = 0; i < LANES; i++)
-        r[i] = (uint8_t)table[x[i] - least];
+        r[i] = table[x[i]];
     return r;
+#endif
+}
+
+INLINE ivec look_up_uint8_v(ivec x, const char *table, int least)
+{
+    return look_up_bytes(x, table, least) & 255;
 }
 
 INLINE ivec look_up_int8_v(ivec x, const char *table, int least)
 {
-    ivec r;
-    for (int i = 0; i < LANES; i++)
-        r[i] = (int8_t)table[x[i] - least];
-    return r;
+    return look_up_bytes(x, table, least) << 24 >> 24;
 }
 
 INLINE int32_t look_up_uint8_s(int32_t x, const char *table, int least) { return (uint8_t)table[x - least]; }
