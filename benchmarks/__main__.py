@@ -30,7 +30,7 @@ class Entry:
 
 
 PAGES: Mapping[str, Entry] = {
-    name: Entry(module.TITLE, module.NETWORKS, module.tables, module is cpu)
+    name: Entry(module.TITLE, module.NETWORKS, module.tables, module in (cpu, dlir))
     for name, module in (
         ("cambricon-x", cambricon_x),
         ("planner", planner),
@@ -56,7 +56,9 @@ def main() -> None:
     parser.add_argument("--networks", nargs="+", help="instead of the page's own")
     parser.add_argument("--no-save", action="store_true", help="print only")
     parser.add_argument(
-        "--resume", action="store_true", help="take the rows that an earlier run of cpu has kept"
+        "--resume",
+        action="store_true",
+        help="take the rows that an earlier run has kept (cpu, dlir)",
     )
     parser.add_argument("--sample", type=int, help="so many shapes (swatop)")
     parser.add_argument("--seconds", type=float, help="begin nothing new after these (swatop)")

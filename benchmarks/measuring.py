@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import time
@@ -88,3 +89,17 @@ def _environment(values: dict[str, str]):
 def _pin(cores: int) -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:cores]))
+
+
+def kept(
+    path: Path, resume: bool, measure: Callable[..., dict[str, Any]], *arguments: Any
+) -> dict[str, Any]:
+    """A row: what an earlier run kept at ``path``, if that is to be taken, or a new one."""
+    if resume and path.exists():
+        return json.loads(path.read_text())
+    row = measure(*arguments)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(row))
+    partial.rename(path)
+    return row

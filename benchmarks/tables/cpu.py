@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from shutil import rmtree
@@ -14,7 +13,7 @@ from benchmarks.cpu import memory
 from benchmarks.cpu.__main__ import NETWORKS
 from benchmarks.cpu.kernels import LOW, Kernel, timed
 from benchmarks.cpu.timing import build, compare
-from benchmarks.measuring import alone, model_path
+from benchmarks.measuring import alone, kept, model_path
 from benchmarks.report import Column, Table, megabytes, percent, seconds, whole
 from tilewright.runtime.executable import Executable
 
@@ -101,19 +100,6 @@ def run(name: str) -> dict[str, Any]:
     }
 
 
-def kept(name: str, resume: bool, measure: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """The row of a network: what an earlier run kept, if that is to be taken, or a new one."""
-    path = KEPT / f"{name}.json"
-    if resume and path.exists():
-        return json.loads(path.read_text())
-    row = measure(name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(row))
-    partial.rename(path)
-    return row
-
-
 ROOFLINE = (
     Column("name", "network"),
     Column("kernels", "kernels"),
@@ -193,7 +179,7 @@ def _memory(rows: Sequence[dict[str, Any]]) -> Table:
 
 def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
     """Measure networks; with ``resume`` those are left out that an earlier run has measured."""
-    rows = [kept(name, resume, run) for name in networks]
+    rows = [kept(KEPT / f"{name}.json", resume, run, name) for name in networks]
     single = [{"name": row["name"], **row["times"][0]} for row in rows]
     slow = [{"network": row["name"], **kernel} for row in single for kernel in row["slow"]]
     return [

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import exp, log
+from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring import alone
+from benchmarks.measuring import alone, kept
 from benchmarks.papers.dlir.measure import gains, partitioning, run
 from benchmarks.report import Column, Table, percent, whole
 
@@ -20,6 +21,12 @@ TARGETS = (
     *("shidiannao", "shidiannao-s", "shidiannao-l"),
 )
 """The configurations of table 5.3; those that are installed are measured."""
+
+ORIGINAL = ("cambricon", "cambricon-x", "shidiannao")
+"""The sizes in which the machines were published."""
+
+KEPT = Path("build/benchmarks/dlir")
+"""Where each row is kept when it is measured: ``--resume`` goes on from there."""
 
 HAND = (0.708, 0.977)
 """Of hand-optimised code, with automatic double buffering (section 5.3.2.3)."""
@@ -103,12 +110,28 @@ PARTITIONING = (
 )
 
 
-def tables(networks: Sequence[str]) -> list[Table]:
-    """Measure networks on every configuration that there is."""
+def measured(network: str, target: str) -> dict[str, Any]:
+    """One network on one configuration, in a process of its own."""
+    return alone(CORES, run, network, target)
+
+
+def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
+    """Measure networks on every configuration that there is, the original ones first.
+
+    With ``resume`` those are left out that an earlier run has measured.
+    """
     from tilewright.targets.base import target_names
 
     targets = [name for name in TARGETS if name in target_names()]
-    results = [alone(CORES, run, network, target) for target in targets for network in networks]
+    first = sorted(targets, key=lambda name: name not in ORIGINAL)
+    found = {
+        (target, network): kept(
+            KEPT / f"{target}-{network}.json", resume, measured, network, target
+        )
+        for target in first
+        for network in networks
+    }
+    results = [found[target, network] for target in targets for network in networks]
     flat = [
         {key: value for key, value in result.items() if key != "plans"}
         | {
