@@ -20,13 +20,16 @@ def tile(
     placements: Mapping[str, Placement] | None = None,
     *,
     check: bool = True,
+    paired: bool = False,
 ) -> ProgramOp:
     """The program after all passes; without ``check`` for candidates that are only timed.
+
+    With ``paired`` engines overlap as DLIR generates instructions (pair-iterations).
 
     Raises TilewrightError if the schedule does not fit the kernel or the machine.
     """
     program = build_program(kernel, schedule, machine, placements)
-    for entry in pipeline(machine):
+    for entry in pipeline(machine, paired=paired):
         step = entry.step
         if isinstance(step, TilePass) and (check or not isinstance(step, Check)):
             step.run(program, machine)

@@ -11,9 +11,13 @@ another engine's commands, the first so many have completed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
+
 import numpy as np
 
 from tilewright.ir import Operation
+from tilewright.tile.containers import containers_of
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import BufferOp, ComputeOp, MoveOp, StageOp
 from tilewright.types import Array
@@ -110,6 +114,24 @@ class Queues:
 
     def waits(self, op: Command) -> dict[str, Array]:
         """Engine -> for each execution: how many of its commands must have completed before."""
+        counts = self.dependences(op)
+        if self.order.program.containers is None:
+            return counts
+        mine = self.containers[op.engine.data][self.position(op)]
+        for engine, numbers in self.containers.items():
+            if engine != op.engine.data:
+                # All that stands in earlier containers.
+                ended = np.searchsorted(numbers, mine)
+                counts[engine] = np.maximum(counts[engine], ended) if engine in counts else ended
+        return counts
+
+    @cached_property
+    def containers(self) -> Mapping[str, Array]:
+        """Engine -> the container of each of its commands, in programs that have containers."""
+        return containers_of(self)
+
+    def dependences(self, op: Command) -> dict[str, Array]:
+        """The waits that the program states: those of buffers, without those of containers."""
         counts: dict[str, Array] = {}
         for wait in op.wait_list:
             verb, _, name = wait.partition(" ")

@@ -16,6 +16,7 @@ from tilewright.ir import (
     Region,
     StringAttr,
     TensorType,
+    UnitAttr,
     VerifyException,
     i64,
     irdl_op_definition,
@@ -48,6 +49,8 @@ class ProgramOp(TileOperation):
     """Memories of the schedule's levels, outermost first; see place-moves."""
     shared = opt_prop_def(StringAttr)
     """The dim whose outermost loop the machine's cores share; absent: one core runs it all."""
+    containers = opt_prop_def(UnitAttr)
+    """Whether commands run in containers, as DLIR generates them; see pair-iterations."""
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove(), NoTerminator())
 

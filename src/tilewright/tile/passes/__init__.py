@@ -10,24 +10,34 @@ from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.boundary import Boundary
 from tilewright.tile.passes.check import Check
 from tilewright.tile.passes.double_buffer import DoubleBuffer
+from tilewright.tile.passes.pair_iterations import PairIterations
 from tilewright.tile.passes.place_moves import PlaceMoves
 from tilewright.tile.passes.synchronise import Synchronise
 
 PASSES: dict[str, type[ModulePass]] = {
-    step.name: step for step in (PlaceMoves, DoubleBuffer, Boundary, Allocate, Synchronise, Check)
+    step.name: step
+    for step in (
+        *(PlaceMoves, DoubleBuffer, PairIterations, Boundary),
+        *(Allocate, Synchronise, Check),
+    )
 }
 """The tile passes by their names on the command line."""
 
 
-def pipeline(machine: Machine, avoid: tuple[str, ...] = ()) -> list[PassEntry]:
+def pipeline(
+    machine: Machine, avoid: tuple[str, ...] = (), *, paired: bool = False
+) -> list[PassEntry]:
     """The passes between a built program and a target, each with its reason.
 
-    ``avoid`` gives the bytes that the kernel before uses to its end; see ``Allocate``.
+    ``avoid`` gives the bytes that the kernel before uses to its end; see ``Allocate``. With
+    ``paired`` engines overlap as DLIR generates instructions, not as far as dependences let them.
     """
     entries = [
         PassEntry(PlaceMoves(), "first: where a buffer stands decides how often it is filled"),
         PassEntry(DoubleBuffer(), "slots are counted per visit, which place-moves settled"),
     ]
+    if paired:
+        entries.append(PassEntry(PairIterations(), "after double-buffer, whose slots it takes"))
     if any(primitive.sizes == "fixed" for primitive in machine.primitives):
         entries.append(
             PassEntry(Boundary(), "before allocate: each clone of a buffer needs an address")
@@ -47,6 +57,7 @@ __all__ = [
     "Boundary",
     "Check",
     "DoubleBuffer",
+    "PairIterations",
     "PlaceMoves",
     "Synchronise",
     "TilePass",

@@ -12,6 +12,7 @@ from tilewright.errors import refuse
 from tilewright.ir import IntegerAttr, Operation, i64
 from tilewright.machine import Machine, Memory, Primitive
 from tilewright.planning.domain import ELEMENT_BYTES, Affine
+from tilewright.tile.best_fit import BestFit
 from tilewright.tile.boxes import interval_columns
 from tilewright.tile.dialect import (
     BufferOp,
@@ -51,11 +52,15 @@ class Allocate(TilePass):
     memory's buffers lie at its end instead of its start if their first slots then meet fewer of
     those bytes, so that the first tiles load while the kernel before still computes.
 
+    With ``best_fit``, buffers are allocated and released in the order of the text by DLIR's manager
+    (tile/best_fit.py) instead.
+
     Refuses (``tile-capacity``) what does not fit, with every buffer's size and the limit.
     """
 
     name = "allocate"
     avoid: tuple[str, ...] = ()
+    best_fit: bool = False
 
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Place one program's buffers."""
@@ -66,7 +71,7 @@ class Allocate(TilePass):
                 _measure(op, machine, extents)
                 memories.setdefault(op.memory, []).append(op)
         for name, buffers in memories.items():
-            _pack(buffers, machine.memory(name), program)
+            _pack(buffers, machine.memory(name), program, best_fit=self.best_fit)
             _keep_away(buffers, machine.memory(name), self.avoid)
 
 
@@ -144,11 +149,14 @@ def _size(buffer: BufferOp) -> int:
     return buffer.get("bytes") * buffer.slot_count
 
 
-def _pack(buffers: Sequence[BufferOp], memory: Memory, program: ProgramOp) -> None:
+def _pack(
+    buffers: Sequence[BufferOp], memory: Memory, program: ProgramOp, *, best_fit: bool
+) -> None:
     limit = memory.bytes
     total = sum(_size(buffer) for buffer in buffers)
-    addresses = _side_by_side(buffers)
-    if limit is not None and total > limit:
+    addresses = _best_fit(buffers, program) if best_fit else _side_by_side(buffers)
+    top = max(at + _size(b) for at, b in zip(addresses, buffers, strict=True))
+    if limit is not None and (top > limit if best_fit else total > limit):
         addresses = _overlaid(buffers, program)
         top = max(at + _size(b) for at, b in zip(addresses, buffers, strict=True))
         if top > limit:
@@ -207,6 +215,21 @@ def _side_by_side(buffers: Sequence[BufferOp]) -> list[int]:
         addresses.append(at)
         at += _size(buffer)
     return addresses
+
+
+def _best_fit(buffers: Sequence[BufferOp], program: ProgramOp) -> list[int]:
+    """Addresses as buffers come to life and die in the order of the text."""
+    spans = live_spans(buffers, program)
+    memory = BestFit(None)
+    addresses: dict[int, int] = {}
+    alive: list[int] = []
+    for number in sorted(range(len(buffers)), key=lambda i: spans[i][0]):
+        for other in [o for o in alive if spans[o][1] < spans[number][0]]:
+            memory.release(addresses[other])
+            alive.remove(other)
+        addresses[number] = memory.allocate(_size(buffers[number])) or 0
+        alive.append(number)
+    return [addresses[number] for number in range(len(buffers))]
 
 
 def _overlaid(buffers: Sequence[BufferOp], program: ProgramOp) -> list[int]:

@@ -1,0 +1,55 @@
+"""DLIR's manager of an on-chip memory: best fit, release, and coalescing (section 5.2.5.1).
+
+A table lists the free pieces of a memory by address. ``allocate`` takes the piece whose size is
+nearest to what is asked for and puts what is left of it back; ``release`` joins a piece with free
+neighbours on both sides.
+
+    memory = BestFit(8192)
+    a = memory.allocate(1000)
+    b = memory.allocate(3000)
+    memory.release(a)
+"""
+
+from __future__ import annotations
+
+
+class BestFit:
+    """One memory of so many bytes (None: without a limit)."""
+
+    def __init__(self, size: int | None) -> None:
+        self._free = [(0, 1 << 62 if size is None else size)]
+        """Start and end of the free pieces, ascending."""
+        self._taken: dict[int, int] = {}
+        self.peak = 0
+        """End of the highest byte ever taken."""
+
+    @property
+    def free(self) -> tuple[tuple[int, int], ...]:
+        """Start and end of the free pieces, ascending; no two of them touch."""
+        return tuple(self._free)
+
+    def allocate(self, size: int) -> int | None:
+        """The address of so many bytes; None if no piece is large enough."""
+        fitting = [piece for piece in self._free if piece[1] - piece[0] >= size]
+        if not fitting:
+            return None
+        # Of pieces alike the lowest, so that the result does not depend on anything else.
+        start, end = min(fitting, key=lambda piece: (piece[1] - piece[0], piece[0]))
+        if size:
+            at = self._free.index((start, end))
+            self._free[at : at + 1] = [(start + size, end)] if start + size < end else []
+        self._taken[start] = size
+        self.peak = max(self.peak, start + size)
+        return start
+
+    def release(self, address: int) -> None:
+        """Give back what ``allocate`` returned; raises KeyError for any other address."""
+        size = self._taken.pop(address)
+        if not size:
+            return
+        start, end = address, address + size
+        for piece in [p for p in self._free if start in p or end in p]:
+            self._free.remove(piece)
+            start, end = min(start, piece[0]), max(end, piece[1])
+        self._free.append((start, end))
+        self._free.sort()
