@@ -91,6 +91,8 @@ def _check_memories(machine: Machine, found: _Findings) -> None:
                 found.add(f"{where}.managed", "main memory cannot be a cache")
         elif memory.bytes is None:
             found.add(f"{where}.bytes", "is needed for every memory but the main memory")
+        if memory.bytes is not None and memory.reserved >= memory.bytes:
+            found.add(f"{where}.reserved", "leaves no bytes for buffers")
         if memory.bytes is not None and memory.granule > memory.bytes:
             found.add(f"{where}.granule", "is more than the memory's bytes")
 
@@ -127,7 +129,7 @@ def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -
         found.add(f"{where}.engine", f"there is no engine {primitive.engine!r}")
     if not primitive.operations:
         found.add(f"{where}.operations", "at least one operation is needed")
-    for key in ("cycles", "peak", "scratch"):
+    for key in ("cycles", "peak", "scratch", "issue"):
         try:
             value = parse_expression(getattr(primitive, key)).evaluate({})
             if value < 0:

@@ -38,6 +38,13 @@ class Memory(_Part):
     managed: Literal["software", "hardware"] = "software"
     bytes_per_cycle: float | None = Field(default=None, ge=MIN_RATE, le=MAX_VALUE)
     """Bandwidth that all moves touching this memory share; None is no limit of its own."""
+    reserved: int = Field(default=0, ge=0, le=MAX_VALUE)
+    """Bytes at its end that buffers leave alone, for what primitives keep there for themselves."""
+
+    @property
+    def room(self) -> int | None:
+        """Bytes that buffers may take; None without a limit."""
+        return None if self.bytes is None else self.bytes - self.reserved
 
 
 class Move(_Part):
@@ -54,6 +61,9 @@ class Move(_Part):
     """Transfers whose latencies may overlap; 1 makes every transfer wait for the one before."""
     transaction: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Bytes to which both ends of every contiguous block are rounded."""
+    linear: bool = False
+    """Whether a transfer is one contiguous block: a box takes as many, one after the other, as it
+    has blocks, each with its latency."""
     efficiency: tuple[tuple[int, float], ...] = ()
     """(bytes of a contiguous block, fraction of the bandwidth), ascending; interpolated."""
 
@@ -105,6 +115,9 @@ class Primitive(_Part):
     """Expression of the tile's dims: cycles to compute one tile, machine rounding included."""
     peak: str
     """Expression of the dims: cycles at peak, without rounding; the physical bound."""
+    issue: str = "0"
+    """Expression of the tile's dims: cycles to issue a tile's instructions, below which no tile
+    stays. Planning counts it; the bounds do not."""
     fit: tuple[float, ...] = ()
     """Measured (a, b, c, d): K steps on p points and v vectors of a register tile take
     a K + b K v + c K p v + d cycles (swATOP, Eq. 2). Empty: they follow from ``peak``."""

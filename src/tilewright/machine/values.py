@@ -19,7 +19,7 @@ _TOP = (
     *("element", "accumulator", "synchronisation"),
 )
 _FIELDS = {
-    "memory": ("bytes", "banks", "granule", "managed", "bytes_per_cycle"),
+    "memory": ("bytes", "banks", "granule", "managed", "bytes_per_cycle", "reserved"),
     "move": ("bytes_per_cycle", "latency", "in_flight", "transaction"),
     "engine": ("queue",),
     "primitive": ("cycles", "peak"),

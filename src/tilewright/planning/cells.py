@@ -67,6 +67,7 @@ def cells_of(space: Space) -> Cells:
     edge = {d: last[d] != size[d] for d in names}
     dims = tuple(d for d in names if edge[d].any())
     expression = parse_expression(space.primitive.cycles)
+    issue = parse_expression(space.primitive.issue)
     used = [u for u in space.uses if u.move is not None]
     place = np.full((space.rows, 1 << len(dims)), -1)
     rows: list[Ints] = []
@@ -83,7 +84,8 @@ def cells_of(space: Space) -> Cells:
             continue
         part = space.take(row)
         tile = {d: (last if short.get(d) else size)[d][row] for d in names}
-        cycles = np.broadcast_to(np.asarray(expression.evaluate(tile), np.float64), row.shape)
+        taken = np.maximum(expression.evaluate(tile), issue.evaluate(tile))
+        cycles = np.broadcast_to(np.asarray(taken, np.float64), row.shape)
         rows.append(row)
         kinds.append(np.full(row.size, kind))
         columns.append([count[row], cycles, *(part.box(u, short) for u in used)])

@@ -59,7 +59,8 @@ def lower_bounds(space: Space) -> Floats:
             continue
         box = cells.boxes[use.name] * weight[cells.row]
         dims = [dim for dim in space.extents if dim in use.operand.dims]
-        loads = loads + cells.sum(share * transfer_cycles(use, box), rows) * space.trips_of(dims)
+        once = cells.sum(share * transfer_cycles(use, box), rows) + space.further_latency(use)
+        loads = loads + once * space.trips_of(dims)
         ends = ends + cells.sum(share * box, rows) / use.move.bytes_per_cycle
         ends = ends + (use.move.latency if use.move.in_flight == 1 else 0)
     limit = np.maximum(np.maximum(compute + ends, loads), moved / bandwidth)

@@ -151,7 +151,7 @@ def _at_output(use: Use) -> bool:
 
 def _growth(space: Space, group: Group, moved: Sequence[Use], slots: int) -> dict[str, Ints]:
     """The most tiles along a group that the output's memory holds, evened out."""
-    limit = next(use.memory.bytes for use in moved if use.output) or 0
+    limit = next(use.memory.room for use in moved if use.output) or 0
     per_tile = np.zeros(space.rows)
     for use in moved:
         if _at_output(use):
@@ -228,7 +228,7 @@ def _fillings(
         for order in orders:
             memory = order[0].memory
             used = sum((need[use.name] for use in order), start=np.zeros(space.rows, np.int64))
-            limit = memory.bytes or (1 << 62)
+            limit = memory.room or (1 << 62)
             fits &= used <= limit
             for use in order:
                 slots[use.name] = np.ones(space.rows, np.int64)

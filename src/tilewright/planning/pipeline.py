@@ -60,6 +60,11 @@ class Pipeline:
         self.bytes = self._sizes()
         self.time = {u.name: transfer_cycles(u, self.bytes[u.name]) for u in self.loads}
         self.time |= {u.name: transfer_cycles(u, self.bytes[u.name]) for u in self.stores}
+        self.blocks = {
+            u.name: space.further_latency(u)[cells.row] for u in self.loads + self.stores
+        }
+        for name, latency in self.blocks.items():
+            self.time[name] = self.time[name] + latency
 
     def _unfold(self) -> None:
         """One loop per dim, outermost first, with its trips per row."""
@@ -187,6 +192,7 @@ class Pipeline:
         for use in self.loads:
             assert use.move is not None
             total = total + self.bytes[use.name][cell] / use.move.bytes_per_cycle
+            total = total + self.blocks[use.name][cell]
             if use.move.in_flight == 1:
                 total = total + use.move.latency
             hidden = max(hidden, use.move.latency if use.move.in_flight > 1 else 0)
@@ -198,7 +204,7 @@ class Pipeline:
         for use in self.stores:
             assert use.move is not None
             flow = self.bytes[use.name][cell] / use.move.bytes_per_cycle
-            total = total + flow + use.move.latency
+            total = total + flow + use.move.latency + self.blocks[use.name][cell]
         return total
 
     def _moved(self) -> Floats:
@@ -254,12 +260,27 @@ class Step:
             bytes_time = self.of.bytes[use.name][self.before] / self.of.bandwidth
             stored = stored + moves * bytes_time
             step = np.maximum(step, moves * self.of.time[use.name][self.before])
-            cycle = moves * (self.compute + use.move.latency + bytes_time) / self.rounds[use.name]
+            behind = use.move.latency + bytes_time + self.of.blocks[use.name][self.before]
+            cycle = moves * (self.compute + behind) / self.rounds[use.name]
             step = np.maximum(step, cycle)
+        for engine in {use.move.engine for use in self.of.stores if use.move is not None}:
+            # Loads and stores of one engine follow one another.
+            step = np.maximum(step, self._shared(engine))
         # A store delays the loads whose bytes flow at the same time.
         busy = queue + stored * flow / np.maximum(queue, 1.0)
         step = np.maximum(step, flow + stored)
         return np.maximum(step, busy - (ahead - 1) * spare)
+
+    def _shared(self, engine: str) -> Floats:
+        """Time of an engine's loads and stores together; 0 for one that has only stores."""
+        loads = [use for use in self.of.loads if use.move and use.move.engine == engine]
+        total = np.zeros(len(self.row))
+        for use in loads:
+            total = total + self.queued[use.name]
+        for use in self.of.stores if loads else ():
+            if use.move is not None and use.move.engine == engine:
+                total = total + self.moves[use.name] * self.of.time[use.name][self.before]
+        return total
 
     def _behind(self, use: Use) -> Floats:
         """Queue time of the operand's move and those behind it before the tile's compute."""

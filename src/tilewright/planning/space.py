@@ -136,6 +136,20 @@ class Space:
             share = np.interp(run, known, fractions)
         return plain * rounded / run / share
 
+    def further_latency(self, use: Use) -> Floats:
+        """Column of the latencies behind the first of a box whose blocks move one by one."""
+        if use.move is None or not use.move.linear:
+            return np.zeros(self.rows)
+        lengths = [
+            table.largest[tuple(self.index[dim] for dim in table.dims)]
+            for table in self.tables[use.name]
+        ]
+        blocks = np.ones(self.rows)
+        for length in lengths:
+            blocks = blocks * length
+        blocks = blocks / run_elements(use.operand, lengths)
+        return np.maximum(blocks - 1.0, 0.0) * (use.move.latency / use.move.in_flight)
+
     def slot_bytes(self, use: Use) -> Ints:
         """Column of the bytes of one buffer slot."""
         element = np.full(self.rows, use.operand.element_bytes)
@@ -278,9 +292,9 @@ def _cross(space: Space, max_rows: int) -> None:
         touched = {u.memory.name for u in ready if u.name not in checked}
         checked |= {u.name for u in ready}
         for memory in {u.memory.name: u.memory for u in space.uses}.values():
-            if memory.name not in touched or not memory.bytes or memory.managed == "hardware":
+            if memory.name not in touched or not memory.room or memory.managed == "hardware":
                 continue
             used = sum((space.slot_bytes(u) for u in ready if u.memory == memory), start=0)
-            fits = np.flatnonzero(used <= memory.bytes)
+            fits = np.flatnonzero(used <= memory.room)
             space.index = {d: column[fits] for d, column in space.index.items()}
         rows = space.rows

@@ -177,10 +177,10 @@ def _fits(space: Space, slots: int) -> Bools:
     """Per row, whether every memory holds its tiles ``slots`` times."""
     fits = np.ones(space.rows, np.bool_)
     for memory in {use.memory.name: use.memory for use in space.uses}.values():
-        if memory.bytes is None or memory.managed == "hardware":
+        if memory.room is None or memory.managed == "hardware":
             continue
         used = sum((space.slot_bytes(u) for u in space.uses if u.memory == memory), start=0)
-        fits &= used <= memory.bytes // slots
+        fits &= used <= memory.room // slots
     return fits
 
 

@@ -1,1 +1,12 @@
 """Cambricon (ACC-C): matrix and vector instructions with scalar control flow, simulated."""
+
+from tilewright.targets.cambricon.machine import MEDIUM as _MEDIUM
+from tilewright.targets.cambricon.machine import SMALL as _SMALL
+from tilewright.targets.cambricon.target import CambriconTarget
+
+TARGET = CambriconTarget()
+"""What the entry point ``cambricon`` names."""
+SMALL = CambriconTarget(_SMALL)
+MEDIUM = CambriconTarget(_MEDIUM)
+
+__all__ = ["MEDIUM", "SMALL", "TARGET", "CambriconTarget"]

@@ -45,7 +45,31 @@ MEDIUM = Configuration("cambricon-m", lanes=8, vsm=128 << 10, msm=128 << 10)
 CONFIGURATIONS = (ORIGINAL, SMALL, MEDIUM)
 """ACC-C, ACC-C-S and ACC-C-M, as printed: the medium one has fewer lanes than the small one."""
 
-EPILOGUE = (("add",), ("relu", "clip", "leaky_relu"), ("requantise",))
+TILE, ROW = 150, 20
+"""Cycles in which the scalar instructions of a tile, and of a row of pixels, hold up its unit."""
+
+RESERVED = 8
+"""One part in so many of VSM is the compiler's: sums, zeros, gathered windows (lowering/)."""
+
+SUM_BYTES = 16
+"""Bytes of the reserved part for each output channel: two sums, a bias and a zero, evened up."""
+
+POOL_BYTES = 8
+"""The same of pooling: a sum, a divisor and a zero."""
+
+TABLE_FUNCTIONS = (
+    *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp"),
+    *("log", "sqrt", "erf", "elu", "softplus", "gelu"),
+)
+"""Maps by interpolation in a table, on 16-bit elements."""
+
+EPILOGUE = (("add",), ("relu",), ("requantise",), TABLE_FUNCTIONS)
+MAPS = ("add", "sub", "mul", "max", "min", "relu", "requantise")
+"""Maps of one instruction."""
+
+POINTS = "d0*d1*d2*d3*d4*d5"
+"""Elements of a map; a dim that an operation does not have counts as 1."""
+
 VSM, MSM = Storage(memory="vsm"), Storage(memory="msm")
 
 
@@ -53,7 +77,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
     """ACC-C in one of its sizes; make other variants with ``with_values``."""
     lanes = size.lanes
 
-    def move(name: str, source: str, target: str, engine: str) -> Move:
+    def move(name: str, source: str, target: str, engine: str, linear: bool = False) -> Move:
         return Move(
             name=name,
             source=source,
@@ -61,6 +85,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             engine=engine,
             bytes_per_cycle=BANDWIDTH,
             latency=LATENCY,
+            linear=linear,
         )
 
     return Machine(
@@ -70,13 +95,14 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
         clock_hz=1e9,
         memories=(
             Memory(name="dram", bytes_per_cycle=BANDWIDTH),
-            Memory(name="vsm", bytes=size.vsm, banks=4, granule=8),
+            Memory(name="vsm", bytes=size.vsm, banks=4, granule=8, reserved=size.vsm // RESERVED),
             Memory(name="msm", bytes=size.msm, banks=4, granule=8),
             Memory(name="tables", bytes=TABLES * TABLE_ELEMENTS * 2, granule=TABLE_ELEMENTS * 2),
         ),
         moves=(
-            move("vload", "dram", "vsm", "vector_dma"),
-            move("vstore", "vsm", "dram", "vector_dma"),
+            # Weights lie in main memory by segment (lowering/weights.py); pixels do not.
+            move("vload", "dram", "vsm", "vector_dma", linear=True),
+            move("vstore", "vsm", "dram", "vector_dma", linear=True),
             move("mload", "dram", "msm", "matrix_dma"),
             move("mstore", "msm", "dram", "matrix_dma"),
             move("load_table", "dram", "tables", "vector_dma"),
@@ -85,7 +111,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             Engine(name=name, queue=QUEUE)
             for name in ("vector_dma", "matrix_dma", "vector", "matrix")
         ),
-        primitives=_primitives(lanes),
+        primitives=_primitives(lanes, size.vsm // RESERVED),
         element="fixed16",
         accumulator="fixed32",
         instruction_bytes=8,
@@ -93,39 +119,80 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
     )
 
 
-def _primitives(lanes: int) -> tuple[Primitive, ...]:
-    vector = {"input": VSM, "residual": VSM, "output": VSM}
+def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
+    operands = {"input": VSM, "residual": VSM, "output": VSM}
+    product = operands | {"weight": MSM, "bias": VSM}
+    channels = max(reserved // SUM_BYTES // lanes * lanes, 1)
     return (
         Primitive(
             name="conv",
-            operations=("conv", "matmul"),
+            operations=("conv",),
             engine="matrix",
-            operands={"weight": MSM, "bias": VSM, **vector},
+            operands=product,
             epilogue=EPILOGUE,
             # A product of the kernel's row with the pixels that it covers, for each point.
-            cycles=f"n*g*b0*b1*m*oh*ow*kh*ceil(co/{lanes})*ceil(kw*ci/{lanes})",
-            peak=f"n*g*b0*b1*m*oh*ow*kh*kw*co*ci/{lanes * lanes}",
+            cycles=f"n*g*oh*ow*kh*ceil(co/{lanes})*ceil(kw*ci/{lanes})",
+            peak=f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
+            issue=f"{TILE}+n*g*oh*({ROW}+ow*max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 5+2*kh))",
+            limits={"n": 1, "g": 1, "co": channels},
+            multiples={"co": lanes, "ci": lanes},
+            whole=("kh", "kw"),
+        ),
+        Primitive(
+            name="matmul",
+            operations=("matmul",),
+            engine="matrix",
+            operands=product,
+            epilogue=EPILOGUE,
+            cycles=f"n*m*b0*ceil(co/{lanes})*ceil(ci/{lanes})",
+            peak=f"n*m*b0*co*ci/{lanes * lanes}",
+            issue=f"{TILE}+n*m*b0*max(ceil(co/{lanes})*ceil(ci/{lanes}), 8)",
+            limits={"b0": 1, "co": channels},
             multiples={"co": lanes, "ci": lanes},
         ),
         Primitive(
             name="pool",
-            operations=("max_pool",),
+            operations=("max_pool", "average_pool"),
             engine="vector",
-            operands=vector,
-            epilogue=EPILOGUE,
-            cycles=f"n*ceil(c/{lanes})*oh*ow*kh*kw",
-            peak=f"n*c*oh*ow*kh*kw/{lanes}",
+            operands=operands,
+            # Down the rows of all columns, then along the row of each window.
+            cycles=f"n*oh*ow*(kh+kw-1)*ceil(c/{lanes})",
+            peak=f"n*oh*ow*(kh+kw-1)*c/{lanes}",
+            issue=f"{TILE}+n*oh*({ROW}+ow*max((kh+kw-1)*ceil(c/{lanes}), 5+2*kw))",
+            limits={"n": 1, "c": max(reserved // POOL_BYTES // lanes * lanes, 1)},
             multiples={"c": lanes},
+            whole=("kh", "kw"),
         ),
         Primitive(
             name="vector",
-            operations=("add", "sub", "mul", "max", "min", "relu", "requantise"),
+            operations=(*MAPS, *TABLE_FUNCTIONS),
             engine="vector",
-            operands={"weight": VSM, **vector},
-            epilogue=EPILOGUE,
-            cycles=f"ceil(d0*d1*d2*d3*d4*d5/{lanes})",
-            peak=f"d0*d1*d2*d3*d4*d5/{lanes}",
-            multiples={},
+            operands=operands | {"weight": VSM},
+            epilogue=(("relu",), ("requantise",), TABLE_FUNCTIONS),
+            cycles=f"ceil({POINTS}/{lanes})",
+            peak=f"{POINTS}/{lanes}",
+            issue=f"{TILE}+ceil({POINTS}/{lanes})",
+        ),
+        Primitive(
+            name="lrn",
+            operations=("lrn",),
+            engine="vector",
+            operands=operands,
+            # The square, a sum for each neighbour, scale, bias and power, on elements of 64 bits.
+            cycles=f"n*h*w*2*(j+3)*ceil(c/{lanes})",
+            peak=f"n*h*w*2*(j+3)*c/{lanes}",
+            issue=f"{TILE}+n*h*w*max(2*(j+3)*ceil(c/{lanes}), j+10)",
+            whole=("c", "j"),
+        ),
+        Primitive(
+            name="softmax",
+            operations=("softmax",),
+            engine="vector",
+            operands=operands,
+            # Maximum, distances (two), exponential, sum, the sum's copies and quotients.
+            cycles=f"{POINTS}*7*ceil(axis/{lanes})",
+            peak=f"{POINTS}*7*axis/{lanes}",
+            whole=("axis",),
         ),
     )
 

@@ -152,7 +152,7 @@ def _size(buffer: BufferOp) -> int:
 def _pack(
     buffers: Sequence[BufferOp], memory: Memory, program: ProgramOp, *, best_fit: bool
 ) -> None:
-    limit = memory.bytes
+    limit = memory.room
     total = sum(_size(buffer) for buffer in buffers)
     addresses = _best_fit(buffers, program) if best_fit else _side_by_side(buffers)
     top = max(at + _size(b) for at, b in zip(addresses, buffers, strict=True))
@@ -192,10 +192,10 @@ def _keep_away(buffers: Sequence[BufferOp], memory: Memory, avoid: Sequence[str]
     """Move the buffers to the end of their memory where that meets fewer bytes to avoid."""
     texts = [text.split() for text in avoid]
     taken = [(int(start), int(end)) for name, start, end in texts if name == memory.name]
-    if memory.bytes is None or not taken:
+    if memory.room is None or not taken:
         return
     top = max(buffer.get("address") + _size(buffer) for buffer in buffers)
-    shift = (memory.bytes - top) // memory.granule * memory.granule
+    shift = (memory.room - top) // memory.granule * memory.granule
 
     def met(by: int) -> int:
         slots = [(b.get("address") + by, b.get("address") + by + b.get("bytes")) for b in buffers]

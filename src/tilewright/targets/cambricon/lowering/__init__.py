@@ -1,0 +1,1 @@
+"""From tile programs to statements: real loops over matrix and vector instructions."""

@@ -1,0 +1,104 @@
+"""Boxes of operands with positions known at run time: where they begin, how large they are.
+
+A buffer holds its box without gaps, in the order of the tensor's layout, with the strides of the
+box itself: so a tile at the edge is as contiguous as any other. What lies in the padding is not
+held; loops over windows leave it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.planning.domain import Affine
+from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
+
+
+@dataclass(frozen=True)
+class Spans:
+    """First index and size of every dim of a tile."""
+
+    start: Mapping[str, Value]
+    size: Mapping[str, Value]
+
+    def of(self, dim: str) -> Value:
+        """Size of a dim; 1 for a dim that the kernel lacks."""
+        return self.size.get(dim, 1)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The interval of one axis, inside the tensor."""
+
+    low: Value
+    size: Value
+    before: Value
+    """Indices of the box that lie before the tensor's first."""
+    whole: bool
+    """Whether it always spans the whole axis."""
+    padded: bool
+    """Whether some tile's box reaches beyond the tensor."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """One box, with the strides in which a buffer holds it."""
+
+    axes: tuple[Axis, ...]
+    strides: tuple[Value, ...]
+    """Bytes along each logical axis."""
+    count: Value
+    """Elements."""
+
+
+def axis_of(
+    e: Emitter, axis: Affine, extent: int, spans: Spans, extents: Mapping[str, int]
+) -> Axis:
+    """The interval of an affine expression, cut at the tensor's ends."""
+    first: Value = axis.offset
+    size: Value = 1
+    settled = True
+    for name, c in axis.terms:
+        assert c > 0
+        start = spans.start.get(name, 0)
+        settled &= isinstance(start, int)
+        first = e.add(first, e.multiply(start, c))
+        size = e.add(size, e.multiply(e.subtract(spans.of(name), 1), c))
+    low, span = axis.interval({name: (0, extents.get(name, 1)) for name in axis.dims})
+    if low >= 0 and low + span <= extent:
+        whole = isinstance(first, int) and isinstance(size, int) and (first, size) == (0, extent)
+        return Axis(first, size, 0, whole, False)
+    begin = e.maximum(first, 0)
+    end = e.minimum(e.add(first, size), extent)
+    before = e.subtract(begin, first)
+    held = e.subtract(end, begin)
+    whole = settled and begin == 0 and held == extent
+    return Axis(begin, held, before, whole, True)
+
+
+def packed(e: Emitter, axes: Sequence[Axis], order: Sequence[int], element: int) -> Box:
+    """A box without gaps; ``order`` has the logical axes, outermost first."""
+    strides: list[Value] = [0] * len(axes)
+    step: Value = element
+    count: Value = 1
+    for axis in reversed(order):
+        strides[axis] = step
+        step = e.multiply(step, axes[axis].size)
+        count = e.multiply(count, axes[axis].size)
+    return Box(tuple(axes), tuple(strides), count)
+
+
+def box_of(
+    e: Emitter,
+    window: Sequence[Affine],
+    shape: Sequence[int],
+    spans: Spans,
+    extents: Mapping[str, int],
+    order: Sequence[int],
+    element: int,
+) -> Box:
+    """The box of a window, packed."""
+    axes = [
+        axis_of(e, axis, extent, spans, extents) for axis, extent in zip(window, shape, strict=True)
+    ]
+    return packed(e, axes, order, element)

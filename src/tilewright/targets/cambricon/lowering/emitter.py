@@ -1,0 +1,305 @@
+"""Statements in the making: registers, labels, loops, and scalar arithmetic that folds constants.
+
+A **value** is a number known now, or a register that holds one at run time. Arithmetic on numbers
+costs nothing; on registers it emits scalar instructions, as few as it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from tilewright.errors import refuse
+from tilewright.targets.cambricon.isa import REGISTERS, Register
+from tilewright.targets.cambricon.statements import Statement, statement
+
+Value = int | Register
+"""A number, or the register that holds it at run time."""
+
+Operand = Register | int | str
+
+
+Kept = TypeVar("Kept")
+
+
+def _registers(value: Any) -> Iterator[Register]:
+    """The registers in a value, or in the fields of a dataclass, or in what a collection holds."""
+    if isinstance(value, Register):
+        yield value
+    elif isinstance(value, dict):
+        yield from _registers(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _registers(one)
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from _registers(getattr(value, field.name))
+
+
+class Emitter:
+    """Collects the statements of one kernel; ``where`` names it in messages.
+
+    ``prefix`` begins its labels; ``constants`` numbers may keep a register throughout.
+    """
+
+    def __init__(self, where: str, prefix: str, constants: int = 12) -> None:
+        self.where = where
+        self._most = constants
+        self._prefix = prefix
+        self._labels = 0
+        self._free = list(range(REGISTERS - 1, -1, -1))
+        self._scopes: list[list[Register]] = [[]]
+        self._used: set[int] = set()
+        self._constants: dict[int, Register] = {}
+        self._once: list[Statement] = []
+        self._body: list[Statement] = []
+        self._pending: list[str] = []
+        self._remark = ""
+        self._later: list[Callable[[], None]] = []
+
+    def apart(self, block: Callable[[], None]) -> None:
+        """Emit a block behind everything else, where nothing falls into it."""
+        self._later.append(block)
+
+    def finish(self) -> None:
+        """Emit the blocks that stand apart."""
+        if not self._later:
+            return
+        end = self.label("end")
+        self.jump(end)
+        for block in self._later:
+            block()
+        self.place(end)
+
+    @property
+    def statements(self) -> list[Statement]:
+        """The constants' registers filled, then all that was emitted."""
+        tail = [Statement(label=label) for label in self._pending]
+        return [*self._once, *self._body, *tail]
+
+    def remark(self, text: str) -> None:
+        """Stands beside the next instruction."""
+        self._remark = text
+
+    def emit(self, text: str, *operands: Operand) -> None:
+        """One instruction; a number is an immediate, a string a label."""
+        one = statement(text, *operands, remark=self._remark)
+        self._remark = ""
+        if self._pending:
+            # A statement has one label; further ones stand on lines of their own.
+            *others, label = self._pending
+            self._body += [Statement(label=other) for other in others]
+            one = replace(one, label=label)
+            self._pending = []
+        self._body.append(one)
+
+    def label(self, hint: str) -> str:
+        """A new label."""
+        self._labels += 1
+        return f"{self._prefix}_{hint}{self._labels}"
+
+    def place(self, label: str) -> None:
+        """Puts a label before the next instruction."""
+        self._pending.append(label)
+
+    # Registers.
+
+    def register(self) -> Register:
+        """A register until the scope ends."""
+        if not self._free:
+            raise refuse(
+                "lower-registers",
+                f"the kernel's loops need more than {REGISTERS} scalar registers",
+                self.where,
+                "plan it with fewer tiled dims, or run it on the host",
+            )
+        found = Register(self._free.pop())
+        self._used.add(found.number)
+        self._scopes[-1].append(found)
+        return found
+
+    @contextmanager
+    def scope(self) -> Generator[None]:
+        """Registers that are taken within are free again behind it."""
+        self._scopes.append([])
+        try:
+            yield
+        finally:
+            self._free += [one.number for one in reversed(self._scopes.pop())]
+
+    def constant(self, number: int) -> Register:
+        """A register that holds a number throughout the kernel."""
+        if number not in self._constants:
+            # It is filled once, before all else: what is emitted already must not have used it.
+            fresh = [number for number in self._free if number not in self._used]
+            if not fresh:
+                raise refuse("lower-registers", "no register is left for a constant", self.where)
+            one = Register(max(fresh))
+            self._free.remove(one.number)
+            self._constants[number] = one
+            self._once.append(statement("SMOVE", one, number))
+        return self._constants[number]
+
+    def held(self, value: Value) -> Register:
+        """The register of a value; of numbers, the first few are kept as constants."""
+        if isinstance(value, Register):
+            return value
+        if value in self._constants or len(self._constants) < self._most:
+            return self.constant(value)
+        return self.loaded(value)
+
+    def loaded(self, value: Value) -> Register:
+        """The register of a value; numbers are filled in here, for code that runs once a tile."""
+        return value if isinstance(value, Register) else self.variable(value)
+
+    def settled(self, compute: Callable[[], Kept]) -> Kept:
+        """What a computation gives; all registers that it took and does not give are free again."""
+        self._scopes.append([])
+        found = compute()
+        kept = set(_registers(found))
+        for one in reversed(self._scopes.pop()):
+            if one in kept:
+                self._scopes[-1].append(one)
+            else:
+                self._free.append(one.number)
+        return found
+
+    def variable(self, value: Value) -> Register:
+        """A register of its own that starts with a value."""
+        one = self.register()
+        self.set(one, value)
+        return one
+
+    def set(self, target: Register, value: Value) -> None:
+        """target = value."""
+        if value != target:
+            self.emit("SMOVE", target, value)
+
+    # Arithmetic.
+
+    def add(self, a: Value, b: Value) -> Value:
+        """a + b."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a + b
+        if b == 0:
+            return a
+        if a == 0:
+            return b
+        if isinstance(a, int):
+            a, b = b, a
+        assert isinstance(a, Register)
+        found = self.register()
+        self.emit("SADD", found, a, b)
+        return found
+
+    def subtract(self, a: Value, b: Value) -> Value:
+        """a - b."""
+        if isinstance(b, int):
+            return self.add(a, -b)
+        found = self.register()
+        if isinstance(a, int):
+            self.emit("SMOVE", found, a)
+            self.emit("SSUB", found, found, b)
+        else:
+            self.emit("SSUB", found, a, b)
+        return found
+
+    def multiply(self, a: Value, b: Value) -> Value:
+        """a * b."""
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        if isinstance(a, int):
+            a, b = b, a
+        if b == 0 or b == 1:
+            return 0 if b == 0 else a
+        assert isinstance(a, Register)
+        found = self.register()
+        self.emit("SMUL", found, a, b)
+        return found
+
+    def divide(self, a: Value, b: int) -> Value:
+        """a / b towards 0."""
+        if isinstance(a, int):
+            return a // b
+        if b == 1:
+            return a
+        found = self.register()
+        self.emit("SDIV", found, a, b)
+        return found
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        """The smaller."""
+        if isinstance(a, int) and isinstance(b, int):
+            return min(a, b)
+        if isinstance(a, int):
+            a, b = b, a
+        return self._chosen(a, b, least=True)
+
+    def maximum(self, a: Value, b: Value) -> Value:
+        """The greater."""
+        if isinstance(a, int) and isinstance(b, int):
+            return max(a, b)
+        if isinstance(a, int):
+            a, b = b, a
+        return self._chosen(a, b, least=False)
+
+    def _chosen(self, a: Value, b: Value, *, least: bool) -> Value:
+        """a, or b where it is smaller (greater): without a branch, as one could be mispredicted."""
+        assert isinstance(a, Register)
+        found, more = self.register(), self.register()
+        # b + (a > b) * (a - b) is the greater one, a - (a > b) * (a - b) the smaller.
+        self.emit("SGT", more, a, b)
+        self.emit("SSUB", found, a, b)
+        self.emit("SMUL", more, more, found)
+        if least:
+            self.emit("SSUB", found, a, more)
+        else:
+            self.emit("SADD", found, more, b)
+        return found
+
+    def increase(self, target: Register, by: Value) -> None:
+        """target += by."""
+        if by != 0:
+            self.emit("SADD", target, target, by)
+
+    # Control.
+
+    def jump(self, label: str) -> None:
+        """Go there."""
+        self.emit("J", label)
+
+    def if_positive(self, value: Value, label: str) -> None:
+        """Go there if value > 0."""
+        if isinstance(value, Register):
+            self.emit("CB", value, label)
+        elif value > 0:
+            self.jump(label)
+
+    def if_less(self, a: Value, b: Value, label: str) -> None:
+        """Go there if a < b."""
+        with self.scope():
+            self.if_positive(self.subtract(b, a), label)
+
+    def repeat(self, count: Value, body: Callable[[], None], *, least: int = 0) -> None:
+        """Run a body ``count`` times; ``least`` is what the count is known to be at least."""
+        if isinstance(count, int):
+            if count <= 0:
+                return
+            if count == 1:
+                body()
+                return
+        with self.scope():
+            left = self.variable(count)
+            begin, end = self.label("loop"), self.label("end")
+            guarded = isinstance(count, Register) and least < 1
+            if guarded:
+                self.emit("CB", left, begin)
+                self.jump(end)
+            self.place(begin)
+            body()
+            self.emit("SSUB", left, left, 1)
+            self.emit("CB", left, begin)
+            if guarded:
+                self.place(end)

@@ -1,0 +1,69 @@
+"""A tile program taken apart: one chain of loops, the buffers with their depths, one compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilewright.errors import refuse
+from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp, TensorOp
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A buffer with its load, and how many loops stand around it."""
+
+    buffer: BufferOp
+    depth: int
+
+
+@dataclass
+class Nest:
+    """What a program consists of."""
+
+    program: ProgramOp
+    loops: list[LoopOp] = field(default_factory=list[LoopOp])
+    """Outermost first; loops that run once left out."""
+    loads: list[Filled] = field(default_factory=list[Filled])
+    """In program order."""
+    output: Filled | None = None
+    compute: ComputeOp | None = None
+
+
+def nest_of(program: ProgramOp) -> Nest:
+    """Take a program apart; refuses (``lower-nest``) what is no single chain of loops."""
+    nest = Nest(program)
+    where = program.symbol.data
+    block = program.body.block
+    depths: dict[BufferOp, int] = {}
+    stores: list[BufferOp] = []
+    while True:
+        inner: LoopOp | None = None
+        for op in block.ops:
+            if isinstance(op, TensorOp):
+                continue
+            if isinstance(op, BufferOp):
+                depths[op] = len(nest.loops)
+            elif isinstance(op, MoveOp):
+                if op.loads:
+                    nest.loads.append(Filled(op.buffer, depths[op.buffer]))
+                else:
+                    stores.append(op.buffer)
+            elif isinstance(op, LoopOp) and inner is None and nest.compute is None:
+                inner = op
+            elif isinstance(op, ComputeOp) and nest.compute is None and inner is None:
+                nest.compute = op
+            else:
+                raise refuse("lower-nest", f"{op.name} stands beside another loop", where)
+        if inner is None:
+            break
+        if any(loop.dim == inner.dim for loop in nest.loops) or inner.lower_bound:
+            raise refuse(
+                "lower-nest", f"dim {inner.dim.data} has two loops", where,
+                "plan the kernel with one level of tiles",
+            )  # fmt: skip
+        nest.loops.append(inner)
+        block = inner.body.block
+    if nest.compute is None or len(stores) != 1:
+        raise refuse("lower-nest", "a program has one compute and one result", where)
+    nest.output = Filled(stores[0], depths[stores[0]])
+    return nest

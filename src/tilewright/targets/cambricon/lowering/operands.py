@@ -1,0 +1,87 @@
+"""The operands of a kernel: where their tensors and buffers lie, and how they are moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tilewright.machine import Machine
+from tilewright.planning.domain import ELEMENT_BYTES
+from tilewright.targets.cambricon.lowering.boxes import Box, Spans, box_of
+from tilewright.targets.cambricon.lowering.emitter import Emitter
+from tilewright.targets.generic.lowering.locations import TensorPlace, physical_order
+from tilewright.tile.dialect import BufferOp
+from tilewright.types import element_name, layout_of
+
+Locate = Callable[[BufferOp], TensorPlace]
+"""Where a buffer's tensor lies in main memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """A buffer of the program and its tensor."""
+
+    buffer: BufferOp
+    machine: Machine
+    bases: Mapping[str, int]
+
+    @property
+    def name(self) -> str:
+        """The operand's name."""
+        return self.buffer.symbol.data
+
+    @property
+    def role(self) -> str:
+        """The operand's role in its primitive."""
+        return str(self.buffer.get("role", ""))
+
+    @cached_property
+    def element(self) -> int:
+        """Bytes of an element in main memory."""
+        return ELEMENT_BYTES[element_name(self.buffer.result.type.of.element_type)]
+
+    @property
+    def spacing(self) -> int:
+        """Bytes of an element in the buffer while it is computed."""
+        if self.buffer.accumulates is None:
+            return self.element
+        return max(self.element, ELEMENT_BYTES[self.machine.accumulator])
+
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The logical axes, outermost first, as they lie in memory."""
+        shape = self.buffer.tensor_shape
+        return physical_order(layout_of(self.buffer.tensor), len(shape), self.name)
+
+    @cached_property
+    def place(self) -> TensorPlace:
+        """The tensor in main memory."""
+        return TensorPlace.of(self.buffer.tensor_op, self.bases)
+
+    @property
+    def slots(self) -> int:
+        """Slots of the buffer."""
+        return self.buffer.slot_count
+
+    @property
+    def slot_bytes(self) -> int:
+        """Bytes of one slot."""
+        return int(self.buffer.get("bytes"))
+
+    @property
+    def address(self) -> int:
+        """Address of the first slot in its scratchpad."""
+        return int(self.buffer.get("address"))
+
+    def box(self, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Box:
+        """The box of a tile, with strides of elements as main memory has them."""
+        return box_of(
+            e,
+            self.buffer.window.data,
+            self.buffer.tensor_shape,
+            spans,
+            extents,
+            self.order,
+            self.element,
+        )

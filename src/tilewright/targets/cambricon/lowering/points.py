@@ -1,0 +1,178 @@
+"""Maps over elements: as many at once as lie side by side in all operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.errors import refuse
+from tilewright.numerics import tables
+from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.emitter import Value
+from tilewright.targets.cambricon.lowering.epilogue import Epilogue, epilogue_of
+from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.product import clear
+from tilewright.targets.cambricon.lowering.tables import table_of
+from tilewright.targets.cambricon.lowering.walk import Tile
+from tilewright.targets.generic.lowering.steps import elements, fraction, is_wide
+from tilewright.tile.dialect import windows_of
+
+PAIRS = {"add": "VAV", "sub": "VSV", "mul": "VMV", "max": "VGTM", "min": "VGTM.min"}
+
+
+class Points:
+    """The code of one map and what follows it."""
+
+    def __init__(self, context: Context) -> None:
+        c = self.c = context
+        self.e = c.e
+        stage = self.stage = c.anchor
+        self.name = stage.operation.data
+        self.inputs = [c.source(stage, i)[0] for i in range(len(stage.inputs))]
+        self.kinds, self.made = elements(stage)
+        stages = c.compute.stages
+        self.rest: Epilogue | None = epilogue_of(stages, c.where) if len(stages) > 1 else None
+        if self.rest is not None and self.rest.residual is not None:
+            raise refuse("lower-epilogue", "a map takes no residual behind it", c.where)
+        if self.name not in (*PAIRS, "relu", "requantise", *tables.FUNCTIONS):
+            raise refuse("lower-epilogue", f"the vector unit has no {self.name}", c.where)
+        self._axes()
+        self._reserve()
+
+    def _axes(self) -> None:
+        """Logical axes of the run that all operands share, and those of loops around it."""
+        c, output = self.c, self.c.output
+        windows = list(windows_of(self.stage))
+        self.target = windows[-1].data
+        rank = len(output.buffer.tensor_shape)
+        shared: list[int] = []
+        apart: list[int] = []
+        self.moving: dict[Operand, list[bool]] = {}
+        for operand, window in zip(self.inputs, windows, strict=False):
+            same = len(window.data) == rank and operand.order == output.order
+            if not same:
+                raise refuse("lower-layout", "operands of a map differ in layout", c.where)
+            pairs = zip(window.data, self.target, output.buffer.tensor_shape, strict=True)
+            self.moving[operand] = [a == b or extent == 1 for a, b, extent in pairs]
+        for axis in reversed(output.order):
+            if apart or not all(moving[axis] for moving in self.moving.values()):
+                apart.append(axis)
+            else:
+                shared.append(axis)
+        self.shared, self.apart = shared, list(reversed(apart))
+        if not shared:
+            raise refuse(
+                "lower-layout", "an operand is one number along the innermost axis", c.where
+            )
+
+    def _reserve(self) -> None:
+        t = self.c.temporaries
+        relu = self.name == "relu" or (self.rest is not None and self.rest.relu)
+        wide = self.rest is not None
+        each = 2 * relu + 4 * wide
+        self.part = t.left // each // 8 * 8 if each else 0
+        self.zeros = t.take(2 * self.part) if relu else 0
+        self.sums = t.take(4 * self.part) if wide else 0
+        self.relu = relu
+        self.table = table_of(self.stage, self.c) if self.name in tables.FUNCTIONS else 0
+        self.last = 0
+        if self.rest is not None and self.rest.table is not None:
+            self.last = table_of(self.rest.table, self.c)
+
+    def prologue(self) -> None:
+        """What stands before all tiles."""
+        if self.relu:
+            clear(self.c, self.zeros, self.part)
+
+    def emit(self, tile: Tile) -> None:
+        """One tile."""
+        e, c = self.e, self.c
+        with e.scope():
+            boxes = {one: c.box(one, tile) for one in self.inputs}
+            box = c.box(c.output, tile)
+            count: Value = 1
+            for axis in self.shared:
+                count = e.multiply(count, box.axes[axis].size)
+            result = e.variable(tile.bases[c.output.buffer])
+            sources = {one: e.variable(tile.bases[one.buffer]) for one in boxes}
+            distinct = list(boxes)
+
+            def level(axes: Sequence[int]) -> None:
+                if not axes:
+                    self._run([sources[one] for one in self.inputs], result, count)
+                    e.increase(result, e.multiply(count, c.output.element))
+                    for one in distinct:
+                        if all(self.moving[one][axis] for axis in self.shared):
+                            e.increase(sources[one], e.multiply(count, one.element))
+                    return
+                axis = axes[0]
+                size = box.axes[axis].size
+                with e.scope():
+                    starts = {
+                        one: e.variable(sources[one])
+                        for one in distinct
+                        if not self.moving[one][axis]
+                    }
+
+                    def body() -> None:
+                        level(axes[1:])
+                        # What does not depend on this axis is read again.
+                        for one, start in starts.items():
+                            e.set(sources[one], start)
+
+                    e.repeat(size, body, least=1)
+                    for one in starts:
+                        used: Value = one.element
+                        for inner in (*axes[1:], *self.shared):
+                            used = e.multiply(used, boxes[one].axes[inner].size)
+                        e.increase(sources[one], used)
+
+            level(self.apart)
+
+    def _run(self, sources: Sequence[Value], result: Value, count: Value) -> None:
+        """Elements side by side, in parts if temporaries are needed."""
+        e = self.e
+        if not self.part or (isinstance(count, int) and count <= self.part):
+            self._part(sources, result, count)
+            return
+        with e.scope():
+            at = [e.variable(one) for one in sources]
+            to, left = e.variable(result), e.variable(count)
+            again = e.label("part")
+            e.place(again)
+            with e.scope():
+                part = e.minimum(left, self.part)
+                self._part(at, to, part)
+                for one, operand in zip(at, self.inputs, strict=True):
+                    e.increase(one, e.multiply(part, operand.element))
+                e.increase(to, e.multiply(part, self.c.output.element))
+                e.emit("SSUB", left, left, part)
+            e.emit("CB", left, again)
+
+    def _part(self, sources: Sequence[Value], result: Value, count: Value) -> None:
+        e = self.e
+        n = e.held(count)
+        rest = self.rest
+        made_wide = is_wide(self.made)
+        out = e.held(result) if rest is None else e.held(self.sums)
+        wide = ".wide" if (made_wide if rest is None else True) else ""
+        inputs = [e.held(one) for one in sources]
+        flags = "".join(f".wide{i}" for i, kind in enumerate(self.kinds) if is_wide(kind))
+        if self.name in PAIRS:
+            text = f"{PAIRS[self.name]}{wide}{flags}"
+            if self.name in ("add", "sub"):
+                points = [fraction(kind) for kind in self.kinds]
+                for i, point in enumerate(points):
+                    text += f".left{i}={max(points) - point}" if max(points) > point else ""
+            e.emit(text, out, n, *inputs)
+        elif self.name == "relu":
+            e.emit(f"VGTM{wide}{flags}", out, n, inputs[0], e.held(self.zeros))
+        elif self.name == "requantise":
+            shift = fraction(self.kinds[0]) - fraction(self.made)
+            # The result saturates to 16 bits, whatever follows.
+            out = e.held(result) if rest is None else out
+            e.emit(f"VMOVE{flags}" + (f".shift={shift}" if shift else ""), out, n, inputs[0])
+        else:
+            e.emit(f"VEXP{wide}.table={self.table}", out, n, inputs[0])
+        if rest is not None:
+            narrow = self.name == "requantise"
+            rest.emit(e, out, result, count, zeros=self.zeros, table=self.last, wide=not narrow)

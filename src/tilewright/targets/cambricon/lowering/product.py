@@ -1,0 +1,378 @@
+"""Convolutions and matrix products: a product of one kernel row with the pixels below it.
+
+In a channels-last image the pixels that a row of a kernel covers are one vector, and the weights of
+that row, position by position and input channel by input channel, one matrix of rows that belong
+to one input each. ``VMM`` multiplies them. A window that reaches into the padding takes fewer rows
+of the matrix, which still lie one after the other: padding costs nothing and is never stored.
+
+Sums of a few pixels lie side by side; the vector unit takes them together (epilogue.py) while the
+matrix unit works on the next ones. Where a reduction is cut into tiles, sums stay in the result's
+buffer with 32 bits until the last tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.errors import refuse
+from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.boxes import Box
+from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.emitter import Value
+from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
+from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.tables import table_of
+from tilewright.targets.cambricon.lowering.walk import Tile
+from tilewright.targets.cambricon.lowering.windows import (
+    UNROLLED,
+    Run,
+    Windows,
+    sliding,
+    windows_box,
+)
+from tilewright.targets.cambricon.machine import lanes_of
+
+LONG = 48
+"""Cycles of a pixel from which on other moves may go on behind every pixel, not every few."""
+
+
+class Product:
+    """The code of one product; ``emit`` for each place where a tile is computed."""
+
+    def __init__(self, context: Context) -> None:
+        c = self.c = context
+        self.e = c.e
+        self.x, access = c.source(c.anchor, 0)
+        self.w, _ = c.source(c.anchor, 1)
+        self.bias: Operand | None = None
+        if len(c.anchor.inputs) == 3:
+            self.bias, over = c.source(c.anchor, 2)
+            if any(name not in ("co", "g") for axis in over for name in axis.dims):
+                raise refuse("lower-bias", "the bias differs from row to row", c.where)
+        self.epilogue = epilogue_of(c.compute.stages, c.where)
+        columns = next((d for d in ("m", "n") if d in c.extents and "ow" not in c.extents), "ow")
+        self.rows = sliding(c, access, self.x, "oh", "kh")
+        self.columns = sliding(c, access, self.x, columns, "kw")
+        inner = [a for a, axis in enumerate(access) if "ci" in axis.dims]
+        if self.x.order[-1] not in inner and c.extent("ci") > 1:
+            raise refuse("lower-layout", "input channels do not lie side by side", c.where)
+        self.split = c.output.buffer.accumulates is not None
+        self.multiply = "VMM"
+        if self.w.buffer.tensor_op not in c.segmented:
+            self._plain_weights()
+        self.hooks = self.split or self._pixel_cycles() >= LONG
+        self._reserve()
+
+    def _pixel_cycles(self) -> int:
+        """Cycles of the matrix unit for one pixel of a whole tile."""
+        c, lanes = self.c, lanes_of(self.c.machine)
+        row = self.columns.kernel * c.tile_size("ci")
+        blocks = -(-c.tile_size("co") // lanes) * -(-row // lanes)
+        return self.rows.kernel * blocks
+
+    def _plain_weights(self) -> None:
+        """Weights as they lie in main memory: matrices of one position each."""
+        c, w = self.c, self.w
+        windows = [axis.dims for axis in w.buffer.window.data]
+        rows = [windows[axis] for axis in w.order if w.buffer.tensor_shape[axis] != 1]
+        if c.extent("kh") * c.extent("kw") != 1:
+            raise refuse("lower-weights", "two kernels share the weights of a window", c.where)
+        if rows and "ci" in rows[-1]:
+            self.multiply = "MMV"
+
+    def _reserve(self) -> None:
+        """Temporaries for as many pixels as fit them."""
+        c, t = self.c, self.c.temporaries
+        most = c.tile_size("co")
+        pixels = c.tile_size(self.columns.out) * c.tile_size("oh")
+        each = most * (4 * (self.bias is not None) + 2 * (self.needs_zeros) + 8 * (not self.split))
+        room = max(t.left // max(each, 1), 1)
+        width = c.tile_size(self.columns.out)
+        if self.split:
+            self.batch = min(room, pixels)
+        else:
+            # As many batches of a row as are needed, all alike.
+            self.batch = -(-width // -(-width // min(room, width)))
+        size = self.batch * most
+        self.zeros = t.take(2 * size) if self.needs_zeros else 0
+        self.biases = t.take(4 * size) if self.bias is not None and self.batch > 1 else 0
+        self.sums = 0 if self.split else t.take(4 * size)
+        self.other_sums = 0 if self.split else t.take(4 * size)
+        self.size = size
+        self.table = table_of(self.epilogue.table, c) if self.epilogue.table else 0
+
+    @property
+    def needs_zeros(self) -> bool:
+        """Whether ReLU, or the start of sums without a bias, needs zeros."""
+        return self.epilogue.reads_zeros or (self.split and self.bias is None)
+
+    def prologue(self) -> None:
+        """What stands before all tiles."""
+        if self.needs_zeros:
+            clear(self.c, self.zeros, self.size)
+        if self.columns.dilation > 1 and not self.split:
+            # Its sums begin with themselves less themselves.
+            clear(self.c, self.sums, 4 * self.size)
+
+    def emit(self, tile: Tile) -> None:
+        """One tile."""
+        e, c = self.e, self.c
+        with e.scope():
+            box = e.settled(lambda: windows_box(c.box(self.x, tile), self.rows, self.columns))
+            self.co, self.ci = tile.spans.of("co"), tile.spans.of("ci")
+            self.co_register = e.held(self.co)
+            self.pixel = self.columns.stride_in(box)
+            self.row = self.rows.stride_in(box)
+            self.position = e.settled(lambda: e.multiply(e.multiply(self.ci, self.co), 2))
+            self.matrix_row = e.multiply(self.position, self.columns.kernel)
+            self.result = e.variable(tile.bases[c.output.buffer])
+            self.added: Register | None = None
+            if self.epilogue.residual is not None:
+                self.added = e.variable(tile.bases[self.epilogue.residual.buffer])
+            self.bias_at = self._replicate(tile)
+            if self.split:
+                self._split(tile, box)
+                return
+            self.at = e.variable(self.sums)
+            self._image(tile, box, tile.bases[self.x.buffer])
+
+    def _replicate(self, tile: Tile) -> Value | None:
+        """The biases of as many pixels as are finished together."""
+        e = self.e
+        if self.bias is None:
+            return None
+        base = tile.bases[self.bias.buffer]
+        if self.batch == 1:
+            return base
+        with e.scope():
+            at = e.variable(self.biases)
+            source, step = e.loaded(base), e.multiply(self.co, 4)
+
+            def body() -> None:
+                e.emit("VMOVE.wide.wide0", at, self.co_register, source)
+                e.increase(at, step)
+
+            e.repeat(self.batch, body)
+        return self.biases
+
+    # Sums in the result's buffer.
+
+    def _split(self, tile: Tile, box: Box) -> None:
+        e, c = self.e, self.c
+        before, after = c.reduced(tile)
+        total = e.multiply(
+            e.multiply(tile.spans.of("oh"), tile.spans.of(self.columns.out)), self.co
+        )
+        begun, partial = e.label("begun"), e.label("partial")
+        base = tile.bases[c.output.buffer]
+        e.if_positive(before, begun)
+        self._chunks(base, total, 4, self._start)
+        e.place(begun)
+        self.at = e.variable(base)
+        self._image(tile, box, tile.bases[self.x.buffer])
+        with e.scope():
+            e.if_positive(after, partial)
+        self._chunks(base, total, 4, self._finish)
+        e.place(partial)
+
+    def _chunks(
+        self, base: Value, total: Value, spacing: int, body: Callable[[Register, Value], None]
+    ) -> None:
+        """Runs a body for parts of the sums: as many elements as temporaries have."""
+        e = self.e
+        whole = e.multiply(self.co, self.batch)
+        with e.scope():
+            if isinstance(total, int) and isinstance(whole, int) and total == whole:
+                body(e.held(base), total)
+                return
+            at, left = e.variable(base), e.variable(total)
+            again = e.label("part")
+            e.place(again)
+            with e.scope():
+                part = e.minimum(left, whole)
+                body(at, part)
+                e.increase(at, e.multiply(part, spacing))
+                e.emit("SSUB", left, left, part)
+            e.emit("CB", left, again)
+
+    def _start(self, at: Register, count: Value) -> None:
+        """Sums begin with the bias, or with nothing."""
+        e = self.e
+        n = e.held(count)
+        if self.bias_at is None:
+            e.emit("VMOVE.wide", at, n, e.loaded(self.zeros))
+        else:
+            e.emit("VMOVE.wide.wide0", at, n, e.held(self.bias_at))
+
+    def _finish(self, at: Register, count: Value) -> None:
+        e = self.e
+        self._epilogue(at, count, None)
+        e.increase(self.result, e.multiply(count, self.c.output.element))
+        if self.added is not None:
+            e.increase(self.added, e.multiply(count, self._residual_bytes))
+
+    @property
+    def _residual_bytes(self) -> int:
+        one = self.epilogue.residual
+        assert one is not None
+        return 4 if one.wide else 2
+
+    def _epilogue(self, at: Value, count: Value, bias: Value | None) -> None:
+        self.epilogue.emit(
+            self.e,
+            at,
+            self.result,
+            count,
+            bias=bias,
+            residual=self.added,
+            zeros=self.zeros,
+            table=self.table,
+        )
+
+    # Runs of pixels, batches, pixels, kernel rows.
+
+    def _image(self, tile: Tile, box: Box, base: Value) -> None:
+        height, width = tile.spans.of("oh"), tile.spans.of(self.columns.out)
+        matrix = tile.bases[self.w.buffer]
+        windows = Windows(self.e, self.rows, self.columns, box, base, height, width)
+        windows.emit(lambda run: self._run(run, matrix))
+
+    def _run(self, run: Run, base: Value) -> None:
+        """Pixels whose windows lie alike."""
+        e = self.e
+        at, width, pixels, kernel = run.at, run.width, run.pixels, run.rows
+        with e.scope():
+            matrix = e.add(base, e.multiply(run.skipped_rows, self.matrix_row))
+            matrix = e.add(matrix, e.multiply(run.skipped, self.position))
+            matrices = [e.held(matrix)]
+            if isinstance(kernel, int) and kernel <= UNROLLED and self.columns.dilation == 1:
+                for _ in range(1, kernel):
+                    matrices.append(e.held(e.add(matrices[-1], self.matrix_row)))
+            if self.split:
+                self._pixels(at, matrices, width, pixels, kernel)
+                return
+            if isinstance(pixels, int) and pixels % self.batch == 0:
+                e.repeat(
+                    pixels // self.batch,
+                    lambda: self._batch(at, matrices, width, self.batch, kernel),
+                )
+                return
+            left = e.variable(pixels)
+            again = e.label("batch")
+            e.place(again)
+            with e.scope():
+                count = e.minimum(left, self.batch)
+                self._batch(at, matrices, width, count, kernel)
+                e.emit("SSUB", left, left, count)
+            e.emit("CB", left, again)
+
+    def _batch(
+        self, at: Register, matrices: list[Register], width: Value, count: Value, kernel: Value
+    ) -> None:
+        """A few pixels, and what follows their sums."""
+        e = self.e
+        with e.scope():
+            first = e.variable(self.at)
+            self._pixels(at, matrices, width, count, kernel)
+            if not self.hooks:
+                self.c.hook()
+            total = e.multiply(self.co, count)
+            self._epilogue(first, total, self.bias_at)
+            e.increase(self.result, e.multiply(total, self.c.output.element))
+            if self.added is not None:
+                e.increase(self.added, e.multiply(total, self._residual_bytes))
+            # The next pixels' sums lie in the other half.
+            both = e.constant(self.sums + self.other_sums)
+            e.emit("SSUB", self.at, both, first)
+
+    def _pixels(
+        self, at: Register, matrices: list[Register], width: Value, count: Value, kernel: Value
+    ) -> None:
+        e = self.e
+        step = e.multiply(self.pixel, self.columns.stride)
+        sums = e.multiply(self.co, 4)
+        down = e.multiply(self.row, self.rows.dilation)
+        dense = self.columns.dilation == 1
+        size = e.held(e.multiply(self.ci, width) if dense else self.ci)
+
+        def each() -> None:
+            if isinstance(kernel, int) and kernel <= UNROLLED and dense:
+                self._written_out(at, matrices, size, down)
+            else:
+                self._rolled(at, matrices[0], size, width, kernel, down, dense)
+            e.increase(at, step)
+            e.increase(self.at, sums)
+            if self.hooks:
+                self.c.hook()
+
+        e.repeat(count, each, least=1)
+
+    def _text(self, first: bool) -> str:
+        return f"{self.multiply}.wide" if first and not self.split else f"{self.multiply}.acc.wide"
+
+    def _written_out(
+        self, at: Register, matrices: list[Register], size: Register, down: Value
+    ) -> None:
+        """One product for each kernel row."""
+        e, co = self.e, self.co_register
+        if len(matrices) == 1:
+            e.emit(self._text(True), self.at, co, matrices[0], at, size)
+            return
+        with e.scope():
+            place = at
+            for number, matrix in enumerate(matrices):
+                e.emit(self._text(number == 0), self.at, co, matrix, place, size)
+                if number + 1 < len(matrices):
+                    further = e.register() if number == 0 else place
+                    e.emit("SADD", further, place, down)
+                    place = further
+
+    def _rolled(
+        self,
+        at: Register,
+        matrix: Register,
+        size: Register,
+        width: Value,
+        kernel: Value,
+        down: Value,
+        dense: bool,
+    ) -> None:
+        """A loop over kernel rows, and over their positions where those lie apart."""
+        e, co = self.e, self.co_register
+        with e.scope():
+            place, rows = e.variable(at), e.variable(matrix)
+            if not self.split and dense:
+                e.emit(self._text(True), self.at, co, rows, place, size)
+                e.increase(place, down)
+                e.increase(rows, self.matrix_row)
+                kernel = e.subtract(kernel, 1)
+            elif not self.split:
+                e.emit("VSV.wide.wide0.wide1", self.at, co, self.at, self.at)
+
+            def row() -> None:
+                if dense:
+                    e.emit(f"{self.multiply}.acc.wide", self.at, co, rows, place, size)
+                else:
+                    with e.scope():
+                        x, m = e.variable(place), e.variable(rows)
+                        apart = e.multiply(self.pixel, self.columns.dilation)
+
+                        def position() -> None:
+                            e.emit(f"{self.multiply}.acc.wide", self.at, co, m, x, size)
+                            e.increase(x, apart)
+                            e.increase(m, self.position)
+
+                        e.repeat(width, position, least=1)
+                e.increase(place, down)
+                e.increase(rows, self.matrix_row)
+
+            e.repeat(kernel, row)
+
+
+def clear(c: Context, address: int, count: int) -> None:
+    """Zeros: numbers less themselves, made first so that no byte is read that nothing wrote."""
+    e = c.e
+    with e.scope():
+        at, n = e.loaded(address), e.loaded(count)
+        e.emit("RV", at, n)
+        e.emit("VSV", at, n, at, at)

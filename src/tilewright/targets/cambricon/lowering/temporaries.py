@@ -1,0 +1,39 @@
+"""The part of VSM that no buffer uses: sums, zeros, replicated biases, gathered windows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.errors import refuse
+
+ALIGNMENT = 8
+"""Bytes to which temporaries are aligned: the largest element."""
+
+
+@dataclass
+class Temporaries:
+    """Bytes from ``start`` on, given out once each in a kernel."""
+
+    start: int
+    size: int
+    where: str
+    used: int = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that are not given out."""
+        return self.size - self.used
+
+    def take(self, size: int) -> int:
+        """The address of ``size`` bytes; refuses (``lower-temporaries``) more than there are."""
+        size = -(-size // ALIGNMENT) * ALIGNMENT
+        if size > self.left:
+            raise refuse(
+                "lower-temporaries",
+                f"the kernel's temporaries take {self.used + size} bytes of VSM, "
+                f"{self.size} are kept for them",
+                self.where,
+            )
+        address = self.start + self.used
+        self.used += size
+        return address

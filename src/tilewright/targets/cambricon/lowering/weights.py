@@ -1,0 +1,101 @@
+"""Weights laid out by segment: what one tile needs lies in one piece of main memory.
+
+The order of segments is that of the tiles along the output channels, then along the input channels;
+within one, position by position of the kernel, input channel by input channel, the weights of all
+output channels lie side by side: a matrix of rows that belong to one input each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.graph.placement import WEIGHTS
+from tilewright.planning.domain import Affine
+from tilewright.targets.cambricon.lowering.boxes import Spans
+from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
+from tilewright.targets.cambricon.lowering.nest import Nest
+from tilewright.tile.dialect import BufferOp
+from tilewright.types import Array
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The cut of one weight tensor; ``group``, ``co`` and ``ci`` are extents, steps tile sizes."""
+
+    group: int
+    co: int
+    co_step: int
+    ci: int
+    ci_step: int
+    positions: int
+    """Of the kernel."""
+    transposed: bool
+    """Whether the tensor has input channels first."""
+
+    def relaid(self, values: Array) -> Array:
+        """The elements in the order of the segments."""
+        rows = values.reshape(values.shape[0], values.shape[1], -1)
+        if self.transposed:
+            rows = rows.swapaxes(0, 1)
+        parts: list[Array] = []
+        for g in range(self.group):
+            own = rows[g * self.co : (g + 1) * self.co]
+            for co in range(0, self.co, self.co_step):
+                for ci in range(0, self.ci, self.ci_step):
+                    part = own[co : co + self.co_step, ci : ci + self.ci_step]
+                    parts.append(part.transpose(2, 1, 0).ravel())
+        return np.concatenate(parts)
+
+    def count(self, e: Emitter, spans: Spans) -> Value:
+        """Elements of a tile's segment."""
+        return e.multiply(e.multiply(spans.of("co"), spans.of("ci")), self.positions)
+
+    def address(self, e: Emitter, spans: Spans) -> Value:
+        """Bytes from the tensor's start to a tile's segment."""
+        row = 2 * self.positions
+        found = e.multiply(spans.start.get("g", 0), row * self.ci * self.co)
+        found = e.add(found, e.multiply(spans.start.get("co", 0), row * self.ci))
+        within = e.multiply(spans.start.get("ci", 0), spans.of("co"))
+        return e.add(found, e.multiply(within, row))
+
+
+def segments_of(nest: Nest, buffer: BufferOp) -> Segments | None:
+    """The cut of a buffer's tensor; None for one that is no constant, or not cut that way."""
+    tensor = buffer.tensor_op
+    if tensor.arena is None or tensor.arena.data != WEIGHTS:
+        return None
+    extents = nest.program.extents
+    steps = {loop.dim.data: loop.step_size for loop in nest.loops}
+    window = buffer.window.data
+    rank = len(window)
+    co = next((a for a, axis in enumerate(window) if "co" in axis.dims), None)
+    ci = next((a for a, axis in enumerate(window) if "ci" in axis.dims), None)
+    positions = int(np.prod([extents.get(dim, 1) for dim in ("kh", "kw")]))
+    plain = [Affine((("kh", 1),)), Affine((("kw", 1),))]
+    if rank not in (2, 4) or (rank == 4 and list(window[2:]) != plain):
+        return None
+    if {co, ci} == {0, 1}:
+        order = co == 1
+    elif co is None and ci is not None:
+        # One output channel, or one input channel, may have no dim of its own.
+        order = ci == 0
+    elif co is not None and ci is None:
+        order = co == 1
+    else:
+        return None
+    shape = buffer.tensor_shape
+    whole = (shape[1], shape[0]) if order else (shape[0], shape[1])
+    found = (extents.get("g", 1) * extents.get("co", 1), extents.get("ci", 1))
+    if whole != found or (rank == 4 and shape[2] * shape[3] != positions):
+        return None
+    return Segments(
+        extents.get("g", 1),
+        extents.get("co", 1),
+        steps.get("co", extents.get("co", 1)),
+        extents.get("ci", 1),
+        steps.get("ci", extents.get("ci", 1)),
+        positions,
+        order,
+    )

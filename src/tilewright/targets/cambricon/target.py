@@ -1,0 +1,50 @@
+"""The target objects that the entry points name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.machine import Machine
+from tilewright.targets.base import Compilation, Runner, Target
+from tilewright.targets.cambricon.machine import ORIGINAL, Configuration, machine
+from tilewright.targets.cambricon.package import WORD_BYTES, read_package, write_package
+from tilewright.targets.cambricon.runner import CambriconRunner
+from tilewright.targets.cambricon.statements import disassemble, to_text
+
+
+class CambriconTarget(Target):
+    """ACC-C in one of its sizes, simulated bit for bit and cycle by cycle."""
+
+    def __init__(self, size: Configuration = ORIGINAL) -> None:
+        self.name = size.name
+        lanes = f"{size.lanes} lanes, {size.lanes} x {size.lanes} multipliers"
+        self.description = f"Cambricon: matrix and vector instructions, {lanes}, simulated"
+        self._machine = machine(size)
+
+    def machine(self) -> Machine:
+        """ACC-C in this size."""
+        return self._machine
+
+    def emit(self, compilation: Compilation, directory: Path) -> None:
+        """Write words, HLAL, weights, tables and the graph; see package.py."""
+        write_package(compilation, directory)
+
+    def load(self, directory: Path) -> Runner:
+        """A runner on the simulated machine."""
+        return CambriconRunner(read_package(directory))
+
+    def disassemble(self, data: bytes, machine: Machine) -> str:
+        """The text of words."""
+        if len(data) % WORD_BYTES:
+            raise refuse("isa-word", f"{len(data)} bytes are no whole number of words")
+        return to_text(disassemble(np.frombuffer(data, "<u8").astype(np.uint64)))
+
+    def listing(self, directory: Path) -> str:
+        """The program with the kernels and nodes as remarks."""
+        try:
+            return (directory / "program.hlal").read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise refuse("package-invalid", str(error)[:300], str(directory)) from None

@@ -1,0 +1,51 @@
+"""Kernels as words of ACC-C, and what they make of a main memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from tests.targets.generic.kernel_cases import Array, Case
+
+from tilewright.machine import Machine
+from tilewright.planning.layout import Layout
+from tilewright.planning.schedule import Schedule
+from tilewright.targets.cambricon.lowering.network import CONSTANTS, Lowering
+from tilewright.targets.cambricon.simulate import Result, run
+from tilewright.tile.lower import tile
+
+WEIGHTS_AT = 0
+BEHIND = 4096
+
+
+def run_case(case: Case, schedule: Schedule, machine: Machine) -> tuple[Array, Result, Lowering]:
+    """The result of a kernel under a schedule; its weights lie in segments."""
+    placements: dict[str, tuple[str, int, tuple[int, ...]]] = {}
+    sizes = {"weights": 0, "activations": 0}
+    for operand in case.kernel.operands:
+        arena = "weights" if operand.role in ("weight", "bias") else "activations"
+        layout = Layout.parse(operand.layout, len(operand.shape))
+        placements[operand.name] = (arena, sizes[arena], layout.strides(operand.shape))
+        size = layout.size(operand.shape) * operand.element_bytes
+        sizes[arena] += -(-size // 64) * 64
+    bases = {"weights": 0, "activations": sizes["weights"]}
+    bases[CONSTANTS] = sum(sizes.values())
+    lowering = Lowering(machine, bases, Counter())
+    lowering.kernel(tile(case.kernel, schedule, machine, placements))
+    main = np.zeros(bases[CONSTANTS] + len(lowering.image) + 64, np.uint8)
+    for operand in case.kernel.inputs:
+        arena, offset, _ = placements[operand.name]
+        data = case.operands[operand.name]
+        layout = Layout.parse(operand.layout, len(operand.shape))
+        cut = lowering.segments.get(offset) if operand.role == "weight" else None
+        flat = layout.pack(data) if cut is None else cut.relaid(data)
+        raw = np.ascontiguousarray(flat).reshape(-1).view(np.uint8)
+        main[bases[arena] + offset :][: raw.size] = raw
+    main[bases[CONSTANTS] :][: len(lowering.image)] = np.frombuffer(lowering.image, np.uint8)
+    result = run(lowering.words(), machine, main)
+    arena, offset, _ = placements[case.kernel.output.name]
+    operand = case.kernel.output
+    layout = Layout.parse(operand.layout, len(operand.shape))
+    shape, dtype = layout.physical_shape(operand.shape), case.expected.dtype
+    raw = main[bases[arena] + offset :][: int(np.prod(shape)) * dtype.itemsize]
+    return layout.unpack(raw.view(dtype).reshape(shape), operand.shape), result, lowering

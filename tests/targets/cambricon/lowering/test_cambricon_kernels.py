@@ -1,0 +1,82 @@
+"""Kernels of every kind, on planned and on random schedules: words equal the graph bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.targets.cambricon.lowering.kernel_words import run_case
+from tests.targets.generic.kernel_cases import CASES, Case, random_case
+
+from tilewright.errors import TilewrightError
+from tilewright.machine import Machine
+from tilewright.planning import plan
+from tilewright.planning.schedule import Level, Schedule
+from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
+
+REFUSED = {
+    "tile-capacity",
+    "tile-too-many",
+    "lower-registers",
+    "lower-temporaries",
+    "lower-epilogue",
+    "lower-window",
+}
+
+
+def random_schedule(case: Case, described: Machine, seed: int) -> Schedule:
+    """Any tile sizes, any order of the loops, any buffering; it may not fit."""
+    pick = np.random.default_rng(seed)
+    stage = case.kernel.anchor
+    primitive = described.primitives_for(stage.operation)[0]
+    tile: list[tuple[str, int]] = []
+    for dim in stage.dims:
+        limit = primitive.limits.get(dim.name, dim.extent)
+        whole = dim.name in primitive.whole or pick.random() < 0.3
+        part = dim.extent if whole else max(1, dim.extent // int(pick.choice([1, 2, 3, 5])))
+        tile.append((dim.name, min(part, limit)))
+    reduced = tuple(dim.name for dim in stage.dims if dim.kind == "reduction")
+    parallel = [dim.name for dim in stage.dims if dim.kind == "parallel"]
+    order = tuple(str(name) for name in pick.permutation(parallel)) + reduced
+    buffers = tuple((o.name, int(pick.integers(1, 3))) for o in case.kernel.operands)
+    return Schedule(primitive.name, (Level("vsm", tuple(tile), order),), buffers)
+
+
+@pytest.mark.parametrize("seed", range(3 * len(CASES)))
+def test_words_compute_what_the_graph_says(seed: int) -> None:
+    case = random_case(seed)
+    described = machine(CONFIGURATIONS[seed % 3])
+    try:
+        schedules = [plan(case.kernel, described).schedule]
+    except TilewrightError as error:
+        assert error.problems[0].code == "plan-primitive"
+        pytest.skip("the machine has no such operation: the host computes it")
+    schedules += [random_schedule(case, described, 2 * seed + i) for i in range(2)]
+    done = 0
+    for schedule in schedules:
+        try:
+            found, result, _ = run_case(case, schedule, described)
+        except TilewrightError as error:
+            assert error.problems[0].code in REFUSED, error
+            continue
+        np.testing.assert_array_equal(found, case.expected, err_msg=str(schedule))
+        assert result.cycles > 0
+        done += 1
+    if not done:
+        pytest.skip("no schedule of this kernel fits, or its chain is none of the machine's")
+
+
+def test_a_kernel_holds_its_code_once_whatever_its_tiles() -> None:
+    """Real loops: eight times the tiles take no more words."""
+    case = random_case(2)  # a pooling operation
+    described = machine()
+    lengths: list[int] = []
+    for rows in (1, 4):
+        stage = case.kernel.anchor
+        tile = tuple((d.name, rows if d.name == "oh" else d.extent) for d in stage.dims)
+        tile = tuple((name, 1 if name == "n" else size) for name, size in tile)
+        schedule = Schedule("pool", (Level("vsm", tile, ("n", "oh")),))
+        found, _, lowering = run_case(case, schedule, described)
+        np.testing.assert_array_equal(found, case.expected)
+        lengths.append(lowering.words().size)
+    assert max(lengths) < 400
+    assert abs(lengths[0] - lengths[1]) < 40
