@@ -94,9 +94,10 @@ def test_what_is_wrong_is_named(program: list[Statement], code: str, texts: list
 
 
 def test_the_callers_name_of_a_word_stands_in_the_message() -> None:
-    problem = refused(
-        [statement("SDIV", R[1], R[1], R[0])], label=lambda word: f"x.hlal:{word + 10}"
-    )
+    def label(word: int) -> str:
+        return f"x.hlal:{word + 10}"
+
+    problem = refused([statement("SDIV", R[1], R[1], R[0])], label=label)
     assert problem.where == "x.hlal:10 (SDIV $R1, $R1, $R0)"
 
 

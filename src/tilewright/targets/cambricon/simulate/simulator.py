@@ -125,10 +125,18 @@ class Simulator:
         count = int(self.program[:, KERNEL].max()) + 1 if len(self.words) else 1
         self.state = _state(machine, main, len(self.words), count, events, races, seed)
 
-    def run(self, start: int = 0, end: int | None = None, *, limit: int = LIMIT) -> None:
+    def run(
+        self,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        limit: int = LIMIT,
+        budget: int = BUDGET,
+    ) -> None:
         """Execute from word ``start`` until word ``end`` (the end of the program) is next.
 
-        Raises TilewrightError for what the program does wrong, and where.
+        ``budget`` instructions are executed between looks at interrupts. Raises TilewrightError
+        for what the program does wrong, and where.
         """
         from tilewright.targets.cambricon.simulate.loop import run  # compiled on first use
 
@@ -139,8 +147,7 @@ class Simulator:
         with np.errstate(all="ignore"):
             while True:
                 left = limit - (int(s.n[places.STEPS]) - first)
-                budget = min(BUDGET, left)
-                status = run(self.program, s, stop, budget)
+                status = run(self.program, s, stop, min(budget, left))
                 if status == places.DONE:
                     return
                 if status == places.FULL:
