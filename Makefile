@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: fuzz suite help demo test test-frontends check format bench clean
+.PHONY: fuzz fuzz-cambricon suite help demo test test-frontends check format bench clean
 
 help:
 	@echo "make demo    set up, then compile LeNet-5 for two targets and classify the held-out digits"
@@ -14,6 +14,8 @@ help:
 	@echo "make check   lint, types, import directions, fast tests (under two minutes)"
 	@echo "make suite   run ONNX's backend suite and write the table of what passes"
 	@echo "make fuzz    run COUNT=1000 random graphs (SEED=0) on all engines and compare"
+	@echo "make fuzz-cambricon"
+	@echo "             run COUNT=1000 programs of random words (SEED=0) on Cambricon's simulator"
 	@echo "make bench   print the project's tables (takes a while)"
 
 $(RUN):
@@ -67,6 +69,9 @@ SEED ?= 0
 
 fuzz: $(VENV)/.test
 	$(RUN) -m tests.fuzz --count $(COUNT) --seed $(SEED)
+
+fuzz-cambricon: $(VENV)/.test
+	$(RUN) -m tests.targets.cambricon.fuzz --count $(COUNT) --seed $(SEED)
 
 suite: $(VENV)/.test
 	$(RUN) -m tests.suites.table

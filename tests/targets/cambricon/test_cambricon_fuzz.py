@@ -8,7 +8,7 @@ from tests.targets.cambricon.fuzz import judge
 
 
 def test_random_words_end_or_are_refused() -> None:
-    outcomes = Counter(judge(seed) for seed in range(300))
-    assert outcomes["ends"] > 30
-    assert outcomes["program-bounds"] > 10
+    outcomes = Counter(judge(seed) for seed in range(120))
+    assert outcomes["ends"] > 8
+    assert outcomes["program-bounds"] > 20
     assert outcomes["program-branch"] > 0

@@ -24,6 +24,9 @@ MOVES = ("vload", "vstore", "mload", "mstore", "load_table")
 LIMIT = 1 << 30
 """Instructions after which a program is said to run for ever."""
 
+LOOP = 1000
+"""Instructions that are watched to say where a program goes round."""
+
 BUDGET = 1 << 22
 """Instructions that the compiled loop executes before Python looks (for interrupts)."""
 
@@ -204,7 +207,7 @@ class Simulator:
         from tilewright.targets.cambricon.simulate.loop import run
 
         seen = {int(self.state.n[places.PC])}
-        for _ in range(4096):
+        for _ in range(LOOP):
             if run(self.program, self.state, stop, 1) != places.MORE:
                 break
             seen.add(int(self.state.n[places.PC]))
