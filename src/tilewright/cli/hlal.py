@@ -218,7 +218,7 @@ def trace_command(
             file, target, settings, inputs, random, check=False, trace=place, output=None,
             limit=limit,
         )  # fmt: skip
-        words = found.result.events[:, 0].astype(int).tolist()
+        words = found.result.events[:, 0].tolist()
         lines = Counter(program.line(word) for word in words)
     if as_json:
         console.print_json({"output": str(place), "events": len(words)})

@@ -25,8 +25,9 @@ def write_timeline(path: Path, program: Program, machine: Machine, result: Resul
         for track, name in enumerate(UNITS):
             meta = {"ph": "M", "pid": 0, "tid": track, "name": "thread_name"}
             file.write(",\n" + _line({**meta, "args": {"name": name}}))
-        for *numbers, start, end in result.events.tolist():
-            word, unit, _, size = (int(number) for number in numbers)
+        for (word, unit, _, size), (start, end) in zip(
+            result.events.tolist(), result.times.tolist(), strict=True
+        ):
             file.write(
                 ",\n"
                 + _line(
