@@ -26,6 +26,7 @@ from tilewright.targets.base import (
 from tilewright.targets.cambricon.lowering.network import CONSTANTS
 from tilewright.targets.cambricon.package import Package
 from tilewright.targets.cambricon.simulate import Result, Simulator
+from tilewright.targets.cambricon.simulate.timeline import write_events
 from tilewright.targets.generic.host import computes, interpreted, load_kernels
 from tilewright.types import Array, element_dtype, shape_of, tensor_type
 
@@ -119,6 +120,15 @@ class CambriconRunner(Runner):
             name: read_value(value, self.arenas).copy()
             for name, value in self.package.network.outputs
         }
+        if trace is not None:
+            write_events(
+                trace,
+                result,
+                self.package.words,
+                self.package.machine,
+                kernels=[row.symbol for row in rows],
+                nodes=[row.nodes for row in rows],
+            )
         return RunResult(outputs, self._profile(result, seconds))
 
     def _label(self, word: int) -> str:
@@ -141,7 +151,7 @@ class CambriconRunner(Runner):
         for kind, number in file.steps:
             if kind == "words":
                 row = file.kernels[number]
-                start, end, moved = (float(v) for v in result.kernels[number, :3])
+                start, end = float(result.kernel_start[number]), float(result.kernel_end[number])
                 known = np.isfinite(start)
                 own = max(end - reached, 0.0) if known else 0.0
                 reached += own
@@ -152,7 +162,7 @@ class CambriconRunner(Runner):
                         cycles=own,
                         start=start if known else 0.0,
                         end=end if known else 0.0,
-                        dram_bytes=int(moved),
+                        dram_bytes=int(result.kernel_bytes[number]),
                     )
                 )
             elif isinstance(op := self._ops[number], KernelOp):
