@@ -32,7 +32,7 @@ def test_events_are_written_with_names_times_and_kernels(tmp_path: Path) -> None
     write_events(path, result, words, MACHINE, kernels=["a", "b"], nodes=[["x"], ["y", "z"]])
     found = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
     commands = [e for e in found if "command" in e["args"]]
-    assert [e["name"] for e in commands] == ["VLOAD", "VAV.wide.wide0.wide1.shift=2", "VSTORE"]
+    assert [e["name"] for e in commands] == ["VLOAD", "VAV.wide.shift=2.wide0.wide1", "VSTORE"]
     assert [e["args"]["nodes"] for e in commands] == [["x"], ["y", "z"], ["y", "z"]]
     assert [e["args"]["bytes"] for e in commands] == [1280 + 16, 0, 1280 + 16]
     for event, (start, end) in zip(commands, result.times.tolist(), strict=False):
