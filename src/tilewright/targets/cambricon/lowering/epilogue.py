@@ -6,11 +6,12 @@ result takes as few passes of the vector unit as its sums have operands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from tilewright.errors import refuse
+from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.generic.lowering.steps import elements, fraction, is_wide
 from tilewright.tile.dialect import BufferOp, StageOp
@@ -56,8 +57,32 @@ class Epilogue:
         wide: bool = True,
     ) -> None:
         """Results of ``count`` sums at ``total`` (of 32 bits if ``wide``); all values addresses."""
-        n, out = e.held(count), e.held(result)
-        at, first = e.held(total), ".wide0" if wide else ""
+        parts = {"bias": bias, "residual": residual, "zeros": zeros}
+        held = {name: None if at is None else e.held(at) for name, at in parts.items()}
+        for step in self.steps(
+            e, e.held(total), e.held(result), e.held(count), held, table=table, wide=wide
+        ):
+            step()
+
+    def steps(
+        self,
+        e: Emitter,
+        at: Register,
+        out: Register,
+        n: Register,
+        others: Mapping[str, Register | None],
+        *,
+        table: int = 0,
+        wide: bool = True,
+    ) -> list[Callable[[], None]]:
+        """The instructions that make results of sums, to be emitted one after the other."""
+        found: list[Callable[[], None]] = []
+        first = ".wide0" if wide else ""
+        bias, residual, zeros = (others[name] for name in ("bias", "residual", "zeros"))
+
+        def add(text: str, *operands: Register) -> None:
+            found.append(lambda: e.emit(text, *operands))
+
         end = ".wide" if self.wide_result else ""
         shift = "" if not self.shift else f".shift={self.shift}"
         done = False
@@ -65,7 +90,7 @@ class Epilogue:
             last = self.residual is None
             text = f"VAV{end if last else '.wide'}{first}.wide1{shift if last else ''}"
             target = out if last else at
-            e.emit(text, target, n, at, e.held(bias))
+            add(text, target, n, at, bias)
             done = last
         if self.residual is not None:
             assert residual is not None
@@ -73,18 +98,20 @@ class Epilogue:
             text = f"VAV{end}{first}{'.wide1' if one.wide else ''}{shift}"
             text += f".left0={one.left_sum}" if one.left_sum else ""
             text += f".left1={one.left}" if one.left else ""
-            e.emit(text, out, n, at, e.held(residual))
+            add(text, out, n, at, residual)
             done = True
         if self.relu:
+            assert zeros is not None
             if done:
                 text = f"VGTM{end}{'.wide0' if self.wide_result else ''}"
-                e.emit(text, out, n, out, e.held(zeros))
+                add(text, out, n, out, zeros)
             else:
-                e.emit(f"VGTM{end}{first}{shift}", out, n, at, e.held(zeros))
+                add(f"VGTM{end}{first}{shift}", out, n, at, zeros)
         elif not done:
-            e.emit(f"VMOVE{end}{first}{shift}", out, n, at)
+            add(f"VMOVE{end}{first}{shift}", out, n, at)
         if self.table is not None:
-            e.emit(f"VEXP.table={table}", out, n, out)
+            add(f"VEXP.table={table}", out, n, out)
+        return found
 
 
 def epilogue_of(stages: Sequence[StageOp], where: str) -> Epilogue:

@@ -32,7 +32,7 @@ from tilewright.targets.cambricon.lowering.windows import (
 )
 from tilewright.targets.cambricon.machine import lanes_of
 
-LONG = 48
+LONG = 100
 """Cycles of a pixel from which on other moves may go on behind every pixel, not every few."""
 
 
@@ -133,8 +133,11 @@ class Product:
             if self.split:
                 self._split(tile, box)
                 return
-            self.at = e.variable(self.sums)
+            self.base, self.at = e.variable(self.sums), e.variable(self.sums)
+            self.pending = e.variable(0)
+            self.halves = e.held(self.sums + self.other_sums)
             self._image(tile, box, tile.bases[self.x.buffer])
+            self._flush()
 
     def _replicate(self, tile: Tile) -> Value | None:
         """The biases of as many pixels as are finished together."""
@@ -249,7 +252,7 @@ class Product:
                 for _ in range(1, kernel):
                     matrices.append(e.held(e.add(matrices[-1], self.matrix_row)))
             if self.split:
-                self._pixels(at, matrices, width, pixels, kernel)
+                e.repeat(pixels, self._pixel(at, matrices, width, kernel), least=1)
                 return
             if isinstance(pixels, int) and pixels % self.batch == 0:
                 e.repeat(
@@ -269,25 +272,67 @@ class Product:
     def _batch(
         self, at: Register, matrices: list[Register], width: Value, count: Value, kernel: Value
     ) -> None:
-        """A few pixels, and what follows their sums."""
+        """A few pixels, and what follows the sums of those before them.
+
+        The vector unit's instructions stand between pixels, so that none of them waits in the
+        queue, and all behind it, for the one before.
+        """
         e = self.e
         with e.scope():
-            first = e.variable(self.at)
-            self._pixels(at, matrices, width, count, kernel)
+            each = self._pixel(at, matrices, width, kernel)
+            steps = self._pending_steps()
+            if isinstance(count, int):
+                apart = min(count, len(steps))
+                for number, step in enumerate(steps):
+                    if number < apart:
+                        each()
+                    step()
+                e.repeat(count - apart, each)
+            else:
+                each()
+                for step in steps:
+                    step()
+                e.repeat(e.subtract(count, 1), each)
+            self._advance()
+            with e.scope():
+                e.set(self.pending, e.multiply(self.co, count))
+                # These sums are the pending ones now; the next pixels' lie in the other half.
+                e.emit("SSUB", self.base, self.halves, self.base)
+            e.set(self.at, self.base)
             if not self.hooks:
                 self.c.hook()
-            total = e.multiply(self.co, count)
-            self._epilogue(first, total, self.bias_at)
-            e.increase(self.result, e.multiply(total, self.c.output.element))
-            if self.added is not None:
-                e.increase(self.added, e.multiply(total, self._residual_bytes))
-            # The next pixels' sums lie in the other half.
-            both = e.constant(self.sums + self.other_sums)
-            e.emit("SSUB", self.at, both, first)
 
-    def _pixels(
-        self, at: Register, matrices: list[Register], width: Value, count: Value, kernel: Value
-    ) -> None:
+    def _pending_steps(self) -> list[Callable[[], None]]:
+        """What follows the pending sums."""
+        e = self.e
+        sums = e.register()
+        e.emit("SSUB", sums, self.halves, self.base)
+        parts: dict[str, Value | None] = {
+            "bias": self.bias_at,
+            "residual": self.added,
+            "zeros": self.zeros if self.needs_zeros else None,
+        }
+        others = {name: None if at is None else e.held(at) for name, at in parts.items()}
+        return self.epilogue.steps(e, sums, self.result, self.pending, others, table=self.table)
+
+    def _advance(self) -> None:
+        """Past the pending pixels in the result and the residual."""
+        e = self.e
+        with e.scope():
+            e.increase(self.result, e.multiply(self.pending, self.c.output.element))
+            if self.added is not None:
+                e.increase(self.added, e.multiply(self.pending, self._residual_bytes))
+
+    def _flush(self) -> None:
+        """Finish the last pending sums of a tile."""
+        with self.e.scope():
+            for step in self._pending_steps():
+                step()
+
+    def _pixel(
+        self, at: Register, matrices: list[Register], width: Value, kernel: Value
+    ) -> Callable[[], None]:
+        """Emits one pixel's products, and steps to the next pixel."""
         e = self.e
         step = e.multiply(self.pixel, self.columns.stride)
         sums = e.multiply(self.co, 4)
@@ -305,7 +350,7 @@ class Product:
             if self.hooks:
                 self.c.hook()
 
-        e.repeat(count, each, least=1)
+        return each
 
     def _text(self, first: bool) -> str:
         return f"{self.multiply}.wide" if first and not self.split else f"{self.multiply}.acc.wide"

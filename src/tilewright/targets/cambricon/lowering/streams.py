@@ -63,12 +63,11 @@ class Stream:
         if isinstance(place, Register):
             self.e.set(place, value)
 
-    def hook(self) -> None:
-        """One transfer, if one is left: one cycle where none is."""
+    def hook(self, back: str) -> None:
+        """One transfer, if one is left, then to ``back``: one cycle where none is."""
         e = self.e
-        go, back = e.label("move"), e.label("moved")
+        go = e.label("move")
         e.emit("CB", self.left, go)
-        e.place(back)
         with e.scope():
             # The block stands apart, but what lives here lives on in it.
             size = self.size if isinstance(self.size, Register) else e.register()

@@ -57,9 +57,12 @@ class Walk:
 
     def hook(self) -> None:
         """A place in a tile's code where streams may move on."""
-        if self.flat is not None:
+        if self.flat is not None and self.flat.streams:
+            # One transfer at most: a second one would wait for the first, and all behind it.
+            back = self.e.label("moved")
             for stream in self.flat.streams:
-                stream.hook()
+                stream.hook(back)
+            self.e.place(back)
 
     def __init__(self, e: Emitter, nest: Nest, operands: dict[BufferOp, Operand]) -> None:
         self.e = e
