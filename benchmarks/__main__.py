@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.papers import dlir, swatop
-from benchmarks.papers.dlir import sparse
+from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import allocator, cambricon_x, compiling, cpu, importing, planner
 
@@ -40,6 +40,8 @@ PAGES: Mapping[str, Entry] = {
         ("allocator", allocator),
         ("dlir", dlir),
         ("swatop", swatop),
+        ("dlir-sweeps", sweeps),
+        ("dlir-generation", generation),
         ("sparse", sparse),
     )
 }

@@ -9,6 +9,7 @@ import pytest
 
 from tests.planning import planning_kernels as kernels
 from tests.planning.event_reference import buffer_bytes
+from tests.targets.generic.kernel_cases import conv_case
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.planning import plan
@@ -20,6 +21,7 @@ from tilewright.planning.space import Space, tile_sizes, uncrossed
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.shidiannao.machine import MACHINE as SHIDIANNAO
+from tilewright.tile.lower import tile
 
 KERNELS = [
     kernels.conv(32, 48, 14, 3),
@@ -32,6 +34,7 @@ KERNELS = [
     kernels.softmax(3, 700),
     kernels.add(64, 20),
 ]
+NARROW = MACHINE.with_values({"memory.nbin.bytes": 2048, "memory.nbout.bytes": 1024})
 MACHINES = {"cambricon-x": MACHINE, "shidiannao": SHIDIANNAO}
 OPTIONS = [Greedy(start, buffers) for start in ("one", "granule") for buffers in (AUTOMATIC, 1, 2)]
 
@@ -191,3 +194,14 @@ def test_a_fully_connected_layer_loses_by_double_buffering_at_high_latency() -> 
     found = plan(layer, machine, timer=clock, search=Greedy("granule"))
     assert found.cycles < double.cycles
     assert all(count == 1 for _, count in found.schedule.buffers)
+
+
+def test_tiles_of_a_grouped_convolution_have_no_holes() -> None:
+    """Several groups in a tile, and parts of each group's channels, would leave gaps between."""
+    for seed in range(40):
+        case = conv_case(seed, True)
+        if "g" not in case.kernel.anchor.extents:
+            continue
+        for search in (None, *OPTIONS):
+            schedule = plan(case.kernel, NARROW, search=search).schedule
+            assert tile(case.kernel, schedule, NARROW)

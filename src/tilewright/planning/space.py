@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -99,6 +100,19 @@ class Space:
             if dim in self.index:
                 split |= self.trips(dim) > 1
         return split
+
+    def solid(self) -> Bools:
+        """Column: whether no tile of the result has holes.
+
+        Where two dims run along one axis, such as groups and their channels, tiles of several
+        groups must have all of each group's channels.
+        """
+        solid = np.ones(self.rows, np.bool_)
+        for axis in self.kernel.output.access:
+            terms = sorted(axis.terms, key=lambda term: -abs(term[1]))
+            for outer, inner in pairwise([dim for dim, _ in terms if dim in self.index]):
+                solid &= (self.size(outer) == 1) | (self.trips(inner) == 1)
+        return solid
 
     def box(self, use: Use, edges: dict[str, bool] | None = None) -> Floats:
         """Column of box sizes in elements: the largest, or the mean over tiles that are or are
@@ -298,3 +312,6 @@ def _cross(space: Space, max_rows: int) -> None:
             fits = np.flatnonzero(used <= memory.room)
             space.index = {d: column[fits] for d, column in space.index.items()}
         rows = space.rows
+    solid = np.flatnonzero(space.solid())
+    if len(solid) < space.rows:
+        space.index = {d: column[solid] for d, column in space.index.items()}
