@@ -8,7 +8,7 @@ from tilewright.errors import TilewrightError
 from tilewright.machine import Engine, Machine, Memory, Primitive, Storage
 from tilewright.planning import plan
 from tilewright.planning.cached import choose_primitive, registers_of, schedules
-from tilewright.planning.cached_cost import Caches, Nest, box_bytes
+from tilewright.planning.cached_cost import START_BYTES, Caches, Nest, box_bytes
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
 
@@ -171,7 +171,27 @@ def test_compute_hides_traffic_or_is_hidden_by_it() -> None:
     weights = box_bytes(kernel.anchor.inputs[1], kernel.anchor.extents)
     # Weights come from main memory, whatever was computed just before from the nearest cache.
     assert max(weights / 6.0, moved / 28.0) <= idle <= weights / 6.0 + moved / 28.0
-    assert 1e9 < busy <= 1e9 + 0.1 * (weights / 6.0 + 2 * moved / 28.0)
+    # What is read hides all but a tenth; what is written does not hide.
+    result = 2 * box_bytes(kernel.output, kernel.anchor.extents) / 28.0
+    assert 1e9 + result <= busy <= 1e9 + result + 0.1 * (weights / 6.0 + 2 * moved / 28.0)
+
+
+def test_results_in_short_pieces_cost_more_where_they_lie_far() -> None:
+    """Of a row-major product, blocks of columns outside leave pieces of rows."""
+    rows, columns, depth = 4096, 4096, 16
+    dims = (Dim("n", rows), Dim("co", columns), Dim("ci", depth, "reduction"))
+    x = Operand("x", (rows, depth), (one("n"), one("ci")))
+    w = Operand("w", (columns, depth), (one("co"), one("ci")), role="weight")
+    y = Operand("y", (rows, columns), (one("n"), one("co")), role="output")
+    kernel = Kernel("k", (Stage("matmul", dims, (x, w), y),))
+    pieces, whole = (nest_of(kernel, order, n=8, co=48) for order in (("co", "n"), ("n", "co")))
+    caches = Caches(kernel, machine())
+    apart, _ = caches.price(pieces, 1e6)
+    together, _ = caches.price(whole, 1e6)
+    assert apart > together + (START_BYTES / (48 * 4)) * 2 * rows * columns * 4 / 6.0 * 0.9
+    tall = machine(level1=1 << 28, level2=1 << 29)
+    near = [Caches(kernel, tall).price(nest, 1e6)[0] for nest in (pieces, whole)]
+    assert near[0] == pytest.approx(near[1]), "in the nearest cache it does not matter"
 
 
 def test_bounds_leave_out_padding_and_what_caches_hold() -> None:

@@ -10,7 +10,6 @@ import os
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu import TARGET
 from tilewright.targets.cpu.candidates import Sources, built
 from tilewright.targets.cpu.measure import in_turns
-from tilewright.targets.cpu.package import HEADERS, SUPPORT
 
 BATCH = 32
 """Candidates that are built together."""
@@ -98,16 +96,9 @@ class Store:
             )
 
 
-@cache
-def _building() -> str:
-    """Compiler, flags, and what every candidate includes."""
-    headers = [(SUPPORT / name).read_text() for name in HEADERS]
-    return sha256("\n".join([TARGET.built(), *headers]).encode()).hexdigest()
-
-
 def digest(text: str) -> str:
-    """What a candidate is known by."""
-    return sha256(f"{_building()}\n{text}".encode()).hexdigest()
+    """What a candidate is known by: its C, the compiler and its flags."""
+    return sha256(f"{TARGET.built()}\n{text}".encode()).hexdigest()
 
 
 def digests(sources: Sources) -> list[str | None]:

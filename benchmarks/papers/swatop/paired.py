@@ -26,10 +26,10 @@ BEST = 10
 ROUND_SECONDS = 4e-3
 """Least length of a candidate's run in a round."""
 
-TOTAL_SECONDS = 20.0
+TOTAL_SECONDS = 1.0
 """A candidate's runs take about so long at most, if that is enough for ``LEAST`` rounds."""
 
-LEAST, MOST = 4, 24
+LEAST, MOST = 4, 20
 """Rounds."""
 
 

@@ -21,16 +21,16 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.registers import Registers, registers_of
 from tilewright.planning.schedule import Schedule
 
-USABLE = 0.55
+USABLE = 0.4
 """Part of a cache that stays with a block while weights stream through it."""
 
-STREAMED = 0.2
+STREAMED = 0.3
 """Part of the time to read weights for the first time that does not hide behind products."""
 
-READ_AGAIN = 0.2
+READ_AGAIN = 0.35
 """The same where a further register tile of one plane reads them: they come at another pace."""
 
-WRITTEN = 4.0
+WRITTEN = 6.0
 """Transfers of each byte of scratch that the transforms write beyond the second cache."""
 
 

@@ -22,7 +22,7 @@ from tilewright.planning.cached_cost import Caches, Nest
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.plan import Budget, Plan, Timer
-from tilewright.planning.registers import REGISTERS, registers_of
+from tilewright.planning.registers import FOLDED, REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.sharing import share
 
@@ -307,7 +307,7 @@ class _Pricer:
                     steps *= ceil(size / self.primitive.dot) if dim == "ci" else size
                 elif dim != self.blocked:
                     points *= size
-            if self.primitive.fit:
+            if self.primitive.fit and (points > FOLDED or vectors == 1):
                 taken = steps * self.rows
                 terms = (taken, taken * vectors, taken * vectors * points * self.inside, 1.0)
                 pairs = zip(self.primitive.fit, terms, strict=True)

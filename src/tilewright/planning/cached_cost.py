@@ -2,8 +2,9 @@
 
 Going outwards from the register tile, an operand that does not depend on a loop is found again in
 a cache if everything that one iteration of the loop touches fits there; one that depends on it is
-read anew, halos excepted. Each level's traffic overlaps with the compute, as hardware prefetches
-ahead: the slowest counts in full, and a tenth of all else, for what does not overlap.
+read anew, halos excepted. Reading overlaps with the compute, as hardware prefetches ahead: the
+slowest counts in full, and a tenth of all else, for what does not overlap. Writing does not: a
+cache fetches what is to be written, and makes room first, which nothing can foresee.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from typing import Any
 
 from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
+
+EXPOSED = 0.1
+"""Part of a time that does not overlap with a greater one: of the multiply-adds', or of reading."""
+
+START_BYTES = 800.0
+"""What could be moved while a piece of the result is begun that lies apart from the one before:
+swATOP's latency, and what it wastes of a transaction (Eq. 1); measured."""
 
 USABLE = 0.8
 """Part of a cache that a kernel's working set may fill."""
@@ -96,6 +105,11 @@ class Caches:
         ]
         self.levels = [(USABLE * size, rate) for size, rate in cache_levels(machine)]
         self._boxes: dict[tuple[int, ...], int] = {}
+        output = kernel.output
+        inner = output.access[-1].dims if output.access else ()
+        self._columns: tuple[str, int] | None = None
+        if len(inner) == 1 and Layout.parse(output.layout, len(output.shape)).row_major:
+            self._columns = next(iter(inner)), output.element_bytes
         self._scratch = parse_expression(primitive.scratch if primitive is not None else "0")
 
     def price(self, nest: Nest, compute: float) -> tuple[float, float]:
@@ -106,19 +120,34 @@ class Caches:
             bodies.append({**bodies[-1], dim: step})
         boxes = [self._boxes_of(body) for body in bodies]
         totals = [sum(row) for row in boxes]
-        worst, every, main = compute, compute, 0.0
+        pieces = 1.0 + START_BYTES / self._run(nest, bodies[-1])
+        hidden, exposed, main = (1.0 - EXPOSED) * compute, EXPOSED * compute, 0.0
         for level, (capacity, bandwidth) in enumerate(self.levels):
             misses = self._misses(nest, boxes, totals, capacity)
             main = sum(misses)
-            paid = main
+            weights = written = 0.0
+            for moved, (_, _, _, role) in zip(misses, self.operands, strict=True):
+                weights += moved if role == "weight" else 0.0
+                written += moved if role == "output" else 0.0
+            others = main - weights - written
             if level == len(self.levels) - 1:
                 # Weights come from memory at every run; activations were written just before.
-                pairs = zip(misses, self.operands, strict=True)
-                weights = sum(moved for moved, (_, _, _, role) in pairs if role == "weight")
-                paid = weights + max(0.0, main - weights - capacity)
-            worst = max(worst, paid / bandwidth)
-            every += paid / bandwidth
-        return worst + 0.1 * (every - worst), main
+                far = max(0.0, 1.0 - capacity / (others + written)) if others + written else 0.0
+                others, written = far * others, far * written
+            if level:
+                written *= pieces
+            paid = EXPOSED * (weights + others) + written
+            hidden = max(hidden, (1.0 - EXPOSED) * (weights + others) / bandwidth)
+            exposed += paid / bandwidth
+        return hidden + exposed, main
+
+    def _run(self, nest: Nest, tile: Mapping[str, int]) -> float:
+        """Bytes of the result that are written one after another; blocks of channels suffice."""
+        if not self._columns:
+            return float("inf")
+        dim, element_bytes = self._columns
+        along = bool(nest.loops) and nest.loops[-1][0] == dim
+        return element_bytes * float(nest.extents[dim] if along else tile[dim])
 
     def _boxes_of(self, sizes: Mapping[str, int]) -> list[int]:
         found: list[int] = []

@@ -1,10 +1,12 @@
 """The processor's description, from what /proc/cpuinfo may say."""
 
+from pathlib import Path
+
 import pytest
 
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.machine import machine
-from tilewright.targets.cpu.processors import Processor, processor_of, this_processor
+from tilewright.targets.cpu.processors import Processor, cache_sizes, processor_of, this_processor
 
 
 @pytest.mark.parametrize(
@@ -42,3 +44,25 @@ def test_the_machine_is_the_same_each_time_and_its_layouts_parse() -> None:
                     if text not in ("", "any"):
                         assert Layout.parse(text, rank).rank == rank
         assert described.memory("registers").granule == 4 * lanes
+
+
+def test_caches_are_what_the_system_says(tmp_path: Path) -> None:
+    rows = (
+        ("1", "Data", "48K", "0-1"),
+        ("1", "Instruction", "64K", "0-1"),
+        ("2", "Unified", "2M", "0-1"),
+        ("3", "Unified", "36864K", "0-15"),
+        ("4", "Unified", "1G", "0-15"),
+    )
+    for number, values in enumerate(rows):
+        folder = tmp_path / f"index{number}"
+        folder.mkdir()
+        for name, value in zip(("level", "type", "size", "shared_cpu_list"), values, strict=True):
+            (folder / name).write_text(value + "\n")
+    (tmp_path / "index9").mkdir()
+    # One core counts on a half of what several share.
+    assert cache_sizes(tmp_path) == {1: 48 << 10, 2: 2 << 20, 3: 18 << 20}
+    (tmp_path / "index2" / "size").write_text("plenty")
+    (tmp_path / "index3" / "shared_cpu_list").write_text("0")
+    assert cache_sizes(tmp_path) == {1: 48 << 10, 3: 36 << 20}
+    assert cache_sizes(tmp_path / "nowhere") == {}

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tilewright.errors import refuse
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
-from tilewright.planning.registers import REGISTERS, registers_of
+from tilewright.planning.registers import FOLDED, REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.compiler import compiler_version
 from tilewright.targets.cpu.library import loaded
@@ -161,7 +161,8 @@ def _tiles(here: Processor) -> tuple[tuple[float, float, float, float], float]:
     cycles: list[float] = []
     for vectors in (1, 2, 3, 4):
         most = max((p for p in range(1, 33) if registers.fits(p, vectors)), default=0)
-        for points in sorted({most, most - most // 4, most // 2} - {0}):
+        # Fewer points are priced by what they load (registers.py).
+        for points in sorted(p for p in {most, most - most // 4, most // 2} if p > FOLDED):
             kernels = [_product(points, vectors * here.lanes, depth) for depth in _DEPTHS]
             for kernel, depth in zip(kernels, _DEPTHS, strict=True):
                 tile = (("ci", depth), ("co", vectors * here.lanes), ("m", points))

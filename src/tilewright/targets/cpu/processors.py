@@ -137,24 +137,48 @@ def processor_of(cpuinfo: str) -> Processor:
     return Processor(4, 32 if neon else 15, 2.0)
 
 
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+"""Where Linux describes the caches of a core."""
+
+_LAST = 3
+"""Level of the cache before main memory."""
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def cache_sizes(folder: Path) -> dict[int, int]:
+    """Bytes of the caches that hold data, by level; none where the system does not tell.
+
+    Of a last cache that several cores share, one core counts on a half: others' data lie there too
+    (measured: what needs more is read from memory again).
+    """
+    found: dict[int, int] = {}
+    for one in folder.glob("index*"):
+        try:
+            level, kind, size, sharing = (
+                (one / name).read_text().strip()
+                for name in ("level", "type", "size", "shared_cpu_list")
+            )
+        except OSError:
+            continue
+        text = re.fullmatch(r"([0-9]{1,12})([KMG]?)", size)
+        if text and level in ("1", "2", "3") and kind in ("Data", "Unified"):
+            shared = int(level) == _LAST and not sharing.isdigit()
+            found[int(level)] = int(text[1]) * _UNITS[text[2]] // (2 if shared else 1)
+    return {level: size for level, size in found.items() if size}
+
+
 @cache
 def this_processor() -> Processor:
     """The processor that this process runs on."""
-    found = processor_of(_cpuinfo())
-
-    def cache_bytes(name: str, default: int) -> int:
-        try:
-            return max(os.sysconf(name), 0) or default
-        except (ValueError, OSError):
-            return default
-
+    found, sizes = processor_of(_cpuinfo()), cache_sizes(_CACHES)
     return Processor(
         found.lanes,
         found.registers,
         found.vectors_per_cycle,
-        cache_bytes("SC_LEVEL1_DCACHE_SIZE", found.level1_bytes),
-        cache_bytes("SC_LEVEL2_CACHE_SIZE", found.level2_bytes),
-        cache_bytes("SC_LEVEL3_CACHE_SIZE", found.level3_bytes),
+        sizes.get(1, found.level1_bytes),
+        sizes.get(2, found.level2_bytes),
+        sizes.get(3, found.level3_bytes),
         found.words_per_cycle,
         found.pairs_per_cycle,
         os.cpu_count() or 1,
