@@ -10,6 +10,7 @@ import numpy as np
 import typer
 
 from tilewright.cli import console, hlal, numbers
+from tilewright.cli.engine import EngineOption, run_layers
 from tilewright.cli.sizes import bound_model, bound_package
 from tilewright.compiling import compile
 from tilewright.driver import Progress
@@ -94,6 +95,7 @@ def run(
     exact_convolution: console.ExactOption = False,
     planner: console.PlannerOption = "model",
     threads: console.ThreadsOption = 1,
+    engine: EngineOption = None,
     limit: hlal.LimitOption = hlal.MOST_INSTRUCTIONS,
     no_barriers: hlal.NoBarriersOption = False,
     as_json: console.JsonOption = False,
@@ -101,11 +103,21 @@ def run(
 ) -> None:
     """Run a model, a package or an HLAL program once, and report what it took.
 
-    With an HLAL program (.hlal), --check looks for missed barriers.
+    With an HLAL program (.hlal), --check looks for missed barriers. With --engine DLP, a prototxt
+    runs layer by layer through the library DLPlib on an accelerator, with CAFFE on the cpu.
 
     Example: tilewright run lenet5.onnx --target cambricon-x --random 1 --check --trace lenet5.json
     Example: tilewright run program.hlal --input arrays.npz --check -o results.npz
     """
+    if engine is not None:
+        compiling = (trace, format, observer, keep_float, equalise, settings)
+        others = any(item is not None for item in compiling) or exact_convolution
+        run_layers(
+            model, engine, target, shape, weights, calibration, preprocess, inputs, random,
+            check=check, output=output, as_json=as_json,
+            others=others or planner != "model" or threads != 1,
+        )  # fmt: skip
+        return
     if model.suffix == hlal.SUFFIX:
         with console.refusals(as_json):
             finished = hlal.run_program(

@@ -25,6 +25,7 @@ from tilewright.frontends.caffe import import_caffe
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import only_user
+from tilewright.targets.base import TensorInfo
 from tilewright.types import Array, shape_of
 
 ENGINES = ("DLP", "CAFFE")
@@ -148,6 +149,13 @@ class Net:
             found = self.handle.load(self._device.blobs[value].made)
             outputs[name] = found.reshape(shape_of(value)).astype(np.float32)
         return outputs
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """Name, shape and dtype of every input."""
+        return tuple(
+            TensorInfo(name, shape_of(value), "float32") for name, value in self._network.inputs
+        )
 
     @property
     def cycles(self) -> int:

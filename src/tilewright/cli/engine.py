@@ -1,0 +1,90 @@
+"""``tilewright run --engine``: a prototxt layer by layer through DLPlib."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from tilewright.cli import console, numbers
+from tilewright.dlplib.caffe import ENGINES, Net
+from tilewright.errors import refuse
+from tilewright.shapes.forms import concrete
+
+EngineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help=f"Run a prototxt layer by layer through DLPlib: {' or '.join(ENGINES)}.",
+    ),
+]
+
+
+def run_layers(
+    model: Path,
+    engine: str,
+    target: str | None,
+    shape: list[str] | None,
+    weights: Path | None,
+    calibration: Path | None,
+    preprocess: str | None,
+    inputs: list[str] | None,
+    random: int | None,
+    *,
+    check: bool,
+    output: Path | None,
+    as_json: bool,
+    others: bool,
+) -> None:
+    """Run a network once and print what its layers took.
+
+    ``check`` compares every call with the graph interpreter; ``others`` says whether options were
+    given that are for compiled models.
+    """
+    with console.refusals(as_json):
+        if model.suffix.lower() != ".prototxt":
+            raise refuse("option-engine", "DLPlib runs Caffe's networks", str(model))
+        if others:
+            raise refuse(
+                "option-engine", "this run compiles operators one by one", "--engine",
+                "leave out what is for compiling whole models",
+            )  # fmt: skip
+        net = Net(
+            model,
+            weights,
+            engine=engine,
+            target=target or "cambricon-x",
+            shapes={name: concrete(text, name) for name, text in console.shapes(shape).items()},
+            calibration=numbers.samples(calibration, preprocess),
+            check=check,
+        )
+        results = net.forward(console.inputs_for(net.inputs, inputs, random))
+        if output is not None:
+            np.savez(output, allow_pickle=False, **results)
+    if not as_json:
+        console.say(net.report())
+        if check:
+            console.say("check passed: every call gave what the graph interpreter gives")
+        return
+    console.print_json(
+        {
+            "engine": engine,
+            "target": net.handle.target.name,
+            "outputs": console.describe(results),
+            "cycles": net.cycles,
+            "layers": [
+                {
+                    "name": layer.name,
+                    "type": layer.type,
+                    "operators": [
+                        {"operator": run.operator, "cycles": run.cycles, "seconds": run.seconds}
+                        for run in net.ran[layer.name]
+                    ],
+                }
+                for layer in net.layers
+            ],
+        }
+    )
