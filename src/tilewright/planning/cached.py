@@ -28,6 +28,9 @@ from tilewright.planning.sharing import share
 
 _REDUCTION_BLOCKS = (64, 128, 256, 512, 1024)
 _ROW_BLOCKS = (2, 4, 8, 16)
+_SIDE_BY_SIDE = 8
+"""Vectors of results that a fold keeps in registers."""
+
 _PAGE, _PAGE_ROWS, _MOST_ROWS = 4096, 9, 14
 
 
@@ -149,9 +152,24 @@ def schedules(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
         tile = {d: extents[d] if d in primitive.whole or d in row else 1 for d in parallel}
         yield _schedule(primitive, tile, parallel)
     elif reduction:
-        yield _schedule(primitive, dict.fromkeys(parallel, 1), parallel)
+        tile = dict.fromkeys(parallel, 1)
+        kept = _innermost(kernel)
+        if kept in tile:
+            # Results that lie side by side are computed so, a few vectors at a time.
+            lanes = machine.memory(REGISTERS).granule // 4
+            tile[kept] = min(extents[kept], _SIDE_BY_SIDE * lanes)
+        yield _schedule(primitive, tile, parallel)
     else:
         yield Schedule(primitive.name, (Level(REGISTERS, (), ()),))
+
+
+def _innermost(kernel: Kernel) -> str:
+    """The dim along which a fold's elements, and its results, lie side by side; "" if none."""
+    x, y = kernel.anchor.inputs[0], kernel.anchor.output
+    if not kernel.anchor.operation.startswith("reduce_") or x.layout or y.layout:
+        return ""
+    last = [axis.terms for axis in (x.access[-1], y.access[-1])] if x.access and y.access else []
+    return last[0][0][0] if last and last[0] == last[1] and len(last[0]) == 1 else ""
 
 
 def _schedule(primitive: Primitive, tile: dict[str, int], order: list[str]) -> Schedule:

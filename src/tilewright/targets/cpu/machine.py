@@ -41,8 +41,11 @@ BINARY = (
 )
 """Map operations of several operands."""
 
+FOLDS = ("reduce_mean", "reduce_sum", "reduce_product", "reduce_max", "reduce_min")
+"""Reductions that put elements together two by two."""
+
 REDUCTIONS = (
-    *("reduce_mean", "reduce_sum", "reduce_product", "reduce_max", "reduce_min"),
+    *FOLDS,
     *("arg_max", "arg_min", "gather", "scatter"),
 )
 """Reductions of any shape, one element of the result after another."""
@@ -330,6 +333,19 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             cycles=f"{points}*(axis*5/{rate:g} + 60)",
             peak=f"{points}*axis*5/{rate:g}",
             whole=("axis",),
+            sizes="fixed",
+        ),
+        Primitive(
+            name="reduce",
+            operations=FOLDS,
+            engine="core",
+            operands={
+                **_storage(residual="any", output="any"),
+                "input": Storage(memory="dram", layout="any", elements=("float32",)),
+            },
+            epilogue_any=True,
+            cycles=f"{points}*r0*r1*r2*r3*r4*r5/{vectors:g}",
+            peak=f"{points}*r0*r1*r2*r3*r4*r5/{rate:g}",
             sizes="fixed",
         ),
         # Rows that are kept whole, one after another.

@@ -248,6 +248,15 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
         writer.line(f"t = {place} / pow_{suffix}(t * {scale} + {bias}, {beta});")
 
 
+def finish(writer: Writer, instance: Instance) -> None:
+    """Write the steps after the anchor for the one element ``t``, and store it.
+
+    Pointers are at the tile's first element.
+    """
+    value = write_scalar_chain(writer, instance, "t", {})
+    writer.line(f"{instance.output.pointer}[0] = {value};")
+
+
 def _chain(writer: Writer, instance: Instance, value: str, variables: Mapping[str, str]) -> str:
     result = instance.anchor.result
     names = [f"({result.c_type}){value}"]

@@ -1,0 +1,180 @@
+"""Sums, means, products and extremes along axes, in vectors.
+
+Where the axis that lies innermost is reduced, lanes run along it, several vectors side by side, and
+are put together at the end. Where it is kept, each lane is an element of the result.
+"""
+
+from __future__ import annotations
+
+from tilewright.targets.cpu.address import Address
+from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.primitives import general
+from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
+from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
+from tilewright.targets.cpu.source import Writer, literal, plus, total
+
+SIDE_BY_SIDE = 4
+"""Vectors that a row is reduced to at once: sums wait for their last value alone."""
+
+STARTS = {
+    "reduce_max": "-INFINITY",
+    "reduce_min": "INFINITY",
+    "reduce_product": "1.0f",
+}
+
+COMBINED = {
+    "reduce_max": "max_{form}({new}, {old})",
+    "reduce_min": "min_{form}({new}, {old})",
+    "reduce_product": "{old} * {new}",
+}
+
+
+def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
+    """Write the call that reduces one row, or a few vectors of results side by side."""
+    x = instance.anchor.inputs[0]
+    if not isinstance(x, Address) or instance.split:
+        raise instance.cannot("the reduction must be whole, of a tensor")
+    wide = [d for d in instance.dims if d not in instance.reduction and instance.size(d) > 1]
+    runs = _runs(instance, x)
+    if runs is None or len(wide) > 1:
+        general.emit(instance, code, writer)
+        return
+    inner = Writer()
+    if not wide and runs and runs[-1][1] == 1 and runs[-1][0] >= instance.lanes:
+        inner.line(f"/* {runs[-1][0]} elements of a row */")
+        _row(inner, instance, x, runs)
+    elif wide and _in_lanes(instance, x, wide[0]):
+        inner.line(f"/* {instance.size(wide[0])} rows side by side */")
+        _lanes(inner, instance, x, runs, wide[0])
+    else:
+        general.emit(instance, code, writer)
+        return
+    arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
+    writer.line(call(code.function(f"{instance.anchor.operation}_tile", str(inner)), arguments))
+
+
+def _runs(instance: Instance, x: Address) -> list[tuple[int, int]] | None:
+    """Count and step of every loop over reduced elements, the longest steps first; None if the
+    elements do not lie at fixed steps."""
+    found: list[tuple[int, int]] = []
+    for dim in instance.reduction:
+        count = instance.size(dim)
+        step = x.stride(dim, count, instance.dims)
+        if step is None:
+            return None
+        if count > 1:
+            found.append((count, step))
+    found.sort(key=lambda run: -run[1])
+    joined: list[tuple[int, int]] = []
+    for count, step in found:
+        if joined and joined[-1][1] == step * count:
+            joined[-1] = joined[-1][0] * count, step
+        else:
+            joined.append((count, step))
+    return joined
+
+
+def _in_lanes(instance: Instance, x: Address, dim: str) -> bool:
+    """Whether elements next to one another give results next to one another."""
+    size = instance.size(dim)
+    return all(a.stride(dim, size, instance.dims) == 1 for a in (x, instance.output))
+
+
+def _combined(operation: str, new: str, old: str, form: str) -> str:
+    return COMBINED.get(operation, "{old} + {new}").format(new=new, old=old, form=form)
+
+
+def _loops(writer: Writer, runs: list[tuple[int, int]]) -> str:
+    """Open loops over the reduced elements; the offset of the one that they stand at."""
+    for number, (count, _) in enumerate(runs):
+        name = f"r{number}"
+        writer.line(f"for (long {name} = 0; {name} < {count}; {name}++) {{")
+        writer.depth += 1
+    return total([(step, f"r{number}") for number, (_, step) in enumerate(runs)])
+
+
+def _close(writer: Writer, depth: int) -> None:
+    while writer.depth > depth:
+        writer.depth -= 1
+        writer.line("}")
+
+
+def _row(inner: Writer, instance: Instance, x: Address, runs: list[tuple[int, int]]) -> None:
+    """One result: lanes along the innermost axis."""
+    operation, lanes = instance.anchor.operation, instance.lanes
+    start = STARTS.get(operation, "0.0f")
+    full, rest = divmod(runs[-1][0], lanes)
+    groups, left = divmod(full, SIDE_BY_SIDE)
+    inner.line(f"static void {NAME}({parameters(instance)})")
+    with inner.block():
+        inner.line(f"vec s[{SIDE_BY_SIDE}];")
+        inner.line(f"float t = {start};")
+        inner.line(f"UNROLL for (int u = 0; u < {SIDE_BY_SIDE}; u++) s[u] = splat({start});")
+        depth = inner.depth
+        offset = _loops(inner, runs[:-1])
+        inner.line(f"const float *p = {plus(x.pointer, offset)};")
+        if groups:
+            with inner.block(f"for (long i = 0; i < {groups * SIDE_BY_SIDE}; i += {SIDE_BY_SIDE})"):
+                value = _combined(operation, f"load(p + (i + u) * {lanes})", "s[u]", "v")
+                inner.line(f"UNROLL for (int u = 0; u < {SIDE_BY_SIDE}; u++) s[u] = {value};")
+        for number in range(left):
+            at = (groups * SIDE_BY_SIDE + number) * lanes
+            value = _combined(operation, f"load(p + {at})", f"s[{number}]", "v")
+            inner.line(f"s[{number}] = {value};")
+        if rest:
+            inner.line(f"for (long i = {full * lanes}; i < {runs[-1][0]}; i++)")
+            inner.line(f"    t = {_combined(operation, 'p[i]', 't', 's')};")
+        _close(inner, depth)
+        for half in (2, 1):
+            for number in range(half):
+                value = _combined(operation, f"s[{number + half}]", f"s[{number}]", "v")
+                inner.line(f"s[{number}] = {value};")
+        inner.line("UNROLL for (int i = 0; i < LANES; i++)")
+        inner.line(f"    t = {_combined(operation, 's[0][i]', 't', 's')};")
+        if operation == "reduce_mean":
+            inner.line(f"t /= {literal(float(_count(instance)))};")
+        general.finish(inner, instance)
+
+
+def _lanes(
+    inner: Writer, instance: Instance, x: Address, runs: list[tuple[int, int]], dim: str
+) -> None:
+    """A result in each lane."""
+    operation, lanes, size = instance.anchor.operation, instance.lanes, instance.size(dim)
+    full, rest = divmod(size, lanes)
+    vectors = full + (1 if rest else 0)
+    inner.line(f"static void {NAME}({parameters(instance)})")
+    with inner.block():
+        inner.line(f"vec s[{vectors}];")
+        start = STARTS.get(operation, "0.0f")
+        inner.line(f"UNROLL for (int u = 0; u < {vectors}; u++) s[u] = splat({start});")
+        depth = inner.depth
+        offset = _loops(inner, runs)
+        inner.line(f"const float *p = {plus(x.pointer, offset)};")
+        if full:
+            value = _combined(operation, f"load(p + u * {lanes})", "s[u]", "v")
+            inner.line(f"UNROLL for (int u = 0; u < {full}; u++) s[u] = {value};")
+        if rest:
+            value = _combined(
+                operation, f"load_part(p + {full * lanes}, {rest})", f"s[{full}]", "v"
+            )
+            inner.line(f"s[{full}] = {value};")
+        _close(inner, depth)
+        for number in range(vectors):
+            count = lanes if number < full else rest
+            with inner.block():
+                value = f"s[{number}]"
+                if operation == "reduce_mean":
+                    value += f" / {literal(float(_count(instance)))}"
+                inner.line(f"const vec t = {value};")
+                positions = PositionOf(instance, dim, str(number), [])
+                name = write_chain(inner, instance, "t", dim, positions, count)
+                inner.line(store_at(instance, name, dim, positions(instance.output), count))
+
+
+def _count(instance: Instance) -> int:
+    """Elements that one result is made of."""
+    count = 1
+    for dim in instance.reduction:
+        count *= instance.extents[dim]
+    return count

@@ -1,0 +1,95 @@
+"""Folds along axes in vectors, against the graph's meaning: rows, columns, and both at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from tests.targets.cpu.kernel_harness import PLAIN, Maker
+
+from tilewright.graph.dialect import GraphOperation
+from tilewright.graph.operations import (
+    ReduceMaxOp,
+    ReduceMeanOp,
+    ReduceMinOp,
+    ReduceProductOp,
+    ReduceSumOp,
+    SqrtOp,
+)
+from tilewright.machine import Machine
+from tilewright.targets.cpu.compiler import FLAGS
+from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.processors import this_processor
+
+KINDS = (ReduceMeanOp, ReduceSumOp, ReduceMaxOp, ReduceMinOp, ReduceProductOp)
+CASES = (
+    ((3, 5, 131), (2,)),
+    ((3, 70, 133), (1,)),
+    ((7, 6, 40), (0,)),
+    ((4, 5, 9, 16), (1, 3)),
+    ((4, 5, 9, 18), (0, 2)),
+    ((2, 3, 6), (2,)),
+    ((129,), (0,)),
+)
+NATIVE = (*FLAGS, *this_processor().flags)
+
+
+def network(described: Machine, kinds: Sequence[type[GraphOperation]]) -> Maker:
+    m = Maker(described, seed=5)
+    found = []
+    for number, (shape, axes) in enumerate(CASES):
+        x = m.input(shape)
+        drawn = m.inputs[f"in{number}"]
+        # About 1, of either sign, so that products stay numbers.
+        drawn[...] = np.copysign(1 + 0.05 * np.clip(drawn, -2, 2), drawn)
+        for kind in kinds:
+            how = {"axes": axes, "keep_dims": number % 2 == 0}
+            found.append(m.kernel([(kind, [x], how)]))
+    m.finish(*found)
+    return m
+
+
+@pytest.mark.parametrize(
+    ("described", "flags"), [(PLAIN, FLAGS), (machine(), NATIVE)], ids=["plain", "native"]
+)
+def test_folds(described: Machine, flags: Sequence[str]) -> None:
+    m = network(described, KINDS)
+    compiled = m.compilation()
+    assert {item.schedule.primitive for item in compiled.kernels if item.schedule} == {"reduce"}
+    found, expected = m.run(flags), m.expected()
+    for number, (name, array) in enumerate(expected.items()):
+        kind = KINDS[number % len(KINDS)]
+        if kind in (ReduceMaxOp, ReduceMinOp):
+            assert np.array_equal(found[name], array), (number, kind)
+        else:
+            rtol = 4e-5 if kind is ReduceProductOp else 0.0
+            np.testing.assert_allclose(found[name], array, rtol=rtol, atol=2e-5)
+        assert np.isfinite(array).all() and (array.size == 1 or array.std() > 0)
+
+
+def test_what_is_no_number_goes_through() -> None:
+    m = network(PLAIN, (ReduceMaxOp, ReduceSumOp))
+    for array in m.inputs.values():
+        array.reshape(-1)[array.size // 2] = np.nan
+    found, expected = m.run(FLAGS), m.expected()
+    for name, array in expected.items():
+        assert np.isnan(array).any()
+        assert np.array_equal(np.isnan(found[name]), np.isnan(array)), name
+
+
+def test_maps_follow() -> None:
+    m = Maker(machine(), seed=3)
+    x = m.input((6, 50, 37))
+    rows, columns = (
+        m.kernel([(ReduceSumOp, [y], {"axes": axes, "keep_dims": False}), (SqrtOp, [0], {})])
+        for y, axes in (
+            (m.kernel([(SqrtOp, [x], {})]), (2,)),
+            (m.kernel([(SqrtOp, [x], {})]), (1,)),
+        )
+    )
+    m.inputs["in0"] = np.abs(m.inputs["in0"])
+    m.finish(rows, columns)
+    found, expected = m.run(NATIVE), m.expected()
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=3e-6)
