@@ -72,6 +72,39 @@ INLINE mask first_lanes(int count)
     return m;
 }
 
+#if LANES == 16
+#define LOW_PAIRS 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH_PAIRS 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif LANES == 8
+#define LOW_PAIRS 0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH_PAIRS 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define LOW_PAIRS 0, 4, 1, 5
+#define HIGH_PAIRS 2, 6, 3, 7
+#endif
+
+#if defined(__clang__) || __GNUC__ >= 12
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (mask){__VA_ARGS__})
+#endif
+
+/* Rows to columns: lane i of vector j becomes lane j of vector i. Each round puts the lanes of two
+ * vectors, half of all apart, together in turns; as many rounds as lanes have bits. */
+INLINE void transpose_v(vec v[LANES])
+{
+    UNROLL for (int round = 1; round < LANES; round *= 2)
+    {
+        vec t[LANES];
+        UNROLL for (int i = 0; i < LANES / 2; i++)
+        {
+            t[2 * i] = SHUFFLE(v[i], v[i + LANES / 2], LOW_PAIRS);
+            t[2 * i + 1] = SHUFFLE(v[i], v[i + LANES / 2], HIGH_PAIRS);
+        }
+        UNROLL for (int i = 0; i < LANES; i++) v[i] = t[i];
+    }
+}
+
 /* The sum of all lanes, by halves. */
 INLINE float sum_v(vec v)
 {

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance, Step
 from tilewright.targets.cpu.meaning import AFFINE, COPIES
-from tilewright.targets.cpu.primitives import general, padding, words
+from tilewright.targets.cpu.primitives import general, padding, transposing, words
 from tilewright.targets.cpu.primitives.chain import (
     FLOAT_LANES,
     LANE_ELEMENTS,
@@ -16,26 +14,22 @@ from tilewright.targets.cpu.primitives.chain import (
     write_steps,
 )
 from tilewright.targets.cpu.primitives.code import KernelCode
+from tilewright.targets.cpu.primitives.transposing import Run
 from tilewright.targets.cpu.source import Writer, plus, total
-
-
-@dataclass(frozen=True)
-class Run:
-    """A loop over memory: its count, and each operand's step (the output's last)."""
-
-    count: int
-    steps: tuple[int, ...]
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write loops in vectors where all operands lie alike, else one element after another."""
     if padding.emit(instance, writer):
         return
-    runs = _runs(instance)
-    if runs is None and in_lanes(instance) and words.emit(instance, writer):
-        return
+    joined = _runs(instance)
+    runs = joined if joined is not None and _straight(joined) else None
     if runs is None:
-        general.emit(instance, code, writer)
+        done = in_lanes(instance) and words.emit(instance, writer)
+        if not done and joined is not None:
+            done = transposing.emit(instance, writer, joined)
+        if not done:
+            general.emit(instance, code, writer)
         return
     addresses = instance.addresses
     depth = writer.depth
@@ -101,7 +95,7 @@ def _innermost(writer: Writer, instance: Instance, run: Run, pointers: dict[str,
 
 def _runs(instance: Instance) -> list[Run] | None:
     """The loops over memory, outermost first, joined where they can be; None if there are none."""
-    output, addresses = instance.output, instance.addresses
+    addresses = instance.addresses
     if not in_lanes(instance):
         return None
     accesses = {
@@ -120,8 +114,6 @@ def _runs(instance: Instance) -> list[Run] | None:
                 steps.append(0)
                 continue
             size = instance.size(dim)
-            if address.layout != output.layout and block and not _linear(address, dim):
-                return None
             if block < 0:
                 step = address.stride(dim, min(size, -block), instance.dims)
             elif block:
@@ -146,10 +138,13 @@ def _runs(instance: Instance) -> list[Run] | None:
             joined.append(run)
     if not joined:
         joined = [Run(1, tuple(1 for _ in addresses))]
-    last = joined[-1].steps
-    if last[-1] != 1 or any(step not in (0, 1) for step in last):
-        return None
     return joined
+
+
+def _straight(runs: list[Run]) -> bool:
+    """Whether all operands lie side by side where the result does, or do not change."""
+    last = runs[-1].steps
+    return last[-1] == 1 and all(step in (0, 1) for step in last)
 
 
 def in_lanes(instance: Instance) -> bool:
@@ -186,9 +181,13 @@ def _parts(instance: Instance) -> list[tuple[str, int, int]] | None:
         if len(factors) == 1:
             block = max((f.modulus for f in output.layout.factors if f.axis == axis), default=0)
             alike = all(a.layout == output.layout for a in instance.addresses)
+            theirs = _block_of(instance, dim)
             if block and alike and size == output.shape[axis]:
                 # Blocks behind each other: whole vectors, padding included.
                 parts.append((dim, -block, -(-size // block) * block))
+            elif theirs and size % theirs == 0:
+                parts.append((dim, theirs, size // theirs))
+                parts.append((dim, -theirs, theirs))
             else:
                 parts.append((dim, 0, size))
             continue
@@ -199,20 +198,25 @@ def _parts(instance: Instance) -> list[tuple[str, int, int]] | None:
             alike = all(
                 a.layout == output.layout or dim not in a.dims() for a in instance.addresses
             )
-            if not alike or size != output.shape[axis]:
+            # The last tile may end within a block, all of which is there.
+            starts = instance.dims[dim].starts
+            last = all(not s % block and s + size == output.shape[axis] for s in starts)
+            if not alike or not last:
                 return None
         parts.append((dim, block, -(-size // block)))
         parts.append((dim, -block, block))
     return parts
 
 
-def _linear(address: Address, dim: str) -> bool:
-    """Whether the operand's address is linear in a dim over its whole extent."""
-    return all(
-        len(factors) == 1
+def _block_of(instance: Instance, dim: str) -> int:
+    """The block in which an operand keeps a dim that the result does not; 0 if none does."""
+    found = {
+        factors[0][0].modulus
+        for address in instance.addresses
         for window, factors in zip(address.window, address.axes, strict=True)
-        if dim in window.dims
-    )
+        if dim in window.dims and len(factors) == 2
+    }
+    return found.pop() if len(found) == 1 else 0
 
 
 def _inside(instance: Instance, address: Address) -> bool:
