@@ -26,7 +26,7 @@ from tilewright.targets.cpu import TARGET
 REPEATS = 3
 """Times that the model's planning is measured; the least counts."""
 
-_TYPES = ("conv", "winograd_conv", "matmul")
+_TYPES = ("conv", "winograd_conv", "explicit_conv", "matmul")
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,13 @@ def _planning(op: KernelOp, kernel: Kernel, machine: Machine) -> float:
 
 
 def _method(kernel: Kernel) -> str:
-    """Names a kernel's method: direct, winograd of some size of tile, or product."""
+    """Names a kernel's method: direct, explicit, winograd of some size of tile, or product."""
     anchor = kernel.anchor
     if anchor.operation == "winograd_conv":
         plain = ", weights transformed in registers" if "kh" in anchor.extents else ""
         return f"winograd {anchor.extents['r']}{plain}"
-    return "product" if anchor.operation == "matmul" else "direct"
+    names = {"matmul": "product", "explicit_conv": "explicit"}
+    return names.get(anchor.operation, "direct")
 
 
 def _model(shape: Shape) -> onnx.ModelProto:

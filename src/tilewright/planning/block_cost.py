@@ -47,14 +47,18 @@ class BlockCost:
         self.registers: Registers = registers_of(machine, primitive)
         cycles: Any = parse_expression(primitive.cycles).evaluate(extents)
         self.cycles = float(cycles)
-        self.planes = extents["u"] * extents["v"]
+        self.planes = extents.get("u", 1) * extents.get("v", 1)
+        # Explicit convolutions lay out whole windows, and write results at once.
+        self.explicit = "u" not in extents
+        self.depth = extents["ci"] * (extents["kh"] * extents["kw"] if self.explicit else 1)
+        self.grid = ("oh", "ow") if self.explicit else ("th", "tw")
         levels = cache_levels(machine)
         self.near, self.second = (levels * 2)[:2]
         # Bytes and bandwidth of what lies behind the last cache.
         self.last = levels[-1]
         self.weights = sum(box_bytes(o, extents) for o in kernel.operands if o.role == "weight")
         self.images = sum(box_bytes(o, extents) for o in kernel.operands if o.role in _IMAGES)
-        self._tiles: dict[tuple[int, int, int, int], float] = {}
+        self._tiles: dict[tuple[int, ...], float] = {}
 
     def price(self, schedule: Schedule) -> tuple[float, float]:
         """Cycles, and bytes to and from main memory."""
@@ -62,11 +66,12 @@ class BlockCost:
         most, planes = int(options["points"]), int(options.get("planes", 0))
         sizes = dict(schedule.levels[-1].tile)
         extents, total, blocks = self.extents, self.cycles, 0
-        for rows, height in _runs(extents["th"], sizes["th"]):
-            for columns, width in _runs(extents["tw"], sizes["tw"]):
+        row, column = self.grid
+        for rows, height in _runs(extents[row], sizes[row]):
+            for columns, width in _runs(extents[column], sizes[column]):
                 count = extents["n"] * rows * columns
                 blocks += count
-                block = self._block(height * width, sizes["co"], most, planes)
+                block = self._block(height, width, sizes["co"], most, planes)
                 total += count * extents.get("g", 1) * block
         again = self.weights * (blocks - 1) * _missed(self.weights + self.images, self.last[0])
         main = self.weights + again + self.images
@@ -74,35 +79,37 @@ class BlockCost:
         waiting = (self.weights + again + max(0.0, self.images - self.last[0])) / self.last[1]
         return max(total, waiting) + STREAMED * min(total, waiting), main
 
-    def _block(self, tiles: int, channels: int, most: int, planes: int) -> float:
+    def _block(self, height: int, width: int, channels: int, most: int, planes: int) -> float:
         """Cycles of one block beyond those of its products at full speed and its transforms.
 
         ``planes`` are those of one register tile that transforms weights; else 0.
         """
-        key = tiles, channels, most, planes
+        key, tiles = (height, width, channels, most, planes), height * width
         if key not in self._tiles:
-            inputs = 4 * self.planes * tiles * self.extents["ci"]
+            parts = register_tiles(width, most) * height
+            if not self.explicit:
+                parts = register_tiles(tiles, most)
+            inputs = 4 * self.planes * tiles * self.depth
             found = inputs * self._far(inputs) * WRITTEN / self.second[1]
             for count, part in _runs(self.extents["co"], channels):
                 if planes:
-                    found += count * self._transformed(tiles, most, planes, inputs)
+                    found += count * self._transformed(tiles, parts, planes, inputs)
                 else:
-                    found += count * self._products(tiles, part, most, inputs)
+                    found += count * self._products(tiles, part, parts, inputs)
             self._tiles[key] = found
         return self._tiles[key]
 
-    def _products(self, tiles: int, channels: int, most: int, inputs: int) -> float:
+    def _products(self, tiles: int, channels: int, parts: list[int], inputs: int) -> float:
         """The same of one block of output channels."""
-        registers, depth = self.registers, self.extents["ci"]
+        registers, depth = self.registers, self.depth
         vectors = ceil(channels / registers.lanes)
-        outputs = 4 * self.planes * tiles * vectors * registers.lanes
+        outputs = 0 if self.explicit else 4 * self.planes * tiles * vectors * registers.lanes
         panel = 4 * vectors * registers.lanes * depth
         (near, behind), (_, beyond) = self.near, self.second
         far = self._far(self.weights + inputs + outputs)
         first = panel * (1.0 - far) / behind + panel * far / beyond
         far = self._far(inputs + outputs + self.planes * panel)
         pixel = 4 * depth * ((1.0 - far) / behind + far / beyond)
-        parts = register_tiles(tiles, most)
         again = panel * _missed(panel + 4 * parts[0] * depth, USABLE * near) / behind
         lost = 0.0
         for points in set(parts):
@@ -118,7 +125,7 @@ class BlockCost:
         written = outputs * self._far(inputs + outputs) * WRITTEN / beyond
         return self.planes * lost + written
 
-    def _transformed(self, tiles: int, most: int, planes: int, inputs: int) -> float:
+    def _transformed(self, tiles: int, parts: list[int], planes: int, inputs: int) -> float:
         """The same of one vector of output channels whose weights are transformed in registers."""
         registers, depth, taps = self.registers, self.extents["ci"], self.extents["kh"]
         outputs = 4 * self.planes * tiles * registers.lanes
@@ -127,7 +134,7 @@ class BlockCost:
         far = self._far(inputs + outputs + 2 * panel)
         pixel = 4 * depth * ((1.0 - far) / behind + far / beyond)
         lost = 2.0 * tiles * planes - tiles * planes * depth / registers.vectors_per_cycle
-        for points in register_tiles(tiles, most):
+        for points in parts:
             work = depth * transforming_step_cycles(points, planes, taps, registers)
             read, again = points * planes * pixel, panel / behind
             lost += max(work, again + read) + READ_AGAIN * again + STREAMED * read

@@ -50,24 +50,29 @@ def scratch_elements(primitive: Primitive, schedule: Schedule, kernel: Kernel) -
 def block_schedules(
     kernel: Kernel, primitive: Primitive, registers: Registers
 ) -> Iterator[Schedule]:
-    """Blocks of whole rows of tiles, or of parts of one row, that fit the kernel's scratch."""
+    """Blocks of whole rows of tiles, or of parts of one row, that fit the kernel's scratch.
+
+    Explicit convolutions have blocks of points in place of tiles, and register tiles in a row.
+    """
     extents = kernel.anchor.extents
     room = next(o.shape[0] for o in kernel.inputs if o.role == "scratch")
-    rows, columns = extents["th"], extents["tw"]
+    # Tiles of outputs, or outputs one by one.
+    row, column = ("th", "tw") if "th" in extents else ("oh", "ow")
+    rows, columns = extents[row], extents[column]
     blocks = [(height, columns) for height in _shares(rows)]
     blocks += [(1, width) for width in _shares(columns) if width < columns]
     heights, widths = np.array(blocks).T
     outer = ("g", "n") if "g" in extents else ("n",)
     for vectors, options in _register_tiles(extents, registers):
         part = min(vectors * registers.lanes, extents["co"])
-        sizes = {**extents, "n": 1, "co": part, "th": heights, "tw": widths}
+        sizes = {**extents, "n": 1, "co": part, row: heights, column: widths}
         needed: Any = parse_expression(primitive.scratch).evaluate(sizes)
         for (height, width), elements in zip(
             blocks, np.broadcast_to(needed, len(blocks)), strict=True
         ):
             if int(elements) <= room:
-                tile = (("co", part), *((dim, 1) for dim in outer), ("th", height), ("tw", width))
-                level = Level(REGISTERS, tile, (*reversed(outer), "th", "tw", "co"))
+                tile = (("co", part), *((dim, 1) for dim in outer), (row, height), (column, width))
+                level = Level(REGISTERS, tile, (*reversed(outer), row, column, "co"))
                 yield Schedule(primitive.name, (level,), options=options)
 
 
@@ -77,12 +82,13 @@ def _register_tiles(
     """Vectors of output channels, with the options that a schedule has."""
     channels = ceil(extents["co"] / registers.lanes)
     counts = range(1, registers.count + 1)
-    for number in _PLANES if "kh" in extents else _VECTORS:
-        spare = _SPARE if "kh" in extents else 0
+    transforming = "kh" in extents and "v" in extents
+    for number in _PLANES if transforming else _VECTORS:
+        spare = _SPARE if transforming else 0
         fitting = [p for p in counts if replace(registers, temporaries=spare).fits(p, number)]
         if not fitting:
             continue
-        if "kh" not in extents:
+        if not transforming:
             if number <= channels:
                 yield number, (("points", fitting[-1]),)
         elif not extents["v"] % number:

@@ -14,8 +14,8 @@ AFFINE = {
 }
 """Between floats and quantised integers: test_quantisation.py."""
 
-METHODS = {"winograd_conv", "sparse_product"}
-"""Forms of other operations on prepared weights: test_winograd.py, test_sparse.py."""
+METHODS = {"winograd_conv", "explicit_conv", "sparse_product"}
+"""Forms of other operations, on prepared weights or with scratch: tests of their own."""
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)

@@ -111,10 +111,28 @@ def test_computed_weights_are_left_alone() -> None:
 
 def test_exact_machines_keep_the_direct_method() -> None:
     exact = MACHINE.exact()
-    assert not [step for step in place_pipeline(exact) if isinstance(step.step, ChooseMethods)]
-    assert [step for step in place_pipeline(MACHINE) if isinstance(step.step, ChooseMethods)]
+    assert not exact.primitives_for("winograd_conv") and MACHINE.primitives_for("winograd_conv")
     net = Builder(5, x=(1, 64, 28, 28))
     assert methods(apply(net, net.conv(net.inputs["x"], 64), machine=exact)) == ["conv"]
+
+
+@pytest.mark.parametrize(
+    ("channels", "primitive", "attributes"),
+    [
+        (3, "conv_explicit_first", {"pads": (1, 0, 2, 1), "strides": (2, 1)}),
+        (48, "conv_explicit", {"pads": (1, 1, 1, 1)}),
+        (33, "conv_explicit", {"strides": (1, 2), "dilations": (2, 1)}),
+    ],
+)
+def test_windows_can_be_laid_out(channels: int, primitive: str, attributes: dict[str, Any]) -> None:
+    for methods in ((primitive,), (primitive, "winograd_4")):
+        net = Builder(7, x=(1, channels, 20, 20))
+        made = net.conv(net.inputs["x"], 32, **attributes)
+        (anchor,) = anchors(apply(net, made, method=methods))
+        assert anchor.operation == "explicit_conv"
+        for name, values in attributes.items():
+            assert anchor.integers(name) == values
+        assert shape_of(anchor.inputs[1]) == (32, channels, 3, 3)
 
 
 FORMS = [

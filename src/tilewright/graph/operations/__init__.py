@@ -29,6 +29,7 @@ from tilewright.graph.operations.binary import (
     SubOp,
 )
 from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.explicit import ExplicitConvOp
 from tilewright.graph.operations.functions import (
     AcoshOp,
     AcosOp,
@@ -125,6 +126,7 @@ from tilewright.types import TYPES
 
 OPERATIONS: tuple[type[Operation], ...] = (
     ConvOp,
+    ExplicitConvOp,
     WinogradConvOp,
     SparseProductOp,
     MaxPoolOp,
@@ -289,6 +291,7 @@ __all__ = [
     "EqualOp",
     "ErfOp",
     "ExpOp",
+    "ExplicitConvOp",
     "FloorOp",
     "GatherOp",
     "GeluOp",

@@ -103,7 +103,7 @@ def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[Pass
     if machine.primitives_for("sparse_product"):
         reason = "after numbers, which make small weights 0; before layouts"
         methods = [PassEntry(CompressWeights(), reason)]
-    elif not machine.primitives_for("winograd_conv"):
+    elif not any(machine.primitives_for(f"{name}_conv") for name in ("winograd", "explicit")):
         methods = []
     return [
         *(numbers if machine.element == "fixed16" else []),

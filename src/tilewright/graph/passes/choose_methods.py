@@ -59,9 +59,10 @@ class ChooseMethods(ModulePass):
     and the most activations that live at once. Scratch as large as the cache before the last one
     is always allowed.
 
-    Machines without a primitive for ``winograd_conv`` are left alone, and so are convolutions with
-    strides, dilations or computed weights. ``method`` names primitives of which one is taken
-    wherever it serves, whatever it takes: for comparisons.
+    The explicit method (``graph.explicit_conv``) lays out windows in scratch; it takes any window
+    larger than one point, strides and dilations. Convolutions with computed weights are left
+    alone, and those of machines that have primitives for none of these. ``method`` names
+    primitives of which one is taken wherever it serves, whatever it takes: for comparisons.
     """
 
     name = "choose-methods"
@@ -83,7 +84,7 @@ class ChooseMethods(ModulePass):
         else:
             chosen = select(options, int((1 - SCRATCH_SHARE) * room))
         for kernel, method in chosen.items():
-            if method.form.tile:
+            if not method.form.direct:
                 rewritten(kernel, method.form, method.scratch, context)
         sweep(network)
 

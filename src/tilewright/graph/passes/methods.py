@@ -67,22 +67,19 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
     if direct is None:
         direct = serving(candidate(anchor), machine)[0]
     yield _method(kernel, machine, direct, Form(), kernel.inputs[_weight(kernel)])
-    if not direct.multiples or not _eligible(kernel, anchor):
+    if not direct.multiples:
         return
-    for tile, taps in TRANSFORMS:
-        if taps != shape_of(anchor.inputs[1])[2]:
-            continue
-        for form in (Form(tile, False), Form(tile, True)):
-            trial = rewritten(kernel, form, most_scratch(machine) if room is None else room, None)
-            inner = trial.operations[0]
-            assert isinstance(inner, Operation)
-            weight = trial.inputs[_weight(trial)]
-            found = [
-                _method(trial, machine, primitive, form, weight)
-                for primitive in list(_fitting(inner, machine))[:1]
-            ]
-            forget(trial)
-            yield from found
+    for form in _forms(kernel, anchor):
+        trial = rewritten(kernel, form, most_scratch(machine) if room is None else room, None)
+        inner = trial.operations[0]
+        assert isinstance(inner, Operation)
+        weight = trial.inputs[_weight(trial)]
+        found = [
+            _method(trial, machine, primitive, form, weight)
+            for primitive in list(_fitting(inner, machine))[:1]
+        ]
+        forget(trial)
+        yield from found
 
 
 def priced_methods(kernel: KernelOp, machine: Machine, room: int) -> list[Priced]:
@@ -93,25 +90,29 @@ def priced_methods(kernel: KernelOp, machine: Machine, room: int) -> list[Priced
             continue
         plan = plan_cached(method.kernel, machine)
         elements = 0
-        if method.form.tile:
+        if not method.form.direct:
             elements = scratch_elements(method.primitive, plan.schedule, method.kernel)
         price = plan.predicted_cycles, elements, method.weight_bytes
         found.append(Priced(method.form, method.primitive.name, *price))
     return found
 
 
-def _eligible(kernel: KernelOp, anchor: ConvOp) -> bool:
-    """Whether another method is defined for a kernel's anchor."""
-    if kernel.on_host or anchor.is_fixed:
-        return False
+def _forms(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
+    """The forms that are defined for a kernel's anchor."""
     weight = kernel.inputs[_weight(kernel)]
-    return (
-        isinstance(weight.owner, WeightOp)
-        and is_float(tensor_type(weight).element_type)
-        and shape_of(weight)[2:] in {(taps, taps) for _, taps in TRANSFORMS}
-        and anchor.integers("strides") == (1, 1)
-        and anchor.integers("dilations") == (1, 1)
-    )
+    if kernel.on_host or anchor.is_fixed or not isinstance(weight.owner, WeightOp):
+        return
+    if not is_float(tensor_type(weight).element_type):
+        return
+    window = shape_of(weight)[2:]
+    group = anchor.integer("group", 1, 2**24)
+    if group == 1 and window != (1, 1):
+        yield Form(explicit=True)
+    apart = anchor.integers("strides") + anchor.integers("dilations")
+    for tile, taps in TRANSFORMS:
+        if apart == (1, 1, 1, 1) and window == (taps, taps):
+            yield Form(tile, False)
+            yield Form(tile, True)
 
 
 def _weight(kernel: KernelOp) -> int:

@@ -19,12 +19,19 @@ TRIAL = "trial"
 
 @dataclass(frozen=True)
 class Form:
-    """What becomes of a convolution: Winograd's method, or what it was (a tile of 0)."""
+    """What becomes of a convolution: Winograd's method, the explicit one, or what it was."""
 
     tile: int = 0
-    """Extent of the tiles of outputs."""
+    """Extent of Winograd's tiles of outputs; 0 for the other methods."""
     plain: bool = True
     """Whether the weights stay what they are, and are transformed as the kernel runs."""
+    explicit: bool = False
+    """Whether windows are laid out in scratch (im2col)."""
+
+    @property
+    def direct(self) -> bool:
+        """Whether the convolution stays what it was."""
+        return not self.tile and not self.explicit
 
 
 def rewritten(
@@ -41,6 +48,8 @@ def rewritten(
     owner = weight.owner
     assert isinstance(owner, WeightOp)
     taps = shape_of(weight)[2]
+    names = ("pads", "strides", "dilations") if form.explicit else ("pads",)
+    attributes: dict[str, PythonValue] = {name: anchor.integers(name) for name in names}
     scratch = ScratchOp.of(elements)
     insert(scratch, kernel)
     given = weight
@@ -53,11 +62,11 @@ def rewritten(
         transformed = WeightOp.of(symbol, tensor(shape))
         insert(transformed, kernel)
         given = transformed.result
-    attributes: dict[str, PythonValue] = {"pads": anchor.integers("pads")}
-    attributes |= {"tile": form.tile, "taps": taps, "group": anchor.integer("group", 1, 2**24)}
+    if form.tile:
+        attributes |= {"tile": form.tile, "taps": taps, "group": anchor.integer("group", 1, 2**24)}
     return reanchored(
         kernel,
-        "winograd_conv",
+        "explicit_conv" if form.explicit else "winograd_conv",
         [image, given, scratch.result, *bias],
         attributes,
         replace=context is not None,

@@ -132,6 +132,11 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
             sizes="fixed",
             extents={"g": (2, MOST)},
         ),
+        _explicit(
+            *("conv_explicit_first", lanes, vectors, "NCHW", f"OIHW{lanes}o"),
+            {"ci": (1, FEW_CHANNELS)},
+        ),
+        _explicit("conv_explicit", lanes, vectors, image, blocked, {}),
         *(
             _winograd(lanes, vectors, sizes, plain)
             for plain in (False, True)
@@ -184,6 +189,45 @@ def _matmul(
         cycles=f"b0*b1*m*n*ceil(co/{lanes})*ci/{vectors:g}",
         peak=f"b0*b1*m*n*co*ci/{lanes * vectors:g}",
         multiples={"co": block},
+        sizes="fixed",
+        extents=dict(extents),
+    )
+
+
+COPY_CYCLES = 2.5
+"""Cycles to lay out one vector of channels, or one element of images of few channels."""
+
+
+def _explicit(
+    name: str,
+    lanes: int,
+    vectors: float,
+    source: str,
+    weight: str,
+    extents: Mapping[str, tuple[int, int]],
+) -> Primitive:
+    """Explicit convolution: a block of points' windows are laid out, then multiplied."""
+    image, each = f"NCHW{lanes}c", "ci" if extents else f"ceil(ci/{lanes})"
+    depth = f"ceil(ci*kh*kw/{lanes})" if extents else f"ceil(ci/{lanes})*kh*kw"
+    return Primitive(
+        name=name,
+        operations=("explicit_conv",),
+        engine="core",
+        operands=_storage(
+            input=source,
+            weight=weight,
+            bias=f"O{lanes}o",
+            residual=image,
+            scratch="",
+            output=image,
+        )
+        | {"weight": Storage(memory="dram", layout=weight, elements=("float32",))},
+        epilogue_any=True,
+        cycles=f"n*oh*ow*(ceil(co/{lanes})*ci*kh*kw/{vectors:g} + {COPY_CYCLES:g}*{each}*kh*kw)",
+        peak=f"n*oh*ow*co*ci*kh*kw/{lanes * vectors:g}",
+        scratch=f"oh*ow*{lanes}*{depth}",
+        multiples={"co": lanes, "ci": 1 if extents else lanes},
+        whole=("ci", "kh", "kw"),
         sizes="fixed",
         extents=dict(extents),
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tilewright.targets.cpu.primitives import (
     attention,
+    explicit,
     general,
     grouped,
     lanewise,
@@ -24,6 +25,8 @@ EMITTERS: Mapping[str, Emitter] = {
     "conv_first": product.emit,
     "conv": product.emit,
     "conv_grouped": grouped.emit,
+    "conv_explicit": explicit.emit,
+    "conv_explicit_first": explicit.emit,
     "winograd_2": winograd.emit,
     "winograd_4": winograd.emit,
     "winograd_2_5x5": winograd.emit,

@@ -15,7 +15,6 @@ from tilewright.planning.cached_blocks import register_tiles
 from tilewright.planning.domain import Affine
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.source import Writer
 
 
 @dataclass(frozen=True)
@@ -162,17 +161,3 @@ class Block:
             steps += [size * self.lanes] * size
             start += size
         return places, steps
-
-
-def write_first(block: Block, line: str, writer: Writer) -> None:
-    """Write what is done once for all output channels of a block: with the first of them.
-
-    Cores that share the loop over output channels have scratch of their own, and each its first.
-    """
-    extent = block.instance.dims["co"]
-    if 0 not in extent.starts:
-        return
-    if len(extent.starts) > 1:
-        writer.line(f"if ({extent.start} == {extent.first})")
-        line = "    " + line
-    writer.line(line)

@@ -6,8 +6,8 @@ Weights come transformed, or are transformed in registers on their way into the 
 from __future__ import annotations
 
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.block_products import products_text
-from tilewright.targets.cpu.primitives.blocks import Block, write_first
+from tilewright.targets.cpu.primitives.block_products import products_text, write_first
+from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.code import KernelCode, call
 from tilewright.targets.cpu.primitives.transforms import input_text, output_text
 from tilewright.targets.cpu.primitives.weight_transforms import transformed_products_text
@@ -25,7 +25,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         line = call(
             code.function("winograd_input", text), [image, s.pointer, place["row"], place["column"]]
         )
-        write_first(block, line, writer)
+        write_first(instance, line, writer)
         made = transformed_products_text if block.plain else products_text
         products = code.function("winograd_products", made(block, code))
         writer.line(call(products, [plus(w.pointer, w.offset(instance.dims)), s.pointer]))
