@@ -14,7 +14,6 @@ from tilewright.machine import Machine
 from tilewright.runtime import read_manifest
 from tilewright.runtime.manifest import PROGRAM
 from tilewright.targets.base import Target, find_target
-from tilewright.targets.generic.target import InstructionTarget
 
 MOST_BYTES = 1 << 30
 """Largest file that is read."""
@@ -70,7 +69,7 @@ def asm(
     with console.refusals(as_json):
         if listing is not None or no_barriers:
             raise refuse("option-listing", "listings and barriers are those of .hlal", str(file))
-        found, machine = _instruction_target(*_described(target or DEFAULT, settings))
+        found, machine = _described(target or DEFAULT, settings)
         try:
             text = _bytes(file).decode()
         except UnicodeDecodeError as error:
@@ -78,7 +77,7 @@ def asm(
         words = found.assemble(text, machine, str(file))
         place = output or file.with_suffix(".bin")
         _write(place, words)
-        count = len(words) // found.instruction_set(machine).word_bytes
+        count = len(words) // found.word_bytes(machine)
     if as_json:
         console.print_json({"output": str(place), "bytes": len(words), "instructions": count})
     else:
@@ -101,7 +100,7 @@ def disasm(
         elif target in hlal.NAMES:
             text = hlal.text_of(_bytes(file))
         else:
-            found, machine = _instruction_target(*_described(target or DEFAULT, settings))
+            found, machine = _described(target or DEFAULT, settings)
             text = found.disassemble(_bytes(file), machine)
         if output is None:
             console.say(text)
@@ -119,24 +118,11 @@ def disassemble_package(directory: Path) -> str:
             "shape-open", f"the sizes of {names} are open: there is no program", str(directory),
             "compile with --shape",
         )  # fmt: skip
-    target = find_target(manifest.target)
-    if not isinstance(target, InstructionTarget):
-        raise _no_instructions(manifest.target)
-    return target.listing(directory / PROGRAM)
+    return find_target(manifest.target).listing(directory / PROGRAM)
 
 
 def _described(target: str, settings: list[str] | None) -> tuple[Target, Machine]:
     return resolve(target, None, console.machine_values(settings))
-
-
-def _instruction_target(target: Target, machine: Machine) -> tuple[InstructionTarget, Machine]:
-    if not isinstance(target, InstructionTarget):
-        raise _no_instructions(target.name)
-    return target, machine
-
-
-def _no_instructions(name: str) -> Exception:
-    return refuse("target-no-instructions", f"target {name!r} has no instruction words")
 
 
 def _bytes(file: Path) -> bytes:

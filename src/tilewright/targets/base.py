@@ -242,6 +242,10 @@ class Target(ABC):
         """How a measurer builds kernels: measurements of other compilers are not comparable."""
         return ""
 
+    def word_bytes(self, machine: Machine) -> int:
+        """Bytes of an instruction word, for targets that have them; raises TilewrightError."""
+        raise refuse("target-no-words", f"target {self.name} has no instruction words")
+
     def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
         """Instruction words of a source text, for targets that have them; raises TilewrightError.
 

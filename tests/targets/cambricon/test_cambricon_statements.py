@@ -45,7 +45,7 @@ def test_text_shows_labels_modifiers_and_remarks() -> None:
         "again:",
         "  SSUB $R1, $R1, #1",
         "  CB $R1, loop",
-        "  VAV.wide.acc $R2, $R3, $R4, $R5  ; sum up",
+        "  VAV.wide.acc $R2, $R3, $R4, $R5  ;; sum up",
         "  J end",
         "  VEXP.table=3 $R2, $R3, $R4",
         "end:",

@@ -1,7 +1,7 @@
 """Statements: instructions with labels in place of offsets, as compiler and assembler make them.
 
     loop:
-      MMV.acc.wide $R1, $R2, $R3, $R4, $R5   ; a row of the kernel
+      MMV.acc.wide $R1, $R2, $R3, $R4, $R5   ;; a row of the kernel
       SSUB $R6, $R6, #1
       CB $R6, loop
 
@@ -234,7 +234,7 @@ def text_lines(statements: Iterable[Statement]) -> Iterator[str]:
     for one in statements:
         if one.label is not None:
             yield f"{one.label}:"
-        remark = f"; {' '.join(one.remark.split())}" if one.remark.strip() else ""
+        remark = f";; {' '.join(one.remark.split())}" if one.remark.strip() else ""
         if one.mnemonic:
             line = f"  {mnemonic_text(one)} {', '.join(str(part) for part in one.operands)}"
             yield f"{line}  {remark}".rstrip()

@@ -9,7 +9,10 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.targets.base import Compilation, Runner, Target
+from tilewright.targets.cambricon.hlal.assemble import assemble
+from tilewright.targets.cambricon.hlal.run import sizes_of
 from tilewright.targets.cambricon.machine import ORIGINAL, Configuration, machine
+from tilewright.targets.cambricon.manual import manual
 from tilewright.targets.cambricon.package import WORD_BYTES, read_package, write_package
 from tilewright.targets.cambricon.runner import CambriconRunner
 from tilewright.targets.cambricon.statements import disassemble, to_text
@@ -36,6 +39,14 @@ class CambriconTarget(Target):
         """A runner on the simulated machine."""
         return CambriconRunner(read_package(directory))
 
+    def word_bytes(self, machine: Machine) -> int:
+        """Bytes of an instruction word."""
+        return WORD_BYTES
+
+    def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
+        """Words of an HLAL program, its data beginning at byte 0 of main memory."""
+        return assemble(text, name, sizes_of(machine)).words.astype("<u8").tobytes()
+
     def disassemble(self, data: bytes, machine: Machine) -> str:
         """The text of words."""
         if len(data) % WORD_BYTES:
@@ -48,3 +59,7 @@ class CambriconTarget(Target):
             return (directory / "program.hlal").read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise refuse("package-invalid", str(error)[:300], str(directory)) from None
+
+    def manual(self, machine: Machine) -> str:
+        """The instruction manual."""
+        return manual(machine)

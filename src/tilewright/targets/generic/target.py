@@ -39,6 +39,10 @@ class InstructionTarget(Target):
         """The timing core on the kernel's commands."""
         return timer(machine, self.instruction_set(machine))
 
+    def word_bytes(self, machine: Machine) -> int:
+        """Bytes of an instruction word."""
+        return self.instruction_set(machine).word_bytes
+
     def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
         """Words of a source text."""
         return to_bytes(assemble(self.instruction_set(machine), text, name))

@@ -1,0 +1,109 @@
+"""The instruction manual, made from the definitions that encode, decode and check."""
+
+from __future__ import annotations
+
+from tilewright.machine import Machine
+from tilewright.targets.cambricon.formats import (
+    IMMEDIATE_BITS,
+    IMMEDIATE_FLAG,
+    OPCODE_BITS,
+    REGISTER_BITS,
+    REGISTERS,
+    WORD_BITS,
+    Instruction,
+    Operand,
+)
+from tilewright.targets.cambricon.isa import INSTRUCTIONS
+from tilewright.targets.cambricon.machine import REFILL, lanes_of, queue_of
+
+NOTATION = {
+    "register": "",
+    "either": " or #number",
+    "immediate": "",
+    "target": ", #number or label",
+}
+
+
+def manual(machine: Machine) -> str:
+    """A markdown page: every instruction with its word, meaning, unit, cycles and modifiers."""
+    moves = "\n".join(
+        f"- `{move.name}`: {move.source} to {move.target}, latency {move.latency} cycles, "
+        f"{move.bytes_per_cycle:g} bytes per cycle"
+        for move in machine.moves
+    )
+    memories = "\n".join(
+        f"- `{memory.name}`: {'main memory' if memory.bytes is None else f'{memory.bytes} bytes'}"
+        for memory in machine.memories
+    )
+    lines = [
+        f"# Instructions of {machine.name}",
+        "",
+        machine.description,
+        "",
+        f"Words have {WORD_BITS} bits and are stored little-endian. There are {REGISTERS} "
+        f"registers of 32 bits, {lanes_of(machine)} lanes, and a memory queue that holds "
+        f"{queue_of(machine)} instructions. A branch that was not foreseen (backwards and not "
+        f"taken, forwards and taken, by a register) costs {REFILL} cycles more. In formulas `#` is "
+        "the number of elements. Bits that no field names are zero.",
+        "",
+        memories,
+        "",
+        moves,
+        "",
+        "| instruction | opcode | unit | what it does |",
+        "|---|---|---|---|",
+        *(
+            f"| [{one.mnemonic}](#{one.mnemonic.lower()}) | {one.opcode:#04x} | {one.unit} | "
+            f"{one.meaning} |"
+            for one in INSTRUCTIONS
+        ),
+        "",
+    ]
+    for one in INSTRUCTIONS:
+        lines += _page(one)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _page(one: Instruction) -> list[str]:
+    operands = ", ".join(_written(operand) for operand in one.operands)
+    lines = [
+        f"## {one.mnemonic}",
+        "",
+        f"    {one.mnemonic} {operands}",
+        "",
+        f"{one.meaning}.",
+        "",
+        f"Unit: {one.unit}. Cycles: {one.cycles}.",
+        "",
+        "| field | bits | meaning |",
+        "|---|---|---|",
+        f"| opcode | {_bits(WORD_BITS - OPCODE_BITS, OPCODE_BITS)} | {one.opcode:#04x} |",
+    ]
+    for operand in one.operands:
+        if operand.name in one.places:
+            written = ", written" if operand.written else ""
+            place = _bits(one.places[operand.name], REGISTER_BITS)
+            lines.append(f"| `{operand.name}` | {place} | register: {operand.meaning}{written} |")
+    if one.immediate_low is not None:
+        operand = next(operand for operand in one.operands if operand.has_immediate)
+        place = _bits(one.immediate_low, IMMEDIATE_BITS)
+        lines.append(f"| `{operand.name}` | {place} | number, signed: {operand.meaning} |")
+    if one.flagged:
+        lines.append(
+            f"| immediate | {IMMEDIATE_FLAG.low} | the number stands for the last operand |"
+        )
+    for modifier in sorted(one.modifiers, key=lambda modifier: -modifier.low):
+        name = modifier.name if modifier.is_flag else f"{modifier.name}=N"
+        signed = ", signed" if modifier.signed else ""
+        place = _bits(modifier.low, modifier.bits)
+        lines.append(f"| `.{name}` | {place} | {modifier.meaning}{signed} |")
+    return [*lines, ""]
+
+
+def _written(operand: Operand) -> str:
+    name = f"#{operand.name}" if operand.kind == "immediate" else f"${operand.name}"
+    return name + NOTATION[operand.kind]
+
+
+def _bits(low: int, bits: int) -> str:
+    return f"{low + bits - 1}:{low}" if bits > 1 else f"{low}"
