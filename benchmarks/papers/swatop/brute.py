@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
@@ -37,6 +38,7 @@ create table if not exists candidates
 create table if not exists rounds
     (shape text not null, texts text not null, number integer not null, seconds text not null,
     primary key (shape, texts, number)) without rowid;
+create table if not exists rows (state text primary key, rows text not null) without rowid;
 """
 
 
@@ -78,6 +80,18 @@ class Store:
             self.database.executemany(
                 "insert or replace into candidates values (?, ?, ?)",
                 [(one.text, one.seconds, one.spent) for one in timed],
+            )
+
+    def rows(self, state: str) -> list[dict[str, Any]]:
+        """What was found out about a shape in a state of the code; empty if nothing was."""
+        row = self.database.execute("select rows from rows where state = ?", (state,)).fetchone()
+        return [] if row is None else json.loads(row[0])
+
+    def keep_rows(self, state: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Keep it."""
+        with self.database:
+            self.database.execute(
+                "insert or replace into rows values (?, ?)", (state, json.dumps(list(rows)))
             )
 
     def rounds(self, shape: str, key: str) -> list[list[float]]:

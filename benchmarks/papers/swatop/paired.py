@@ -23,13 +23,16 @@ from tilewright.targets.cpu.candidates import Sources, built
 BEST = 10
 """Candidates that are timed again, beside the pick."""
 
+NEAR = 1.15
+"""What took so many times as long as the best in the first pass is not timed again."""
+
 ROUND_SECONDS = 4e-3
 """Least length of a candidate's run in a round."""
 
-TOTAL_SECONDS = 1.0
+TOTAL_SECONDS = 0.6
 """A candidate's runs take about so long at most, if that is enough for ``LEAST`` rounds."""
 
-LEAST, MOST = 4, 20
+LEAST, MOST = 4, 16
 """Rounds."""
 
 
