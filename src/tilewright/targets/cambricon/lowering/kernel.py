@@ -8,6 +8,7 @@ from typing import Protocol
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine
+from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
@@ -63,8 +64,15 @@ class Lowered:
     segments: dict[TensorOp, Segments]
 
 
-THRIFT = ((True, 12), (True, 2), (False, 4), (False, 0))
-"""Ways to spend registers, best first: whether moves have streams, and how many constants."""
+THRIFT = (
+    (("input", "output", "residual", "weight"), 12),
+    (("input", "output", "residual", "weight"), 2),
+    (("input", "output"), 4),
+    (("output",), 2),
+    ((), 4),
+    ((), 0),
+)
+"""Ways to spend registers, best first: which operands move in streams, and how many constants."""
 
 
 def lower_kernel(
@@ -101,10 +109,11 @@ class KernelLowering:
         machine: Machine,
         bases: Mapping[str, int],
         image: Tables,
-        streams: bool,
+        streams: tuple[str, ...],
         constants: int,
     ) -> None:
         self.streams = streams
+        self.spare: Register | None = None
         self.program = program
         self.machine = machine
         self.bases = bases
@@ -161,7 +170,7 @@ class KernelLowering:
 
     def _stream(self, operand: Operand) -> Stream | None:
         """A stream for an operand whose boxes have several runs."""
-        if not self.streams or operand.buffer.tensor_op in self.segments:
+        if operand.role not in self.streams or operand.buffer.tensor_op in self.segments:
             return None
         # What is known of a box does not depend on the registers that hold the rest.
         trial = Emitter(self.e.where, "trial")
@@ -170,7 +179,9 @@ class KernelLowering:
         runs = runs_of(trial, box, operand.place, operand.order)
         if not streamed(runs):
             return None
-        return Stream(self.e, self._text(operand), runs, operand.element)
+        if self.spare is None:
+            self.spare = self.e.register()
+        return Stream(self.e, self._text(operand), runs, operand.element, self.spare)
 
     def _text(self, operand: Operand) -> str:
         """The transfer of an operand."""

@@ -32,8 +32,9 @@ from tilewright.targets.cambricon.lowering.windows import (
 )
 from tilewright.targets.cambricon.machine import lanes_of
 
-LONG = 100
-"""Cycles of a pixel from which on other moves may go on behind every pixel, not every few."""
+LONG = 90
+"""Cycles of a pixel, or of a row of its kernel, from which on other moves go on behind each one,
+not behind every few: about as long as a transfer takes."""
 
 
 class Product:
@@ -60,7 +61,9 @@ class Product:
         self.multiply = "VMM"
         if self.w.buffer.tensor_op not in c.segmented:
             self._plain_weights()
-        self.hooks = self.split or self._pixel_cycles() >= LONG
+        cycles = self._pixel_cycles()
+        self.hooks = self.split or cycles >= LONG
+        self.row_hooks = cycles >= LONG * self.rows.kernel
         self._reserve()
 
     def _pixel_cycles(self) -> int:
@@ -245,12 +248,12 @@ class Product:
         e = self.e
         at, width, pixels, kernel = run.at, run.width, run.pixels, run.rows
         with e.scope():
-            matrix = e.add(base, e.multiply(run.skipped_rows, self.matrix_row))
-            matrix = e.add(matrix, e.multiply(run.skipped, self.position))
-            matrices = [e.held(matrix)]
+            matrices = [self._first_row(run, base)]
             if isinstance(kernel, int) and kernel <= UNROLLED and self.columns.dilation == 1:
                 for _ in range(1, kernel):
                     matrices.append(e.held(e.add(matrices[-1], self.matrix_row)))
+            if isinstance(width, Register) and self.columns.dilation == 1:
+                e.emit("SMUL", width, width, self.ci)
             if self.split:
                 e.repeat(pixels, self._pixel(at, matrices, width, kernel), least=1)
                 return
@@ -268,6 +271,18 @@ class Product:
                 self._batch(at, matrices, width, count, kernel)
                 e.emit("SSUB", left, left, count)
             e.emit("CB", left, again)
+
+    def _first_row(self, run: Run, base: Value) -> Register:
+        """The matrix that belongs to the first element of a run's windows."""
+        e, place = self.e, run.skipped
+        if not isinstance(place, Register):
+            rows = e.multiply(run.skipped_rows, self.matrix_row)
+            return e.held(e.add(e.add(base, rows), e.multiply(place, self.position)))
+        e.emit("SMUL", place, place, self.position)
+        e.increase(place, base)
+        with e.scope():
+            e.increase(place, e.multiply(run.skipped_rows, self.matrix_row))
+        return place
 
     def _batch(
         self, at: Register, matrices: list[Register], width: Value, count: Value, kernel: Value
@@ -287,6 +302,8 @@ class Product:
                     if number < apart:
                         each()
                     step()
+                if not self.hooks and apart < count:
+                    self.c.hook()
                 e.repeat(count - apart, each)
             else:
                 each()
@@ -338,7 +355,10 @@ class Product:
         sums = e.multiply(self.co, 4)
         down = e.multiply(self.row, self.rows.dilation)
         dense = self.columns.dilation == 1
-        size = e.held(e.multiply(self.ci, width) if dense else self.ci)
+        if dense and isinstance(width, Register):
+            size = width  # In elements already; see _run.
+        else:
+            size = e.held(e.multiply(self.ci, width) if dense else self.ci)
 
         def each() -> None:
             if isinstance(kernel, int) and kernel <= UNROLLED and dense:
@@ -347,7 +367,7 @@ class Product:
                 self._rolled(at, matrices[0], size, width, kernel, down, dense)
             e.increase(at, step)
             e.increase(self.at, sums)
-            if self.hooks:
+            if self.hooks and not self.row_hooks:
                 self.c.hook()
 
         return each
@@ -362,11 +382,15 @@ class Product:
         e, co = self.e, self.co_register
         if len(matrices) == 1:
             e.emit(self._text(True), self.at, co, matrices[0], at, size)
+            if self.row_hooks:
+                self.c.hook()
             return
         with e.scope():
             place = at
             for number, matrix in enumerate(matrices):
                 e.emit(self._text(number == 0), self.at, co, matrix, place, size)
+                if self.row_hooks:
+                    self.c.hook()
                 if number + 1 < len(matrices):
                     further = e.register() if number == 0 else place
                     e.emit("SADD", further, place, down)
@@ -397,6 +421,8 @@ class Product:
             def row() -> None:
                 if dense:
                     e.emit(f"{self.multiply}.acc.wide", self.at, co, rows, place, size)
+                    if self.row_hooks:
+                        self.c.hook()
                 else:
                     with e.scope():
                         x, m = e.variable(place), e.variable(rows)

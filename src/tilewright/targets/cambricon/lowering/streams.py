@@ -16,19 +16,19 @@ MAX_LOOPS = 2
 
 
 class Stream:
-    """The registers of one operand's move.
+    """The registers of one operand's move; ``spare`` is one that all streams share.
 
     ``runs`` says what kind of box it is: which of its numbers are known; ``start`` gives the rest.
     """
 
-    def __init__(self, e: Emitter, text: str, runs: Runs, element: int) -> None:
+    def __init__(self, e: Emitter, text: str, runs: Runs, element: int, spare: Register) -> None:
+        self.spare = spare
         self.e, self.text, self.runs, self.element = e, text, runs, element
         self.left = e.register()
         """Transfers left in the innermost loop over runs."""
         self.chip, self.main = e.register(), e.register()
         count = runs.elements
         self.size: Value = count if isinstance(count, int) else e.register()
-        self.run_bytes: Value = count * element if isinstance(count, int) else e.register()
         self.outer: Register | None = None
         if len(runs.loops) > 1:
             count, stride = runs.loops[1]
@@ -48,8 +48,6 @@ class Stream:
         e.set(self.chip, base)
         e.set(self.main, runs.address)
         self._fill(self.size, runs.elements)
-        with e.scope():
-            self._fill(self.run_bytes, e.multiply(runs.elements, self.element))
         count, stride = runs.loops[-1]
         e.set(self.left, count)
         if self.outer is not None:
@@ -68,22 +66,25 @@ class Stream:
         e = self.e
         go = e.label("move")
         e.emit("CB", self.left, go)
-        with e.scope():
-            # The block stands apart, but what lives here lives on in it.
-            size = self.size if isinstance(self.size, Register) else e.register()
 
-            def block() -> None:
-                e.place(go)
-                self._transfer(size)
-                e.jump(back)
+        def block() -> None:
+            e.place(go)
+            self._transfer()
+            e.jump(back)
 
-            e.apart(block)
+        e.apart(block)
 
-    def _transfer(self, size: Register) -> None:
-        e = self.e
-        e.set(size, self.size)
-        e.emit(self.text, self.chip, size, self.main, self.runs.offset)
-        e.increase(self.chip, self.run_bytes)
+    def _transfer(self) -> None:
+        # It stands apart, where no register is known to be free but the spare one.
+        e, spare = self.e, self.spare
+        if isinstance(self.size, int):
+            e.set(spare, self.size)
+            e.emit(self.text, self.chip, spare, self.main, self.runs.offset)
+            e.increase(self.chip, self.size * self.element)
+        else:
+            e.emit(self.text, self.chip, self.size, self.main, self.runs.offset)
+            e.emit("SMUL", spare, self.size, self.element)
+            e.increase(self.chip, spare)
         e.increase(self.main, self.runs.loops[-1][1])
         e.emit("SSUB", self.left, self.left, 1)
         if self.outer is None:
@@ -105,8 +106,7 @@ class Stream:
         with e.scope():
             e.if_positive(e.subtract(1, self.left), done)
         e.place(again)
-        with e.scope():
-            self._transfer(self.size if isinstance(self.size, Register) else e.register())
+        self._transfer()
         e.emit("CB", self.left, again)
         e.place(done)
 

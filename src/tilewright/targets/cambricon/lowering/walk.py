@@ -34,6 +34,8 @@ Fill = Callable[[Operand, Spans, Value, Stream | None], None]
 """Emits the load of an operand's box into the slot at an address, or starts its stream."""
 
 
+UNBEGUN = -2
+
 NewStream = Callable[[Operand], Stream | None]
 
 
@@ -121,17 +123,18 @@ class _Flat:
         self.now = [e.register() for _ in walk.loops]
         self.next = [e.register() for _ in walk.loops]
         self.level = e.register()
-        """The outermost loop that advances from the current tile to the next; -1: none is left."""
-        self.started = e.register()
+        """The outermost loop that advances from the current tile to the next; -1: none is left,
+        ``UNBEGUN``: there is no current tile yet."""
         loads = walk.nest.loads
         self.ahead = [one for one in loads if one.depth == 0 or self._slots(one.buffer) > 1]
         self.behind = [one for one in loads if one not in self.ahead]
         self.current: dict[BufferOp, Register] = {}
-        self.coming: dict[BufferOp, Register] = {}
+        self.coming: dict[BufferOp, int] = {}
+        """Buffers that fill their other slot, and their depths."""
         for one in self.ahead:
             if one.depth and self._slots(one.buffer) > 1:
                 self.current[one.buffer] = e.register()
-                self.coming[one.buffer] = e.register()
+                self.coming[one.buffer] = one.depth
         out = walk.nest.output
         assert out is not None
         self.output = out
@@ -151,8 +154,8 @@ class _Flat:
     def _slots(self, buffer: BufferOp) -> int:
         return min(self.walk.operands[buffer].slots, 2)
 
-    def _base(self, buffer: BufferOp, table: dict[BufferOp, Register]) -> Value:
-        return table.get(buffer, self.walk.operands[buffer].address)
+    def _base(self, buffer: BufferOp) -> Value:
+        return self.current.get(buffer, self.walk.operands[buffer].address)
 
     def _swap(self, register: Register, buffer: BufferOp) -> None:
         """The other slot's address."""
@@ -167,22 +170,23 @@ class _Flat:
         again, take = e.label("tile"), e.label("take")
         done, last = e.label("loaded"), e.label("last")
         labels = [e.label("load") for _ in range(self.depth + 1)]
-        for one in (*self.now, *self.next, self.started):
+        for one in (*self.now, *self.next):
             e.set(one, 0)
         for stream in self.streams:
             stream.reset()
-        e.set(self.level, 0)
-        for buffer, register in self.coming.items():
+        e.set(self.level, UNBEGUN)
+        for buffer in self.coming:
             one = self.walk.operands[buffer]
-            # The first load swaps to the first slot.
-            e.set(register, one.address + one.slot_bytes)
+            # The first load fills the other one: the first slot.
+            e.set(self.current[buffer], one.address + one.slot_bytes)
         out = self.output.buffer
         if out in self.current:
             e.set(self.current[out], self.walk.operands[out].address)
         self._loads(labels)
         e.place(done)
-        e.if_positive(self.started, again)
-        e.set(self.started, 1)
+        with e.scope():
+            e.if_less(UNBEGUN, self.level, again)
+        e.set(self.level, 0)
         e.jump(take)
         e.place(again)
         self._tile()
@@ -194,8 +198,13 @@ class _Flat:
             stream.drain()
         for now, coming in zip(self.now, self.next, strict=True):
             e.set(now, coming)
-        for buffer, register in self.coming.items():
-            e.set(self.current[buffer], register)
+        for buffer, depth in self.coming.items():
+            kept = e.label("kept")
+            if depth < self.depth:
+                with e.scope():
+                    e.if_positive(e.add(self.level, 1 - depth), kept)
+            self._swap(self.current[buffer], buffer)
+            e.place(kept)
         self._late_loads()
         self._advance(labels, done)
         e.place(last)
@@ -211,10 +220,11 @@ class _Flat:
                 if one.depth != depth:
                     continue
                 with e.scope():
+                    base = self._base(one.buffer)
                     if one.buffer in self.coming:
-                        self._swap(self.coming[one.buffer], one.buffer)
+                        base = e.variable(base)
+                        self._swap(base, one.buffer)
                     spans = e.settled(lambda: self.walk.spans(self.next))
-                    base = self._base(one.buffer, self.coming)
                     operand = self.walk.operands[one.buffer]
                     self.fill(operand, spans, base, self.load_streams.get(one.buffer))
 
@@ -258,9 +268,7 @@ class _Flat:
     def _tile(self) -> None:
         """Compute and store the current tile."""
         e = self.e
-        bases: dict[BufferOp, Value] = {
-            buffer: self._base(buffer, self.current) for buffer in self.walk.operands
-        }
+        bases: dict[BufferOp, Value] = {buffer: self._base(buffer) for buffer in self.walk.operands}
         with e.scope():
             tile = Tile(e.settled(lambda: self.walk.spans(self.now)), bases)
             self.compute(tile)

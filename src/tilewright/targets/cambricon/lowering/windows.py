@@ -65,9 +65,9 @@ class Run:
     rows: Value
     """Rows of the kernel that meet it."""
     skipped: Value
-    """Positions of a row of the kernel before the image."""
+    """Positions of a row of the kernel before the image; a register may be overwritten."""
     width: Value
-    """Positions that meet it."""
+    """Positions that meet it; a register may be overwritten."""
     y: Value | None
     """Row of the window's first position, from the first row held; None where all are met."""
     x: Value | None
@@ -133,27 +133,31 @@ class Windows:
     def _clipped(self, axis: Axis, down: Value, y: Register, body: Body) -> None:
         """A row of the result whose windows may reach beyond the image."""
         e, d, kernel = self.e, self.rows.dilation, self.rows.kernel
-        with e.scope():
 
-            def clip() -> tuple[Value, Value, Register]:
-                before = e.maximum(e.subtract(0, y), 0)
-                skipped = e.divide(e.add(before, d - 1), d)
-                reach = e.add(e.subtract(axis.size, y), d - 1)
-                count = e.subtract(e.minimum(e.divide(reach, d), kernel), skipped)
-                first = e.add(y, e.multiply(skipped, d))
-                return skipped, count, e.variable(e.add(self.base, e.multiply(first, down)))
+        def clip() -> tuple[Value, Value, Register]:
+            before = e.maximum(e.subtract(0, y), 0)
+            skipped = e.divide(e.add(before, d - 1), d)
+            reach = e.add(e.subtract(axis.size, y), d - 1)
+            count = e.subtract(e.minimum(e.divide(reach, d), kernel), skipped)
+            first = e.add(y, e.multiply(skipped, d))
+            return skipped, count, e.variable(e.add(self.base, e.multiply(first, down)))
 
-            skipped, count, row = e.settled(clip)
-            if kernel > UNROLLED:
-                self._columns(row, skipped, count, y, body)
-                return
-            partly, done = e.label("partly"), e.label("row")
-            e.if_less(count, kernel, partly)
-            self._columns(row, 0, kernel, y, body)
+        partly, done = e.label("partly"), e.label("row")
+        if kernel <= UNROLLED:
+            with e.scope():
+                e.if_less(y, 0, partly)
+                e.if_less(e.subtract(axis.size, y), (kernel - 1) * d + 1, partly)
+            with e.scope():
+                row = e.register()
+                with e.scope():
+                    e.set(row, e.add(self.base, e.multiply(y, down)))
+                self._columns(row, 0, kernel, y, body)
             e.jump(done)
             e.place(partly)
+        with e.scope():
+            skipped, count, row = e.settled(clip)
             self._columns(row, skipped, count, y, body)
-            e.place(done)
+        e.place(done)
 
     def _columns(
         self, row: Register, skipped: Value, rows: Value, y: Value | None, body: Body
