@@ -30,7 +30,12 @@ class Entry:
 
 
 PAGES: Mapping[str, Entry] = {
-    name: Entry(module.TITLE, module.NETWORKS, module.tables, module in (cpu, dlir))
+    name: Entry(
+        module.TITLE,
+        module.NETWORKS,
+        module.tables,
+        module in (cpu, dlir, sweeps, generation, sparse),
+    )
     for name, module in (
         ("cambricon-x", cambricon_x),
         ("planner", planner),
@@ -61,7 +66,7 @@ def main() -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="take the rows that an earlier run has kept (cpu, dlir)",
+        help="take the rows that an earlier run has kept (cpu, dlir, sparse)",
     )
     parser.add_argument("--sample", type=int, help="so many shapes (swatop)")
     parser.add_argument("--seconds", type=float, help="begin nothing new after these (swatop)")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.allocator.shapes import SHAPES
-from benchmarks.measuring import alone
-from benchmarks.papers.dlir.experiments import TARGETS, mean
+from benchmarks.measuring import alone, kept
+from benchmarks.papers.dlir.experiments import KEPT, ORIGINAL, mean
 from benchmarks.papers.dlir.layers import LAYERS
 from benchmarks.papers.dlir.measure import source_of
 from benchmarks.report import Column, Table, percent, whole
@@ -132,13 +132,23 @@ def memory_rows() -> list[dict[str, Any]]:
     return rows
 
 
-def tables(networks: Sequence[str]) -> list[Table]:
-    """Generation over networks and the thesis' layers; memory over shapes of buffers."""
-    from tilewright.targets.base import target_names
+def measured(measure: Callable[..., Any], name: str, target: str) -> dict[str, Any]:
+    """One row, in a process of its own."""
+    return alone(CORES, measure, name, target)
 
-    targets = [name for name in TARGETS if name in target_names()]
+
+def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
+    """Generation over networks and the thesis' layers; memory over shapes of buffers."""
+    from tilewright.targets.base import find_target, target_names
+    from tilewright.targets.generic.target import InstructionTarget
+
+    targets = [
+        name
+        for name in ORIGINAL
+        if name in target_names() and isinstance(find_target(name), InstructionTarget)
+    ]
     rows = [
-        alone(CORES, measure, name, target)
+        kept(KEPT / f"generation-{target}-{name}.json", resume, measured, measure, name, target)
         for target in targets
         for measure, names in ((network_row, networks), (layer_row, LAYERS))
         for name in names

@@ -11,17 +11,16 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from benchmarks.measuring import alone
+from benchmarks.measuring import alone, kept
+from benchmarks.papers.dlir.experiments import KEPT
 from benchmarks.report import Column, Table, percent, whole
 
 TITLE = "Sparse Cambricon-X: time and bytes against density, simulated"
 
 LAYERS = {
-    "conv3": (256, 256, 28, 3),
-    "conv5": (512, 512, 14, 3),
+    "conv3x3": (256, 256, 14, 3),
     "conv1x1": (256, 512, 14, 1),
-    "fc6": (2048, 4096, 1, 1),
-    "fc8": (4096, 1000, 1, 1),
+    "connected": (2048, 1000, 1, 1),
 }
 """Input and output channels, map and window of layers as large networks have them."""
 
@@ -108,9 +107,18 @@ COLUMNS = (
 )
 
 
-def tables(networks: Sequence[str]) -> list[Table]:
+def measured(name: str, density: float) -> dict[str, Any]:
+    """One layer at one density, in a process of its own."""
+    return alone(CORES, run, name, density)
+
+
+def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
     """Measure layers at every density."""
-    rows = [alone(CORES, run, name, density) for name in networks for density in DENSITIES]
+    rows = [
+        kept(KEPT / f"sparse-{name}-{density}.json", resume, measured, name, density)
+        for name in networks
+        for density in DENSITIES
+    ]
     return [
         Table(
             "Layers of 16-bit weights, pruned to a density",

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.measuring import alone
-from benchmarks.papers.dlir.experiments import ORIGINAL
+from benchmarks.measuring import alone, kept
+from benchmarks.papers.dlir.experiments import KEPT, ORIGINAL
 from benchmarks.papers.dlir.layers import LAYERS
 from benchmarks.report import Column, Table, percent, whole
 
@@ -113,12 +113,24 @@ TURNING = (
 )
 
 
-def tables(networks: Sequence[str]) -> list[Table]:
+def measured(layer: str, target: str) -> dict[str, Any]:
+    """One layer on one machine, in a process of its own."""
+    return {"rows": alone(CORES, run, layer, target)}
+
+
+def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
     """Every layer on the original machines that there are."""
     from tilewright.targets.base import target_names
 
     targets = [name for name in ORIGINAL if name in target_names()]
-    rows = [row for t in targets for name in networks for row in alone(CORES, run, name, t)]
+    rows = [
+        row
+        for target in targets
+        for name in networks
+        for row in kept(KEPT / f"sweep-{target}-{name}.json", resume, measured, name, target)[
+            "rows"
+        ]
+    ]
     return [
         Table(
             "Turning points",

@@ -104,7 +104,7 @@ def latency_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> flo
             whole_elements(other.operand, kernel.anchor.extents) * other.operand.element_bytes
             for other in travelling
         )
-        transfers = 1 if use.memory.bytes is None else ceil(size / use.memory.bytes)
+        transfers = 1 if use.memory.room is None else ceil(size / use.memory.room)
         flow = size / use.move.bytes_per_cycle
         waited = (transfers * use.move.latency + flow) / use.move.in_flight
         engine = use.move.engine
