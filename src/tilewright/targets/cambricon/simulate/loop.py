@@ -104,7 +104,7 @@ def run(p: Array, s: State, stop: int, budget: int) -> int:
                     if transfers:
                         _copy(opcode, n, s.chip, s.main)
                     else:
-                        _values(p, pc, n, s.chip16, s.chip32, s.chip64, s.room)
+                        _values(p, pc, n, s.chip16, s.chip32, s.chip64, s.room, s.sums)
                     if s.shadow.shape[0] > 0:
                         look(n, s.shadow, s.recent, s.races, pc)
                     end = queue.issue(n, t, kernels, events, pc, p[pc, KERNEL])
@@ -138,12 +138,19 @@ def _checked(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
 
 @compiled
 def _values(
-    p: Array, pc: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array
+    p: Array,
+    pc: int,
+    n: Array,
+    chip16: Array,
+    chip32: Array,
+    chip64: Array,
+    room: Array,
+    sums: Array,
 ) -> None:
     """Compute what an instruction of a unit computes."""
     opcode, bits = p[pc, OPCODE], p[pc, BITS]
     if opcode == 0x20 or opcode == 0x21:
-        products.product(opcode, bits, n, chip16, chip32, chip64, room)
+        products.product(opcode, bits, n, chip16, chip32, chip64, room, sums)
     elif opcode == 0x22:
         products.outer(bits, n, chip16, chip32, chip64, room)
     elif opcode == 0x38:

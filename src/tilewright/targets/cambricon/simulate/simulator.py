@@ -280,6 +280,7 @@ def _state(
         kernels=totals,
         events=np.zeros((FIRST_EVENTS if events else 0, places.EVENT_COLUMNS)),
         room=np.zeros((2, max(size // 2, ROOM)), np.int64),
+        sums=np.zeros(max(int(n[places.SIZES + places.VSM]) // 2, 1), np.int32),
         shadow=np.zeros((size // 2 if races else 0, 9), np.int64),
         recent=np.zeros((MAX_RECENT if races else 0, 5), np.int64),
         races=np.zeros((MAX_RACES if races else 0, 4), np.int64),

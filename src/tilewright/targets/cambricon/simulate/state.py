@@ -87,6 +87,8 @@ class State(NamedTuple):
     events: Array
     room: Array
     """Two rows for elements on their way through a unit."""
+    sums: Array
+    """Room for the sums of a product, 32 bits each."""
     shadow: Array
     """Last accesses of every two bytes on the chip, for the search for races; may be empty."""
     recent: Array
