@@ -46,6 +46,7 @@ def asm(
     settings: console.SetOption = None,
     listing: ListingOption = None,
     no_barriers: hlal.NoBarriersOption = False,
+    parallel: hlal.ParallelOption = False,
     as_json: console.JsonOption = False,
 ) -> None:
     """Assemble text into instruction words.
@@ -55,7 +56,7 @@ def asm(
     """
     if file.suffix == hlal.SUFFIX:
         with console.refusals(as_json):
-            program, _ = hlal.read_program(file, target, settings, not no_barriers)
+            program, _ = hlal.read_program(file, target, settings, not no_barriers, parallel)
             place = output or file.with_suffix(".bin")
             _write(place, hlal.words_of(program))
             if listing is not None:
@@ -65,10 +66,13 @@ def asm(
         else:
             count = len(program.words)
             console.say(f"{count} instructions, {8 * count:,} bytes in {place}")
+            hlal.say_overlaps(program)
         return
     with console.refusals(as_json):
-        if listing is not None or no_barriers:
-            raise refuse("option-listing", "listings and barriers are those of .hlal", str(file))
+        if listing is not None or no_barriers or parallel:
+            raise refuse(
+                "option-listing", "only .hlal has listings, barriers and loops to peel", str(file)
+            )
         found, machine = _described(target or DEFAULT, settings)
         try:
             text = _bytes(file).decode()
@@ -97,8 +101,6 @@ def disasm(
     with console.refusals():
         if file.is_dir():
             text = disassemble_package(file)
-        elif target in hlal.NAMES:
-            text = hlal.text_of(_bytes(file))
         else:
             found, machine = _described(target or DEFAULT, settings)
             text = found.disassemble(_bytes(file), machine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,6 @@ from tilewright.targets.cambricon.hlal.listing import listing
 from tilewright.targets.cambricon.hlal.machines import NAMES, machine_named
 from tilewright.targets.cambricon.hlal.run import Execution, execute, sizes_of
 from tilewright.targets.cambricon.hlal.trace import write_timeline
-from tilewright.targets.cambricon.statements import disassemble, to_text
 from tilewright.types import Array
 
 SUFFIX = ".hlal"
@@ -36,6 +36,11 @@ NoBarriersOption = Annotated[
     typer.Option("--no-barriers", help="Leave @barrier to the queue's own checks (.hlal)."),
 ]
 
+ParallelOption = Annotated[
+    bool,
+    typer.Option("--parallel", help="Peel loops and move macros, and say what overlaps (.hlal)."),
+]
+
 
 def complete_machine(incomplete: str) -> list[str]:
     """Names of ACC-C's configurations, for tab completion."""
@@ -51,7 +56,11 @@ MachineOption = Annotated[
 
 
 def read_program(
-    file: Path, target: str | None, settings: list[str] | None, barriers: bool = True
+    file: Path,
+    target: str | None,
+    settings: list[str] | None,
+    barriers: bool = True,
+    parallel: bool = False,
 ) -> tuple[Program, Machine]:
     """The program of a file, assembled for a machine."""
     machine = machine_named(target or NAMES[0], console.machine_values(settings))
@@ -61,7 +70,8 @@ def read_program(
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise refuse("input-file", str(error), str(file)) from error
-    return assemble(text, str(file), sizes_of(machine), barriers=barriers), machine
+    sizes = sizes_of(machine)
+    return assemble(text, str(file), sizes, barriers=barriers, parallel=parallel), machine
 
 
 def summary(program: Program) -> dict[str, Any]:
@@ -72,6 +82,7 @@ def summary(program: Program) -> dict[str, Any]:
         "vsm_bytes": program.vsm_bytes,
         "msm_bytes": program.msm_bytes,
         "relocations": list(program.relocations),
+        "overlaps": [asdict(overlap) for overlap in program.overlaps],
         "data": [
             {
                 "name": array.name,
@@ -92,13 +103,6 @@ def summary(program: Program) -> dict[str, Any]:
 def words_of(program: Program) -> bytes:
     """The words as they are written to files: 8 bytes each, little-endian."""
     return program.words.astype("<u8").tobytes()
-
-
-def text_of(data: bytes) -> str:
-    """The text of words; it assembles to the same words."""
-    if len(data) % 8:
-        raise refuse("isa-word", f"{len(data)} bytes are no whole number of words")
-    return to_text(disassemble(np.frombuffer(data, "<u8").astype(np.uint64)))
 
 
 def listing_of(program: Program) -> str:
@@ -135,9 +139,10 @@ def run_program(
     output: Path | None,
     limit: int = MOST_INSTRUCTIONS,
     barriers: bool = True,
+    parallel: bool = False,
 ) -> tuple[Program, Machine, Execution]:
     """Assemble and run, and write what was asked for."""
-    program, machine = read_program(file, target, settings, barriers)
+    program, machine = read_program(file, target, settings, barriers, parallel)
     arrays = inputs_for(program, inputs, seed)
     found = execute(program, machine, arrays, check=check, trace=trace is not None, limit=limit)
     try:
@@ -171,6 +176,7 @@ def report(
                 "busy": result.busy,
                 "counts": result.counts,
                 "races": [] if check else None,
+                "overlaps": [asdict(overlap) for overlap in program.overlaps],
             }
         )
         return
@@ -184,11 +190,18 @@ def report(
     console.say(f"busy: {busy}")
     if check:
         console.say("no barrier is missing")
+    say_overlaps(program)
     for name, values in found.outputs.items():
         shape = " x ".join(map(str, values.shape))
         console.say(f"{name}: {shape}, from {values.min()} to {values.max()}")
     for name, value in found.scalars.items():
         console.say(f"{name}: {value}")
+
+
+def say_overlaps(program: Program) -> None:
+    """What the parallel model did, a line each."""
+    for overlap in program.overlaps:
+        console.say(f"{overlap.where}: {overlap.what}")
 
 
 def trace_command(
@@ -229,15 +242,15 @@ def trace_command(
 
 
 __all__ = [
-    "NAMES",
     "SUFFIX",
     "NoBarriersOption",
+    "ParallelOption",
     "listing_of",
     "read_program",
     "report",
     "run_program",
+    "say_overlaps",
     "summary",
-    "text_of",
     "trace_command",
     "words_of",
 ]

@@ -98,6 +98,7 @@ def run(
     engine: EngineOption = None,
     limit: hlal.LimitOption = hlal.MOST_INSTRUCTIONS,
     no_barriers: hlal.NoBarriersOption = False,
+    parallel: hlal.ParallelOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -122,7 +123,7 @@ def run(
         with console.refusals(as_json):
             finished = hlal.run_program(
                 model, target, settings, inputs, random, check=check, trace=trace, output=output,
-                limit=limit, barriers=not no_barriers,
+                limit=limit, barriers=not no_barriers, parallel=parallel,
             )  # fmt: skip
         hlal.report(*finished, as_json, check)
         return

@@ -157,3 +157,25 @@ def test_elementwise(name: str, target: str) -> None:
         expected = fixed.requantise(both, fa, fy)
     expected = np.clip(expected, -32768, 32767)
     np.testing.assert_array_equal(outputs(text, given, target)["y"], expected)
+
+
+@pytest.mark.parametrize("pool", [2, 3])
+def test_fused_convolution_relu_and_pooling(pool: int) -> None:
+    random = np.random.default_rng(pool)
+    text = f"""
+    .code
+      @block_fw_conv_relu y, x, w, b, #1, #1
+      @block_fw_pool_max z, y, #{pool}, #{pool}, #0
+      @block_fw_conv_relu_pool fused, x, w, b, #1, #1, #{pool}
+    .static_ro
+      @tensor x, 2, 11, 10, 7, 1, 4, 10, 4
+      @filter w, 9, 3, 3, 7, 5, 1, 3, 4
+      @tensor b, 9, 9
+    .static_rw
+      @tensor y, 2, 11, 10, 9, 1, 1, 10, 5
+      @tensor z, 2, {11 // pool}, {10 // pool}, 9, 1, 1, {10 // pool}, 5
+      @tensor fused, 2, {11 // pool}, {10 // pool}, 9, 1, 1, {10 // pool}, 5
+    """
+    found = outputs(text, arrays(build(text), random, 500))
+    assert found["fused"].any()
+    np.testing.assert_array_equal(found["fused"], found["z"])

@@ -24,6 +24,7 @@ from tilewright.targets.cambricon.hlal.items import (
     LabelUse,
     Sizes,
 )
+from tilewright.targets.cambricon.hlal.parallel.model import Overlap, Scheduled, schedule
 from tilewright.targets.cambricon.hlal.parse import parse
 from tilewright.targets.cambricon.hlal.syntax import Node, Place
 from tilewright.targets.cambricon.hlal.values import Address, Scope
@@ -56,6 +57,8 @@ class Program:
     vsm_bytes: int
     msm_bytes: int
     """Most of each scratchpad that on-chip arrays take at a time."""
+    overlaps: tuple[Overlap, ...] = ()
+    """What the parallel model did and could not do."""
 
     def where(self, word: int) -> str:
         """The lines of a word, for messages."""
@@ -80,12 +83,19 @@ class Program:
 
 
 def assemble(
-    text: str, name: str, sizes: Sizes, *, base: int = 0, barriers: bool = True
+    text: str,
+    name: str,
+    sizes: Sizes,
+    *,
+    base: int = 0,
+    barriers: bool = True,
+    parallel: bool = False,
 ) -> Program:
     """Words and data of a text; raises TilewrightError with all problems it finds.
 
     ``base`` is the byte of main memory that data begin at. Without ``barriers`` no instruction is
-    made of ``@barrier``: ACC-C's queue checks ranges, so that results stay the same.
+    made of ``@barrier``: ACC-C's queue checks ranges, so that results stay the same. With
+    ``parallel``, loops are peeled and macros moved (parallel/model.py).
     """
     definitions, own = library(), set[str]()
     constants = (0, 0, sizes.vsm_bytes, sizes.msm_bytes, sizes.lanes)
@@ -114,11 +124,15 @@ def assemble(
     problems += expansion.problems
     if problems:
         raise TilewrightError(problems[:MAX_PROBLEMS])
-    statements, places, relocations = _statements(_with_barriers(expansion.items, barriers), base)
+    made = Scheduled(expansion.items, (), expansion.most_vsm, expansion.most_msm)
+    if parallel:
+        fixed = "tensor_buffer" in text or "filter_buffer" in text
+        made = schedule(made.items, expansion.units, sizes, made.vsm_bytes, made.msm_bytes, fixed)
+    statements, places, relocations = _statements(_with_barriers(made.items, barriers), base)
     words = assemble_statements(statements, name)
     return Program(
         name, tuple(statements), words, base, data, tuple(relocations), tuple(places),
-        expansion.most_vsm, expansion.most_msm,
+        made.vsm_bytes, made.msm_bytes, made.overlaps,
     )  # fmt: skip
 
 
