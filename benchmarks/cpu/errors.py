@@ -20,22 +20,28 @@ from onnx import helper, numpy_helper
 from tilewright.compiling import compile as compile_model
 
 LAYERS = (
-    *((16, 16, 112), (64, 64, 56), (128, 128, 28), (256, 256, 14), (512, 512, 14)),
-    *((512, 512, 7), (64, 64, 224)),
+    *((16, 16, 112, 3), (64, 64, 56, 3), (128, 128, 28, 3), (256, 256, 14, 3), (512, 512, 14, 3)),
+    *((512, 512, 7, 3), (64, 64, 224, 3), (48, 128, 27, 5), (32, 96, 28, 5), (48, 128, 7, 5)),
 )
-"""Input channels, output channels, extent of the image; windows of 3 x 3, padding of 1."""
+"""Input channels, output channels, extents of the image and the window; the size is kept."""
+
+FORMS = (1e6, 1.0)
+"""Times the least memory that may be taken: weights are then transformed before, or meanwhile."""
 
 HEAD = "| layer | method | its error | direct | ONNX Runtime |\n|---|---|---|---|---|"
 
 
-def layer(ci: int, co: int, size: int) -> tuple[onnx.ModelProto, NDArray[np.float32]]:
+def layer(
+    ci: int, co: int, size: int, taps: int = 3
+) -> tuple[onnx.ModelProto, NDArray[np.float32]]:
     """A convolution with random weights, and an image."""
     random = np.random.default_rng((ci, co, size))
-    w = (random.standard_normal((co, ci, 3, 3)) * np.sqrt(2 / (9 * ci))).astype(np.float32)
+    w = random.standard_normal((co, ci, taps, taps)) * np.sqrt(2 / (taps * taps * ci))
+    w = w.astype(np.float32)
     x = random.standard_normal((1, ci, size, size)).astype(np.float32)
     value = helper.make_tensor_value_info
     graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])],
+        [helper.make_node("Conv", ["x", "w"], ["y"], pads=[taps // 2] * 4)],
         "layer",
         [value("x", 1, x.shape)],
         [value("y", 1, (1, co, size, size))],
@@ -48,19 +54,22 @@ def layer(ci: int, co: int, size: int) -> tuple[onnx.ModelProto, NDArray[np.floa
 def exact(model: onnx.ModelProto, x: NDArray[np.float32]) -> NDArray[np.float64]:
     """The layer in float64, one tap after another."""
     w = numpy_helper.to_array(model.graph.initializer[0]).astype(np.float64)
-    size = x.shape[-1]
-    padded = np.pad(x[0].astype(np.float64), ((0, 0), (1, 1), (1, 1)))
+    size, taps = x.shape[-1], w.shape[-1]
+    border = (taps // 2, taps // 2)
+    padded = np.pad(x[0].astype(np.float64), ((0, 0), border, border))
     result = np.zeros((len(w), size, size))
-    for row in range(3):
-        for column in range(3):
+    for row in range(taps):
+        for column in range(taps):
             part = padded[:, row : row + size, column : column + size]
             result += np.tensordot(w[:, :, row, column], part, 1)
     return result[None]
 
 
-def measure(ci: int, co: int, size: int, folder: Path) -> str:
-    """One row of the table."""
-    model, x = layer(ci, co, size)
+def measure(
+    ci: int, co: int, size: int, folder: Path, taps: int = 3, growth: float = FORMS[0]
+) -> str:
+    """One row of the table; ``growth`` is the machine's ``memory_growth``."""
+    model, x = layer(ci, co, size, taps)
     path = folder / "layer.onnx"
     onnx.save(model, path)
     expected = exact(model, x)
@@ -71,22 +80,29 @@ def measure(ci: int, co: int, size: int, folder: Path) -> str:
     errors: list[str] = []
     method = "conv"
     for direct in (False, True):
-        package = compile_model(path, target="cpu", exact_convolution=direct)
+        package = compile_model(
+            path,
+            target="cpu",
+            values={"memory_growth": growth},
+            exact_convolution=direct,
+        )
         errors.append(error(package.run({"x": x})["y"]))
         if not direct:
             names = [k.schedule.partition(" ")[0] for k in package.manifest.kernels]
             method = next(name for name in names if name.startswith(("conv", "winograd")))
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     theirs = error(np.asarray(session.run(None, {"x": x})[0]))
-    return f"| {ci} x {co} x {size} x {size} | {method} | {errors[0]} | {errors[1]} | {theirs} |"
+    where = f"{ci} x {co} x {size} x {size}" + (f", {taps} x {taps}" if taps != 3 else "")
+    return f"| {where} | {method} | {errors[0]} | {errors[1]} | {theirs} |"
 
 
 def main() -> None:
     """Print the table."""
     print(HEAD)
     with tempfile.TemporaryDirectory() as scratch:
-        for ci, co, size in LAYERS:
-            print(measure(ci, co, size, Path(scratch)), flush=True)
+        for ci, co, size, taps in LAYERS:
+            for growth in FORMS:
+                print(measure(ci, co, size, Path(scratch), taps, growth), flush=True)
 
 
 if __name__ == "__main__":

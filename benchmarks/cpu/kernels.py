@@ -34,7 +34,7 @@ SHORT = 10e-6
 """Seconds below which starting a kernel, and its first misses, are a part of its time."""
 
 REASONS = {
-    "winograd": "transforms, which the bound leaves out, and weights of 1.8 to 4 times the size",
+    "winograd": "transforms, which the bound leaves out, of images and perhaps of weights",
     "conv_first": "few channels: few products for every start and end of a register tile",
     "conv_grouped": "vectors that two groups share are computed for both",
     "conv": "few channels or points for every start and end of a register tile; the last cache",
