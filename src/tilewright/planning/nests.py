@@ -250,12 +250,13 @@ def _resident_bytes(space: Space, use: Use, nest: Nest, grown: dict[str, Ints]) 
     count = np.full(space.rows, float(use.operand.element_bytes))
     if use.output:
         count[space.split()] = accumulator_bytes(space.kernel, space.machine)
-    for table in space.tables[use.name]:
+    for table, extent in zip(space.tables[use.name], use.operand.shape, strict=True):
         at = tuple(space.index[dim] for dim in table.dims)
         length = table.largest[at].astype(np.float64)
         for dim in table.dims:
             if dim in grown:
-                whole = float(space.extents[dim])
+                # Of the axis, not of the dim, which may step over several of its indices.
+                whole = float(extent)
                 length = np.minimum(length * grown[dim], np.maximum(whole, length))
         count = count * length
     granule = use.memory.granule

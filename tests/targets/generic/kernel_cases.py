@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, OutputOp, YieldOp
+from tilewright.graph.dialect import (
+    GraphOperation,
+    KernelOp,
+    NetworkOp,
+    OutputOp,
+    YieldOp,
+    network_of,
+)
 from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.values import value_names
@@ -84,7 +91,11 @@ class KernelBuilder:
         self.block.add_op(made)
         return made.result
 
-    def finish(self, result: SSAValue) -> Case:
+    def plan_only(self, result: SSAValue) -> Kernel:
+        """The kernel, without what it computes."""
+        return self._closed(result)[2]
+
+    def _closed(self, result: SSAValue) -> tuple[ModuleOp, KernelOp, Kernel]:
         self.block.add_op(YieldOp.build(operands=[[result]]))
         names = [(f"in{i}", kind) for i, (kind, _) in enumerate(self.arguments)]
         network = NetworkOp.of("net", names, ["y"])
@@ -98,8 +109,12 @@ class KernelBuilder:
         network.block.add_op(OutputOp.build(operands=[[kernel.result]]))
         module = ModuleOp([network])
         module.verify()
+        return module, kernel, kernel_of(kernel, value_names(module))
+
+    def finish(self, result: SSAValue) -> Case:
+        module, kernel, planned = self._closed(result)
         known = value_names(module)
-        planned = kernel_of(kernel, known)
+        network = network_of(module)
         values = operand_values(kernel, known)
         data = {a: array for a, (_, array) in zip(network.block.args, self.arguments, strict=True)}
         operands = {name: data[value] for name, value in values.items() if value in data}

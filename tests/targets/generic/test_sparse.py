@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.targets.generic.kernel_cases import lower_case, sparse_case
+from tests.targets.generic.kernel_cases import KernelBuilder, lower_case, sparse_case
 
 from tilewright.errors import TilewrightError
 from tilewright.numerics import sparse
 from tilewright.planning import plan
+from tilewright.planning.nests import arrangements, nests_of
+from tilewright.planning.planners.exact import schedule_of
 from tilewright.planning.planners.greedy import Greedy
+from tilewright.planning.space import build_space
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.timing import check_races, time_program
@@ -66,3 +69,24 @@ def test_streams_that_no_weights_have_are_refused(word: int, instructions: Instr
     with pytest.raises(TilewrightError) as caught:
         lowered.run()
     assert caught.value.problems[0].code == "simulate-stream"
+
+
+def test_outputs_that_span_tiles_of_blocks_fit_their_memory() -> None:
+    """Every arrangement that the space holds valid can be built: all channels of a block count."""
+    random = np.random.default_rng(0)
+    weights = random.integers(-9, 10, (256, 256, 3, 3)).astype(np.int16)
+    weights[random.random(weights.shape) < 0.5] = 0
+    streams = sparse.encode(weights, 64, 16)
+    build = KernelBuilder(0)
+    x, s = build.image(1, 256, 14, 14), build.operand(streams.shape)
+    attributes = {"channels": 256, "kernel": (3, 3), "depth": sparse.slowest(streams, 16)}
+    sums = build.op("sparse_product", x, s, pads=(1, 1, 1, 1), **attributes)
+    kernel = build.plan_only(build.op("requantise", sums, result=(16, 8)))
+    space = build_space(kernel, MACHINE, MACHINE.primitive("sparse_conv"))
+    built = 0
+    for nest in nests_of(space):
+        for arrangement in arrangements(space, nest) if nest.grown else ():
+            for row in np.flatnonzero(arrangement.valid)[::3][:12]:
+                assert tile(kernel, schedule_of(space, arrangement, int(row)), MACHINE, check=False)
+                built += 1
+    assert built > 10
