@@ -257,3 +257,25 @@ def test_other_processors(
         return cut.reshape(1, co, rows // 2, 2, columns // 2, 2).max((3, 5))
 
     near(found, pooled(exact), pooled(sizes), name)
+
+
+@pytest.mark.parametrize("shape", CONVOLUTIONS[:2] + CONVOLUTIONS[-2:], ids=str)
+def test_fixed_point_reads_its_weights(shape: tuple[int, ...], tmp_path: Path) -> None:
+    n, ci, h, w, co, kernel, stride, pad, group = shape
+    random = np.random.default_rng(shape)
+    x = random.standard_normal((n, ci, h, w)).astype(np.float32)
+    weight = random.standard_normal((co, ci // group, kernel, kernel)).astype(np.float32)
+    bias = random.standard_normal(co).astype(np.float32)
+    how = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4}
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["y"], "c", group=group, **how)]
+    onnx.save(model_of(nodes, x, w=weight, b=bias), tmp_path / "m.onnx")
+    made = tilewright.compile(tmp_path / "m.onnx", numbers="fixed16", calibration=[{"x": x}])
+    used = [record.schedule.partition(" ")[0] for record in made.manifest.kernels]
+    assert "general" not in used and any("conv" in name for name in used)
+    found, reference = made.run({"x": x})["y"], made.reference({"x": x})["y"]
+    exact = exact_convolution(x, weight, stride, pad, group) + bias[:, None, None]
+    terms = exact_convolution(np.abs(x), np.abs(weight), stride, pad, group) + 5
+    assert (np.abs(found - reference) <= 2.0**-20 * terms).all()
+    # Half a step of the image and of the weights, each of 2**-15 of at most eight.
+    assert (np.abs(found - exact) <= terms * 2.0**-11).all()
+    assert not np.array_equal(found, exact.astype(np.float32))

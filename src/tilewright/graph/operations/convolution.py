@@ -16,6 +16,7 @@ from tilewright.ir import (
     f16,
     f32,
     i8,
+    i16,
     i32,
     irdl_op_definition,
     opt_prop_def,
@@ -32,7 +33,8 @@ class ConvOp(Operation):
     An optional third operand [co] is added. ``pads`` are top, left, bottom, right. In fixed point:
     16-bit images and weights, a 32-bit bias at the sum of their binary points, 32-bit result there.
     8-bit integers, of either sign: an int32 bias and result, exact modulo 2**32. Weights may be
-    16-bit floats, of a float32 image or one of the same elements: the result is float32.
+    16-bit floats, of a float32 image or one of the same elements: the result is float32. So it is
+    of a float32 image and weights of int16.
     """
 
     name = "graph.conv"
@@ -146,8 +148,11 @@ SHORT_FLOATS = (f16, bf16)
 
 
 def widened(arrays: Sequence[Array]) -> list[Array]:
-    """Floats of 16 bits as float32; all other arrays as they are."""
+    """Floats of 16 bits as float32, and integers of 16 bits that float32 is multiplied with; all
+    other arrays as they are."""
     short = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+    if arrays[0].dtype == np.float32:
+        short += (np.dtype(np.int16),)
     return [a.astype(np.float32) if a.dtype in short else a for a in arrays]
 
 
@@ -161,6 +166,9 @@ def product_element(operation: Operation, types: Sequence[Type]) -> Attribute:
         )
         return i32
     elements = [kind.element_type for kind in types]
+    if elements[:2] == [f32, i16]:
+        operation.need(all(e == f32 for e in elements[2:]), "float32 images take such a bias")
+        return f32
     if elements[1] in SHORT_FLOATS and x in (f32, elements[1]):
         operation.need(
             all(element in (f32, elements[1]) for element in elements[2:]),

@@ -1,8 +1,10 @@
-"""read-short-floats: products read floats of 16 bits as they are kept."""
+"""read-short-floats: products read numbers of 16 bits as they are kept."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import numpy as np
 
 from tilewright.graph.dialect import NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
@@ -18,10 +20,10 @@ from tilewright.graph.passes.editing import (
     replace,
     sweep,
 )
-from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, bf16, f16, f32
+from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue, SSAValue, bf16, f16, f32, i16
 from tilewright.machine import Machine
 from tilewright.passes import CompilerContext
-from tilewright.types import tensor_type
+from tilewright.types import shape_of, tensor_type
 
 PRODUCTS = ("conv", "matmul")
 
@@ -31,7 +33,7 @@ LARGEST_FOLDED = 1 << 18
 
 @dataclass(frozen=True)
 class ReadShortFloats(ModulePass):
-    """Let operations read floats of 16 bits themselves, instead of copies in float32.
+    """Let operations read numbers of 16 bits themselves, instead of copies in float32.
 
     Before::
 
@@ -45,10 +47,11 @@ class ReadShortFloats(ModulePass):
 
     The result is the same: products of 16-bit floats are float32 (graph.conv, graph.matmul).
     Products read both operands so where a primitive of the machine takes both, else the weights
-    alone. A gather from a table in 16 bits reads the table, and what it found is widened; the
-    largest of a window are the same in either form. Small constants that nothing of this reads are
-    widened here, once. A value that is still widened for others is widened by each of them, so that
-    it can be done where it is read.
+    alone; so they do where weights are int16 with one scale for all, with which the result is then
+    multiplied (fixed point on machines that compute in float32). A gather from a table in 16 bits
+    reads the table, and what it found is widened; the largest of a window are the same in either
+    form. Small constants that nothing of this reads are widened here, once. A value that is still
+    widened for others is widened by each of them, so that it can be done where it is read.
     """
 
     name = "read-short-floats"
@@ -58,7 +61,7 @@ class ReadShortFloats(ModulePass):
         context = compiler(ctx)
         network = network_of(op)
         for step in operations_of(op):
-            if step.operation in PRODUCTS:
+            if step.operation in PRODUCTS and not _read_integers(step, context):
                 _read(step, context.machine)
             elif (
                 step.inputs
@@ -118,6 +121,43 @@ def _takes(op: Operation, index: int, machine: Machine) -> bool:
     return found
 
 
+def _read_integers(op: Operation, context: CompilerContext) -> bool:
+    """Let a product read weights of int16 with one scale, which its result is multiplied with.
+
+    The sums are the same but for that factor, a power of two in fixed point; a bias is added after.
+    """
+    owner = op.inputs[1].owner
+    if not isinstance(owner, Operation) or owner.operation != "dequantise_linear":
+        return False
+    weight, scale, zero = owner.inputs
+    factor, offset = constant(scale, context), constant(zero, context)
+    if tensor_type(op.inputs[0]).element_type != f32 or not isinstance(weight.owner, WeightOp):
+        return False
+    if tensor_type(weight).element_type != i16 or factor is None or offset is None:
+        return False
+    if factor.size != 1 or offset.any():
+        return False
+    before, bias = list(op.inputs), op.inputs[2:]
+    op.operands = [op.inputs[0], weight]
+    if not _fast(op, context.machine):
+        op.operands = before
+        return False
+    after, result = op.next_op, op.result
+    assert after is not None
+    uses = [(use.operation, use.index) for use in result.uses]
+    value = add_weight(context, factor.reshape(()).astype(np.float32), op, "scale")
+    found = make("mul", [result, value], {}, before=after, like=op).result
+    if bias:
+        added = bias[0]
+        if op.operation == "conv":
+            how: dict[str, PythonValue] = {"shape": (1, shape_of(added)[0], 1, 1)}
+            added = make("reshape", [added], how, before=after, like=op).result
+        found = make("add", [found, added], {}, before=after, like=op).result
+    for reader, index in uses:
+        reader.operands[index] = found
+    return True
+
+
 def _fast(op: Operation, machine: Machine) -> bool:
     """Whether a primitive in vectors takes an operation, groups and all."""
     found = candidate(op)
@@ -143,13 +183,15 @@ def _after(op: Operation, index: int) -> None:
 def _widen_constants(network: NetworkOp, context: CompilerContext) -> None:
     """Keep small constants as float32 where that is how they are read."""
     for op in [step for step in network.block.ops if isinstance(step, Operation)]:
-        if _short(op.result) is None if op.results else True:
+        if op.operation not in ("cast", "dequantise_linear", "reshape"):
             continue
-        owner, array = op.inputs[0].owner, constant(op.inputs[0], context)
-        if array is None or bytes_of(op.result) > LARGEST_FOLDED:
+        arrays = [constant(value, context) for value in op.inputs]
+        owner, found = op.inputs[0].owner, [array for array in arrays if array is not None]
+        wide = tensor_type(op.result).element_type == f32
+        if len(found) < len(arrays) or not wide or bytes_of(op.result) > LARGEST_FOLDED:
             continue
         assert isinstance(owner, WeightOp)
-        replace(op, add_weight(context, op.evaluate(array), op, owner.symbol.data))
+        replace(op, add_weight(context, op.evaluate(*found), op, owner.symbol.data))
 
 
 def _divide(network: NetworkOp) -> None:

@@ -88,6 +88,34 @@ INLINE void store_uint8(uint8_t *p, ivec v) { *(bytes_plain *)p = __builtin_conv
 INLINE void store_int8(int8_t *p, ivec v) { *(bytes_signed *)p = __builtin_convertvector(v, bytes_signed); }
 #endif
 
+typedef int16_t shorts_signed __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+
+INLINE ivec load_int16(const int16_t *p)
+{
+#if (LANES == 16 && defined(__AVX512F__)) || (LANES == 8 && defined(__AVX2__)) || \
+    (LANES == 4 && defined(__AVX__))
+    ivec v;
+    __asm__("vpmovsxwd %1, %0" : "=v"(v) : "m"(*(const shorts_signed *)p));
+    return v;
+#else
+    return __builtin_convertvector(*(const shorts_signed *)p, ivec);
+#endif
+}
+
+INLINE void store_int16(int16_t *p, ivec v)
+{
+#if LANES == 16 && defined(__AVX512F__)
+    __asm__("vpmovdw %1, %0" : "=m"(*(shorts_signed *)p) : "v"(v));
+#elif LANES == 8 && defined(__AVX2__)
+    ivec_half high, low;
+    __asm__("vextracti128 $1, %1, %0" : "=x"(high) : "x"(v));
+    __asm__("vpackssdw %2, %x1, %0" : "=x"(low) : "x"(v), "x"(high));
+    __asm__("vmovdqu %1, %0" : "=m"(*(shorts_signed *)p) : "x"(low));
+#else
+    *(shorts_signed *)p = __builtin_convertvector(v, shorts_signed);
+#endif
+}
+
 /* The first `count` lanes only, next to one another or `stride` elements apart. */
 #define PARTS(T, NAME)                                                              \
     INLINE ivec load_part_##NAME(const T *p, int count)                             \
@@ -118,6 +146,7 @@ INLINE void store_int8(int8_t *p, ivec v) { *(bytes_signed *)p = __builtin_conve
 PARTS(int32_t, int32)
 PARTS(uint8_t, uint8)
 PARTS(int8_t, int8)
+PARTS(int16_t, int16)
 
 /* Four bytes next to one another, repeated in every lane. */
 INLINE ivec word_at(const uint8_t *p)

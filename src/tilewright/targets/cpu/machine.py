@@ -66,10 +66,10 @@ SHORT_FLOATS = ("float16", "bfloat16")
 stored."""
 
 _TAKEN: Mapping[str, tuple[str, ...]] = {
-    "weight": ("float32", *SHORT_FLOATS),
+    "weight": ("float32", "int16", *SHORT_FLOATS),
     "bias": ("float32", *SHORT_FLOATS),
-    "residual": ("float32", "uint8", "int8", *SHORT_FLOATS),
-    "output": ("float32", "uint8", "int8", *SHORT_FLOATS),
+    "residual": ("float32", "uint8", "int8", "int16", *SHORT_FLOATS),
+    "output": ("float32", "uint8", "int8", "int16", *SHORT_FLOATS),
 }
 """Elements by role, where they are not float32 alone: what follows a product may read and write
 bytes, as quantising does."""

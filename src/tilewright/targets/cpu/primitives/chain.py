@@ -44,7 +44,7 @@ def lane_suffix(instance: Instance, operand: Address) -> str:
 FLOAT_LANES = ("float32", "float16", "bfloat16")
 """Element types whose lanes are floats: those of 16 bits widen as they are loaded."""
 
-LANE_ELEMENTS = (*FLOAT_LANES, "int32", "uint8", "int8")
+LANE_ELEMENTS = (*FLOAT_LANES, "int32", "int16", "uint8", "int8")
 """Element types of which there are vectors; integers have lanes of 32 bits."""
 
 
@@ -58,6 +58,13 @@ def splat_name(element: str) -> str:
     if element == "float32":
         return "splat"
     return f"splat_{element}" if element in FLOAT_LANES else "splat_int"
+
+
+def weights_at(instance: Instance, w: Address, position: str, count: int, pointer: str) -> str:
+    """C expression of a vector of weights along ``co`` or ``c``; integers of 16 bits as floats."""
+    lane = "co" if "co" in instance.dims else "c"
+    value = vector_at(instance, w, lane, position, count, pointer)
+    return f"__builtin_convertvector({value}, vec)" if w.element == "int16" else value
 
 
 def lane_expression(instance: Instance, step: Step, arguments: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from tilewright.targets.cpu.primitives.chain import (
     lane_type,
     store_at,
     vector_at,
+    weights_at,
     write_chain,
 )
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
@@ -171,8 +172,9 @@ def _taps(
         with writer.block():
             if w is not None:
                 position = str(tap * _step(instance, w, "kw", 2))
-                weight = vector_at(instance, w, "c", position, count, "wk")
-                writer.line(f"const {lane_type(w.element)} wt = {weight};")
+                weight = weights_at(instance, w, position, count, "wk")
+                lane = "vec" if w.element == "int16" else lane_type(w.element)
+                writer.line(f"const {lane} wt = {weight};")
             head = f"UNROLL for (int j = {low}; j < {high}; j++)"
             if w is not None and w.element == "int8":
                 writer.line(f"{head} a[j] = multiply_add_v(a[j], {value}, wt);")

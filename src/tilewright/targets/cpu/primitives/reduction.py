@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.chain import vector_at
+from tilewright.targets.cpu.primitives.chain import weights_at
 from tilewright.targets.cpu.primitives.windows import Columns, axis_of
 from tilewright.targets.cpu.source import Writer, plus, total
 
@@ -335,7 +335,7 @@ def _multiply(
         if word is not None:
             value = f"{word.weights}({plus(pointers[1], position)})"
         else:
-            value = vector_at(instance, w, "co", position, tile.lanes(v), pointers[1])
+            value = weights_at(instance, w, position, tile.lanes(v), pointers[1])
         if tile.mask:
             value = f"(vec)((mask){value} & {tile.mask})"
         writer.line(f"const {'vec' if word is None else 'ivec'} w{v} = {value};")
