@@ -184,6 +184,7 @@ CASES: dict[str, Callable[[Maker], SSAValue]] = {
     "explicit_strides": lambda m: explicit(
         m, (2, 20, 11, 14), 33, (5, 2), (2, 5, 1), pads=(0, 2, 1, 0), strides=(2, 3)
     ),
+    "explicit_tall": lambda m: explicit(m, (1, 32, 9, 13), 40, (2, 1), (2, 13, 2)),
     "explicit_dilated": lambda m: explicit(
         m, (1, 17, 13, 13), 16, (3, 3), (1, 3, 1), True, False, dilations=(3, 2), pads=(2, 3, 2, 1)
     ),

@@ -217,7 +217,9 @@ def _part_text(made: _Explicit, size: int) -> str:
     instance, w, lanes = made.instance, made.w, made.instance.lanes
     vectors = -(-instance.size("co") // lanes)
     between = w.block_stride("co", lanes, instance.size("co"), instance.dims)
-    if between is None or made.step(w, "kw") != (lanes * lanes if made.blocked else lanes):
+    # One tap after another; an axis of one tap has no stride.
+    taps = next((made.step(w, d) for d in ("kw", "kh") if instance.size(d) > 1), None)
+    if between is None or taps not in (None, lanes * lanes if made.blocked else lanes):
         raise instance.cannot("the weights do not lie in the order of the reduction")
     writer = Writer()
     writer.line(f"/* {size} points x {vectors} vectors of output channels */")
