@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from tilewright.dlplib.numeric import FLOAT32, NumericType
 from tilewright.driver import resolve
 from tilewright.errors import refuse
 from tilewright.frontends import Imported
+from tilewright.graph.weights import digest_of
 from tilewright.ir import SSAValue
 from tilewright.types import Array
 
@@ -188,20 +189,27 @@ class Handle:
         inputs: Mapping[str, Operand],
         outputs: Mapping[str, Operand],
         draw: Draw,
+        weights: Collection[str] = (),
     ) -> Ran:
         """Run an operator: compile it if no call was alike, bring its operands, write its results.
 
-        Raises TilewrightError; nothing is written then.
+        ``weights`` names the operands that products read as weights. On a target that lays weights
+        out when it compiles, calls are alike only if these hold the same. Raises TilewrightError;
+        nothing is written then.
         """
         memory = self.memory
         given = {name: _shape(self, name, operand) for name, operand in inputs.items()}
         wanted = {name: _shape(self, name, operand) for name, operand in outputs.items()}
         arrays = {name: _array(memory, inputs[name].address, s) for name, s in given.items()}
         _check_outputs(memory, outputs, wanted)
-        key = (operator, settings, tuple(given.items()), tuple(wanted.items()))
+        fixed: dict[str, Array] = {}
+        if not self.target.takes_computed_weights:
+            fixed = {name: arrays.pop(name) for name in weights if name in arrays}
+        digests = tuple((name, digest_of(array)) for name, array in fixed.items())
+        key = (operator, settings, tuple(given.items()), tuple(wanted.items()), digests)
 
         def drawn() -> Imported:
-            made = OperatorNetwork(operator, given, self.is_fixed)
+            made = OperatorNetwork(operator, given, self.is_fixed, fixed)
             results = draw(made)
             return made.finish({name: (results[name], wanted[name]) for name in wanted})
 

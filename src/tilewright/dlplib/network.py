@@ -25,23 +25,34 @@ from tilewright.types import Array, FixedType, shape_of, tensor, tensor_type
 class OperatorNetwork:
     """A network under construction; ``fixed`` says that it computes in fixed point.
 
-    Refuses (``dlp-shape``) operands that the graph's shape rules do not accept.
+    ``constants`` are elements of some of the inputs, as they lie in memory: these become weights of
+    the network. Refuses (``dlp-shape``) operands that the graph's shape rules do not accept.
     """
 
-    def __init__(self, name: str, inputs: Mapping[str, Shape], fixed: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        inputs: Mapping[str, Shape],
+        fixed: bool,
+        constants: Mapping[str, Array] | None = None,
+    ) -> None:
         self.name, self.fixed = name, fixed
         self.weights = Weights()
         self.values: dict[str, SSAValue] = {}
         """The operands by name, in logical order."""
-        self._operator = NetworkOp.of(
-            name,
-            [(key, tensor(shape.stored, shape.type.element)) for key, shape in inputs.items()],
-            [],
-        )
-        for (key, value), shape in zip(self._operator.inputs, inputs.values(), strict=True):
+        known = constants or {}
+        kinds = {key: tensor(shape.stored, shape.type.element) for key, shape in inputs.items()}
+        taken = [(key, kind) for key, kind in kinds.items() if key not in known]
+        self._operator = NetworkOp.of(name, taken, [])
+        values = dict(self._operator.inputs)
+        for key, shape in inputs.items():
+            if key in known:
+                op = WeightOp.of(self.weights.add(known[key], key), kinds[key])
+                self._operator.block.add_op(op)
+                values[key] = op.result
             order = ORDERS[shape.format]
             back = tuple(order.index(axis) for axis in range(4))
-            self.values[key] = self.transpose(value, back)
+            self.values[key] = self.transpose(values[key], back)
 
     def emit(
         self,
@@ -68,6 +79,10 @@ class OperatorNetwork:
         op = WeightOp.of(symbol, tensor(elements.shape, element))
         self._operator.block.add_op(op)
         return op.result
+
+    def number(self, number: float, like: SSAValue, type: NumericType = FLOAT32) -> SSAValue:
+        """A number for every channel of a value, 1 x C x 1 x 1."""
+        return self.constant(np.full((1, shape_of(like)[1], 1, 1), number), type)
 
     def to(self, value: SSAValue, type: NumericType) -> SSAValue:
         """A value as 16-bit numbers of another binary point; floats stay what they are."""

@@ -197,6 +197,9 @@ class Target(ABC):
 
     name: str
     description: str
+    takes_computed_weights: bool = True
+    """Whether the weights of products may be values that a network takes in or computes. Otherwise
+    they are laid out when a package is written, and have to be constants."""
 
     @abstractmethod
     def machine(self) -> Machine:

@@ -62,7 +62,7 @@ def test_layer_and_its_gradients(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["shidiannao", "cpu"])
+@pytest.mark.parametrize("target", ["shidiannao", "cambricon", "cpu"])
 def test_other_engines(target: str) -> None:
     check_layer(target, CASES["stride 2"], seed=3)
 

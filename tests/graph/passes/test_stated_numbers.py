@@ -9,6 +9,7 @@ from tilewright.dlplib.network import OperatorNetwork
 from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
 from tilewright.graph.dialect import KernelOp, network_of
+from tilewright.graph.interpreter import interpret
 
 
 def network() -> Imported:
@@ -46,6 +47,26 @@ def test_numbers_are_kept_and_one_kernel_computes_the_layer() -> None:
         assert found.exact and found.passed
         assert len(np.unique(outputs["y"])) > 100
     assert package.runner.timed().cycles == package.profile.cycles
+
+
+def test_constants_stay_what_they_are() -> None:
+    """A product with constants of fixed point: no rule takes them for real numbers."""
+    net = OperatorNetwork("row", {"x": Shape((2, 12, 1, 1), "NHWC", fixed16(12))}, fixed=True)
+    random = np.random.default_rng(1)
+    x = net.reshape(net.values["x"], (2, 12))
+    made = net.emit("matmul", x, net.constant(random.normal(0, 1, (12, 5)), fixed16(11)))
+    made = net.emit(
+        "mul", net.to(made, fixed16(9)), net.constant(np.full((1, 5), 0.75), fixed16(13))
+    )
+    made = net.emit("add", net.to(made, fixed16(9)), net.constant(np.ones((1, 5)), fixed16(9)))
+    model = net.finish(
+        {"y": (net.reshape(made, (2, 5, 1, 1)), Shape((2, 5, 1, 1), "NHWC", fixed16(9)))}
+    )
+    package = tilewright.compile(model, "cambricon-x")
+    inputs = {"x": random.integers(-4000, 4000, (2, 1, 1, 12)).astype(np.int16)}
+    expected = interpret(model.module, model.weights, inputs)
+    outputs = package.run(inputs)
+    assert np.array_equal(outputs["y"], expected["y"]) and package.check(inputs, outputs).passed
 
 
 def test_times_of_native_packages_need_a_run() -> None:

@@ -51,7 +51,7 @@ def convolution_forward(
         made = _convolved(net, settings, _bias_of(net, bias))
         return {"y": activated(net, made, settings.activation, y.descriptor.get().type)}
 
-    return handle.run("convolution_forward", settings, operands, {"y": y}, draw)
+    return handle.run("convolution_forward", settings, operands, {"y": y}, draw, ("w", "bias"))
 
 
 def convolution_output(
@@ -87,7 +87,8 @@ def convolution_backward_data(
         )
         return {"dx": made}
 
-    return handle.run("convolution_backward_data", settings, {"w": w, "dy": dy}, {"dx": dx}, draw)
+    operands = {"w": w, "dy": dy}
+    return handle.run("convolution_backward_data", settings, operands, {"dx": dx}, draw, ("w",))
 
 
 def convolution_backward_filter(
@@ -129,7 +130,8 @@ def convolution_backward_filter(
         )
         return {"dw": net.transpose(net.to(made, shape.type), (1, 0, 2, 3))}
 
-    return handle.run("convolution_backward_filter", settings, {"x": x, "dy": dy}, {"dw": dw}, draw)
+    operands = {"x": x, "dy": dy}
+    return handle.run("convolution_backward_filter", settings, operands, {"dw": dw}, draw, ("dy",))
 
 
 def bias_backward(handle: Handle, dy: Operand, db: Operand) -> Ran:
@@ -143,7 +145,7 @@ def bias_backward(handle: Handle, dy: Operand, db: Operand) -> Ran:
         del n, h, w
         return {"db": net.reshape(net.to(made, shape.type), (1, c, 1, 1))}
 
-    return handle.run("bias_backward", None, {"dy": dy}, {"db": db}, draw)
+    return handle.run("bias_backward", None, {"dy": dy}, {"db": db}, draw, ("dy",))
 
 
 def channel_sums(net: OperatorNetwork, value: SSAValue) -> SSAValue:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-import numpy as np
-
 from tilewright.dlplib.descriptors import TensorDescriptor
 from tilewright.dlplib.handle import Handle, Operand, Ran
 from tilewright.dlplib.network import OperatorNetwork
@@ -46,7 +44,7 @@ def activation_backward(
         else:
             square = net.to(net.emit("mul", value, value), fixed16(14))
             # A sigmoid's slope is at most a quarter, a tanh's at most 1.
-            first = value if mode == "sigmoid" else net.constant(np.ones((1, 1, 1, 1)), fixed16(14))
+            first = value if mode == "sigmoid" else net.number(1.0, value, fixed16(14))
             slope = net.sum("sub", first, square)
             slope = net.to(slope, fixed16(16 if mode == "sigmoid" else 14))
         return {"dx": net.to(net.emit("mul", gradient, slope), result)}
@@ -66,7 +64,7 @@ def _positive(net: OperatorNetwork, value: SSAValue) -> SSAValue:
     """1 where a value is positive, else 0."""
     if net.fixed:
         return net.emit("clip", value, minimum=0.0, maximum=1.0)
-    zero = net.constant(np.zeros((1, 1, 1, 1)))
+    zero = net.number(0.0, value)
     return net.emit("cast", net.emit("less", zero, value), to="float32")
 
 

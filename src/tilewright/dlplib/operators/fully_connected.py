@@ -50,7 +50,9 @@ def fully_connected_forward(
         made = activated(net, made, activation, y.descriptor.get().type)
         return {"y": net.reshape(made, (images.dims[0], weights.dims[0], 1, 1))}
 
-    return handle.run("fully_connected_forward", activation, operands, {"y": y}, draw)
+    return handle.run(
+        "fully_connected_forward", activation, operands, {"y": y}, draw, ("w", "bias")
+    )
 
 
 def fully_connected_backward_data(handle: Handle, w: Operand, dy: Operand, dx: Operand) -> Ran:
@@ -65,7 +67,8 @@ def fully_connected_backward_data(handle: Handle, w: Operand, dy: Operand, dx: O
         made = net.to(net.emit("matmul", gradient, columns), shape.type)
         return {"dx": _back(net, made, shape, order)}
 
-    return handle.run("fully_connected_backward_data", None, {"w": w, "dy": dy}, {"dx": dx}, draw)
+    operands = {"w": w, "dy": dy}
+    return handle.run("fully_connected_backward_data", None, operands, {"dx": dx}, draw, ("w",))
 
 
 def fully_connected_backward_filter(handle: Handle, x: Operand, dy: Operand, dw: Operand) -> Ran:
@@ -80,7 +83,8 @@ def fully_connected_backward_filter(handle: Handle, x: Operand, dy: Operand, dw:
         made = net.to(net.emit("matmul", gradient, rows, transpose_a=True), shape.type)
         return {"dw": _back(net, made, shape, order)}
 
-    return handle.run("fully_connected_backward_filter", None, {"x": x, "dy": dy}, {"dw": dw}, draw)
+    operands = {"x": x, "dy": dy}
+    return handle.run("fully_connected_backward_filter", None, operands, {"dw": dw}, draw, ("x",))
 
 
 def matrix_multiply(
@@ -103,7 +107,7 @@ def matrix_multiply(
         made = net.to(made, y.descriptor.get().type)
         return {"y": net.reshape(made, (1, 1, *shape_of(made))) if plain else made}
 
-    return handle.run("matrix_multiply", turned, {"a": a, "b": b}, {"y": y}, draw)
+    return handle.run("matrix_multiply", turned, {"a": a, "b": b}, {"y": y}, draw, ("b",))
 
 
 def _order(images: Shape, weights: Shape) -> tuple[int, ...]:

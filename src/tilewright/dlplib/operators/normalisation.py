@@ -93,9 +93,9 @@ def _power(net: OperatorNetwork, x: SSAValue, settings: Lrn) -> SSAValue:
         total = _window(
             net, net.emit("mul", x, x), settings, back=False, factor=settings.alpha / settings.size
         )
-        total = net.sum("add", total, net.constant(np.full((1, 1, 1, 1), settings.k)))
+        total = net.sum("add", total, net.number(settings.k, x))
         scaled = net.emit("log", total)
-        minus = net.constant(np.full((1, 1, 1, 1), -settings.beta))
+        minus = net.number(-settings.beta, x)
         return net.emit("exp", net.emit("mul", scaled, minus))
     largest = 2.0 ** (15 - net.fraction(x))
     square = net.to(net.emit("mul", x, x), finest(largest**2))
@@ -104,12 +104,10 @@ def _power(net: OperatorNetwork, x: SSAValue, settings: Lrn) -> SSAValue:
     total = net.to(
         _window(net, square, settings, back=False, factor=settings.alpha / settings.size), type
     )
-    total = net.to(
-        net.sum("add", total, net.constant(np.full((1, 1, 1, 1), settings.k), type)), type
-    )
+    total = net.to(net.sum("add", total, net.number(settings.k, x, type)), type)
     bounds = (abs(log(settings.k)), abs(log(most)))
     logarithm = net.function("log", total, finest(max(*bounds, 0.5)))
-    minus = net.constant(np.full((1, 1, 1, 1), -settings.beta), finest(max(settings.beta, 0.5)))
+    minus = net.number(-settings.beta, x, finest(max(settings.beta, 0.5)))
     steep = max(max(bounds) * settings.beta, 0.5)
     exponent = net.to(net.emit("mul", logarithm, minus), finest(steep))
     return net.function("exp", exponent, finest(settings.k**-settings.beta * 1.01))
@@ -178,7 +176,7 @@ def batch_norm_backward(
         }
         inner = gradient
         if settings.of_batch:
-            share = net.constant(np.full((1, 1, 1, 1), 1 / (n * h * w)), finest(1 / (n * h * w)))
+            share = net.number(1 / (n * h * w), gradient, finest(1 / (n * h * w)))
             means = {
                 name: net.to(net.emit("mul", value, share), net.type_of(gradient))
                 for name, value in made.items()

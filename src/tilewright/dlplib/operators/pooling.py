@@ -88,10 +88,11 @@ def _average_gradient(net: OperatorNetwork, settings: Pooling, shape: Shape) -> 
     counted = tuple(min(a, b) for a, b in zip(settings.counted, pads, strict=True))
     counts = reference.pool_counts((h, w), settings.window, settings.strides, pads, (1, 1), counted)
     shares: Array = 1.0 / np.asarray(counts, np.float64)
-    if shares.size and np.all(shares == shares.flat[0]):
-        shares = shares.reshape(-1)[:1]
-    shares = shares.reshape((1, 1, *shares.shape[-2:]) if shares.ndim > 1 else (1, 1, 1, 1))
-    part = net.emit("mul", gradient, net.constant(shares, finest(float(shares.max()))))
+    # For every channel, so that the factors lie as the gradient does.
+    extents = (1, 1) if np.all(shares == shares.flat[0]) else shares.shape[-2:]
+    shares = shares.reshape(shares.shape[-2:])[: extents[0], : extents[1]]
+    factors = np.broadcast_to(shares, (1, c, *extents))
+    part = net.emit("mul", gradient, net.constant(factors, finest(float(shares.max()))))
     # What is divided by at least k has log2(k) bits more behind the point.
     spare = floor(log2(1 / float(shares.max())))
     part = net.to(part, fixed16(min(net.fraction(gradient) + spare, 30)))

@@ -31,8 +31,9 @@ class Simplify(ModulePass):
     pool behind it; constants per channel join weights and bias; constant weights of products are
     kept as [co, ci]; a product on a flattened image becomes a convolution where the machine
     keeps images in an order of its own; what exporters spell out (GELU, layer normalisation,
-    attention, channel shuffles) is put together for machines that compute it at once.
-    ``rounds`` bounds the work on hostile input.
+    attention, channel shuffles) is put together for machines that compute it at once. A network
+    that has its numbers is left alone: its constants are no real numbers any more. ``rounds``
+    bounds the work on hostile input.
     """
 
     name = "simplify"
@@ -41,6 +42,8 @@ class Simplify(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
         context = compiler(ctx)
+        if network_of(op).numbers is not None:
+            return
         for phase in PHASES:
             for _ in range(self.rounds):
                 if not _one_round(op, phase, context):

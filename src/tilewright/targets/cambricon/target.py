@@ -21,6 +21,8 @@ from tilewright.targets.cambricon.statements import disassemble, to_text
 class CambriconTarget(Target):
     """ACC-C in one of its sizes, simulated bit for bit and cycle by cycle."""
 
+    takes_computed_weights = False
+
     def __init__(self, size: Configuration = ORIGINAL) -> None:
         self.name = size.name
         lanes = f"{size.lanes} lanes, {size.lanes} x {size.lanes} multipliers"
