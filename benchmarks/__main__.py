@@ -26,7 +26,8 @@ class Entry:
     title: str
     networks: Sequence[str]
     tables: Callable[..., list[Table]]
-    resumable: bool = False
+    options: Sequence[str] = ()
+    """The command line's options that ``tables`` takes."""
 
 
 PAGES: Mapping[str, Entry] = {
@@ -34,7 +35,7 @@ PAGES: Mapping[str, Entry] = {
         module.TITLE,
         module.NETWORKS,
         module.tables,
-        module in (cpu, dlir, sweeps, generation, sparse),
+        getattr(module, "OPTIONS", ()),
     )
     for name, module in (
         ("cambricon-x", cambricon_x),
@@ -69,7 +70,9 @@ def main() -> None:
         help="take the rows that an earlier run has kept (cpu, dlir, sparse)",
     )
     parser.add_argument("--sample", type=int, help="so many shapes (swatop)")
-    parser.add_argument("--seconds", type=float, help="begin nothing new after these (swatop)")
+    parser.add_argument(
+        "--seconds", type=float, help="begin nothing new after these (swatop, dlir)"
+    )
     arguments = parser.parse_args()
     unknown = sorted(set(arguments.tables) - set(PAGES))
     if unknown:
@@ -77,7 +80,7 @@ def main() -> None:
     for name in arguments.tables or PAGES:
         page = PAGES[name]
         about = surroundings()
-        options = {"resume": arguments.resume} if page.resumable else {}
+        options = {key: value for key in page.options if (value := getattr(arguments, key))}
         found = page.tables(arguments.networks or page.networks, **options)
         print(text_of(page.title, found, about), flush=True)
         if not arguments.no_save:

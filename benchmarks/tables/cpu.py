@@ -29,6 +29,9 @@ SECONDS = 4.0
 
 THREADS = (1, 2)
 
+OPTIONS = ("resume",)
+"""What ``tables`` takes of the command line."""
+
 SHARE = 0.01
 """Part of a network's time from which on a slow kernel is listed."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from math import exp, log
+from math import exp, inf, log
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,12 @@ SAVED = {"alexnet": 161.44}
 """How many times fewer steps the greedy partitioning takes (section 5.2.5.3)."""
 
 CORES = 1
+
+OPTIONS = ("resume", "seconds")
+"""What ``tables`` takes of the command line."""
+
+SMALL = ("lenet5", "cifar10_quick", "alexnet")
+"""Networks that take little time to measure."""
 
 
 def multiple(value: float) -> str:
@@ -115,23 +122,34 @@ def measured(network: str, target: str) -> dict[str, Any]:
     return alone(CORES, run, network, target)
 
 
-def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
-    """Measure networks on every configuration that there is, the original ones first.
+def rows_of(
+    networks: Sequence[str], targets: Sequence[str], resume: bool, seconds: float
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows in the order of targets and networks, and what there was no time for.
 
-    With ``resume`` those are left out that an earlier run has measured.
+    The original machines come first, then small networks on the others.
+    """
+    begin, found, missing = time.monotonic(), dict[tuple[str, str], dict[str, Any]](), list[str]()
+    pairs = [(target, network) for target in targets for network in networks]
+    for target, network in sorted(pairs, key=lambda p: (p[0] not in ORIGINAL, p[1] not in SMALL)):
+        path = KEPT / f"{target}-{network}.json"
+        if time.monotonic() - begin < seconds or (resume and path.exists()):
+            found[target, network] = kept(path, resume, measured, network, target)
+        else:
+            missing.append(f"{network} on {target}")
+    return [found[pair] for pair in pairs if pair in found], missing
+
+
+def tables(networks: Sequence[str], resume: bool = False, seconds: float = inf) -> list[Table]:
+    """Measure networks on every configuration that there is.
+
+    With ``resume`` those are left out that an earlier run has measured; nothing new begins after
+    ``seconds``, and the table says what is missing.
     """
     from tilewright.targets.base import target_names
 
     targets = [name for name in TARGETS if name in target_names()]
-    first = sorted(targets, key=lambda name: name not in ORIGINAL)
-    found = {
-        (target, network): kept(
-            KEPT / f"{target}-{network}.json", resume, measured, network, target
-        )
-        for target in first
-        for network in networks
-    }
-    results = [found[target, network] for target in targets for network in networks]
+    results, missing = rows_of(networks, targets, resume, seconds)
     flat = [
         {key: value for key, value in result.items() if key != "plans"}
         | {
@@ -158,6 +176,7 @@ def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
                 "memories pay one after the other.",
                 "The thesis' absolute times are in figures 5.9 and 5.10 alone, as speed-ups over "
                 "a GPU, which cannot be compared here.",
+                *([f"Not measured: {', '.join(missing)}."] if missing else []),
             ),
         ),
         Table("Efficiency over the networks", MEANS, means(flat)),

@@ -18,6 +18,9 @@ NETWORKS = ("lenet5", "cifar10_quick", "alexnet")
 
 CORES = 1
 
+OPTIONS = ("resume",)
+"""What ``tables`` takes of the command line."""
+
 PAPER = "70.8 % to 97.7 %"
 """Of hand-optimised code (figure 5.13), where loads and computes hide each other."""
 

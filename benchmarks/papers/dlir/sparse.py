@@ -30,6 +30,9 @@ DENSITIES = (0.75, 0.5, 0.35, 0.2, 0.1, 0.05)
 
 CORES = 1
 
+OPTIONS = ("resume",)
+"""What ``tables`` takes of the command line."""
+
 
 def model(name: str, density: float) -> onnx.ModelProto:
     """A layer with a ReLU; weights are drawn, then all but the largest set to 0."""

@@ -25,6 +25,9 @@ BANDWIDTHS = (8, 16, 32, 64, 128, 256)
 
 CORES = 1
 
+OPTIONS = ("resume",)
+"""What ``tables`` takes of the command line."""
+
 COLUMNS = (
     Column("layer", "layer"),
     Column("target", "target"),

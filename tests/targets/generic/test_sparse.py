@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.targets.generic.kernel_cases import KernelBuilder, lower_case, sparse_case
@@ -79,8 +81,9 @@ def test_outputs_that_span_tiles_of_blocks_fit_their_memory() -> None:
     streams = sparse.encode(weights, 64, 16)
     build = KernelBuilder(0)
     x, s = build.image(1, 256, 14, 14), build.operand(streams.shape)
-    attributes = {"channels": 256, "kernel": (3, 3), "depth": sparse.slowest(streams, 16)}
-    sums = build.op("sparse_product", x, s, pads=(1, 1, 1, 1), **attributes)
+    depth = sparse.slowest(streams, 16)
+    how: dict[str, Any] = {"channels": 256, "kernel": (3, 3), "depth": depth}
+    sums = build.op("sparse_product", x, s, pads=(1, 1, 1, 1), **how)
     kernel = build.plan_only(build.op("requantise", sums, result=(16, 8)))
     space = build_space(kernel, MACHINE, MACHINE.primitive("sparse_conv"))
     built = 0
