@@ -13,7 +13,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.papers import dlir, dlplib, swatop
+from benchmarks.papers import dlir, dlplib, hlal, swatop
 from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import allocator, cambricon_x, compiling, cpu, importing, planner
@@ -46,6 +46,7 @@ PAGES: Mapping[str, Entry] = {
         ("allocator", allocator),
         ("dlir", dlir),
         ("dlplib", dlplib),
+        ("hlal", hlal),
         ("swatop", swatop),
         ("dlir-sweeps", sweeps),
         ("dlir-generation", generation),
