@@ -30,7 +30,7 @@ THESIS_LAYERS = {
     "fc3": ((1, 4096), (1, 1024)),
     "lrn": ((27, 256), (27, 256)),
 }
-"""Table 4.6: extent and channels in and out; the LSTM layer has 3 inputs, 400 hidden, 121 outputs."""
+"""Table 4.6: extent and channels in and out (the LSTM layer: 3 inputs, 400 hidden, 121 outputs)."""
 
 COLUMNS = (
     Column("network", "layer"),
@@ -120,7 +120,7 @@ def measure(name: str) -> list[dict[str, Any]]:
             "of_bound": bound / cycles,
         }
         if direction == "forward" and of.model is not None:
-            row["compiled"] = _compiled(of.model)
+            row["compiled"] = _compiled(of.model())
             row["reached"] = min(cycles, free) / row["compiled"]
         found.append(row)
     return found

@@ -6,7 +6,7 @@ Segments are those that take the fewest cycles of the ones that were tried by ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +21,8 @@ class Layer:
     name: str
     forward: str
     backward: str
-    model: onnx.ModelProto | None
-    """None where the compiler has another form of the layer."""
+    model: Callable[[], onnx.ModelProto] | None
+    """Makes the layer's model; None where the compiler has another form of it."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,15 @@ def layer(name: str) -> Layer:
     return _lrn() if name == "lrn" else _lstm()
 
 
-def _model(node: onnx.NodeProto, shape: list[int], weights: Mapping[str, tuple[int, ...]]):
+def _model(
+    node: onnx.NodeProto, shape: list[int], weights: Mapping[str, tuple[int, ...]]
+) -> Callable[[], onnx.ModelProto]:
+    return lambda: _made(node, shape, weights)
+
+
+def _made(
+    node: onnx.NodeProto, shape: list[int], weights: Mapping[str, tuple[int, ...]]
+) -> onnx.ModelProto:
     random = np.random.default_rng(0)
     initial = [
         numpy_helper.from_array(
