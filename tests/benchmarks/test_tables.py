@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,7 +51,10 @@ def test_cambricon_x_is_exact_and_below_its_bounds() -> None:
 
 
 @pytest.mark.slow
-def test_dlir_compares_planners_on_its_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dlir_compares_planners_on_its_machines(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(dlir, "KEPT", tmp_path)
     monkeypatch.setattr(dlir, "TARGETS", ("cambricon-x", "shidiannao"))
     efficiency, means, buffering, split = dlir.tables(["lenet5"])
     for row in efficiency.rows:
@@ -63,6 +67,11 @@ def test_dlir_compares_planners_on_its_machines(monkeypatch: pytest.MonkeyPatch)
     assert [row["start"] for row in split.rows] == ["one", "granule"] * 2
     for row in split.rows:
         assert row["slower"] > 0.99 and 0 < row["steps"] < row["tilings"]
+    # A second run takes what the first has kept, and begins nothing that there is no time for.
+    again = dlir.tables(["lenet5"], resume=True, seconds=0)
+    assert again[0].markdown() == efficiency.markdown()
+    short = dlir.tables(["lenet5", "vgg16"], resume=True, seconds=0)
+    assert "Not measured: vgg16 on cambricon-x" in short[0].remarks[-1]
 
 
 def test_planner_counts_every_kernel() -> None:

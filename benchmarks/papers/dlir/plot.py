@@ -55,7 +55,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
             panel.set_ylabel("gain in %")
             if key == "bandwidth":
                 panel.set_xscale("log", base=2)
-    panels[0][0].legend(ncols=2)
+    names, labels = panels[0][0].get_legend_handles_labels()
+    figure.legend(names, labels, loc="outside upper center", ncols=len(labels))
     figure.savefig(path, metadata={"Date": None})
 
 
