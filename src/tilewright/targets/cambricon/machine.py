@@ -125,6 +125,21 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
     channels = max(reserved // SUM_BYTES // lanes * lanes, 1)
     return (
         Primitive(
+            name="fc",
+            # A convolution whose result is one point: rows of its kernel may be tiles, too.
+            operations=("conv",),
+            engine="matrix",
+            operands=product,
+            epilogue=EPILOGUE,
+            cycles=f"n*g*kh*ceil(co/{lanes})*ceil(kw*ci/{lanes})",
+            issue=f"{TILE}+n*g*max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 5+2*kh)",
+            peak=f"n*g*kh*kw*co*ci/{lanes * lanes}",
+            limits={"n": 1, "g": 1, "co": channels},
+            multiples={"co": lanes, "ci": lanes},
+            whole=("kw",),
+            extents={"oh": (1, 1), "ow": (1, 1)},
+        ),
+        Primitive(
             name="conv",
             operations=("conv",),
             engine="matrix",

@@ -241,6 +241,8 @@ class Product:
         height, width = tile.spans.of("oh"), tile.spans.of(self.columns.out)
         matrix = tile.bases[self.w.buffer]
         windows = Windows(self.e, self.rows, self.columns, box, base, height, width)
+        if "kh" in self.c.looped:
+            windows.cut = tile.spans.of("kh")
         windows.emit(lambda run: self._run(run, matrix))
 
     def _run(self, run: Run, base: Value) -> None:

@@ -1,6 +1,6 @@
 """Weights laid out by segment: what one tile needs lies in one piece of main memory.
 
-The order of segments is that of the tiles along the output channels, then along the input channels;
+The order of segments is that of the tiles along the output channels, the input channels, the rows;
 within one, position by position of the kernel, input channel by input channel, the weights of all
 output channels lie side by side: a matrix of rows that belong to one input each.
 """
@@ -22,43 +22,51 @@ from tilewright.types import Array
 
 @dataclass(frozen=True)
 class Segments:
-    """The cut of one weight tensor; ``group``, ``co`` and ``ci`` are extents, steps tile sizes."""
+    """The cut of one weight tensor: extents of its dims, and tile sizes (steps)."""
 
     group: int
     co: int
     co_step: int
     ci: int
     ci_step: int
-    positions: int
+    rows: int
+    row_step: int
+    width: int
     """Of the kernel."""
     transposed: bool
     """Whether the tensor has input channels first."""
 
     def relaid(self, values: Array) -> Array:
         """The elements in the order of the segments."""
-        rows = values.reshape(values.shape[0], values.shape[1], -1)
-        if self.transposed:
-            rows = rows.swapaxes(0, 1)
+        rows = values.swapaxes(0, 1) if self.transposed else values
+        rows = rows.reshape(rows.shape[0], rows.shape[1], self.rows, self.width)
         parts: list[Array] = []
         for g in range(self.group):
             own = rows[g * self.co : (g + 1) * self.co]
             for co in range(0, self.co, self.co_step):
                 for ci in range(0, self.ci, self.ci_step):
-                    part = own[co : co + self.co_step, ci : ci + self.ci_step]
-                    parts.append(part.transpose(2, 1, 0).ravel())
+                    for kh in range(0, self.rows, self.row_step):
+                        part = own[co : co + self.co_step, ci : ci + self.ci_step]
+                        part = part[:, :, kh : kh + self.row_step]
+                        parts.append(part.transpose(2, 3, 1, 0).ravel())
         return np.concatenate(parts)
 
     def count(self, e: Emitter, spans: Spans) -> Value:
         """Elements of a tile's segment."""
-        return e.multiply(e.multiply(spans.of("co"), spans.of("ci")), self.positions)
+        positions = e.multiply(spans.of("kh"), self.width)
+        return e.multiply(e.multiply(spans.of("co"), spans.of("ci")), positions)
 
     def address(self, e: Emitter, spans: Spans) -> Value:
         """Bytes from the tensor's start to a tile's segment."""
-        row = 2 * self.positions
+        row = 2 * self.rows * self.width
         found = e.multiply(spans.start.get("g", 0), row * self.ci * self.co)
         found = e.add(found, e.multiply(spans.start.get("co", 0), row * self.ci))
         within = e.multiply(spans.start.get("ci", 0), spans.of("co"))
-        return e.add(found, e.multiply(within, row))
+        found = e.add(found, e.multiply(within, row))
+        above = e.multiply(spans.start.get("kh", 0), 2 * self.width)
+        if above == 0:
+            return found
+        return e.add(found, e.multiply(e.multiply(above, spans.of("co")), spans.of("ci")))
 
 
 def segments_of(nest: Nest, buffer: BufferOp) -> Segments | None:
@@ -96,6 +104,8 @@ def segments_of(nest: Nest, buffer: BufferOp) -> Segments | None:
         steps.get("co", extents.get("co", 1)),
         extents.get("ci", 1),
         steps.get("ci", extents.get("ci", 1)),
-        positions,
+        extents.get("kh", 1),
+        steps.get("kh", extents.get("kh", 1)),
+        extents.get("kw", 1),
         order,
     )

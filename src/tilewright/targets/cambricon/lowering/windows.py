@@ -7,7 +7,7 @@ pixels whose windows lie wholly in the image are one run; each other pixel is a 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.errors import refuse
 from tilewright.planning.domain import Affine
@@ -89,13 +89,14 @@ def sliding(
         last = axis.offset + (c.extent(out) - 1) * found.stride
         if axis.offset + span <= 0 or last >= operand.buffer.tensor_shape[number]:
             raise refuse("lower-window", "a window lies wholly in the padding", c.where)
-        if kernel in c.looped:
+        inside = axis.offset >= 0 and last + span <= operand.buffer.tensor_shape[number]
+        if kernel in c.looped and not (kernel == "kh" and inside):
             raise refuse("lower-window", f"a tile holds a part of {kernel}", c.where)
         return found
     return Sliding(1, 1, 1, None, out)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Windows:
     """The windows of one tile."""
 
@@ -107,17 +108,23 @@ class Windows:
     height: Value
     """Rows of the result."""
     width: Value
+    parts: tuple[Value, Value] = (0, 0)
+    """Pixels of a row cut off at the left, and whole ones."""
+    cut: Value | None = None
+    """Rows of the kernel in a tile that has not all of them."""
 
     def emit(self, body: Body) -> None:
         """Emits ``body`` for every kind of run; it runs in the order of the result."""
         e, axis = self.e, self.rows.along(self.box)
         down = self.rows.stride_in(self.box)
         with e.scope():
+            self.parts = e.settled(self._split)
             if not axis.padded:
                 row = e.variable(self.base)
+                kernel = self.rows.kernel if self.cut is None else self.cut
 
                 def whole() -> None:
-                    self._columns(row, 0, self.rows.kernel, None, body)
+                    self._columns(row, 0, kernel, None, body)
                     e.increase(row, e.multiply(down, self.rows.stride))
 
                 e.repeat(self.height, whole, least=1)
@@ -162,53 +169,110 @@ class Windows:
     def _columns(
         self, row: Register, skipped: Value, rows: Value, y: Value | None, body: Body
     ) -> None:
+        """One row of the result: pixels cut off at the left, whole ones, and those cut at the right.
+
+        Where tiles are not cut along the row, all of this is known now.
+        """
         e, one = self.e, self.columns
         axis = one.along(self.box)
         with e.scope():
             if not axis.padded:
-                at = e.variable(row)
-                body(Run(at, self.width, skipped, rows, 0, one.kernel, y, None))
+                body(Run(e.variable(row), self.width, skipped, rows, 0, one.kernel, y, None))
                 return
-            x, left = e.variable(e.subtract(0, axis.before)), e.variable(self.width)
-            count, out, met = e.register(), e.register(), e.register()
-            again = e.label("run")
-            e.place(again)
-            self._alike(axis, x, left, count, out, met)
-            with e.scope():
-                at = e.register()
+            known = all(isinstance(v, int) for v in (*self.parts, axis.before))
+            x: Value = e.subtract(0, axis.before)
+            x = x if known else e.variable(x)
+            for number in range(3):
+                run, whole = _begun(row, skipped, rows, y), number == 1
                 with e.scope():
-                    first = e.add(x, e.multiply(out, one.dilation))
-                    e.set(at, e.add(row, e.multiply(first, one.stride_in(self.box))))
-                body(Run(at, count, skipped, rows, out, met, y, x))
-            with e.scope():
-                e.increase(x, e.multiply(count, one.stride))
-            e.emit("SSUB", left, left, count)
-            e.emit("CB", left, again)
+                    count = self.parts[number] if number < 2 else self._rest()
+                    if isinstance(x, int):
+                        assert isinstance(count, int)
+                        x = self._known(run, x, count, whole, body)
+                    else:
+                        self._part(run, x, count, whole, body)
 
-    def _alike(
-        self, axis: Axis, x: Register, left: Register, count: Register, out: Register, met: Register
-    ) -> None:
-        """Pixels of the run at ``x``, positions of the kernel's row before the image, and in it."""
-        e, d, k = self.e, self.columns.dilation, self.columns.kernel
-        beyond, inside, full, done = (e.label(t) for t in ("beyond", "inside", "full", "alike"))
-        e.set(count, 1)
-        e.set(out, 0)
+    def _rest(self) -> Value:
+        """Pixels of a row that are cut off at the right."""
+        e = self.e
+        return e.subtract(e.subtract(self.width, self.parts[0]), self.parts[1])
+
+    def _known(self, run: Run, x: int, count: int, whole: bool, body: Body) -> int:
+        """One part of a row at a place that is known; the place behind it."""
+        e, one = self.e, self.columns
+        if not whole:
+            for number in range(count):
+                self._cut(run, x + number * one.stride, body)
+        elif count:
+            with e.scope():
+                at = e.variable(e.add(run.at, e.multiply(x, one.stride_in(self.box))))
+                body(replace(run, at=at, pixels=count, width=one.kernel, x=x))
+        return x + count * one.stride
+
+    def _part(self, run: Run, x: Register, count: Value, whole: bool, body: Body) -> None:
+        """One part of a row at a place in a register, which steps past it."""
+        e, one = self.e, self.columns
+
+        def pixel() -> None:
+            self._cut(run, x, body)
+            e.increase(x, one.stride)
+
+        if not whole:
+            e.repeat(count, pixel)
+            return
+        begin, end = e.label("part"), e.label("parted")
+        if isinstance(count, Register):
+            e.emit("CB", count, begin)
+            e.jump(end)
+            e.place(begin)
+        elif not count:
+            return
         with e.scope():
-            before = e.subtract(0, x)
-            e.if_positive(before, beyond)
-            e.jump(inside)
-            e.place(beyond)
-            e.set(out, e.divide(e.add(before, d - 1), d))
-        e.place(inside)
+            at = e.register()
+            with e.scope():
+                e.set(at, e.add(run.at, e.multiply(x, one.stride_in(self.box))))
+            body(replace(run, at=at, pixels=count, width=one.kernel, x=x))
         with e.scope():
+            e.increase(x, e.multiply(count, one.stride))
+        e.place(end)
+
+    def _cut(self, run: Run, x: Value, body: Body) -> None:
+        """One pixel whose window may reach beyond the image on both sides."""
+        e, one = self.e, self.columns
+        d, axis = one.dilation, one.along(self.box)
+
+        def place() -> tuple[Value, Value, Register]:
+            before = e.maximum(e.subtract(0, x), 0)
+            out = e.divide(e.add(before, d - 1), d)
             reach = e.add(e.subtract(axis.size, x), d - 1)
-            e.set(met, e.minimum(e.divide(reach, d), k))
-            e.emit("SSUB", met, met, out)
-            e.if_positive(out, done)
-            # How far the window can still move until it reaches beyond the image.
-            room = e.subtract(e.subtract(axis.size, x), (k - 1) * d + 1)
-            e.if_positive(e.add(room, 1), full)
-            e.jump(done)
-            e.place(full)
-            e.set(count, e.minimum(e.add(e.divide(room, self.columns.stride), 1), left))
-        e.place(done)
+            met = e.subtract(e.minimum(e.divide(reach, d), one.kernel), out)
+            first = e.add(x, e.multiply(out, d))
+            at = e.variable(e.add(run.at, e.multiply(first, one.stride_in(self.box))))
+            # Whoever takes a run may overwrite these.
+            return self._own(out), self._own(met), at
+
+        with e.scope():
+            out, met, at = e.settled(place)
+            body(replace(run, at=at, pixels=1, skipped=out, width=met, x=x))
+
+    def _own(self, value: Value) -> Value:
+        return self.e.variable(value) if isinstance(value, Register) else value
+
+    def _split(self) -> tuple[Value, Value]:
+        """Pixels of a row cut off at the left, and whole ones."""
+        e, one = self.e, self.columns
+        axis = one.along(self.box)
+        if not axis.padded:
+            return 0, self.width
+        s, span = one.stride, (one.kernel - 1) * one.dilation + 1
+        left = e.minimum(e.divide(e.add(axis.before, s - 1), s), self.width)
+        first = e.subtract(e.multiply(left, s), axis.before)
+        # The last window that lies in the image begins at size - span.
+        room = e.add(e.subtract(e.subtract(axis.size, first), span), s)
+        most = e.subtract(self.width, left)
+        return left, e.minimum(e.divide(e.maximum(room, 0), s), most)
+
+
+def _begun(row: Register, skipped: Value, rows: Value, y: Value | None) -> Run:
+    """A run of no pixels at the begin of a row."""
+    return Run(row, 0, skipped, rows, 0, 0, y, 0)
