@@ -122,6 +122,8 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
 def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
     operands = {"input": VSM, "residual": VSM, "output": VSM}
     product = operands | {"weight": MSM, "bias": VSM}
+    one = f"max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 5+2*kh)"
+    four = f"max(kh*ceil(4*co/{lanes})*ceil((kw+3)*ci/{lanes}), 5+2*kh)"
     channels = max(reserved // SUM_BYTES // lanes * lanes, 1)
     return (
         Primitive(
@@ -145,10 +147,11 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             engine="matrix",
             operands=product,
             epilogue=EPILOGUE,
-            # A product of the kernel's row with the pixels that it covers, for each point.
-            cycles=f"n*g*oh*ow*kh*ceil(co/{lanes})*ceil(kw*ci/{lanes})",
+            # A product of the kernel's row with the pixels that it covers, for each point; where
+            # channels are few, one product for several neighbouring points.
+            cycles=f"n*g*oh*kh*ceil(ow*co/{lanes})*ceil(kw*ci/{lanes})",
             peak=f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
-            issue=f"{TILE}+n*g*oh*({ROW}+ow*max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 5+2*kh))",
+            issue=f"{TILE}+n*g*oh*({ROW}+ow*min({one}, {four}/4))",
             limits={"n": 1, "g": 1, "co": channels},
             multiples={"co": lanes, "ci": lanes},
             whole=("kh", "kw"),

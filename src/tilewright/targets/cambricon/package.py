@@ -81,8 +81,8 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     )
     (directory / "program.bin").write_bytes(words.astype("<u8").tobytes())
     (directory / "program.hlal").write_text(hlal_of(lowering))
-    (directory / "constants.bin").write_bytes(bytes(lowering.image))
     _weights(compilation, network, lowering, arenas[WEIGHTS]).tofile(directory / "weights.bin")
+    (directory / "constants.bin").write_bytes(bytes(lowering.image))
     (directory / "network.mlir").write_text(to_text(compilation.network) + "\n")
     emit_kernels(compilation, directory)
     text = json.dumps(file.model_dump(mode="json"), indent=1, sort_keys=True)
@@ -126,6 +126,7 @@ def _weights(
             continue
         values = compilation.weights.get(op.symbol.data)
         offset = placement_of(op.result).offset
+        lowering.fill(offset, np.asarray(values))
         cut = lowering.segments.get(offset)
         if cut is None:
             write_value(op.result, {WEIGHTS: arena}, values)

@@ -38,6 +38,8 @@ def run_case(case: Case, schedule: Schedule, machine: Machine) -> tuple[Array, R
         data = case.operands[operand.name]
         layout = Layout.parse(operand.layout, len(operand.shape))
         cut = lowering.segments.get(offset) if operand.role == "weight" else None
+        if operand.role == "weight":
+            lowering.fill(offset, data)
         flat = layout.pack(data) if cut is None else cut.relaid(data)
         raw = np.ascontiguousarray(flat).reshape(-1).view(np.uint8)
         main[bases[arena] + offset :][: raw.size] = raw

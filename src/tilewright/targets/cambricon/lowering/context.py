@@ -34,6 +34,8 @@ class Context:
     """Weights laid out by segment."""
     hook: Callable[[], None]
     """Stands where other operands may move on between the instructions of a tile."""
+    widen: Callable[[TensorOp, int, int], bool]
+    """Lays weights out for bands of so many pixels at a stride, if that fits."""
 
     @property
     def where(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tilewright.errors import TilewrightError, refuse
@@ -25,6 +25,9 @@ from tilewright.targets.cambricon.lowering.walk import Tile, Walk
 from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
 from tilewright.targets.cambricon.statements import Statement
 from tilewright.tile.dialect import ProgramOp, TensorOp
+
+Reserve = Callable[[TensorOp, Segments], int]
+"""Makes room in main memory for a copy of weights; its address."""
 
 Tables = Callable[[bytes], int]
 """Puts 16-bit elements into main memory, each content once; their address."""
@@ -81,6 +84,7 @@ def lower_kernel(
     bases: Mapping[str, int],
     image: Tables,
     alone: Callable[[TensorOp], bool],
+    reserve: Reserve,
 ) -> Lowered:
     """A kernel's statements; ``alone`` says of weights whether no other kernel reads them.
 
@@ -88,7 +92,7 @@ def lower_kernel(
     """
     failure: TilewrightError | None = None
     for streams, constants in THRIFT:
-        lowering = KernelLowering(program, machine, bases, image, streams, constants)
+        lowering = KernelLowering(program, machine, bases, image, reserve, streams, constants)
         lowering.segments = {t: s for t, s in lowering.segments.items() if alone(t)}
         try:
             return lowering.lower()
@@ -109,6 +113,7 @@ class KernelLowering:
         machine: Machine,
         bases: Mapping[str, int],
         image: Tables,
+        reserve: Reserve,
         streams: tuple[str, ...],
         constants: int,
     ) -> None:
@@ -118,6 +123,7 @@ class KernelLowering:
         self.machine = machine
         self.bases = bases
         self.image = image
+        self.reserve = reserve
         self.e = Emitter(program.symbol.data, program.symbol.data, constants)
         self.nest: Nest = nest_of(program)
         self.tables: list[bytes] = []
@@ -126,6 +132,8 @@ class KernelLowering:
         buffers.append(self.nest.output.buffer)
         self.operands = {buffer: Operand(buffer, machine, bases) for buffer in buffers}
         self.segments: dict[TensorOp, Segments] = {}
+        self.bands: dict[TensorOp, tuple[int, int]] = {}
+        """Address and elements of weights that are copied for bands of pixels."""
         for buffer in buffers:
             if buffer.memory == "msm":
                 found = segments_of(self.nest, buffer)
@@ -149,6 +157,7 @@ class KernelLowering:
             self._table,
             frozenset(self.segments),
             walk.hook,
+            self._widen,
         )
         kind = COMPUTES.get(context.anchor.operation.data, Points)
         compute = kind(context)
@@ -160,6 +169,15 @@ class KernelLowering:
         walk.emit(self._fill, compute.emit, self._store, self._stream)
         e.finish()
         return Lowered(e.statements, self.segments)
+
+    def _widen(self, tensor: TensorOp, band: int, stride: int) -> bool:
+        """Copy weights for bands of pixels; False where they do not fit the matrix scratchpad."""
+        cut = replace(self.segments[tensor], band=band, stride=stride)
+        if 2 * cut.banded_size > (self.machine.memory("msm").room or 0):
+            return False
+        self.bands[tensor] = self.reserve(tensor, cut), cut.banded_size
+        del self.segments[tensor]
+        return True
 
     def _table(self, data: bytes) -> int:
         if data not in self.tables:
@@ -194,6 +212,12 @@ class KernelLowering:
     def _fill(self, operand: Operand, spans: Spans, base: Value, stream: Stream | None) -> None:
         e = self.e
         e.remark(f"load {operand.name}")
+        if operand.buffer.tensor_op in self.bands:
+            # The only buffer in its scratchpad, and filled once.
+            address, size = self.bands[operand.buffer.tensor_op]
+            zero = e.loaded(0)
+            e.emit("MLOAD", zero, e.loaded(size), zero, address)
+            return
         segments = self.segments.get(operand.buffer.tensor_op)
         if segments is not None:
             address = e.loaded(segments.address(e, spans))

@@ -11,6 +11,7 @@ from tilewright.targets.cambricon.lowering.kernel import lower_kernel
 from tilewright.targets.cambricon.lowering.weights import Segments
 from tilewright.targets.cambricon.statements import Statement, Words, assemble_statements
 from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
+from tilewright.types import Array
 
 CONSTANTS = "constants"
 """The region of main memory behind the arenas: tables, and copies of weights."""
@@ -35,9 +36,17 @@ class Lowering:
     segments: dict[int, Segments] = field(default_factory=dict[int, Segments])
     """Cuts of weights by their offset in the arena, where they take the place of the original."""
 
+    copies: dict[tuple[int, int], tuple[int, Segments]] = field(
+        default_factory=dict[tuple[int, int], tuple[int, Segments]]
+    )
+    """Weights that are copied into the region of constants: offset in the arena and band ->
+    place in the region and cut."""
+
     def kernel(self, program: ProgramOp, nodes: tuple[str, ...] = ()) -> None:
         """Append a kernel. Raises TilewrightError."""
-        lowered = lower_kernel(program, self.machine, self.bases, self._put, self._alone)
+        lowered = lower_kernel(
+            program, self.machine, self.bases, self._put, self._alone, self._reserve
+        )
         for tensor, cut in lowered.segments.items():
             self.segments[tensor.get("offset")] = cut
         name = f"kernel {program.symbol.data}: {', '.join(nodes)}".rstrip(": ")
@@ -47,6 +56,22 @@ class Lowering:
 
     def _alone(self, tensor: TensorOp) -> bool:
         return self.shared[tensor.get("offset")] <= 1
+
+    def _reserve(self, tensor: TensorOp, cut: Segments) -> int:
+        """Room for a copy of weights in the region of constants; its address."""
+        key = tensor.get("offset"), cut.band
+        if key not in self.copies:
+            at = -(-len(self.image) // ALIGNMENT) * ALIGNMENT
+            self.image += bytes(at - len(self.image) + 2 * cut.banded_size)
+            self.copies[key] = at, cut
+        return self.bases[CONSTANTS] + self.copies[key][0]
+
+    def fill(self, offset: int, values: Array) -> None:
+        """Fill the copies of the weights at an offset of the arena."""
+        for (of, _), (at, cut) in self.copies.items():
+            if of == offset:
+                data = cut.relaid(values).astype("<i2").tobytes()
+                self.image[at : at + len(data)] = data
 
     def _put(self, data: bytes) -> int:
         """Put bytes into the region of constants, once; their address."""

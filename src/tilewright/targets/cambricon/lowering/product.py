@@ -13,6 +13,7 @@ buffer with 32 bits until the last tile.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
@@ -30,7 +31,7 @@ from tilewright.targets.cambricon.lowering.windows import (
     sliding,
     windows_box,
 )
-from tilewright.targets.cambricon.machine import lanes_of
+from tilewright.targets.cambricon.machine import SUM_BYTES, lanes_of
 
 LONG = 90
 """Cycles of a pixel, or of a row of its kernel, from which on other moves go on behind each one,
@@ -58,6 +59,7 @@ class Product:
         if self.x.order[-1] not in inner and c.extent("ci") > 1:
             raise refuse("lower-layout", "input channels do not lie side by side", c.where)
         self.split = c.output.buffer.accumulates is not None
+        self.band = self._banded()
         self.multiply = "VMM"
         if self.w.buffer.tensor_op not in c.segmented:
             self._plain_weights()
@@ -73,6 +75,37 @@ class Product:
         blocks = -(-c.tile_size("co") // lanes) * -(-row // lanes)
         return self.rows.kernel * blocks
 
+    def _banded(self) -> int:
+        """Neighbouring pixels that one product computes, where few channels would not fill it.
+
+        Their windows together are one wider window, their channels side by side the pixels of the
+        result: a product with P times the outputs in the place of P products, for a matrix with
+        zeros where a pixel's window does not reach.
+        """
+        c, one, lanes = self.c, self.columns, lanes_of(self.c.machine)
+        tensor = self.w.buffer.tensor_op
+        fixed = not {"g", "co", "ci", "kh"} & c.looped and c.extent("g") == 1
+        if not fixed or tensor not in c.segmented or one.out != "ow" or one.dilation != 1:
+            return 1
+        if self.columns.axis is None or self.split:
+            return 1
+        width, co = c.tile_size("ow"), c.extent("co")
+        most = c.temporaries.size // SUM_BYTES // co
+
+        def cycles(pixels: int) -> float:
+            row = ((pixels - 1) * one.stride + one.kernel) * c.extent("ci")
+            blocks = -(-pixels * co // lanes) * -(-row // lanes)
+            return self.rows.kernel * max(blocks, 2) / pixels + 8 / pixels
+
+        sizes = [p for p in range(1, width + 1) if not width % p and not c.extent("ow") % p]
+        best = min((p for p in sizes if p <= max(most, 1)), key=cycles)
+        if best == 1 or not c.widen(tensor, best, one.stride):
+            return 1
+        self.columns = replace(
+            one, kernel=(best - 1) * one.stride + one.kernel, stride=best * one.stride
+        )
+        return best
+
     def _plain_weights(self) -> None:
         """Weights as they lie in main memory: matrices of one position each."""
         c, w = self.c, self.w
@@ -86,11 +119,11 @@ class Product:
     def _reserve(self) -> None:
         """Temporaries for as many pixels as fit them."""
         c, t = self.c, self.c.temporaries
-        most = c.tile_size("co")
+        most = c.tile_size("co") * self.band
         pixels = c.tile_size(self.columns.out) * c.tile_size("oh")
         each = most * (4 * (self.bias is not None) + 2 * (self.needs_zeros) + 8 * (not self.split))
         room = max(t.left // max(each, 1), 1)
-        width = c.tile_size(self.columns.out)
+        width = c.tile_size(self.columns.out) // self.band
         if self.split:
             self.batch = min(room, pixels)
         else:
@@ -98,7 +131,9 @@ class Product:
             self.batch = -(-width // -(-width // min(room, width)))
         size = self.batch * most
         self.zeros = t.take(2 * size) if self.needs_zeros else 0
-        self.biases = t.take(4 * size) if self.bias is not None and self.batch > 1 else 0
+        self.biases = (
+            t.take(4 * size) if self.bias is not None and self.batch * self.band > 1 else 0
+        )
         self.sums = 0 if self.split else t.take(4 * size)
         self.other_sums = 0 if self.split else t.take(4 * size)
         self.size = size
@@ -123,6 +158,8 @@ class Product:
         with e.scope():
             box = e.settled(lambda: windows_box(c.box(self.x, tile), self.rows, self.columns))
             self.co, self.ci = tile.spans.of("co"), tile.spans.of("ci")
+            single = e.held(self.co)
+            self.co = e.multiply(self.co, self.band)
             self.co_register = e.held(self.co)
             self.pixel = self.columns.stride_in(box)
             self.row = self.rows.stride_in(box)
@@ -132,7 +169,7 @@ class Product:
             self.added: Register | None = None
             if self.epilogue.residual is not None:
                 self.added = e.variable(tile.bases[self.epilogue.residual.buffer])
-            self.bias_at = self._replicate(tile)
+            self.bias_at = self._replicate(tile, single)
             if self.split:
                 self._split(tile, box)
                 return
@@ -142,23 +179,23 @@ class Product:
             self._image(tile, box, tile.bases[self.x.buffer])
             self._flush()
 
-    def _replicate(self, tile: Tile) -> Value | None:
+    def _replicate(self, tile: Tile, single: Register) -> Value | None:
         """The biases of as many pixels as are finished together."""
         e = self.e
         if self.bias is None:
             return None
         base = tile.bases[self.bias.buffer]
-        if self.batch == 1:
+        if self.batch * self.band == 1:
             return base
         with e.scope():
             at = e.variable(self.biases)
-            source, step = e.loaded(base), e.multiply(self.co, 4)
+            source, step = e.loaded(base), e.multiply(single, 4)
 
             def body() -> None:
-                e.emit("VMOVE.wide.wide0", at, self.co_register, source)
+                e.emit("VMOVE.wide.wide0", at, single, source)
                 e.increase(at, step)
 
-            e.repeat(self.batch, body)
+            e.repeat(self.batch * self.band, body)
         return self.biases
 
     # Sums in the result's buffer.
@@ -238,8 +275,10 @@ class Product:
     # Runs of pixels, batches, pixels, kernel rows.
 
     def _image(self, tile: Tile, box: Box, base: Value) -> None:
-        height, width = tile.spans.of("oh"), tile.spans.of(self.columns.out)
-        matrix = tile.bases[self.w.buffer]
+        height = tile.spans.of("oh")
+        width = self.e.divide(tile.spans.of(self.columns.out), self.band)
+        # Copies for bands begin their scratchpad: nothing else lies there.
+        matrix = tile.bases[self.w.buffer] if self.band == 1 else 0
         windows = Windows(self.e, self.rows, self.columns, box, base, height, width)
         if "kh" in self.c.looped:
             windows.cut = tile.spans.of("kh")

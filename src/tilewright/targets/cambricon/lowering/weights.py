@@ -35,11 +35,17 @@ class Segments:
     """Of the kernel."""
     transposed: bool
     """Whether the tensor has input channels first."""
+    band: int = 1
+    """Neighbouring pixels that one product computes, each with the weights at its place."""
+    stride: int = 1
+    """Positions from one of them to the next."""
 
     def relaid(self, values: Array) -> Array:
         """The elements in the order of the segments."""
         rows = values.swapaxes(0, 1) if self.transposed else values
         rows = rows.reshape(rows.shape[0], rows.shape[1], self.rows, self.width)
+        if self.band > 1:
+            return self._banded(rows)
         parts: list[Array] = []
         for g in range(self.group):
             own = rows[g * self.co : (g + 1) * self.co]
@@ -51,10 +57,26 @@ class Segments:
                         parts.append(part.transpose(2, 3, 1, 0).ravel())
         return np.concatenate(parts)
 
+    def _banded(self, weights: Array) -> Array:
+        """One matrix a row of the kernel: inputs by pixels and output channels, zeros elsewhere."""
+        span = (self.band - 1) * self.stride + self.width
+        made = np.zeros((self.rows, span, self.ci, self.band, self.co), weights.dtype)
+        for pixel in range(self.band):
+            first = pixel * self.stride
+            made[:, first : first + self.width, :, pixel] = weights.transpose(2, 3, 1, 0)
+        return made.ravel()
+
+    @property
+    def banded_size(self) -> int:
+        """Elements of a tensor whose pixels are banded."""
+        span = (self.band - 1) * self.stride + self.width
+        return self.rows * span * self.ci * self.band * self.co
+
     def count(self, e: Emitter, spans: Spans) -> Value:
         """Elements of a tile's segment."""
         positions = e.multiply(spans.of("kh"), self.width)
-        return e.multiply(e.multiply(spans.of("co"), spans.of("ci")), positions)
+        channels = e.multiply(spans.of("co"), spans.of("ci"))
+        return e.multiply(e.multiply(channels, positions), spans.of("g"))
 
     def address(self, e: Emitter, spans: Spans) -> Value:
         """Bytes from the tensor's start to a tile's segment."""

@@ -169,7 +169,7 @@ class Windows:
     def _columns(
         self, row: Register, skipped: Value, rows: Value, y: Value | None, body: Body
     ) -> None:
-        """One row of the result: pixels cut off at the left, whole ones, and those cut at the right.
+        """One row of the result: pixels cut off at the left, whole ones, those cut at the right.
 
         Where tiles are not cut along the row, all of this is known now.
         """
