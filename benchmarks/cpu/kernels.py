@@ -45,6 +45,7 @@ REASONS = {
     "attention": "exponentials, which the bound of the products leaves out",
     "layer_norm": "rows are read three times, and sums wait for each other",
     "softmax": "exponentials, and sums that wait for each other",
+    "reduce": "images that pass through the last cache, which the bound does not count",
     "lrn": "roots and divisions",
     "pointwise": "values that pass through the last cache, or that change places one by one",
     "general": "one element after another",

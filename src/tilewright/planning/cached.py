@@ -150,6 +150,11 @@ def schedules(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
         last = next((dim for dim in reversed(parallel) if dim not in primitive.whole), "")
         row = {last} if primitive.name in ("lrn", "shuffle") else set[str]()
         tile = {d: extents[d] if d in primitive.whole or d in row else 1 for d in parallel}
+        kept = _innermost(kernel)
+        if primitive.whole == ("axis",) and kept in tile:
+            # Rows that lie side by side, one in each lane.
+            lanes = machine.memory(REGISTERS).granule // 4
+            tile[kept] = min(extents[kept], lanes)
         yield _schedule(primitive, tile, parallel)
     elif reduction:
         tile = dict.fromkeys(parallel, 1)
@@ -164,9 +169,10 @@ def schedules(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
 
 
 def _innermost(kernel: Kernel) -> str:
-    """The dim along which a fold's elements, and its results, lie side by side; "" if none."""
+    """The dim along which elements to be reduced, and results, lie side by side; "" if none."""
     x, y = kernel.anchor.inputs[0], kernel.anchor.output
-    if not kernel.anchor.operation.startswith("reduce_") or x.layout or y.layout:
+    folds = kernel.anchor.operation.startswith("reduce_")
+    if not (folds or kernel.anchor.operation == "softmax") or x.layout or y.layout:
         return ""
     last = [axis.terms for axis in (x.access[-1], y.access[-1])] if x.access and y.access else []
     return last[0][0][0] if last and last[0] == last[1] and len(last[0]) == 1 else ""

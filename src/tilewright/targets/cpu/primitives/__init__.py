@@ -17,6 +17,7 @@ from tilewright.targets.cpu.primitives import (
     reduce,
     rows,
     shuffle,
+    softmax,
     winograd,
 )
 from tilewright.targets.cpu.primitives.code import Emitter
@@ -50,7 +51,7 @@ EMITTERS: Mapping[str, Emitter] = {
     "matmul_16_m": product.emit,
     "matmul_16_n": product.emit,
     "lrn": normalise.emit_lrn,
-    "softmax": normalise.emit_softmax,
+    "softmax": softmax.emit,
     "attention": attention.emit,
     "layer_norm": layer_norm.emit,
     "reduce": reduce.emit,

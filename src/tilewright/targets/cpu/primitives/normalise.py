@@ -1,4 +1,4 @@
-"""Local response normalisation and softmax: a reduction kept whole in the tile, then a map."""
+"""Local response normalisation: a reduction kept whole in the tile, then a map."""
 
 from __future__ import annotations
 
@@ -80,67 +80,3 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
                         write(rest, str(full))
     whole = replace(instance, steps=(replace(instance.anchor, inputs=(x,)), *instance.steps[1:]))
     _call(whole, code, writer, str(inner))
-
-
-def emit_softmax(instance: Instance, code: KernelCode, writer: Writer) -> None:
-    """Write the call that normalises one row along the axis."""
-    x, y = instance.anchor.inputs[0], instance.output
-    count = instance.size("axis")
-    outer = [dim for dim in instance.dims if dim != "axis"]
-    if not isinstance(x, Address) or any(instance.size(dim) > 1 for dim in outer):
-        raise instance.cannot("tiles hold one row of the axis")
-    inner = Writer()
-    inner.line(f"/* {count} elements */")
-    inner.line(f"static void {NAME}({parameters(instance)})")
-    steps = [a.stride("axis", count, instance.dims) for a in (x, y)]
-    lanes = instance.lanes
-    with inner.block():
-        single = x.element == "float32" and len(instance.steps) == 1
-        if steps == [1, 1] and single and count >= lanes:
-            _softmax_vectors(inner, count, lanes)
-        else:
-            _softmax_elements(inner, instance, x, count)
-    _call(instance, code, writer, str(inner))
-
-
-def _softmax_vectors(inner: Writer, count: int, lanes: int) -> None:
-    full, rest = divmod(count, lanes)
-    inner.line("vec m = splat(-INFINITY), s = splat(0.0f);")
-    inner.line("float most, sum = 0.0f;")
-    with inner.block(f"for (long i = 0; i < {full}; i++)"):
-        inner.line(f"m = max_v(load(x + i * {lanes}), m);")
-    inner.line("most = m[0];")
-    inner.line("for (int i = 1; i < LANES; i++)")
-    inner.line("    most = max_s(most, m[i]);")
-    if rest:
-        inner.line(f"for (long i = {full * lanes}; i < {count}; i++)")
-        inner.line("    most = max_s(most, x[i]);")
-    with inner.block(f"for (long i = 0; i < {full}; i++)"):
-        inner.line(f"const vec e = exp_v(load(x + i * {lanes}) - most);")
-        inner.line("s += e;")
-        inner.line(f"store(y + i * {lanes}, e);")
-    inner.line("for (int i = 0; i < LANES; i++)")
-    inner.line("    sum += s[i];")
-    if rest:
-        with inner.block(f"for (long i = {full * lanes}; i < {count}; i++)"):
-            inner.line("y[i] = expf(x[i] - most);")
-            inner.line("sum += y[i];")
-    inner.line(f"for (long i = 0; i < {count}; i++)")
-    inner.line("    y[i] /= sum;")
-
-
-def _softmax_elements(inner: Writer, instance: Instance, x: Address, count: int) -> None:
-    from tilewright.targets.cpu.primitives.general import element_offset, write_scalar_chain
-
-    at = {"axis": "i"} if count > 1 else {}
-    source = f"x[{element_offset(instance, x, at)}]"
-    kind, form = ("double", "d") if x.element == "float64" else ("float", "s")
-    inner.line(f"{kind} most = -INFINITY, sum = 0;")
-    inner.line(f"for (long i = 0; i < {count}; i++)")
-    inner.line(f"    most = max_{form}(most, {source});")
-    inner.line(f"for (long i = 0; i < {count}; i++)")
-    inner.line(f"    sum += exp_{form}({source} - most);")
-    with inner.block(f"for (long i = 0; i < {count}; i++)"):
-        inner.line(f"const {kind} t = exp_{form}({source} - most) / sum;")
-        name = write_scalar_chain(inner, instance, "t", at)
-        inner.line(f"y[{element_offset(instance, instance.output, at)}] = {name};")
