@@ -44,7 +44,7 @@ def test_softmax(described: Machine, flags: Sequence[str]) -> None:
     m.finish(*outputs)
     found = list(m.run(flags).values())
     for number, wanted in enumerate(exact):
-        # Differences of up to 60 are float32, and so off by up to 2e-6, which is the factor's error.
+        # Differences of up to 60 are float32, and so off by up to 2e-6, as then is the result.
         np.testing.assert_allclose(found[2 * number], wanted, rtol=5e-6, atol=1e-37)
         np.testing.assert_allclose(found[2 * number + 1], wanted, rtol=2.0**-8 + 5e-6, atol=1e-37)
         assert wanted.std() > 0 and (wanted == 0).any()
