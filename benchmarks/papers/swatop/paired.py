@@ -1,8 +1,9 @@
 """The pick beside the best: candidates re-timed in alternation, so that noise is not read as loss.
 
 The least of hundreds of times that were measured once is partly luck. So the ten that were fastest
-in the first pass and the picks are run again, one after the other, round after round. The even
-rounds say which is the best; the odd ones, what the pick loses against it.
+in the first pass and the picks are run again, one after the other, round after round, in turns so
+short that other programs leave some alone. The least times of the even rounds say which is the
+best; those of the odd ones, what the pick loses against it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from statistics import median
 
 from benchmarks.papers.swatop.brute import Store, digests
 from benchmarks.papers.swatop.spaces import Explored, Pick
@@ -26,13 +26,13 @@ BEST = 10
 NEAR = 1.15
 """What took so many times as long as the best in the first pass is not timed again."""
 
-ROUND_SECONDS = 4e-3
+ROUND_SECONDS = 1e-3
 """Least length of a candidate's run in a round."""
 
 TOTAL_SECONDS = 0.6
 """A candidate's runs take about so long at most, if that is enough for ``LEAST`` rounds."""
 
-LEAST, MOST = 4, 16
+LEAST, MOST = 4, 60
 """Rounds."""
 
 
@@ -102,9 +102,10 @@ def _run(made: Sequence[Callable[[int], float]]) -> Rounds:
 
 def best_of(rounds: Rounds, among: Sequence[int]) -> int:
     """The entry that is fastest in the even rounds."""
-    return min(among, key=lambda entry: (median(row[entry] for row in rounds[::2]), entry))
+    return min(among, key=lambda entry: (min(row[entry] for row in rounds[::2]), entry))
 
 
 def loss(rounds: Rounds, pick: int, best: int) -> float:
-    """What the pick takes longer than the best, in the median of the odd rounds; at least 0."""
-    return max(0.0, median(row[pick] / row[best] for row in rounds[1::2]) - 1.0)
+    """What the pick takes longer than the best in the odd rounds; at least 0."""
+    least = [min(row[entry] for row in rounds[1::2]) for entry in (pick, best)]
+    return max(0.0, least[0] / least[1] - 1.0)
