@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 
 from benchmarks.papers.swatop.brute import Store, digests
 from benchmarks.papers.swatop.spaces import Explored, Pick
@@ -90,11 +91,13 @@ def _run(made: Sequence[Callable[[int], float]]) -> Rounds:
     longest = max(took * count for took, count in zip(first, repeats, strict=True))
     count = max(LEAST, min(MOST, int(TOTAL_SECONDS / longest)))
     rows: list[list[float]] = []
-    for number in range(count):
+    random = Random(count)
+    for _ in range(count):
         row = [0.0] * len(made)
-        # Each round begins with another: whoever comes first finds other caches.
-        for place in range(len(made)):
-            index = (place + number) % len(made)
+        # Whoever came before leaves other caches behind: the order changes, and short ones warm up.
+        for index in random.sample(range(len(made)), len(made)):
+            if repeats[index] > 1:
+                made[index](1)
             row[index] = made[index](repeats[index])
         rows.append(row)
     return rows
