@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.simulate.compiled import compiled
 from tilewright.targets.cambricon.simulate import operands, products, queue
+from tilewright.targets.cambricon.simulate.borrow import borrowed
 from tilewright.targets.cambricon.simulate.elements import (
     on_elements,
     reduced,
@@ -62,8 +63,13 @@ def run(p: Array, s: State, stop: int, budget: int) -> int:
 
     Returns DONE, MORE, FULL (no room for events), or what is wrong with the next word.
     """
-    n, t, visited, known = s.n, s.t, s.visited, s.known
-    kernels, events = s.kernels, s.events
+    p, visited = borrowed(p), s.visited
+    n, t, known = borrowed(s.n), borrowed(s.t), borrowed(s.known)
+    kernels, events = borrowed(s.kernels), borrowed(s.events)
+    chip, chip16 = borrowed(s.chip), borrowed(s.chip16)
+    chip32, chip64, main = borrowed(s.chip32), borrowed(s.chip64), borrowed(s.main)
+    room, sums, shadow = borrowed(s.room), borrowed(s.sums), borrowed(s.shadow)
+    recent, races = borrowed(s.recent), borrowed(s.races)
     pc = n[PC]
     status = MORE
     for _ in range(budget):
@@ -90,7 +96,7 @@ def run(p: Array, s: State, stop: int, budget: int) -> int:
                 n[ERROR_ADDRESS] = target
                 status = BRANCH
         elif opcode == 0x16 or opcode == 0x17:
-            status = _scalar_memory(p, pc, n, known, s.main)
+            status = _scalar_memory(p, pc, n, known, main)
             if status == DONE:
                 queue.scalar_access(n, t, kernels, events, pc, p[pc, KERNEL])
         else:
@@ -102,11 +108,11 @@ def run(p: Array, s: State, stop: int, budget: int) -> int:
                 status = _checked(p, pc, n, t, known)
                 if status == DONE:
                     if transfers:
-                        _copy(opcode, n, s.chip, s.main)
+                        _copy(opcode, n, chip, main)
                     else:
-                        _values(p, pc, n, s.chip16, s.chip32, s.chip64, s.room, s.sums)
-                    if s.shadow.shape[0] > 0:
-                        look(n, s.shadow, s.recent, s.races, pc)
+                        _values(p, pc, n, chip16, chip32, chip64, room, sums)
+                    if shadow.shape[0] > 0:
+                        look(n, shadow, recent, races, pc)
                     end = queue.issue(n, t, kernels, events, pc, p[pc, KERNEL])
                     if opcode == 0x37 or opcode == 0x39 or opcode == 0x3A:
                         t[READY + p[pc, REGISTERS]] = end
