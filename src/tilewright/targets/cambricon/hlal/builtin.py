@@ -13,7 +13,7 @@ from tilewright.targets.cambricon.hlal.values import problem
 
 def library_texts() -> dict[str, str]:
     """The texts of the library by file name, in order."""
-    folder = files("tilewright.targets.cambricon.hlal").joinpath("library")
+    folder = files("tilewright.targets.cambricon.hlal.library")
     found = {
         item.name: item.read_text() for item in folder.iterdir() if item.name.endswith(".hlal")
     }

@@ -1,0 +1,1 @@
+"""The built-in macros and blocks, as HLAL texts: one file a topic."""
