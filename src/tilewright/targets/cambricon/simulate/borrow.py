@@ -17,8 +17,7 @@ from tilewright.simulate.compiled import compiled
 from tilewright.targets.cambricon.simulate.state import Array
 
 
-@intrinsic
-def _pointer(_: Any, array: Any) -> Any:
+def _typed(_: Any, array: Any) -> Any:
     """The address of an array's first element, typed."""
 
     def generated(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -27,7 +26,12 @@ def _pointer(_: Any, array: Any) -> Any:
     return types.CPointer(array.dtype)(array), generated
 
 
+# numba's own types say less than these two can do.
+_pointer: Any = intrinsic(_typed)
+_numba: Any = numba
+
+
 @compiled
 def borrowed(array: Array) -> Array:
     """The same contiguous array without an owner."""
-    return numba.carray(_pointer(array), array.shape)
+    return _numba.carray(_pointer(array), array.shape)
