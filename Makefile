@@ -44,7 +44,8 @@ test: $(VENV)/.test
 
 # The front-ends' own packages are large; their tests skip themselves under `make test`.
 FRONTEND_TESTS := $(wildcard tests/test_pins.py tests/frontends/torch tests/frontends/stablehlo \
-  tests/frontends/tensorflow tests/errors/test_stablehlo_refusals.py tests/calibration)
+  tests/frontends/tensorflow tests/errors/test_stablehlo_refusals.py tests/calibration \
+  tests/dlplib/test_pytorch.py)
 
 $(VENV)/.frontends: $(VENV)/.test
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \
