@@ -169,6 +169,12 @@ def test_problems_are_listed_together() -> None:
     assert [where for _, where in found] == ["p.hlal:2:1", "p.hlal:3:13", "p.hlal:4:1"]
 
 
+def test_calls_that_multiply_are_bounded() -> None:
+    blocks = [f"def_block @b{n}() {{\n@b{n + 1}\n@b{n + 1}\n}}" for n in range(40)]
+    text = "\n".join([*blocks, "def_block @b40() {\n}", "@b0"])
+    assert problems(text)[0][0] == "hlal-size"
+
+
 @st.composite
 def random_lines(draw: st.DrawFn) -> str:
     words = st.sampled_from(

@@ -33,8 +33,8 @@ from tilewright.types import Array
 DEFAULT_FRACTION = 8
 """Fraction bits where a declaration names none."""
 
-MAX_BYTES = 1 << 31
-"""Main memory that one program's data may take: addresses are registers of 32 signed bits."""
+MAX_BYTES = 1 << 30
+"""Main memory that one program's data may take; addresses are registers of 32 signed bits."""
 
 MAX_FRACTION = 46
 """Magnitude of fraction bits."""

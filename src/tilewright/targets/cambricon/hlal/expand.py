@@ -46,6 +46,9 @@ from tilewright.targets.cambricon.isa import BY_MNEMONIC, REGISTERS, Register
 MAX_DEPTH = 64
 """Calls within calls."""
 
+MAX_CALLS = 1 << 17
+"""Calls of macros and blocks in one program."""
+
 MAX_STATEMENTS = 1 << 20
 """Statements of one program behind all expansion."""
 
@@ -276,6 +279,8 @@ class _Expander:
             ):
                 _check_argument(parameter, value, operand.at)
         self.instances += 1
+        if self.instances > MAX_CALLS:
+            raise problem(node.at, f"is past {MAX_CALLS} calls", code="hlal-size")
         inner = _Frame(
             Scope(dict(zip(parameters, arguments, strict=True)), home),
             {}, (node.at, *frame.calls), frame.taken, frame.vsm, frame.msm, unit,

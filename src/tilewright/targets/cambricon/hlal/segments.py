@@ -27,7 +27,6 @@ TENSOR_AXES = ("n", "h", "w", "c")
 FILTER_AXES = ("co", "kh", "kw", "ci")
 LETTERS = {"tensor": "NHWC", "filter": "OHWI"}
 
-FIELDS_OF_AXIS = ("size", "seg_size", "seg_n", "seg_r", "seg_last", "seg_step", "step")
 FIELDS = (
     "address", "elements", "bytes", "seg_elements", "seg_bytes", "element_bytes", "fraction",
     "contiguous", "natural",
