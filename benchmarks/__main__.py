@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from benchmarks.papers import dlir, dlplib, hlal, swatop
 from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.report import Table, keep, surroundings, text_of
-from benchmarks.tables import allocator, cambricon_x, compiling, cpu, importing, planner
+from benchmarks.tables import (
+    allocator,
+    cambricon_x,
+    compiling,
+    cpu,
+    importing,
+    planner,
+    simulation,
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ PAGES: Mapping[str, Entry] = {
         ("compile", compiling),
         ("import", importing),
         ("allocator", allocator),
+        ("simulation", simulation),
         ("dlir", dlir),
         ("dlplib", dlplib),
         ("hlal", hlal),

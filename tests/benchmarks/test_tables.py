@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from benchmarks.papers.dlir import experiments as dlir
-from benchmarks.tables import cambricon_x, compiling, cpu, importing, planner
+from benchmarks.tables import cambricon_x, compiling, cpu, importing, planner, simulation
 
 from benchmarks import __main__ as command
 from benchmarks import measuring, report
 
-MODULES = (cambricon_x, compiling, cpu, dlir, importing, planner)
+MODULES = (cambricon_x, compiling, cpu, dlir, importing, planner, simulation)
 
 
 @pytest.fixture(autouse=True)
@@ -157,3 +157,13 @@ def test_alone_runs_in_a_process_on_few_cores() -> None:
     assert measuring.alone(1, os.getpid) != os.getpid()
     if hasattr(os, "sched_getaffinity"):
         assert len(measuring.alone(1, os.sched_getaffinity, 0)) == 1
+
+
+@pytest.mark.slow
+def test_simulation_counts_cycles_of_whole_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulation, "ROUNDS", 1)
+    (table,) = simulation.tables(["lenet5"])
+    (row,) = table.rows
+    assert row["cycles"] > 1000
+    assert row["speed"] * row["seconds"] == pytest.approx(row["cycles"])
+    assert "million cycles a second" in table.markdown()
