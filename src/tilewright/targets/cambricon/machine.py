@@ -157,6 +157,22 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             whole=("kh", "kw"),
         ),
         Primitive(
+            name="grouped_conv",
+            # Two groups at once: all channels of a pixel are loaded and stored in one piece. The
+            # positions of a kernel's row lie apart then, with the other group's channels between.
+            operations=("conv",),
+            engine="matrix",
+            operands=product,
+            epilogue=EPILOGUE,
+            cycles=f"n*g*oh*ow*kh*kw*ceil(co/{lanes})*ceil(ci/{lanes})",
+            issue=f"{TILE}+n*oh*({ROW}+ow*g*max(kh*kw*ceil(co/{lanes})*ceil(ci/{lanes}), 5*kh*kw))",
+            peak=f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
+            limits={"n": 1, "g": 2},
+            multiples={"co": lanes, "ci": lanes},
+            whole=("co", "ci", "kh", "kw"),
+            extents={"g": (2, 1 << 24), "co": (1, max(channels // 2, 1))},
+        ),
+        Primitive(
             name="matmul",
             operations=("matmul",),
             engine="matrix",

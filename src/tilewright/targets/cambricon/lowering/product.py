@@ -63,9 +63,12 @@ class Product:
         self.multiply = "VMM"
         if self.w.buffer.tensor_op not in c.segmented:
             self._plain_weights()
+        self.grouped = c.tile_size("g") > 1
+        # Whether the pixels below a row of the kernel are one vector.
+        self.dense = self.columns.dilation == 1 and not self.grouped
         cycles = self._pixel_cycles()
         self.hooks = self.split or cycles >= LONG
-        self.row_hooks = cycles >= LONG * self.rows.kernel
+        self.row_hooks = self.dense and cycles >= LONG * self.rows.kernel
         self._reserve()
 
     def _pixel_cycles(self) -> int:
@@ -73,7 +76,7 @@ class Product:
         c, lanes = self.c, lanes_of(self.c.machine)
         row = self.columns.kernel * c.tile_size("ci")
         blocks = -(-c.tile_size("co") // lanes) * -(-row // lanes)
-        return self.rows.kernel * blocks
+        return self.rows.kernel * blocks * c.tile_size("g")
 
     def _banded(self) -> int:
         """Neighbouring pixels that one product computes, where few channels would not fill it.
@@ -119,7 +122,7 @@ class Product:
     def _reserve(self) -> None:
         """Temporaries for as many pixels as fit them."""
         c, t = self.c, self.c.temporaries
-        most = c.tile_size("co") * self.band
+        most = c.tile_size("co") * c.tile_size("g") * self.band
         pixels = c.tile_size(self.columns.out) * c.tile_size("oh")
         each = most * (4 * (self.bias is not None) + 2 * (self.needs_zeros) + 8 * (not self.split))
         room = max(t.left // max(each, 1), 1)
@@ -148,9 +151,6 @@ class Product:
         """What stands before all tiles."""
         if self.needs_zeros:
             clear(self.c, self.zeros, self.size)
-        if self.columns.dilation > 1 and not self.split:
-            # Its sums begin with themselves less themselves.
-            clear(self.c, self.sums, 4 * self.size)
 
     def emit(self, tile: Tile) -> None:
         """One tile."""
@@ -158,8 +158,10 @@ class Product:
         with e.scope():
             box = e.settled(lambda: windows_box(c.box(self.x, tile), self.rows, self.columns))
             self.co, self.ci = tile.spans.of("co"), tile.spans.of("ci")
-            single = e.held(self.co)
+            self.groups = tile.spans.of("g")
+            single = e.held(e.multiply(self.co, self.groups))
             self.co = e.multiply(self.co, self.band)
+            self.channels = e.multiply(self.co, self.groups)
             self.co_register = e.held(self.co)
             self.pixel = self.columns.stride_in(box)
             self.row = self.rows.stride_in(box)
@@ -204,7 +206,7 @@ class Product:
         e, c = self.e, self.c
         before, after = c.reduced(tile)
         total = e.multiply(
-            e.multiply(tile.spans.of("oh"), tile.spans.of(self.columns.out)), self.co
+            e.multiply(tile.spans.of("oh"), tile.spans.of(self.columns.out)), self.channels
         )
         begun, partial = e.label("begun"), e.label("partial")
         base = tile.bases[c.output.buffer]
@@ -223,7 +225,7 @@ class Product:
     ) -> None:
         """Runs a body for parts of the sums: as many elements as temporaries have."""
         e = self.e
-        whole = e.multiply(self.co, self.batch)
+        whole = e.multiply(self.channels, self.batch)
         with e.scope():
             if isinstance(total, int) and isinstance(whole, int) and total == whole:
                 body(e.held(base), total)
@@ -290,10 +292,10 @@ class Product:
         at, width, pixels, kernel = run.at, run.width, run.pixels, run.rows
         with e.scope():
             matrices = [self._first_row(run, base)]
-            if isinstance(kernel, int) and kernel <= UNROLLED and self.columns.dilation == 1:
+            if isinstance(kernel, int) and kernel <= UNROLLED and self.dense:
                 for _ in range(1, kernel):
                     matrices.append(e.held(e.add(matrices[-1], self.matrix_row)))
-            if isinstance(width, Register) and self.columns.dilation == 1:
+            if isinstance(width, Register) and self.dense:
                 e.emit("SMUL", width, width, self.ci)
             if self.split:
                 e.repeat(pixels, self._pixel(at, matrices, width, kernel), least=1)
@@ -353,7 +355,7 @@ class Product:
                 e.repeat(e.subtract(count, 1), each)
             self._advance()
             with e.scope():
-                e.set(self.pending, e.multiply(self.co, count))
+                e.set(self.pending, e.multiply(self.channels, count))
                 # These sums are the pending ones now; the next pixels' lie in the other half.
                 e.emit("SSUB", self.base, self.halves, self.base)
             e.set(self.at, self.base)
@@ -395,19 +397,30 @@ class Product:
         step = e.multiply(self.pixel, self.columns.stride)
         sums = e.multiply(self.co, 4)
         down = e.multiply(self.row, self.rows.dilation)
-        dense = self.columns.dilation == 1
+        dense = self.dense
         if dense and isinstance(width, Register):
             size = width  # In elements already; see _run.
         else:
             size = e.held(e.multiply(self.ci, width) if dense else self.ci)
 
+        def group(place: Register, matrix: Register) -> None:
+            self._rolled(place, matrix, size, width, kernel, down, False)
+            e.increase(place, e.multiply(self.ci, 2))
+            e.increase(matrix, e.multiply(self.matrix_row, self.rows.kernel))
+            e.increase(self.at, sums)
+
         def each() -> None:
-            if isinstance(kernel, int) and kernel <= UNROLLED and dense:
+            if self.grouped:
+                with e.scope():
+                    place, matrix = e.variable(at), e.variable(matrices[0])
+                    e.repeat(self.groups, lambda: group(place, matrix), least=1)
+            elif isinstance(kernel, int) and kernel <= UNROLLED and dense:
                 self._written_out(at, matrices, size, down)
             else:
                 self._rolled(at, matrices[0], size, width, kernel, down, dense)
             e.increase(at, step)
-            e.increase(self.at, sums)
+            if not self.grouped:
+                e.increase(self.at, sums)
             if self.hooks and not self.row_hooks:
                 self.c.hook()
 
@@ -456,10 +469,8 @@ class Product:
                 e.increase(place, down)
                 e.increase(rows, self.matrix_row)
                 kernel = e.subtract(kernel, 1)
-            elif not self.split:
-                e.emit("VSV.wide.wide0.wide1", self.at, co, self.at, self.at)
 
-            def row() -> None:
+            def row(fresh: bool = False) -> None:
                 if dense:
                     e.emit(f"{self.multiply}.acc.wide", self.at, co, rows, place, size)
                     if self.row_hooks:
@@ -469,15 +480,22 @@ class Product:
                         x, m = e.variable(place), e.variable(rows)
                         apart = e.multiply(self.pixel, self.columns.dilation)
 
-                        def position() -> None:
-                            e.emit(f"{self.multiply}.acc.wide", self.at, co, m, x, size)
+                        def position(text: str) -> None:
+                            e.emit(text, self.at, co, m, x, size)
                             e.increase(x, apart)
                             e.increase(m, self.position)
 
-                        e.repeat(width, position, least=1)
+                        more = f"{self.multiply}.acc.wide"
+                        if fresh:
+                            position(self._text(True))
+                        left = e.subtract(width, int(fresh))
+                        e.repeat(left, lambda: position(more), least=1 - int(fresh))
                 e.increase(place, down)
                 e.increase(rows, self.matrix_row)
 
+            if not dense and not self.split:
+                row(fresh=True)
+                kernel = e.subtract(kernel, 1)
             e.repeat(kernel, row)
 
 

@@ -80,7 +80,7 @@ class Walk:
         if not self.loops:
             spans = self._spans([])
             bases: dict[BufferOp, Value] = {b: o.address for b, o in self.operands.items()}
-            for one in self.nest.loads:
+            for one in sorted(self.nest.loads, key=lambda one: one.buffer.memory != "msm"):
                 fill(self.operands[one.buffer], spans, bases[one.buffer], None)
             tile = Tile(spans, bases)
             compute(tile)
@@ -125,7 +125,8 @@ class _Flat:
         self.level = e.register()
         """The outermost loop that advances from the current tile to the next; -1: none is left,
         ``UNBEGUN``: there is no current tile yet."""
-        loads = walk.nest.loads
+        # Weights first: their engine is idle while the kernel before stores its last tile.
+        loads = sorted(walk.nest.loads, key=lambda one: one.buffer.memory != "msm")
         self.ahead = [one for one in loads if one.depth == 0 or self._slots(one.buffer) > 1]
         self.behind = [one for one in loads if one not in self.ahead]
         self.current: dict[BufferOp, Register] = {}
