@@ -7,7 +7,7 @@ from tilewright.numerics import fixed
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.product import clear
+from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.walk import Tile
 from tilewright.targets.generic.lowering.steps import elements, fraction
 
@@ -41,22 +41,27 @@ class Lrn:
         self.factor = round(float(values["alpha"]) / self.window * 2**30)
         self.channels = c.extent("c")
         t = self.c.temporaries
-        self.squares = t.take(8 * (self.channels + self.window - 1))
-        self.sums = t.take(8 * self.channels)
-        self.factors = t.take(4 * self.channels)
+        around = self.window - 1
+        # Channels at a time: squares and sums of 64 bits, factors of 32.
+        self.part = min(self.channels, (t.left - 8 * around - 24) // 20 // 8 * 8)
+        if self.part < 1:
+            raise refuse("lower-temporaries", f"a window of {self.window} channels", c.where)
+        self.squares = t.take(8 * (self.part + around))
+        self.sums = t.take(8 * self.part)
+        self.factors = t.take(4 * self.part)
         mantissas, powers, shifts = fixed.lrn_tables(float(values["beta"]))
         data = b"".join(part.astype("<u2").tobytes() for part in (mantissas, powers, shifts))
         self.table = c.table(data)
 
     def prologue(self) -> None:
         """Zeros around the squares, and a vector of the factor."""
-        e, size = self.e, self.channels + self.window - 1
+        e, size = self.e, self.part + self.window - 1
         with e.scope():
             at, n = e.held(self.squares), e.held(size)
             # Random numbers have 16 bits; their differences, of any width, are 0.
             e.emit("RV", at, n)
             e.emit("VSV.long", at, n, at, at)
-            vector, m = e.held(self.factors), e.held(self.channels)
+            vector, m = e.held(self.factors), e.held(self.part)
             e.emit("VAS.wide.long0", vector, m, at, e.held(self.factor))
 
     def emit(self, tile: Tile) -> None:
@@ -78,16 +83,34 @@ class Lrn:
             e.repeat(pixels, each, least=1)
 
     def _pixel(self, x: Register, y: Register) -> None:
-        e, n = self.e, self.e.held(self.channels)
+        for first in range(0, self.channels, self.part):
+            with self.e.scope():
+                self._channels(x, y, first, min(self.part, self.channels - first))
+
+    def _channels(self, x: Register, y: Register, first: int, count: int) -> None:
+        """Some channels of a pixel, from the first one on."""
+        e, n = self.e, self.e.held(count)
         before = (self.window - 1) // 2
         sums = e.held(self.sums)
-        e.emit("VMV.long", e.held(self.squares + 8 * before), n, x, x)
-        first = e.held(self.squares)
+        # The neighbours that there are; the others' squares stay 0, or become 0 again.
+        low = max(first - before, 0)
+        high = min(first - before + count + self.window - 1, self.channels)
+        start = low - (first - before)
+        behind = start + high - low
+        if self.part < self.channels:
+            for at, size in ((0, start), (behind, count + self.window - 1 - behind)):
+                if size:
+                    place = e.held(self.squares + 8 * at)
+                    e.emit("VSV.long.long0.long1", place, e.held(size), place, place)
+        source = e.held(e.add(x, 2 * low))
+        target, held = e.held(self.squares + 8 * start), e.held(high - low)
+        e.emit("VMV.long", target, held, source, source)
+        squares = e.held(self.squares)
         if self.window > 1:
             second = e.held(self.squares + 8)
-            e.emit("VAV.long.long0.long1", sums, n, first, second)
+            e.emit("VAV.long.long0.long1", sums, n, squares, second)
         else:
-            e.emit("VMOVE.long.long0", sums, n, first)
+            e.emit("VMOVE.long.long0", sums, n, squares)
         for j in range(2, self.window):
             e.emit("VAV.long.long0.long1", sums, n, sums, e.held(self.squares + 8 * j))
         shift = 2 * self.points[0] + 10
@@ -96,7 +119,8 @@ class Lrn:
         e.emit("VAS.long.long0", sums, n, sums, e.held(self.constant))
         distance = self.points[0] - self.points[1]
         text = f"VDV.long1.table={self.table}" + (f".shift={distance}" if distance else "")
-        e.emit(text, y, n, x, sums)
+        result, operand = e.held(e.add(y, 2 * first)), e.held(e.add(x, 2 * first))
+        e.emit(text, result, n, operand, sums)
 
 
 class Softmax:
@@ -118,8 +142,9 @@ class Softmax:
         (kind, *_), made = elements(c.anchor)
         self.points = fraction(kind), fraction(made)
         t = c.temporaries
-        self.values = t.take(4 * size)
-        self.part = min(size, t.left // 8 // 8 * 8)
+        # Elements at a time: the exponentials, the total's copies, zeros and ones.
+        self.part = min(size, t.left // 12 // 8 * 8)
+        self.values = t.take(4 * self.part)
         self.zeros = t.take(2 * self.part)
         self.ones = t.take(2 * self.part)
         self.totals = t.take(4 * self.part)
@@ -127,7 +152,7 @@ class Softmax:
     def prologue(self) -> None:
         """Zeros and ones."""
         e = self.e
-        clear(self.c, self.zeros, self.part)
+        clear(self.e, self.zeros, self.part)
         with e.scope():
             e.emit("VAS", e.held(self.ones), e.held(self.part), e.held(self.zeros), e.held(1))
 
@@ -152,32 +177,36 @@ class Softmax:
         return [(at, min(self.part, self.size - at)) for at in range(0, self.size, self.part)]
 
     def _row(self, x: Register, y: Register) -> None:
+        """The exponentials of a row that does not fit are computed twice: added, then divided."""
         e = self.e
         with e.scope():
-            n, values = e.held(self.size), e.held(self.values)
+            values = e.held(self.values)
             greatest, total = e.register(), e.register()
             zeros, ones, totals = (e.held(a) for a in (self.zeros, self.ones, self.totals))
-            e.emit("VMAX", greatest, n, x)
-            for at, count in self._parts():
-                place = e.held(self.values + 4 * at)
-                source = e.held(e.add(x, 2 * at))
-                e.emit("VSV.wide", place, e.held(count), zeros, source)
-            e.emit("VAS.wide.wide0", values, n, values, greatest)
-            decay = f".shift={self.points[0]}" if self.points[0] else ""
-            e.emit(f"VEXP.decay.wide.wide0{decay}", values, n, values)
-            for number, (at, count) in enumerate(self._parts()):
-                place = e.held(self.values + 4 * at)
-                if number == 0:
-                    e.emit("VDOT.wide0", total, e.held(count), place, ones)
-                else:
-                    e.emit("VDOT.acc.wide0", total, e.held(count), place, ones)
-            part = e.held(self.part)
-            e.emit("VAS.wide", totals, part, zeros, total)
+            e.emit("VMAX", greatest, e.held(self.size), x)
+            parts = self._parts()
+            for number, (at, count) in enumerate(parts):
+                with e.scope():
+                    self._exponentials(x, at, count, greatest)
+                    dot = "VDOT.acc.wide0" if number else "VDOT.wide0"
+                    e.emit(dot, total, e.held(count), values, ones)
+            e.emit("VAS.wide", totals, e.held(self.part), zeros, total)
             left = -self.points[1]
             text = "VDV.wide0.wide1" + (f".shift={left}" if left else "")
-            for at, count in self._parts():
-                place = e.held(self.values + 4 * at)
-                e.emit(text, e.held(e.add(y, 2 * at)), e.held(count), place, totals)
+            for at, count in parts:
+                with e.scope():
+                    if len(parts) > 1:
+                        self._exponentials(x, at, count, greatest)
+                    e.emit(text, e.held(e.add(y, 2 * at)), e.held(count), values, totals)
+
+    def _exponentials(self, x: Register, at: int, count: int, greatest: Register) -> None:
+        """Of elements' distances from the greatest."""
+        e = self.e
+        values, n = e.held(self.values), e.held(count)
+        e.emit("VSV.wide", values, n, e.held(self.zeros), e.held(e.add(x, 2 * at)))
+        e.emit("VAS.wide.wide0", values, n, values, greatest)
+        decay = f".shift={self.points[0]}" if self.points[0] else ""
+        e.emit(f"VEXP.decay.wide.wide0{decay}", values, n, values)
 
 
 __all__ = ["Lrn", "Softmax"]

@@ -10,8 +10,8 @@ from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import Epilogue, epilogue_of
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.product import clear
 from tilewright.targets.cambricon.lowering.tables import table_of
+from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.walk import Tile
 from tilewright.targets.generic.lowering.steps import elements, fraction, is_wide
 from tilewright.tile.dialect import windows_of
@@ -81,7 +81,7 @@ class Points:
     def prologue(self) -> None:
         """What stands before all tiles."""
         if self.relu:
-            clear(self.c, self.zeros, self.part)
+            clear(self.e, self.zeros, self.part)
 
     def emit(self, tile: Tile) -> None:
         """One tile."""

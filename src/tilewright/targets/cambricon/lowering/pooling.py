@@ -13,7 +13,7 @@ from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
-from tilewright.targets.cambricon.lowering.product import clear
+from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.walk import Tile
 from tilewright.targets.cambricon.lowering.windows import Run, Windows, sliding, windows_box
 
@@ -60,7 +60,7 @@ class Pool:
     def prologue(self) -> None:
         """What stands before all tiles."""
         if self.average:
-            clear(self.c, self.zeros, self.size)
+            clear(self.e, self.zeros, self.size)
 
     def emit(self, tile: Tile) -> None:
         """One tile."""

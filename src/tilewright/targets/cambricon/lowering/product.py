@@ -13,16 +13,17 @@ buffer with 32 bits until the last tile.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.bands import banded
 from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.tables import table_of
+from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.walk import Tile
 from tilewright.targets.cambricon.lowering.windows import (
     UNROLLED,
@@ -31,7 +32,7 @@ from tilewright.targets.cambricon.lowering.windows import (
     sliding,
     windows_box,
 )
-from tilewright.targets.cambricon.machine import SUM_BYTES, lanes_of
+from tilewright.targets.cambricon.machine import lanes_of
 
 LONG = 90
 """Cycles of a pixel, or of a row of its kernel, from which on other moves go on behind each one,
@@ -59,7 +60,7 @@ class Product:
         if self.x.order[-1] not in inner and c.extent("ci") > 1:
             raise refuse("lower-layout", "input channels do not lie side by side", c.where)
         self.split = c.output.buffer.accumulates is not None
-        self.band = self._banded()
+        self.columns, self.band = banded(c, self.w, self.rows, self.columns)
         self.multiply = "VMM"
         if self.w.buffer.tensor_op not in c.segmented:
             self._plain_weights()
@@ -77,37 +78,6 @@ class Product:
         row = self.columns.kernel * c.tile_size("ci")
         blocks = -(-c.tile_size("co") // lanes) * -(-row // lanes)
         return self.rows.kernel * blocks * c.tile_size("g")
-
-    def _banded(self) -> int:
-        """Neighbouring pixels that one product computes, where few channels would not fill it.
-
-        Their windows together are one wider window, their channels side by side the pixels of the
-        result: a product with P times the outputs in the place of P products, for a matrix with
-        zeros where a pixel's window does not reach.
-        """
-        c, one, lanes = self.c, self.columns, lanes_of(self.c.machine)
-        tensor = self.w.buffer.tensor_op
-        fixed = not {"g", "co", "ci", "kh"} & c.looped and c.extent("g") == 1
-        if not fixed or tensor not in c.segmented or one.out != "ow" or one.dilation != 1:
-            return 1
-        if self.columns.axis is None or self.split:
-            return 1
-        width, co = c.tile_size("ow"), c.extent("co")
-        most = c.temporaries.size // SUM_BYTES // co
-
-        def cycles(pixels: int) -> float:
-            row = ((pixels - 1) * one.stride + one.kernel) * c.extent("ci")
-            blocks = -(-pixels * co // lanes) * -(-row // lanes)
-            return self.rows.kernel * max(blocks, 2) / pixels + 8 / pixels
-
-        sizes = [p for p in range(1, width + 1) if not width % p and not c.extent("ow") % p]
-        best = min((p for p in sizes if p <= max(most, 1)), key=cycles)
-        if best == 1 or not c.widen(tensor, best, one.stride):
-            return 1
-        self.columns = replace(
-            one, kernel=(best - 1) * one.stride + one.kernel, stride=best * one.stride
-        )
-        return best
 
     def _plain_weights(self) -> None:
         """Weights as they lie in main memory: matrices of one position each."""
@@ -150,7 +120,7 @@ class Product:
     def prologue(self) -> None:
         """What stands before all tiles."""
         if self.needs_zeros:
-            clear(self.c, self.zeros, self.size)
+            clear(self.e, self.zeros, self.size)
 
     def emit(self, tile: Tile) -> None:
         """One tile."""
@@ -497,12 +467,3 @@ class Product:
                 row(fresh=True)
                 kernel = e.subtract(kernel, 1)
             e.repeat(kernel, row)
-
-
-def clear(c: Context, address: int, count: int) -> None:
-    """Zeros: numbers less themselves, made first so that no byte is read that nothing wrote."""
-    e = c.e
-    with e.scope():
-        at, n = e.loaded(address), e.loaded(count)
-        e.emit("RV", at, n)
-        e.emit("VSV", at, n, at, at)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.errors import refuse
+from tilewright.targets.cambricon.lowering.emitter import Emitter
 
 ALIGNMENT = 8
 """Bytes to which temporaries are aligned: the largest element."""
@@ -37,3 +38,11 @@ class Temporaries:
         address = self.start + self.used
         self.used += size
         return address
+
+
+def clear(e: Emitter, address: int, count: int) -> None:
+    """Zeros: numbers less themselves, made first so that no byte is read that nothing wrote."""
+    with e.scope():
+        at, n = e.loaded(address), e.loaded(count)
+        e.emit("RV", at, n)
+        e.emit("VSV", at, n, at, at)

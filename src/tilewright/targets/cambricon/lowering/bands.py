@@ -1,0 +1,44 @@
+"""Bands of pixels: one product for several neighbours, where channels are few.
+
+The windows of a band are one wider window, the channels of its pixels lie side by side in the
+result: a product with P times the outputs in the place of P products, for a matrix with zeros where
+a pixel's window does not reach. First layers fill the lanes so, and take fewer scalar instructions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.windows import Sliding
+from tilewright.targets.cambricon.machine import SUM_BYTES, lanes_of
+
+ISSUE = 8
+"""Scalar instructions of a pixel or band, those of its products apart."""
+
+
+def banded(c: Context, weights: Operand, rows: Sliding, columns: Sliding) -> tuple[Sliding, int]:
+    """How windows slide along a row in bands, and the pixels of one; 1 where bands do not pay.
+
+    The weights are copied for the band that is chosen.
+    """
+    tensor = weights.buffer.tensor_op
+    settled = not {"g", "co", "ci", "kh"} & c.looped and c.extent("g") == 1
+    image = columns.axis is not None and columns.out == "ow" and columns.dilation == 1
+    if not settled or not image or tensor not in c.segmented:
+        return columns, 1
+    lanes, co, width = lanes_of(c.machine), c.extent("co"), c.tile_size("ow")
+    most = max(c.temporaries.size // SUM_BYTES // co, 1)
+
+    def cycles(pixels: int) -> float:
+        row = ((pixels - 1) * columns.stride + columns.kernel) * c.extent("ci")
+        blocks = -(-pixels * co // lanes) * -(-row // lanes)
+        return (rows.kernel * max(blocks, 2) + ISSUE) / pixels
+
+    sizes = [p for p in range(1, width + 1) if not width % p and not c.extent("ow") % p]
+    best = min((p for p in sizes if p <= most), key=cycles)
+    if best == 1 or not c.widen(tensor, best, columns.stride):
+        return columns, 1
+    span = (best - 1) * columns.stride + columns.kernel
+    return replace(columns, kernel=span, stride=best * columns.stride), best
