@@ -17,6 +17,7 @@ Zhang et al., "Cambricon-X: an accelerator for sparse neural networks", MICRO 20
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,38 @@ def slowest(streams: Array, lanes: int) -> int:
     """
     steps = steps_of(streams, lanes)
     return int(steps.reshape(-1, lanes).sum(axis=0).max(initial=0))
+
+
+GROUP = 8
+"""Blocks and segments over which the elements' lead is measured."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Cycles a pixel of ``k`` blocks and segments: min(k * alone, k * each + lead), in ``SHARE``.
+
+    Elements that run through many neurons even out; one block alone waits for its slowest.
+    """
+
+    alone: int
+    """Of one block and segment, in the mean."""
+    each: int
+    """Of every further one; of all of them exactly, with the lead."""
+    lead: int
+    """How much longer the slowest element takes than the others, over ``GROUP`` of them."""
+
+
+def pace_of(streams: Array, lanes: int) -> Pace:
+    """How fast the elements go through streams [blocks, segments, words]."""
+    steps = steps_of(streams, lanes).transpose(1, 0, 2).reshape(-1, lanes)
+    count, whole = len(steps), slowest(streams, lanes)
+    alone = round(float(steps.max(axis=1).mean()) * SHARE)
+    size = min(GROUP, count)
+    groups = steps[: count // size * size].reshape(-1, size, lanes).sum(axis=1)
+    mean = float(groups.max(axis=1).mean())
+    lead = max(round((mean - size * whole / count) * SHARE), 0) if count > size else 0
+    each = max((whole * SHARE - lead) // count, 0)
+    return Pace(max(alone, 1), max(each, 1), max(whole * SHARE - each * count, 1))
 
 
 def decode(streams: Array, positions: int, lanes: int) -> NDArray[np.int16]:

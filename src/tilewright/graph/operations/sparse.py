@@ -20,17 +20,16 @@ class SparseProductOp(Operation):
 
     Operands are the images or rows, streams [blocks, segments, words] as ``numerics.sparse.encode``
     makes them, and perhaps a bias [co]; all in fixed point, as a conv's. ``channels`` is co,
-    ``kernel`` the window, ``lanes`` the neurons of a block, ``depth`` the cycles that the slowest
-    of as many elements takes for all outputs of a pixel, ``kept`` the weights that are not 0.
-    compress-weights makes it of conv and
-    matmul.
+    ``kernel`` the window, ``lanes`` the neurons of a block, ``pace`` the cycles that as many
+    elements take for a pixel (numerics.sparse.Pace: alone, each, lead), ``kept`` the weights that
+    are not 0. compress-weights makes it of conv and matmul.
     """
 
     name = "graph.sparse_product"
     channels = opt_prop_def()
     kernel = opt_prop_def()
     lanes = opt_prop_def()
-    depth = opt_prop_def()
+    pace = opt_prop_def()
     kept = opt_prop_def()
     strides = opt_prop_def()
     pads = opt_prop_def()
@@ -39,7 +38,7 @@ class SparseProductOp(Operation):
         "channels": 1,
         "kernel": (1, 1),
         "lanes": 16,
-        "depth": 1,
+        "pace": (1, 1, 1),
         "kept": 0,
         "strides": (1, 1),
         "pads": (0, 0, 0, 0),
@@ -66,7 +65,13 @@ class SparseProductOp(Operation):
         self.need(len(x) in (2, 4) and min(x) >= 1, f"images or rows have shape {list(x)}")
         self.need(len(streams) == 3 and min(streams) >= 1, f"streams have shape {list(streams)}")
         channels, lanes = self.integer("channels", 1, 2**24), self.integer("lanes", 1, 2**10)
-        _ = self.integer("depth", 0, 2**30)
+        pace = self.get("pace", (1, 1, 1))
+        self.need(
+            isinstance(pace, tuple)
+            and len(pace) == 3
+            and all(type(part) is int and 0 < part < 2**31 for part in pace),
+            f"pace must be three positive integers, is {pace}",
+        )
         self.need(
             streams[0] == -(-channels // lanes) and x[1] % streams[1] == 0,
             f"streams {list(streams)} are not those of {x[1]} by {channels} channels",
@@ -103,17 +108,15 @@ class SparseProductOp(Operation):
         return fixed.conv2d(x, w, bias, strides, pads, self.integers("dilations"))
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
-        """Dims n, cb, cl, [oh, ow] | cs, cc, [kh, kw], e, d.
+        """Dims n, cb, cl, [oh, ow] | cs, cc, [kh, kw], e, alone, each, lead.
 
         Output channel ``cb*lanes + cl``, input channel ``cs*segment + cc``; ``e`` are the words of
-        a stream and ``d`` the cycles of a block and segment a pixel, in parts of
-        ``sparse.SHARE``: both are kept whole. The last block may reach beyond the channels.
+        a stream, the last three its pace in parts of a cycle (``sparse.SHARE``): all four are kept
+        whole. The last block may reach beyond the channels.
         """
         x = shape_of(self.inputs[0])
         blocks, segments, words = shape_of(self.inputs[1])
-        lanes, depth = self.integer("lanes", 1, 2**10), self.integer("depth", 0, 2**30)
-        segment = x[1] // segments
-        share = max(depth * sparse.SHARE // (blocks * segments), 1)
+        lanes, segment = self.integer("lanes", 1, 2**10), x[1] // segments
         target = Affine((("cb", lanes), ("cl", 1)))
         source: list[Affine] = [one("n"), Affine((("cs", segment), ("cc", 1)))]
         written = [one("n"), target]
@@ -131,7 +134,9 @@ class SparseProductOp(Operation):
             written += [one("oh"), one("ow")]
             dims += [Dim("oh", oh), Dim("ow", ow)]
             inner += [Dim("kh", kh, "reduction"), Dim("kw", kw, "reduction")]
-        inner += [Dim("e", words, "reduction"), Dim("d", share, "reduction")]
+        inner.append(Dim("e", words, "reduction"))
+        paces = zip(("alone", "each", "lead"), self.get("pace", (1, 1, 1)), strict=True)
+        inner += [Dim(name, int(part), "reduction") for name, part in paces]
         accesses: list[tuple[Sequence[Affine], Role]] = [
             (source, "input"),
             ((one("cb"), one("cs"), one("e")), "weight"),

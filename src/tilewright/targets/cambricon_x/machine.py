@@ -65,11 +65,11 @@ def _products(lanes: int) -> tuple[Primitive, ...]:
                 "output": NBOUT,
             },
             epilogue=EPILOGUE,
-            # d: what the slowest element takes for a pixel of a block and segment, in 64ths.
-            cycles="n*oh*ow*cb*cs*d/64",
-            peak="n*oh*ow*cb*cs*d/64",
+            # What the slowest element takes for a pixel, in 64ths (numerics/sparse.py).
+            cycles="n*oh*ow*min(cb*cs*alone,cb*cs*each+lead)/64",
+            peak="n*oh*ow*min(cb*cs*alone,cb*cs*each+lead)/64",
             multiples={"cl": lanes},
-            whole=("cl", "cc", "kh", "kw", "e", "d"),
+            whole=("cl", "cc", "kh", "kw", "e", "alone", "each", "lead"),
         ),
         Primitive(
             name="depthwise_conv",

@@ -156,5 +156,5 @@ how long the slowest takes for a pixel. A `depth` that the streams do not have i
 
     def dims(self, columns: Columns) -> Mapping[str, Column]:
         """One block and segment of the whole depth."""
-        one = np.ones_like(columns["depth"])
-        return {**columns, "cb": one, "cs": one, "d": columns["depth"] * sparse.SHARE}
+        one, depth = np.ones_like(columns["depth"]), columns["depth"] * sparse.SHARE
+        return {**columns, "cb": one, "cs": one, "alone": depth, "each": depth, "lead": 0 * one}
