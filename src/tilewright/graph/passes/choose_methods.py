@@ -29,7 +29,7 @@ GAIN = 0.9
 """Part of the direct method's cycles that another one must stay below to be taken."""
 
 SCRATCH_SHARE = 0.25
-"""Part of the memory to spare that scratch may take; weights in other forms have the rest."""
+"""Part of the memory to spare that scratch may take at most; weights have what it leaves."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ class ChooseMethods(ModulePass):
                 for kernel, methods in options.items()
             }
         else:
-            chosen = select(options, int((1 - SCRATCH_SHARE) * room))
+            scratch = 4 * most_scratch(context.machine)
+            chosen = select(options, room - min(int(SCRATCH_SHARE * max(room, 0)), scratch))
         for kernel, method in chosen.items():
             if not method.form.direct:
                 rewritten(kernel, method.form, method.scratch, context)
