@@ -28,6 +28,9 @@ __all__ = ["ChooseMethods", "methods_of", "select"]
 GAIN = 0.9
 """Part of the direct method's cycles that another one must stay below to be taken."""
 
+WORTH = 0.05
+"""Part of a kernel's cycles that more bytes of weights must save."""
+
 SCRATCH_SHARE = 0.25
 """Part of the memory to spare that scratch may take at most; weights have what it leaves."""
 
@@ -117,7 +120,7 @@ def select(options: Mapping[KernelOp, list[Priced]], room: int) -> dict[KernelOp
     """A method for every kernel: the least cycles found with at most ``room`` bytes more.
 
     Starts with the fastest of each kernel that take no bytes more than its first one, then again
-    and again makes the change that gains the most cycles for a byte.
+    and again makes the change that gains the most cycles for a byte, and enough of them.
     """
     chosen = {
         kernel: min(
@@ -143,7 +146,7 @@ def select(options: Mapping[KernelOp, list[Priced]], room: int) -> dict[KernelOp
         for kernel, methods in options.items():
             for method in methods:
                 gain = chosen[kernel].cycles - method.cycles
-                if gain <= 0:
+                if gain <= WORTH * chosen[kernel].cycles:
                     continue
                 after = bytes_with({**chosen, kernel: method})
                 worth = gain / max(after - now, 1)
