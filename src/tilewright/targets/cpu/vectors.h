@@ -287,9 +287,28 @@ INLINE vec gelu_v(vec a)
 EACH_LANE(log_v, logf)
 EACH_LANE(softplus_v, softplus_s)
 EACH_LANE(sign_v, sign_s)
-EACH_LANE(floor_v, floorf)
-EACH_LANE(ceil_v, ceilf)
-EACH_LANE(round_v, rintf)
+/* To integers, by the processor's own instruction: down, up, to the nearest (of two the even). */
+#if LANES == 16 && defined(__AVX512F__)
+#define TO_INTEGERS(name, way, function)                                                        \
+    INLINE vec name(vec a)                                                                      \
+    {                                                                                           \
+        __asm__("vrndscaleps %2, %1, %0" : "=v"(a) : "v"(a), "i"(way));                         \
+        return a;                                                                               \
+    }
+#elif LANES < 16 && defined(__AVX__)
+#define TO_INTEGERS(name, way, function)                                                        \
+    INLINE vec name(vec a)                                                                      \
+    {                                                                                           \
+        __asm__("vroundps %2, %1, %0" : "=x"(a) : "x"(a), "i"(way));                            \
+        return a;                                                                               \
+    }
+#else
+#define TO_INTEGERS(name, way, function) EACH_LANE(name, function)
+#endif
+
+TO_INTEGERS(floor_v, 9, floorf)
+TO_INTEGERS(ceil_v, 10, ceilf)
+TO_INTEGERS(round_v, 8, rintf)
 EACH_LANE(sin_v, sinf)
 EACH_LANE(cos_v, cosf)
 EACH_LANE(tan_v, tanf)
