@@ -120,7 +120,13 @@ def run(
         )  # fmt: skip
         return
     if model.suffix == hlal.SUFFIX:
+        others = (format, calibration, preprocess, observer, keep_float, equalise, shape, weights)
         with console.refusals(as_json):
+            if any(item is not None for item in others) or exact_convolution or planner != "model":
+                raise refuse(
+                    "option-hlal", "an HLAL program is not compiled from a model", str(model),
+                    "give these options to a model",
+                )  # fmt: skip
             finished = hlal.run_program(
                 model, target, settings, inputs, random, check=check, trace=trace, output=output,
                 limit=limit, barriers=not no_barriers, parallel=parallel,
@@ -128,6 +134,10 @@ def run(
         hlal.report(*finished, as_json, check)
         return
     with console.refusals(as_json):
+        if no_barriers or parallel or limit != hlal.MOST_INSTRUCTIONS:
+            raise refuse(
+                "option-hlal", "--limit, --no-barriers and --parallel are for HLAL", str(model)
+            )
         with console.progress(quiet) as progress:
             executable = open_or_compile(
                 model,
