@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 from tests.targets.cambricon.hlal.running import MACHINE, Array, build
 
 from tilewright.targets.cambricon.hlal.run import execute
@@ -96,3 +98,29 @@ def test_a_step_has_the_gradients_of_float64_and_steps_reduce_the_loss() -> None
         losses.append(-np.log(np.maximum(probability, 1e-4)).mean())
         state = {name: found[name] for name in found if name[0] in "wmvbnu" and name[1:].isdigit()}
     assert losses[-1] < 0.9 * losses[0]
+
+
+@pytest.mark.slow
+def test_trained_weights_give_what_onnx_runtime_gives() -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    text = PROGRAM.read_text()
+    forward = text[: text.index(";; backward")] + text[text.index(".static_ro") :]
+    program = build(forward)
+    path = PROGRAM.parents[1] / "lenet5" / "lenet5.onnx"
+    weights = {item.name: numpy_helper.to_array(item) for item in onnx.load(path).graph.initializer}
+    given: dict[str, Array] = {}
+    for layer, name in enumerate(("conv1", "conv2", "fc1", "fc2", "fc3"), 1):
+        w = weights[f"{name}.weight"]
+        if w.ndim == 4:
+            w = w.transpose(0, 2, 3, 1)
+        elif name == "fc1":  # flattened images are NCHW there and NHWC here
+            w = w.reshape(-1, 16, 5, 5).transpose(0, 2, 3, 1).reshape(len(w), -1)
+        given[f"w{layer}"], given[f"b{layer}"] = w, weights[f"{name}.bias"]
+    with np.load(HELD_OUT) as data:
+        images = data["images"][:20] / np.float32(16)
+    given |= {"image": images[:, 0], "target": np.zeros((20, 10))}
+    found = execute(program, MACHINE, given, check=True).outputs["probability"] / 2.0**14
+    session = onnxruntime.InferenceSession(path)
+    expected = np.concatenate([session.run(None, {"image": one[None]})[0] for one in images])
+    assert np.abs(found.reshape(20, 10) - expected).max() < 0.02
+    np.testing.assert_array_equal(found.reshape(20, 10).argmax(1), expected.argmax(1))
