@@ -118,6 +118,9 @@ class Primitive(_Part):
     issue: str = "0"
     """Expression of the tile's dims: cycles to issue a tile's instructions, below which no tile
     stays. Planning counts it; the bounds do not."""
+    clips: bool = False
+    """Whether positions of a window outside of the image take no time; the bounds leave them out.
+    """
     fit: tuple[float, ...] = ()
     """Measured (a, b, c, d): K steps on p points and v vectors of a register tile take
     a K + b K v + c K p v + d cycles (swATOP, Eq. 2). Empty: they follow from ``peak``."""

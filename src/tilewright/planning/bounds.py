@@ -76,7 +76,8 @@ def physical_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> fl
     if in_place(kernel, machine, primitive):
         compute = _evaluate(primitive.peak, extents) * inside_fraction(kernel)
         return max(compute, _cached_cycles(kernel, machine))
-    return max(_evaluate(primitive.peak, extents), _traffic_cycles(kernel, machine, primitive))
+    compute = _evaluate(primitive.peak, extents) * _met(kernel, primitive)
+    return max(compute, _traffic_cycles(kernel, machine, primitive))
 
 
 def granule_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
@@ -89,7 +90,8 @@ def granule_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> flo
         # Not every granule is one of the compute's: the primitive's own expression knows.
         compute = min(cycles, _evaluate(primitive.peak, rounded)) * inside_fraction(kernel)
         return max(compute, physical_bound(kernel, machine, primitive))
-    return max(cycles, _traffic_cycles(kernel, machine, primitive))
+    compute = cycles * _met(kernel, primitive)
+    return max(compute, _traffic_cycles(kernel, machine, primitive))
 
 
 def latency_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
@@ -110,6 +112,11 @@ def latency_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> flo
         engine = use.move.engine
         busy[engine] = busy.get(engine, 0.0) + max(flow, waited)
     return max(granule_bound(kernel, machine, primitive), *busy.values(), 0.0)
+
+
+def _met(kernel: Kernel, primitive: Primitive) -> float:
+    """The part of a kernel's work that takes time on a primitive."""
+    return inside_fraction(kernel) if primitive.clips else 1.0
 
 
 def in_place(kernel: Kernel, machine: Machine, primitive: Primitive) -> bool:

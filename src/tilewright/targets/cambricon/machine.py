@@ -128,6 +128,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
     return (
         Primitive(
             name="fc",
+            clips=True,
             # A convolution whose result is one point: rows of its kernel may be tiles, too.
             operations=("conv",),
             engine="matrix",
@@ -143,6 +144,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
         ),
         Primitive(
             name="conv",
+            clips=True,
             operations=("conv",),
             engine="matrix",
             operands=product,
@@ -158,6 +160,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
         ),
         Primitive(
             name="grouped_conv",
+            clips=True,
             # Two groups at once: all channels of a pixel are loaded and stored in one piece. The
             # positions of a kernel's row lie apart then, with the other group's channels between.
             operations=("conv",),
@@ -186,6 +189,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
         ),
         Primitive(
             name="pool",
+            clips=True,
             operations=("max_pool", "average_pool"),
             engine="vector",
             operands=operands,
