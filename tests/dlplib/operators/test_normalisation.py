@@ -6,11 +6,12 @@ from tilewright import dlplib
 from tilewright.dlplib import BatchNormDescriptor, Handle, LrnDescriptor
 from tilewright.errors import TilewrightError
 
-TARGETS = ["cambricon-x", pytest.param("cpu", marks=pytest.mark.slow)]
+SLOW = pytest.mark.slow
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("size", [5, 4])
+@pytest.mark.parametrize(
+    ("target", "size"), [("cambricon-x", 5), ("cambricon-x", 4), pytest.param("cpu", 5, marks=SLOW)]
+)
 def test_lrn_and_its_gradient(target: str, size: int) -> None:
     random = np.random.default_rng(size)
     handle = Handle(target, check=True)
@@ -28,8 +29,10 @@ def test_lrn_and_its_gradient(target: str, size: int) -> None:
     oracle.near(handle, dx, expected, 33)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("of_batch", [True, False])
+@pytest.mark.parametrize(
+    ("target", "of_batch"),
+    [("cambricon-x", True), ("cambricon-x", False), pytest.param("cpu", True, marks=SLOW)],
+)
 def test_batch_norm_and_its_gradients(target: str, of_batch: bool) -> None:
     random = np.random.default_rng(of_batch)
     handle = Handle(target, check=True)

@@ -45,9 +45,8 @@ def test_pool_and_its_gradient(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["largest of 2x2", "mean without pads"])
-def test_float32(name: str) -> None:
-    check_pool("cpu", name)
+def test_float32() -> None:
+    check_pool("cpu", "largest of 2x2")
 
 
 def test_of_equal_elements_the_first_gets_the_gradient() -> None:
