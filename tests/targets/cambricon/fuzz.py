@@ -130,7 +130,7 @@ def main() -> int:
             outcomes[judge(seed)] += 1
         except (AssertionError, IndexError) as error:
             failures += 1
-            print(f"seed {seed}: {error}")
+            print(f"seed {seed}: {error}", flush=True)
     for outcome, count in outcomes.most_common():
         print(f"{count:8} {outcome}")
     return 1 if failures else 0
