@@ -26,7 +26,7 @@ LAYERS = {
 
 NETWORKS = tuple(LAYERS)
 
-DENSITIES = (0.75, 0.5, 0.35, 0.2, 0.1, 0.05)
+DENSITIES = (0.75, 0.5, 0.35, 0.2, 0.1)
 
 CORES = 1
 

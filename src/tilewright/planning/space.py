@@ -241,7 +241,7 @@ def tile_sizes(
     """
     extents, reduction = kernel.anchor.extents, kernel.anchor.reduction
     # Only sums of products are split gladly: partial results of others need more than adding.
-    products = kernel.anchor.operation in PRODUCTS
+    products = kernel.anchor.operation in (*PRODUCTS, "sparse_product")
     windows = _windows(uses, extents, reduction) if products else set(reduction)
     sizes: dict[str, Ints] = {}
     for dim in (*reduction, *(d for d in extents if d not in reduction)):
