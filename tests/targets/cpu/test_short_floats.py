@@ -208,6 +208,20 @@ def test_any_layout_will_do(name: str) -> None:
     assert len(np.unique(expected["out2"])) > 10
 
 
+@pytest.mark.parametrize("name", DTYPES)
+def test_tables_are_read_as_they_are(name: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    table = (random.standard_normal((50, 24)) * 3).astype(np.float32)
+    x = random.integers(0, 50, (3, 7)).astype(np.float32)
+    nodes = [
+        helper.make_node("Cast", ["x"], ["i"], "index", to=TensorProto.INT64),
+        helper.make_node("Gather", ["t", "i"], ["g"], "table"),
+        helper.make_node("Neg", ["g"], ["y"], "neg"),
+    ]
+    found, _ = run(model_of(nodes, x, t=table), name, x, tmp_path)
+    assert np.array_equal(found, -rounded(table, name)[x.astype(int)])
+
+
 def test_weights_take_half_the_bytes(tmp_path: Path) -> None:
     x = np.random.default_rng(1).standard_normal((1, 256)).astype(np.float32)
     weight = np.random.default_rng(2).standard_normal((256, 512)).astype(np.float32)

@@ -260,7 +260,8 @@ def finish(writer: Writer, instance: Instance) -> None:
 def _chain(writer: Writer, instance: Instance, value: str, variables: Mapping[str, str]) -> str:
     result = instance.anchor.result
     names = [f"({result.c_type}){value}"]
-    if instance.reduction and result.element in SHORT_FLOATS:
+    found = instance.anchor.operation in indexing.EMITTERS  # Which is copied as it is.
+    if instance.reduction and result.element in SHORT_FLOATS and not found:
         names = [f"{SHORT_FLOATS[result.element]}_of_float({value})"]
     for number, step in enumerate(instance.steps[1:], 1):
         arguments = [
