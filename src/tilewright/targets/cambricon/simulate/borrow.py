@@ -13,7 +13,7 @@ import numba
 from numba.core import types
 from numba.extending import intrinsic
 
-from tilewright.simulate.compiled import compiled
+from tilewright.simulate.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.state import Array
 
 
@@ -31,7 +31,7 @@ _pointer: Any = intrinsic(_typed)
 _numba: Any = numba
 
 
-@compiled
+@compiled_together
 def borrowed(array: Array) -> Array:
     """The same contiguous array without an owner."""
     return _numba.carray(_pointer(array), array.shape)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.simulate.compiled import compiled
+from tilewright.simulate.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.functions import (
     EXP,
     LOG,
@@ -38,7 +38,7 @@ TABLE_ELEMENTS = 512
 """Places of one table."""
 
 
-@compiled
+@compiled_together
 def read(
     chip16: Array,
     chip32: Array,
@@ -72,14 +72,14 @@ def read(
             wrap32(values, count)
 
 
-@compiled
+@compiled_together
 def wrap32(values: Array, count: int) -> None:
     """Integers modulo 2**32, in place."""
     for i in range(count):
         values[i] = np.int64(np.int32(values[i]))
 
 
-@compiled
+@compiled_together
 def shifted(values: Array, count: int, shift: int) -> None:
     """Divided by 2**shift, half rounding up, in place (numerics.fixed.shift_right_rounded)."""
     if shift > 62:
@@ -95,7 +95,7 @@ def shifted(values: Array, count: int, shift: int) -> None:
             values[i] <<= left
 
 
-@compiled
+@compiled_together
 def write(
     chip16: Array,
     chip32: Array,
@@ -129,7 +129,7 @@ def write(
             long[i] = values[i] + long[i] if accumulate else values[i]
 
 
-@compiled
+@compiled_together
 def combine(opcode: int, minimum: bool, a: Array, b: Array, count: int) -> None:
     """The formula of an instruction on pairs, into ``a``."""
     if opcode == 0x30 or opcode == 0x24 or opcode == 0x34:  # VAV, MAM, VAS
@@ -164,7 +164,7 @@ def combine(opcode: int, minimum: bool, a: Array, b: Array, count: int) -> None:
             a[i] = max(a[i], b[i])
 
 
-@compiled
+@compiled_together
 def divide(a: Array, b: Array, count: int, shift: int, width: int) -> None:
     """floor(a / 2**shift / b + 1/2) into ``a``.
 
@@ -184,7 +184,7 @@ def divide(a: Array, b: Array, count: int, shift: int, width: int) -> None:
             a[i] = (2 * over + under) // doubled
 
 
-@compiled
+@compiled_together
 def on_elements(
     opcode: int, bits: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array
 ) -> None:
@@ -234,7 +234,7 @@ def on_elements(
         write(chip16, chip32, chip64, out + start * width, width, accumulate, count, a)
 
 
-@compiled
+@compiled_together
 def _overtakes(out: int, out_width: int, source: int, width: int, count: int) -> bool:
     """Whether writing elements in order would change some that are still to be read."""
     apart = out + count * out_width <= source or source + count * width <= out
@@ -242,7 +242,7 @@ def _overtakes(out: int, out_width: int, source: int, width: int, count: int) ->
     return not (apart or behind)
 
 
-@compiled
+@compiled_together
 def reduced(opcode: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array) -> int:
     """The sum of products modulo 2**32 (VDOT), or the greatest or least (VMAX, VMIN)."""
     count, width0, width1 = n[COUNT], n[WIDTH0], n[WIDTH1]
@@ -268,7 +268,7 @@ def reduced(opcode: int, n: Array, chip16: Array, chip32: Array, chip64: Array, 
     return int(np.int32(found))
 
 
-@compiled
+@compiled_together
 def shift_of(bits: int) -> int:
     """The modifier ``shift``: seven bits, signed."""
     value = bits >> 7 & 127

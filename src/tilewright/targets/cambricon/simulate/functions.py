@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.numerics import tables
-from tilewright.simulate.compiled import compiled
+from tilewright.simulate.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.state import Array
 
 LOG2_E = 47274
@@ -30,13 +30,13 @@ POWERS_WANTED = 385
 shifts."""
 
 
-@compiled
+@compiled_together
 def saturate16(value: int) -> int:
     """A number cut to 16 bits."""
     return min(max(value, -32768), 32767)
 
 
-@compiled
+@compiled_together
 def interpolate(table: Array, values: Array, count: int) -> None:
     """The interpolated table at values cut to 16 bits, in place."""
     for i in range(count):
@@ -47,7 +47,7 @@ def interpolate(table: Array, values: Array, count: int) -> None:
         values[i] = low + ((rise * (x & 255) + 128) >> 8)
 
 
-@compiled
+@compiled_together
 def decay(values: Array, count: int, fraction: int) -> None:
     """exp(-v / 2**fraction) with 16 fraction bits of v cut to [0, 2**16), in place."""
     fraction = min(max(fraction, -29), 46)
@@ -64,7 +64,7 @@ def decay(values: Array, count: int, fraction: int) -> None:
         values[i] = (value + ((np.int64(1) << whole) >> 1)) >> whole
 
 
-@compiled
+@compiled_together
 def _log2(value: int) -> int:
     """floor(log2) of a positive number."""
     found = 0
@@ -75,7 +75,7 @@ def _log2(value: int) -> int:
     return found
 
 
-@compiled
+@compiled_together
 def powers(table: Array, values: Array, bases: Array, count: int, shift: int) -> None:
     """Each value times its base (20 fraction bits, at least 1) to the power of the table, in place.
 

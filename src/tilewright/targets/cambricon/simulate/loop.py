@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.simulate.compiled import compiled
+from tilewright.simulate.compiled import compiled_together
 from tilewright.targets.cambricon.simulate import operands, products, queue
 from tilewright.targets.cambricon.simulate.borrow import borrowed
 from tilewright.targets.cambricon.simulate.elements import (
@@ -57,7 +57,7 @@ BARRIER_BIT = 14
 TRANSFER_BARRIER_BIT = 5
 
 
-@compiled
+@compiled_together
 def run(p: Array, s: State, stop: int, budget: int) -> int:
     """Execute from the next word until word ``stop`` is next, or ``budget`` instructions are done.
 
@@ -127,7 +127,7 @@ def run(p: Array, s: State, stop: int, budget: int) -> int:
     return DONE if status == MORE and pc == stop else status
 
 
-@compiled
+@compiled_together
 def _checked(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     """Look up the operands of an instruction of the queue; DONE, or what is wrong."""
     opcode = p[pc, OPCODE]
@@ -142,7 +142,7 @@ def _checked(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     return operands.elements(p, pc, n, t, known)
 
 
-@compiled
+@compiled_together
 def _values(
     p: Array,
     pc: int,
@@ -173,7 +173,7 @@ def _values(
         on_elements(opcode, bits, n, chip16, chip32, chip64, room)
 
 
-@compiled
+@compiled_together
 def _copy(opcode: int, n: Array, chip: Array, main: Array) -> None:
     """Move a transfer's bytes."""
     size = n[MOVE_BYTES]
@@ -186,7 +186,7 @@ def _copy(opcode: int, n: Array, chip: Array, main: Array) -> None:
             near[i] = far[i]
 
 
-@compiled
+@compiled_together
 def _scalar(p: Array, pc: int, n: Array) -> int:
     """A scalar calculation."""
     opcode = p[pc, OPCODE]
@@ -202,7 +202,7 @@ def _scalar(p: Array, pc: int, n: Array) -> int:
     return DONE
 
 
-@compiled
+@compiled_together
 def _branch(p: Array, pc: int, n: Array, t: Array) -> int:
     """Where a branch leads; its time passes.
 
@@ -217,7 +217,7 @@ def _branch(p: Array, pc: int, n: Array, t: Array) -> int:
     return pc + offset if taken else pc + 1
 
 
-@compiled
+@compiled_together
 def _scalar_memory(p: Array, pc: int, n: Array, known: Array, main: Array) -> int:
     """SLOAD and SSTORE: 32 bits of main memory."""
     load = p[pc, OPCODE] == 0x16

@@ -5,7 +5,7 @@ What is found goes to the places of the instruction at hand in ``n``; values are
 
 from __future__ import annotations
 
-from tilewright.simulate.compiled import compiled
+from tilewright.simulate.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.functions import POWERS_WANTED, TABLE_WANTED
 from tilewright.targets.cambricon.simulate.places import mark, touch
 from tilewright.targets.cambricon.simulate.state import (
@@ -56,7 +56,7 @@ TABLE_BYTES = 1024
 """Of one table."""
 
 
-@compiled
+@compiled_together
 def _width(bits: int, wide: int, long: int) -> int:
     """Bytes of an element from the bits of two modifiers."""
     if bits >> wide & 1:
@@ -64,14 +64,14 @@ def _width(bits: int, wide: int, long: int) -> int:
     return 8 if bits >> long & 1 else 2
 
 
-@compiled
+@compiled_together
 def _rows(t: Array, count: int) -> int:
     """Rows of lanes that so many elements fill."""
     lanes = int(t[LANES])
     return (count + lanes - 1) // lanes
 
 
-@compiled
+@compiled_together
 def transfer(p: Array, pc: int, n: Array, known: Array) -> int:
     """VLOAD, VSTORE, MLOAD, MSTORE: one range on the chip, one in main memory."""
     opcode, bits = p[pc, OPCODE], p[pc, BITS]
@@ -106,7 +106,7 @@ def transfer(p: Array, pc: int, n: Array, known: Array) -> int:
     return DONE
 
 
-@compiled
+@compiled_together
 def product(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     """MMV, VMM and OP: two inputs of 16 bits; the result may be wide."""
     opcode, bits = p[pc, OPCODE], p[pc, BITS]
@@ -139,7 +139,7 @@ def product(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     return DONE
 
 
-@compiled
+@compiled_together
 def reduction(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     """VDOT, VMAX and VMIN: the result is a register."""
     opcode, bits = p[pc, OPCODE], p[pc, BITS]
@@ -159,7 +159,7 @@ def reduction(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     return status
 
 
-@compiled
+@compiled_together
 def random(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     """RV: nothing but a result."""
     width = 4 if p[pc, BITS] & 1 else 2
@@ -172,7 +172,7 @@ def random(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     return status
 
 
-@compiled
+@compiled_together
 def elements(p: Array, pc: int, n: Array, t: Array, known: Array) -> int:
     """Instructions on elements of VSM, or of MSM."""
     opcode, bits = p[pc, OPCODE], p[pc, BITS]

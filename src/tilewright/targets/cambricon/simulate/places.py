@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.simulate.compiled import compiled
+from tilewright.simulate.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.state import (
     ACCESS,
     ALIGNMENT,
@@ -27,7 +27,7 @@ BLOCK = 128
 ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@compiled
+@compiled_together
 def _bits(low: int, high: int, block: int) -> np.uint64:
     """Bits of a block's number for the bytes ``low`` to ``high``, the last not included."""
     begin = max(low - block * BLOCK, 0) // 2
@@ -35,7 +35,7 @@ def _bits(low: int, high: int, block: int) -> np.uint64:
     return (ONES << np.uint64(begin)) & (ONES >> np.uint64(64 - end))
 
 
-@compiled
+@compiled_together
 def mark(known: Array, low: int, high: int) -> None:
     """Note that bytes ``low`` to ``high`` (even) have been written."""
     if high > low:
@@ -47,7 +47,7 @@ def mark(known: Array, low: int, high: int) -> None:
         known[last] |= _bits(low, high, last)
 
 
-@compiled
+@compiled_together
 def missing(known: Array, low: int, high: int) -> int:
     """The first of bytes ``low`` to ``high`` that was never written, or -1."""
     if high <= low:
@@ -67,7 +67,7 @@ def missing(known: Array, low: int, high: int) -> int:
     return -1
 
 
-@compiled
+@compiled_together
 def touch(
     n: Array,
     known: Array,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.simulate.compiled import compiled
+from tilewright.simulate.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.elements import shift_of, shifted, write
 from tilewright.targets.cambricon.simulate.state import (
     COUNT,
@@ -22,7 +22,7 @@ from tilewright.targets.cambricon.simulate.state import (
 )
 
 
-@compiled
+@compiled_together
 def matrix_vector(
     chip16: Array, matrix: int, vector: int, outs: int, ins: int, sums: Array
 ) -> None:
@@ -36,7 +36,7 @@ def matrix_vector(
         sums[o] = total
 
 
-@compiled
+@compiled_together
 def vector_matrix(
     chip16: Array, matrix: int, vector: int, outs: int, ins: int, sums: Array
 ) -> None:
@@ -68,7 +68,7 @@ def vector_matrix(
         i += 1
 
 
-@compiled
+@compiled_together
 def product(
     opcode: int,
     bits: int,
@@ -101,7 +101,7 @@ def product(
     put(bits, out, n[WIDTH], outs, chip16, chip32, chip64, values)
 
 
-@compiled
+@compiled_together
 def put(
     bits: int,
     address: int,
@@ -119,7 +119,7 @@ def put(
     write(chip16, chip32, chip64, address, width, bool(bits >> 6 & 1), count, sums)
 
 
-@compiled
+@compiled_together
 def outer(bits: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array) -> None:
     """OP: m[i, j] = v0[i] * v1[j], row by row."""
     rows, columns, width = n[COUNT], n[COUNT1], n[WIDTH]
@@ -132,7 +132,7 @@ def outer(bits: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room
         put(bits, n[OUT] + i * columns * width, width, columns, chip16, chip32, chip64, values)
 
 
-@compiled
+@compiled_together
 def random(bits: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array) -> None:
     """RV: xorshift64*, the upper 15 bits of each number."""
     x = np.uint64(n[RANDOM])

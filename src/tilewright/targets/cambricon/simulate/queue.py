@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.simulate.compiled import compiled
+from tilewright.simulate.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.state import (
     ACCESS,
     ACCESS_COUNT,
@@ -60,7 +60,7 @@ from tilewright.targets.cambricon.simulate.state import (
 )
 
 
-@compiled
+@compiled_together
 def flow(t: Array, left: int, until: float) -> None:
     """Let the transfers' bytes flow from DMA_TIME to ``until``.
 
@@ -100,7 +100,7 @@ def flow(t: Array, left: int, until: float) -> None:
         now = later
 
 
-@compiled
+@compiled_together
 def unit_end(t: Array, unit: int) -> float:
     """When a unit ends what it does, if nothing else starts before."""
     d = unit - VECTOR_DMA
@@ -112,7 +112,7 @@ def unit_end(t: Array, unit: int) -> float:
     return t[ENDED + d]
 
 
-@compiled
+@compiled_together
 def _settle(t: Array, kernels: Array, unit: int, kernel: int, start: float, end: float) -> None:
     """Book a finished instruction."""
     t[UNIT_END + unit] = end
@@ -122,7 +122,7 @@ def _settle(t: Array, kernels: Array, unit: int, kernel: int, start: float, end:
         kernels[kernel, KERNEL_END] = end
 
 
-@compiled
+@compiled_together
 def advance(n: Array, t: Array, kernels: Array, events: Array, until: float) -> None:
     """Count the transfers' bytes up to a moment, and settle what is over by then."""
     if t[LEFT] > 0 or t[LEFT + 1] > 0:
@@ -138,7 +138,7 @@ def advance(n: Array, t: Array, kernels: Array, events: Array, until: float) -> 
         t[DMA_TIME] = until
 
 
-@compiled
+@compiled_together
 def _conflicts(n: Array, unit: int) -> bool:
     """Whether the instruction at hand touches what a unit's last one touches, one of them writing.
 
@@ -160,7 +160,7 @@ def _conflicts(n: Array, unit: int) -> bool:
     return False
 
 
-@compiled
+@compiled_together
 def _start(n: Array, t: Array, unit: int, barrier: bool) -> float:
     """When the instruction at hand leaves the queue.
 
@@ -182,7 +182,7 @@ def _start(n: Array, t: Array, unit: int, barrier: bool) -> float:
     return start
 
 
-@compiled
+@compiled_together
 def _event(
     n: Array, events: Array, word: int, unit: int, kernel: int, start: float, end: float, size: int
 ) -> int:
@@ -200,7 +200,7 @@ def _event(
     return number
 
 
-@compiled
+@compiled_together
 def issue(n: Array, t: Array, kernels: Array, events: Array, word: int, kernel: int) -> float:
     """Send the instruction at hand through the queue to its unit.
 
@@ -235,7 +235,7 @@ def issue(n: Array, t: Array, kernels: Array, events: Array, word: int, kernel: 
     return start
 
 
-@compiled
+@compiled_together
 def barrier(n: Array, t: Array) -> None:
     """Hold the queue until all before it has completed; takes no unit."""
     n[ACCESS_COUNT] = 0
@@ -244,7 +244,7 @@ def barrier(n: Array, t: Array) -> None:
     n[ACCESSES] = 0
 
 
-@compiled
+@compiled_together
 def scalar_access(
     n: Array, t: Array, kernels: Array, events: Array, word: int, kernel: int
 ) -> None:
@@ -265,7 +265,7 @@ def scalar_access(
     _event(n, events, word, SCALAR, kernel, now, end, size)
 
 
-@compiled
+@compiled_together
 def finish(n: Array, t: Array, kernels: Array, events: Array) -> float:
     """Let everything complete; when that is."""
     end = max(t[NOW], t[LAST_START])

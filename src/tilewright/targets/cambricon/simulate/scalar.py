@@ -6,7 +6,7 @@ from math import exp, floor, log
 
 import numpy as np
 
-from tilewright.simulate.compiled import compiled
+from tilewright.simulate.compiled import compiled_together
 
 FRACTION = 16
 """Fraction bits of SEXP and SLOG."""
@@ -14,7 +14,7 @@ FRACTION = 16
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
 
 
-@compiled
+@compiled_together
 def calculate(opcode: int, first: int, second: int, shift: int) -> int:
     """The result of a scalar instruction; SDIV's second operand is not 0."""
     if opcode == 0x50:  # SADD
@@ -44,6 +44,6 @@ def calculate(opcode: int, first: int, second: int, shift: int) -> int:
     return int(np.int32(value))
 
 
-@compiled
+@compiled_together
 def _rounded(value: float) -> int:
     return int(min(max(floor(value * 65536.0 + 0.5), LEAST), MOST))

@@ -7,7 +7,7 @@ Nothing here depends on time.
 
 from __future__ import annotations
 
-from tilewright.simulate.compiled import compiled
+from tilewright.simulate.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.state import (
     ACCESS,
     ACCESS_COUNT,
@@ -26,7 +26,7 @@ STAMP = 1 << 32
 """A cell holds its time between barriers (counted from 1) times this, plus the word's number."""
 
 
-@compiled
+@compiled_together
 def look(n: Array, shadow: Array, recent: Array, races: Array, pc: int) -> None:
     """Compare the accesses of the instruction at hand with those since the last barrier."""
     unit = n[UNIT]
@@ -41,7 +41,7 @@ def look(n: Array, shadow: Array, recent: Array, races: Array, pc: int) -> None:
             _chip(n, shadow, races, pc, unit, memory, low, high, write)
 
 
-@compiled
+@compiled_together
 def _chip(
     n: Array,
     shadow: Array,
@@ -67,7 +67,7 @@ def _chip(
         shadow[base + place, unit if write else UNITS + unit] = now * STAMP + pc
 
 
-@compiled
+@compiled_together
 def _main(
     n: Array, recent: Array, races: Array, pc: int, unit: int, low: int, high: int, write: int
 ) -> None:
@@ -91,7 +91,7 @@ def _main(
     n[ACCESSES] += 1
 
 
-@compiled
+@compiled_together
 def _race(n: Array, races: Array, first: int, second: int, memory: int, address: int) -> None:
     """Note a pair of words, once for each memory, with the lowest address."""
     count = n[RACES]
