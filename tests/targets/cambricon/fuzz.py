@@ -122,10 +122,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     os.environ["NUMBA_BOUNDSCHECK"] = "1"
-    os.environ["NUMBA_CACHE_DIR"] = tempfile.mkdtemp()  # other code than without checks
+    with tempfile.TemporaryDirectory() as cache:  # other code than without checks
+        os.environ["NUMBA_CACHE_DIR"] = cache
+        return judge_all(range(options.seed, options.seed + options.count))
+
+
+def judge_all(seeds: range) -> int:
+    """Run and count; 1 if anything was wrong."""
     outcomes: Counter[str] = Counter()
     failures = 0
-    for seed in range(options.seed, options.seed + options.count):
+    for seed in seeds:
         try:
             outcomes[judge(seed)] += 1
         except (AssertionError, IndexError) as error:
