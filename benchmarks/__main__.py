@@ -90,7 +90,9 @@ def main() -> None:
     for name in arguments.tables or PAGES:
         page = PAGES[name]
         about = surroundings()
-        options = {key: value for key in page.options if (value := getattr(arguments, key))}
+        options = {
+            key: value for key in page.options if (value := getattr(arguments, key)) is not None
+        }
         found = page.tables(arguments.networks or page.networks, **options)
         print(text_of(page.title, found, about), flush=True)
         if not arguments.no_save:
