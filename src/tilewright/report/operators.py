@@ -239,13 +239,15 @@ def _rows_text(machine: Machine) -> list[str]:
 
 
 def documented() -> str:
-    """The text of docs/operators.md."""
-    from tilewright.targets.cambricon_x.machine import machine as cambricon_x
+    """The text of docs/operators.md: one size of every machine."""
+    from tilewright.targets.base import find_target
     from tilewright.targets.cpu.machine import machine as cpu
     from tilewright.targets.cpu.processors import Processor
 
     # One processor, so that the page is the same wherever it is made.
-    return operators_table([("cpu", cpu(Processor(16, 32, 2.0))), ("cambricon-x", cambricon_x())])
+    others = ("cambricon", "cambricon-x", "shidiannao")
+    machines = [(name, find_target(name).machine()) for name in others]
+    return operators_table([("cpu", cpu(Processor(16, 32, 2.0))), *machines])
 
 
 if __name__ == "__main__":
