@@ -74,6 +74,6 @@ def test_weights_lie_by_segment_and_the_words_say_where(tmp_path: Path) -> None:
     sample = image(onnx.load(LENET))
     before = next(iter(made.run(sample).values()))
     runner = made.runner
-    runner.main[: runner.package.weights.size] = 0  # pyright: ignore[reportAttributeAccessIssue]
+    runner.main[: runner.parts.weights.size] = 0  # pyright: ignore[reportAttributeAccessIssue]
     after = next(iter(made.run(sample).values()))
     assert not np.array_equal(before, after)

@@ -101,7 +101,7 @@ def test_a_network_takes_less_than_its_kernels_alone() -> None:
         if item.program is None:
             continue
         instructions = executable.runner.package.instructions
-        lowering = Lowering(instructions, executable.runner.package.file.bases)
+        lowering = Lowering(instructions, executable.runner.package.parts.file.bases)
         for program in programs_of(item.program):
             lowering.kernel(program)
         alone += float(simulate(lowering.timed(), machine).cycles)

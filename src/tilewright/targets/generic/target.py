@@ -12,7 +12,8 @@ from tilewright.targets.generic.disassemble import disassemble
 from tilewright.targets.generic.encode import from_bytes, to_bytes
 from tilewright.targets.generic.isa import InstructionSet, derive
 from tilewright.targets.generic.manual import manual
-from tilewright.targets.generic.package import read_package, remarks_of, write_package
+from tilewright.targets.generic.package import read_package, write_package
+from tilewright.targets.generic.program_file import remarks_of
 from tilewright.targets.generic.runner import InstructionRunner
 from tilewright.targets.generic.timer import timer
 
@@ -55,7 +56,7 @@ class InstructionTarget(Target):
     def listing(self, directory: Path) -> str:
         """The disassembly of a package's program, kernels and nodes as remarks."""
         package = read_package(directory, self.instruction_set)
-        rows = remarks_of(package.file.kernels)
+        rows = remarks_of(package.parts.file.kernels)
         return disassemble(package.instructions, package.words, rows)
 
     def manual(self, machine: Machine) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tilewright.graph.placement import WEIGHTS
@@ -25,7 +26,7 @@ class Lowering:
     """Lowers kernels one after the other; ``bases`` has the address of every region."""
 
     machine: Machine
-    bases: dict[str, int]
+    bases: Mapping[str, int]
     shared: Counter[int] = field(default_factory=Counter[int])
     """How many kernels read the weights at an offset."""
     statements: list[Statement] = field(default_factory=list[Statement])

@@ -1,0 +1,202 @@
+"""What all packages of instruction words have in common: their files, written and read.
+
+program.bin     the instruction words
+weights.bin     the arena of weights, as it lies in main memory
+*.bin           an image of the machine's own, which follows the activations in main memory
+network.mlir    the graph with placements, for what the host does
+program.json    the machine, addresses, and which words belong to which kernel
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tilewright.errors import refuse
+from tilewright.graph.dialect import NetworkOp, network_of
+from tilewright.graph.operations import context as graph_context
+from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
+from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException, to_text
+from tilewright.machine import Machine
+from tilewright.machine.forms import machine_of
+from tilewright.targets.base import Compilation
+from tilewright.targets.generic.host import emit_kernels
+
+PAGE = 4096
+"""Bytes to which the arenas are aligned in main memory."""
+
+MAX_ARENA = 1 << 34
+"""Bytes of an arena that a loaded package may ask for."""
+
+
+class KernelRow(BaseModel):
+    """One accelerator kernel: its name, the model's nodes, and its words."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    symbol: str
+    nodes: tuple[str, ...]
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+
+
+class ProgramFile(BaseModel):
+    """What ``program.json`` holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    machine: dict[str, Any]
+    word_bytes: int
+    arenas: dict[str, int]
+    """Bytes of each arena."""
+    bases: dict[str, int]
+    """Addresses of the arenas, and of the machine's own image, in main memory."""
+    kernels: tuple[KernelRow, ...]
+    steps: tuple[tuple[str, int], ...]
+    """What runs, in order: ``words K`` (kernel K) or ``host N`` (the network's N-th operation)."""
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the arenas lie in main memory."""
+
+    arenas: Mapping[str, int]
+    """Bytes of each."""
+    bases: Mapping[str, int]
+    """Their addresses, and that of the image behind them."""
+
+    @classmethod
+    def of(cls, compilation: Compilation, image: str) -> Addresses:
+        """Weights first, activations behind them, then the image, each on a page of its own."""
+        arenas = {name: int(compilation.arenas.get(name, 0)) for name in (WEIGHTS, ACTIVATIONS)}
+        bases: dict[str, int] = {}
+        offset = 0
+        for name, size in arenas.items():
+            bases[name] = offset
+            offset += -(-size // PAGE) * PAGE
+        bases[image] = offset
+        return cls(arenas, bases)
+
+
+@dataclass(frozen=True)
+class ProgramParts:
+    """A package read from disk, its words not yet decoded."""
+
+    file: ProgramFile
+    machine: Machine
+    data: bytes
+    """The words."""
+    network: NetworkOp
+    module: ModuleOp
+    """Owns the network."""
+    weights: NDArray[np.uint8]
+    """Mapped: it may be large and is only read."""
+    image: NDArray[np.uint8]
+    directory: Path
+
+
+def write_program(
+    compilation: Compilation,
+    directory: Path,
+    addresses: Addresses,
+    *,
+    words: bytes,
+    word_bytes: int,
+    weights: NDArray[np.uint8],
+    image: bytes,
+    kernels: Sequence[KernelRow],
+    steps: Sequence[tuple[str, int]],
+) -> None:
+    """Write the files; the image goes into ``NAME.bin`` by the name that it has in addresses."""
+    (name,) = set(addresses.bases) - set(addresses.arenas)
+    file = ProgramFile(
+        machine=compilation.machine.model_dump(mode="json"),
+        word_bytes=word_bytes,
+        arenas=dict(addresses.arenas),
+        bases=dict(addresses.bases),
+        kernels=tuple(kernels),
+        steps=tuple(steps),
+    )
+    (directory / "program.bin").write_bytes(words)
+    (directory / f"{name}.bin").write_bytes(image)
+    weights.tofile(directory / "weights.bin")
+    (directory / "network.mlir").write_text(to_text(compilation.network) + "\n")
+    emit_kernels(compilation, directory)
+    text = json.dumps(file.model_dump(mode="json"), indent=1, sort_keys=True)
+    (directory / "program.json").write_text(text + "\n")
+
+
+def read_program(directory: Path, image: str) -> ProgramParts:
+    """Read the files; refuses (``package-invalid``) what is damaged or does not fit together."""
+    try:
+        text = (directory / "program.json").read_text()
+        file = ProgramFile.model_validate_json(text)
+        machine = machine_of(file.machine, str(directory / "program.json"))
+        data = (directory / "program.bin").read_bytes()
+        source = (directory / "network.mlir").read_text()
+        weights = _mapped(directory / "weights.bin")
+        behind = np.frombuffer((directory / f"{image}.bin").read_bytes(), np.uint8).copy()
+    except (OSError, ValidationError, UnicodeDecodeError) as error:
+        raise refuse("package-invalid", str(error)[:300], str(directory)) from None
+    try:
+        module = Parser(graph_context(), source).parse_module()
+        module.verify()
+        network = network_of(module)
+    except (ParseError, VerifyException) as error:
+        raise refuse("package-invalid", str(error)[:300], str(directory / "network.mlir")) from None
+    _check(file, image, weights.size, directory)
+    return ProgramParts(file, machine, data, network, module, weights, behind, directory)
+
+
+def check_words(parts: ProgramParts, word_bytes: int) -> None:
+    """Refuse (``package-invalid``) words of another size than the machine's, or too few."""
+    last = max((row.end for row in parts.file.kernels), default=0)
+    if parts.file.word_bytes != word_bytes or len(parts.data) % word_bytes:
+        raise refuse("package-invalid", "the words have another size", str(parts.directory))
+    if last * word_bytes > len(parts.data):
+        raise refuse("package-invalid", "words are missing", str(parts.directory))
+
+
+def remarks_of(rows: Sequence[KernelRow]) -> list[tuple[int, str]]:
+    """What stands before each kernel's first instruction in a listing."""
+    return [
+        (row.start, f"kernel {row.symbol}: {', '.join(row.nodes)}".rstrip(": ")) for row in rows
+    ]
+
+
+def _mapped(path: Path) -> NDArray[np.uint8]:
+    if path.stat().st_size == 0:
+        return np.zeros(0, np.uint8)
+    return np.memmap(path, np.uint8, mode="r")
+
+
+def _check(file: ProgramFile, image: str, weights: int, directory: Path) -> None:
+    order = (WEIGHTS, ACTIVATIONS, image)
+    bases = [file.bases.get(name, -1) for name in order]
+    sizes = [file.arenas.get(name, -1) for name in (WEIGHTS, ACTIVATIONS)]
+    problems = [
+        (set(file.arenas) != {WEIGHTS, ACTIVATIONS}, "the arenas are not those of a package"),
+        (set(file.bases) != set(order), "the addresses are incomplete"),
+        (min(bases) < 0 or max(bases) > 4 * MAX_ARENA, "the addresses are out of range"),
+        (sizes[0] != weights, "weights.bin has another size"),
+        (not 0 <= sizes[1] <= MAX_ARENA, "the activations are too large"),
+        (bases[1] < bases[0] + sizes[0], "the arenas overlap"),
+        (bases[2] < bases[1] + sizes[1], "the arenas overlap"),
+        (any(row.end < row.start for row in file.kernels), "a kernel ends before it starts"),
+        (
+            not all(_is_step(kind, number, len(file.kernels)) for kind, number in file.steps),
+            "a step is unknown",
+        ),
+    ]
+    for wrong, reason in problems:
+        if wrong:
+            raise refuse("package-invalid", reason, str(directory))
+
+
+def _is_step(kind: str, number: int, kernels: int) -> bool:
+    return number >= 0 and (kind == "host" or (kind == "words" and number < kernels))

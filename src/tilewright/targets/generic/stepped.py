@@ -1,0 +1,207 @@
+"""Runs the steps of a package: the words of a simulated machine and the host's part, in turn.
+
+A machine says how its words are simulated; inputs, outputs, host steps and profiles are the same
+for all.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import refuse
+from tilewright.graph.arenas import read_value, write_value
+from tilewright.graph.dialect import KernelOp
+from tilewright.ir import Operation, SSAValue
+from tilewright.targets.base import (
+    HostStep,
+    KernelProfile,
+    Profile,
+    Runner,
+    RunResult,
+    TensorInfo,
+    Watch,
+)
+from tilewright.targets.generic.host import computes, interpreted, load_kernels
+from tilewright.targets.generic.program_file import ProgramParts
+from tilewright.types import Array, element_dtype, shape_of, tensor_type
+
+
+@dataclass(frozen=True)
+class Times:
+    """What a simulation took; the rows are the kernels', as many as have instructions."""
+
+    cycles: int
+    kernel_cycles: NDArray[np.float64]
+    """By how much each moved the end of all before it."""
+    kernel_start: NDArray[np.float64]
+    kernel_end: NDArray[np.float64]
+    kernel_bytes: NDArray[np.int64]
+    """Through main memory."""
+    main_bytes: int
+    busy: Mapping[str, float]
+    """Cycles in which each engine was busy."""
+
+
+class Simulation(Protocol):
+    """One run of the simulated machine."""
+
+    def run(self, start: int, end: int) -> None:
+        """Execute words ``start`` to ``end``; raises TilewrightError."""
+        ...
+
+    def times(self) -> Times:
+        """What it took, once all have run."""
+        ...
+
+    def write_trace(self, path: Path) -> None:
+        """A timeline for Perfetto, if it was asked for at the beginning."""
+        ...
+
+
+class SteppedRunner(Runner):
+    """A package whose words are simulated."""
+
+    arenas: Mapping[str, NDArray[np.uint8]]
+    """The arenas' bytes by name; set by the machine's own runner."""
+
+    def __init__(self, parts: ProgramParts) -> None:
+        self.parts = parts
+        network = parts.network
+        self.inputs = tuple(_info(name, value) for name, value in network.inputs)
+        self.outputs = tuple(_info(name, value) for name, value in network.outputs)
+        self._ops: list[Operation] = list(network.block.ops)
+        wanted = {number for kind, number in parts.file.steps if kind == "host"}
+        if any(number >= len(self._ops) for number in wanted):
+            raise refuse("package-invalid", "a step names no operation of the network")
+        self.exact = not any(
+            isinstance(op := self._ops[number], KernelOp) and computes(op) for number in wanted
+        )
+
+    @abstractmethod
+    def simulation(self, *, traced: bool) -> Simulation:
+        """The machine at the start of a run."""
+
+    def refuse_races(self) -> None:
+        """Raise TilewrightError (``simulate-race``) if the program lacks a wait.
+
+        A machine whose hardware orders all that depends on one another has nothing to refuse.
+        """
+        return
+
+    @cached_property
+    def host(self) -> dict[int, HostStep]:
+        """The host's steps by the operations' place in the network; C is built when first asked."""
+        numbers = [number for kind, number in self.parts.file.steps if kind == "host"]
+        ops = {number: self._ops[number] for number in numbers}
+        symbols = {n: op.symbol.data for n, op in ops.items() if isinstance(op, KernelOp)}
+        compiled: dict[str, HostStep] = {}
+        if any(computes(op) for op in ops.values()):
+            compiled = load_kernels(self.parts.directory)
+        return {n: compiled.get(symbols.get(n, "")) or interpreted(op) for n, op in ops.items()}
+
+    def prepare(self) -> None:
+        """Build the host's kernels."""
+        _ = self.host
+
+    @property
+    @abstractmethod
+    def instructions(self) -> int:
+        """Number of instructions."""
+
+    @cached_property
+    def kernels(self) -> NDArray[np.int64]:
+        """The kernel of every instruction."""
+        found = np.zeros(self.instructions, np.int64)
+        for number, row in enumerate(self.parts.file.kernels):
+            found[row.start : row.end] = number
+        return found
+
+    def run(
+        self,
+        inputs: Mapping[str, Array],
+        *,
+        trace: Path | None = None,
+        check_races: bool = False,
+        watch: Watch | None = None,
+    ) -> RunResult:
+        """Run once; see the base class."""
+        self.check_inputs(inputs)
+        if check_races:
+            self.refuse_races()
+        network, file = self.parts.network, self.parts.file
+        for name, value in network.inputs:
+            write_value(value, self.arenas, np.asarray(inputs[name]))
+        simulation = self.simulation(traced=trace is not None)
+        seconds: dict[int, float] = {}
+        host = self.host
+        for kind, number in file.steps:
+            if kind == "words":
+                simulation.run(file.kernels[number].start, file.kernels[number].end)
+            else:
+                begin = time.perf_counter()
+                host[number](self.arenas)
+                seconds[number] = time.perf_counter() - begin
+            if watch is not None:
+                watch(self._symbol(kind, number), self.arenas)
+        # Copies: the next run writes the same bytes.
+        outputs = {name: read_value(value, self.arenas).copy() for name, value in network.outputs}
+        if trace is not None:
+            simulation.write_trace(trace)
+        return RunResult(outputs, self.profile(simulation.times(), seconds))
+
+    def profile(self, times: Times, seconds: Mapping[int, float]) -> Profile:
+        """The profile of a run; ``seconds`` are those of the host's steps by their numbers."""
+        file = self.parts.file
+        kernels: list[KernelProfile] = []
+        for kind, number in file.steps:
+            if kind == "words":
+                kernels.append(self._kernel(times, number))
+            elif isinstance(op := self._ops[number], KernelOp):
+                nodes = tuple(dict.fromkeys(o.node_name for o in op.operations if o.node_name))
+                kernels.append(
+                    KernelProfile(op.symbol.data, nodes, seconds=seconds[number], on_host=True)
+                )
+        total = max(times.cycles, 1)
+        return Profile(
+            kernels=tuple(kernels),
+            cycles=times.cycles,
+            clock_hz=self.parts.machine.clock_hz,
+            dram_bytes=times.main_bytes,
+            peak_memory_bytes=sum(file.arenas.values()) + self.parts.image.size,
+            engines={name: busy / total for name, busy in times.busy.items()},
+        )
+
+    def _kernel(self, times: Times, number: int) -> KernelProfile:
+        row = self.parts.file.kernels[number]
+        # Kernels behind the last one that has commands have no times.
+        if number >= times.kernel_cycles.size:
+            return KernelProfile(row.symbol, row.nodes, 0.0, 0.0, 0.0, 0)
+        return KernelProfile(
+            row.symbol,
+            row.nodes,
+            cycles=float(times.kernel_cycles[number]),
+            start=float(times.kernel_start[number]),
+            end=float(times.kernel_end[number]),
+            dram_bytes=int(times.kernel_bytes[number]),
+        )
+
+    def _symbol(self, kind: str, number: int) -> str:
+        """The kernel that a step runs; "" for an operation outside kernels."""
+        if kind == "words":
+            return self.parts.file.kernels[number].symbol
+        op = self._ops[number]
+        return op.symbol.data if isinstance(op, KernelOp) else ""
+
+
+def _info(name: str, value: SSAValue) -> TensorInfo:
+    dtype = element_dtype(tensor_type(value).element_type)
+    return TensorInfo(name, shape_of(value), str(dtype))
