@@ -255,6 +255,11 @@ class Machine(_Part):
             return ""
         return layout
 
+    def takes_rank(self, primitive: Primitive, role: str, rank: int) -> bool:
+        """Whether a primitive reads operands of that rank: dot products need weights in words."""
+        words = primitive.dot > 1 and role == "weight"
+        return not words or bool(self.layout_of(primitive, role, rank))
+
     def primitives_for(self, operation: str) -> tuple[Primitive, ...]:
         """The primitives that compute an anchor operation."""
         return tuple(p for p in self.primitives if operation in p.operations)

@@ -106,6 +106,8 @@ def _agrees(kernel: Kernel, machine: Machine, primitive: Primitive) -> bool:
     for operand in kernel.operands:
         if not primitive.takes(operand.role, operand.element):
             return False
+        if not machine.takes_rank(primitive, operand.role, len(operand.shape)):
+            return False
         wanted = machine.layout_of(primitive, operand.role, len(operand.shape))
         if wanted == "any":
             continue

@@ -15,7 +15,7 @@ from tests.targets.cpu.built_networks import missing
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
 import tilewright
-from tilewright.graph.operations import CastOp, ConvOp, MaxPoolOp
+from tilewright.graph.operations import CastOp, ConvOp, MatMulOp, MaxPoolOp
 from tilewright.machine import Machine
 from tilewright.targets.cpu import compiler as building
 from tilewright.targets.cpu.compiler import FLAGS
@@ -189,6 +189,19 @@ def test_products_with_residual(name: str, shape: tuple[int, ...], tmp_path: Pat
     exact = product(r, second)
     allowed = slack + 3 * PRECISION[name] * (np.abs(exact) + np.abs(exact + r) + r) + 1e-5
     assert (np.abs(found - (exact + r)) <= allowed).all()
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_batches_of_computed_operands(name: str) -> None:
+    m = Maker(machine())
+    random = np.random.default_rng(6)
+    x, w = m.input((3, 5, 7)), m.input((3, 7, 6))
+    for key, shape in (("in0", (3, 5, 7)), ("in1", (3, 7, 6))):
+        m.inputs[key] = rounded(random.standard_normal(shape).astype(np.float32), name)
+    short = [m.kernel([(CastOp, [value], {"to": name})]) for value in (x, w)]
+    m.finish(m.kernel([(MatMulOp, short, {})]))
+    a, b = (m.inputs[key].astype(np.float64) for key in ("in0", "in1"))
+    np.testing.assert_allclose(m.run(NATIVE)["out0"], a @ b, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", DTYPES)

@@ -157,7 +157,11 @@ def serving(found: Candidate, machine: Machine) -> tuple[Primitive, ...]:
         p
         for p in machine.primitives
         if p.serves(found.operation, found.extents)
-        and all(p.takes(operand.role, operand.element) for operand in inputs)
+        and all(
+            p.takes(operand.role, operand.element)
+            and machine.takes_rank(p, operand.role, len(operand.shape))
+            for operand in inputs
+        )
     )
 
 

@@ -21,17 +21,21 @@ def plain_kernel(kernel: KernelOp) -> Kernel:
 
 
 def with_layouts(kernel: Kernel, machine: Machine, primitive: Primitive) -> Kernel:
-    """The kernel with the layouts that a primitive asks for."""
+    """The kernel with the layouts that a primitive asks for; row-major where it takes any."""
+
+    def layout(role: str, rank: int) -> str:
+        found = machine.layout_of(primitive, role, rank)
+        return "" if found == "any" else found
+
     stages = [
         dataclasses.replace(
             stage,
             inputs=tuple(
-                dataclasses.replace(o, layout=machine.layout_of(primitive, o.role, len(o.shape)))
-                for o in stage.inputs
+                dataclasses.replace(o, layout=layout(o.role, len(o.shape))) for o in stage.inputs
             ),
             output=dataclasses.replace(
                 stage.output,
-                layout=machine.layout_of(primitive, "output", len(stage.output.shape)),
+                layout=layout("output", len(stage.output.shape)),
             ),
         )
         for stage in kernel.stages
