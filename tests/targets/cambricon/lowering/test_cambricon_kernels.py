@@ -13,6 +13,9 @@ from tilewright.planning import plan
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
 
+UNCOMPUTED = {"lower-epilogue", "lower-window"}
+"""Chains and windows that the machine does not compute, however they are cut."""
+
 REFUSED = {
     "tile-capacity",
     "tile-too-many",
@@ -56,7 +59,9 @@ def test_words_compute_what_the_graph_says(seed: int) -> None:
         try:
             found, result, _ = run_case(case, schedule, described)
         except TilewrightError as error:
-            assert error.problems[0].code in REFUSED, error
+            # The planner's own schedule must fit: only what no schedule would change is refused.
+            allowed = UNCOMPUTED if schedule is schedules[0] else REFUSED
+            assert error.problems[0].code in allowed, error
             continue
         np.testing.assert_array_equal(found, case.expected, err_msg=str(schedule))
         assert result.cycles > 0
