@@ -13,7 +13,7 @@ FLOORS: list[set[str]] = [
     {"types"},
     {"graph", "tile"},
     {"frontends", "targets"},
-    {"runtime", "calibration"},
+    {"runtime", "calibration", "hold_values"},
     {"work"},
     {"choose_numbers"},
     {"driver"},

@@ -20,6 +20,7 @@ from tilewright.graph.placement import (
     placement_of,
 )
 from tilewright.graph.values import value_names
+from tilewright.hold_values import hold_values
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine
 from tilewright.numerics.formats import Numbers
@@ -104,12 +105,25 @@ def plan_kernels(work: Work) -> None:
     planned = [kernel for kernel, on_host in described if not on_host]
     timer = work.target.timer(work.machine)
     work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress)
+    # A planner that was asked for knows nothing of values that are held.
+    if work.hold and work.target.holds_values and work.planner is None:
+        by_symbol = {kernel.symbol: kernel for kernel in planned}
+        work.held = hold_values(
+            network, work.machine, by_symbol, work.plans, work.target.timer, work.exact_memory
+        )
+        work.plans |= {symbol: one.plan for symbol, one in work.held.items()}
     for kernel, on_host in described:
         if on_host:
             work.kernels.append(CompiledKernel(kernel))
         else:
-            found = work.plans[kernel.symbol]
-            made = CompiledKernel(kernel, found.schedule, None, found.predicted_cycles)
+            found, held = work.plans[kernel.symbol], work.held.get(kernel.symbol)
+            made = CompiledKernel(
+                kernel if held is None else held.kernel,
+                found.schedule,
+                None,
+                found.cycles,
+                None if held is None else held.machine,
+            )
             work.kernels.append(made)
 
 
@@ -142,10 +156,16 @@ def build_tiles(work: Work) -> None:
             continue
         values = operand_values(kernels[item.kernel.symbol], names)
         placements = {name: _place(value) for name, value in values.items()}
-        program = build(item.kernel, item.schedule, work.machine, placements)
-        passes = tile_pipeline(
-            work.machine, tuple(text for texts in used.values() for text in texts)
-        )
+        machine = item.machine or work.machine
+        held = work.held.get(item.kernel.symbol)
+        if held is not None:
+            placements |= {
+                name: (held.memory, address, placements[name][2])
+                for name, address in held.addresses.items()
+            }
+        program = build(item.kernel, item.schedule, machine, placements)
+        passes = tile_pipeline(machine, tuple(text for texts in used.values() for text in texts))
+        work.runner.context = context_of(work, {}, machine)
         work.runner.run(program, passes, f"{item.kernel.symbol}-")
         if work.machine.synchronisation != "none":
             for one in programs_of(program):
@@ -211,13 +231,17 @@ def travel(
     progress: Progress = quiet,
     exact_memory: bool = False,
     planner: Planner | None = None,
+    hold: bool = True,
     until: str = "tile",
 ) -> Work:
-    """Take a model along the road, to the end of the station ``until``."""
+    """Take a model along the road, to the end of the station ``until``.
+
+    With ``hold`` values may stay on the chip between kernels (hold_values.py).
+    """
     runner = PassRunner(CompilerContext(machine), dump)
     work = Work(target, machine, model, shapes or {}, calibration, progress, runner, exact_memory)
     work.weights_file, work.ranges, work.numbers = weights, ranges, numbers
-    work.planner, work.factors = planner, factors
+    work.planner, work.factors, work.hold = planner, factors, hold
     for station in ROAD:
         progress(station.name, 0, 0)
         station.run(work)

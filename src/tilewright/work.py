@@ -11,6 +11,7 @@ from tilewright.calibration import Samples
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.weights import Weights
+from tilewright.hold_values import HeldKernel
 from tilewright.ir import ModuleOp
 from tilewright.machine import Machine
 from tilewright.numerics.formats import Numbers
@@ -63,11 +64,17 @@ class Work:
     """What the channels of values are divided by, if that is known already (pass equalise)."""
     numbers: Numbers | None = None
     """The number format asked for; None is the machine's own."""
+    hold: bool = True
+    """Whether values may stay on the chip between kernels (hold_values.py)."""
+    held: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
+    """The kernels that run while values do, by their symbols."""
 
 
-def context_of(work: Work, ranges: Mapping[str, tuple[float, float]]) -> CompilerContext:
+def context_of(
+    work: Work, ranges: Mapping[str, tuple[float, float]], machine: Machine | None = None
+) -> CompilerContext:
     """What passes see: the machine, the weights so far, and ranges of values."""
-    made = CompilerContext(work.machine, work.weights, ranges, work.factors)
+    made = CompilerContext(machine or work.machine, work.weights, ranges, work.factors)
     for dialect in graph_context().loaded_dialects:
         made.load_dialect(dialect)
     return made

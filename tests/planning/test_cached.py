@@ -8,7 +8,7 @@ from tilewright.errors import TilewrightError
 from tilewright.machine import Engine, Machine, Memory, Primitive, Storage
 from tilewright.planning import plan
 from tilewright.planning.cached import choose_primitive, registers_of, schedules
-from tilewright.planning.cached_cost import START_BYTES, Caches, Nest, box_bytes
+from tilewright.planning.cached_cost import Caches, Nest, box_bytes
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
 
@@ -188,7 +188,8 @@ def test_results_in_short_pieces_cost_more_where_they_lie_far() -> None:
     caches = Caches(kernel, machine())
     apart, _ = caches.price(pieces, 1e6)
     together, _ = caches.price(whole, 1e6)
-    assert apart > together + (START_BYTES / (48 * 4)) * 2 * rows * columns * 4 / 6.0 * 0.9
+    starts = machine().cache_costs.start_bytes / (48 * 4)
+    assert apart > together + starts * 2 * rows * columns * 4 / 6.0 * 0.9
     tall = machine(level1=1 << 28, level2=1 << 29)
     near = [Caches(kernel, tall).price(nest, 1e6)[0] for nest in (pieces, whole)]
     assert near[0] == pytest.approx(near[1]), "in the nearest cache it does not matter"

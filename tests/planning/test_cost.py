@@ -10,7 +10,7 @@ from tests.planning.event_reference import run
 from tilewright.machine import Machine
 from tilewright.planning.bounds import primitives_for
 from tilewright.planning.cost import lower_bounds, price
-from tilewright.planning.planners.exact import schedule_of
+from tilewright.planning.planners.schedules import schedule_of
 from tilewright.planning.space import Space, build_space
 from tilewright.targets.cambricon_x.machine import MACHINE
 

@@ -18,6 +18,7 @@ from tilewright.planning import Budget, plan
 from tilewright.planning.bounds import primitives_for
 from tilewright.planning.cost import price
 from tilewright.planning.planners.exact import search
+from tilewright.planning.planners.greedy import Greedy
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.space import build_space
 from tilewright.targets.cambricon_x.machine import MACHINE
@@ -133,7 +134,8 @@ def test_the_timer_decides_among_the_best() -> None:
         asked.append(schedule)
         return 1e6 - len(asked)
 
-    found = plan(kernel, MACHINE, timer=prefer_later, budget=Budget(timed=5, margin=1e9))
+    budget = Budget(timed=5, margin=1e9, greedy=False)
+    found = plan(kernel, MACHINE, timer=prefer_later, budget=budget)
     assert len(asked) == len(set(asked)) == found.timed == 5
     assert found.schedule == asked[-1]
     assert found.timed_cycles == found.cycles == 1e6 - 5
@@ -148,9 +150,28 @@ def test_timing_stops_at_the_bound_and_at_its_budget() -> None:
         calls.append(0.0)
         return plan(kernel, MACHINE).granule_bound * 1.004
 
-    assert plan(kernel, MACHINE, timer=at_bound).timed == len(calls) == 1
-    few = Budget(timed_tiles=1, settled=-1.0)
+    alone = Budget(greedy=False)
+    assert plan(kernel, MACHINE, timer=at_bound, budget=alone).timed == len(calls) == 1
+    few = Budget(timed_tiles=1, settled=-1.0, greedy=False)
     assert plan(kernel, MACHINE, timer=timer(MACHINE), budget=few).timed == 1
+
+
+@pytest.mark.parametrize("start", ("one", "granule"))
+@pytest.mark.parametrize("buffers", (1, 2))
+def test_the_greedy_planner_never_wins(start: str, buffers: int) -> None:
+    known = timer(MACHINE)
+    for kernel in (kernels.conv(64, 64, 20, 1), kernels.conv(24, 40, 13, 5)):
+        greedy = Greedy(start, buffers)
+        # Its tiling's time, and that no other schedule has: a cost model that errs against it.
+        liked = plan(kernel, MACHINE, search=greedy).schedule
+
+        def time(one: kernels.Kernel, schedule: Schedule, liked: Schedule = liked) -> float:
+            return known(one, schedule) * (0.5 if schedule == liked else 1.0)
+
+        best = plan(kernel, MACHINE, search=greedy, timer=time).cycles
+        found = plan(kernel, MACHINE, timer=time)
+        assert found.cycles <= best
+        assert time(kernel, found.schedule) == found.timed_cycles
 
 
 def test_bounds_on_the_search_are_kept_and_reported() -> None:

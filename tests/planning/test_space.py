@@ -1,4 +1,4 @@
-"""The space: which sizes are tried, and that nothing in it overflows a memory."""
+"""The space: when sizes of last resort are tried, and that nothing in it overflows a memory."""
 
 from __future__ import annotations
 
@@ -12,26 +12,8 @@ from tests.planning.event_reference import buffer_bytes
 from tilewright.errors import TilewrightError
 from tilewright.planning import plan
 from tilewright.planning.cells import cells_of
-from tilewright.planning.space import build_space, candidate_sizes
+from tilewright.planning.space import build_space
 from tilewright.targets.cambricon_x.machine import MACHINE
-
-
-def test_sizes_are_even_shares() -> None:
-    assert candidate_sizes(10) == [10, 5, 4, 3, 2, 1]
-    assert candidate_sizes(100, 16) == [100, 64, 48, 32, 16]
-    assert candidate_sizes(12, 16) == [12]
-    assert candidate_sizes(12, 16, small=True) == [12, 8, 4, 2, 1]
-    assert candidate_sizes(100, 16, limit=40) == [32, 16]
-    assert candidate_sizes(100, 16, limit=8) == [8]
-    assert candidate_sizes(1) == [1]
-
-
-@given(extent=st.integers(1, 300), size=st.integers(1, 300))
-@settings(max_examples=100, deadline=None)
-def test_any_size_has_one_that_needs_as_many_tiles_and_is_no_larger(extent: int, size: int) -> None:
-    size = min(size, extent)
-    trips = -(-extent // size)
-    assert any(s <= size and -(-extent // s) == trips for s in candidate_sizes(extent))
 
 
 def test_windows_are_cut_only_where_nothing_else_fits() -> None:

@@ -43,7 +43,10 @@ def test_measures() -> None:
     assert measure(np.zeros(0), np.zeros(0)).exact
 
 
-@pytest.mark.parametrize("broken", ["k0_conv1", "k2_conv2", "k5_fc2"])
+@pytest.mark.parametrize(
+    "broken",
+    ["k2_conv2", *(pytest.param(n, marks=pytest.mark.slow) for n in ("k0_conv1", "k5_fc2"))],
+)
 def test_a_fault_is_found_in_its_kernel(broken: str) -> None:
     executable = tilewright.compile(LENET, "cpu")
     network = network_of(executable.graph)

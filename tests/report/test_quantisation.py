@@ -87,7 +87,13 @@ def test_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["compile", "run", "bench", "explain", "diff", "memory", "plan"]
+    "command",
+    [
+        "compile",
+        "diff",
+        "plan",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("run", "bench", "explain", "memory")),
+    ],
 )
 def test_every_command_takes_numbers(command: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "samples.npz", **calibration())

@@ -37,7 +37,7 @@ def compared(executable: tilewright.Executable, inputs: dict[str, Array]) -> int
     return len(seen)
 
 
-@pytest.mark.parametrize("target", ["cpu", "cambricon-x"])
+@pytest.mark.parametrize("target", ["cpu", "cambricon-x", "cambricon"])
 def test_lenet(target: str) -> None:
     executable = tilewright.compile(LENET, target)
     image = np.random.default_rng(3).standard_normal((1, 1, 32, 32)).astype(np.float32)
@@ -46,7 +46,7 @@ def test_lenet(target: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("target", ["cpu", "cambricon-x"])
+@pytest.mark.parametrize("target", ["cpu", "cambricon-x", "cambricon"])
 @pytest.mark.parametrize("seed", range(6))
 def test_random_networks(seed: int, target: str) -> None:
     module, store = random_network(seed)

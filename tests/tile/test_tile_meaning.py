@@ -11,7 +11,9 @@ from tilewright.tile.interpreter import run
 from tilewright.tile.passes import pipeline
 
 
-@pytest.mark.parametrize("seed", range(90))
+@pytest.mark.parametrize(
+    "seed", [*range(24), *(pytest.param(s, marks=pytest.mark.slow) for s in range(24, 90))]
+)
 def test_every_pass_keeps_the_meaning(seed: int) -> None:
     example, machine = case(seed), toy(seed)
     schedule = random_schedule(example, machine, seed)

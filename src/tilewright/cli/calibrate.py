@@ -38,14 +38,15 @@ def calibrate_command(
         console.print_json(found.model_dump(mode="json"))
         return
     one, two, three, main = found.bandwidths
-    a, b, c, d = found.tile
+    best = min(found.tiles, key=lambda tile: tile[2] / (tile[0] * tile[1]))
+    vectors, points, step, call = best
     console.say(
         f"{found.processor}\n"
         f"  clock          {found.clock_hz / 1e9:.2f} GHz\n"
         f"  multiply-adds  {found.vectors_per_cycle:.2f} vectors in a cycle\n"
         f"  reads          {one:.1f}, {two:.1f}, {three:.1f} bytes in a cycle from the caches, "
         f"{main:.1f} from main memory\n"
-        f"  register tile  {a:.2f} K + {b:.2f} K v + {c:.3f} K p v + {d:.0f} cycles "
-        f"(within {found.tile_error:.1%} in the mean)\n"
+        f"  register tiles {len(found.tiles)} sizes; at {points:g} points x {vectors:g} vectors "
+        f"{step:.1f} K + {call:.0f} cycles\n"
         f"stored in {output}; use it: tilewright compile MODEL --cpu {output}"
     )

@@ -3,6 +3,7 @@
 from tilewright.machine.expression import Expression, parse_expression
 from tilewright.machine.load import load_machine, to_toml
 from tilewright.machine.model import (
+    CacheCosts,
     Engine,
     Machine,
     Memory,
@@ -12,6 +13,7 @@ from tilewright.machine.model import (
 )
 
 __all__ = [
+    "CacheCosts",
     "Engine",
     "Expression",
     "Machine",

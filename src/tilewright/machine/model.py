@@ -40,6 +40,8 @@ class Memory(_Part):
     """Bandwidth that all moves touching this memory share; None is no limit of its own."""
     reserved: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Bytes at its end that buffers leave alone, for what primitives keep there for themselves."""
+    holds: bool = False
+    """Whether values may stay in it from the kernel that writes them to those that read them."""
 
     @property
     def room(self) -> int | None:
@@ -120,10 +122,10 @@ class Primitive(_Part):
     stays. Planning counts it; the bounds do not."""
     clips: bool = False
     """Whether positions of a window outside of the image take no time; the bounds leave them out.
-    """
-    fit: tuple[float, ...] = ()
-    """Measured (a, b, c, d): K steps on p points and v vectors of a register tile take
-    a K + b K v + c K p v + d cycles (swATOP, Eq. 2). Empty: they follow from ``peak``."""
+    Every window meets the image then."""
+    fit: tuple[tuple[float, float, float, float], ...] = ()
+    """Measured (vectors, points, a, b) of register tiles: K steps of the reduction take a K + b
+    cycles (swATOP, Eq. 2, for each micro-kernel). Empty: they follow from ``peak``."""
     scratch: str = "0"
     """Expression of the tile's dims: elements of the operand of role ``scratch`` that it uses."""
     dot: int = Field(default=1, gt=0, le=MAX_VALUE)
@@ -161,6 +163,39 @@ class Primitive(_Part):
         return storage is None or not storage.elements or element in storage.elements
 
 
+class CacheCosts(_Part):
+    """What of transfers between caches does not hide behind products, by measured kernels.
+
+    The defaults were fitted to an AMD processor whose last cache is near; targets know others.
+    Planning alone uses them (planning/cached_cost.py, planning/block_cost.py).
+    """
+
+    usable: float = Field(default=0.8, gt=0, le=1)
+    """Part of a cache that a kernel's working set may fill."""
+    exposed: float = Field(default=0.1, ge=0, le=1)
+    """Part of a time that does not overlap with a greater one: of products, or of reading."""
+    start_bytes: float = Field(default=800.0, ge=0, le=1e6)
+    """What could be moved while a piece of the result is begun that lies apart from the one
+    before: swATOP's latency, and what it wastes of a transaction (Eq. 1)."""
+    block_usable: float = Field(default=0.4, gt=0, le=1)
+    """Part of a cache that stays with a block of tiles while weights stream through it."""
+    streamed: float = Field(default=0.3, ge=0, le=1)
+    """Part of the time to read weights for the first time that does not hide behind products."""
+    pixels: float = Field(default=0.3, ge=0, le=2)
+    """Part of the time to read transformed inputs, which every block of output channels reads, that
+    does not hide."""
+    read_again: float = Field(default=0.35, ge=0, le=1)
+    """Part of the time in which a further register tile of one plane reads the weights again that
+    does not hide: they come at another pace."""
+    fetched: float = Field(default=0.5, ge=0, le=1)
+    """Part of the time to read weights for the first time that does not hide where they are fetched
+    ahead, to be transformed in registers."""
+    fetched_again: float = Field(default=0.0, ge=0, le=1)
+    """The same where they are read again from a near cache."""
+    written: float = Field(default=6.0, ge=0, le=100)
+    """Transfers of each byte of scratch that transforms write beyond the second cache."""
+
+
 class Machine(_Part):
     """A processor: everything that planning, tile passes and simulation need to know of it."""
 
@@ -183,6 +218,7 @@ class Machine(_Part):
     memory_growth: float = Field(default=1.15, ge=1, le=1e6)
     """Times the least memory of a network (its weights, and the most activations that live at once)
     that a run may take, where methods trade memory for time (choose-methods)."""
+    cache_costs: CacheCosts = CacheCosts()
     layouts: dict[str, str] = {}
     """Default layouts in main memory: ``activation`` (input, residual, output) and ``weight``.
 

@@ -21,21 +21,8 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.registers import Registers, registers_of
 from tilewright.planning.schedule import Schedule
 
-USABLE = 0.4
-"""Part of a cache that stays with a block while weights stream through it."""
-
-STREAMED = 0.3
-"""Part of the time to read weights for the first time that does not hide behind products."""
-
-READ_AGAIN = 0.35
-"""The same where a further register tile of one plane reads them: they come at another pace."""
-
-FETCHED = 0.5
-"""Part of the time to read weights for the first time that does not hide where they are fetched
-ahead, to be transformed in registers. Read again from a near cache they cost nothing more."""
-
-WRITTEN = 6.0
-"""Transfers of each byte of scratch that the transforms write beyond the second cache."""
+PLANE_CYCLES = 0.2
+"""What a plane more in a register tile costs a step, whatever else bounds it (measured)."""
 
 
 class BlockCost:
@@ -48,6 +35,7 @@ class BlockCost:
     def __init__(self, kernel: Kernel, machine: Machine, primitive: Primitive) -> None:
         extents = kernel.anchor.extents
         self.extents = extents
+        self.costs = machine.cache_costs
         self.registers: Registers = registers_of(machine, primitive)
         cycles: Any = parse_expression(primitive.cycles).evaluate(extents)
         self.cycles = float(cycles)
@@ -81,7 +69,7 @@ class BlockCost:
         main = self.weights + again + self.images
         # Weights come from memory at every run; activations were written just before.
         waiting = (self.weights + again + max(0.0, self.images - self.last[0])) / self.last[1]
-        exposed = FETCHED if planes else STREAMED
+        exposed = self.costs.fetched if planes else self.costs.streamed
         return max(total, waiting) + exposed * min(total, waiting), main
 
     def _block(self, height: int, width: int, channels: int, most: int, planes: int) -> float:
@@ -95,7 +83,7 @@ class BlockCost:
             if not self.explicit:
                 parts = register_tiles(tiles, most)
             inputs = 4 * self.planes * tiles * self.depth
-            found = inputs * self._far(inputs) * WRITTEN / self.second[1]
+            found = inputs * self._far(inputs) * self.costs.written / self.second[1]
             for count, part in _runs(self.extents["co"], channels):
                 if planes:
                     found += count * self._transformed(tiles, parts, planes, inputs)
@@ -115,19 +103,21 @@ class BlockCost:
         first = panel * (1.0 - far) / behind + panel * far / beyond
         far = self._far(inputs + outputs + self.planes * panel)
         pixel = 4 * depth * ((1.0 - far) / behind + far / beyond)
-        again = panel * _missed(panel + 4 * parts[0] * depth, USABLE * near) / behind
+        again = (
+            panel * _missed(panel + 4 * parts[0] * depth, self.costs.block_usable * near) / behind
+        )
         lost = 0.0
         for points in set(parts):
             work, read = depth * registers.step_cycles(points, vectors), points * pixel
             begins = points == parts[0]
+            exposed = self.costs.pixels * read
             if begins:
-                lost += max(work, first + read) + STREAMED * (first + read)
-            lost += (parts.count(points) - begins) * (
-                max(work, again + read) + READ_AGAIN * again + STREAMED * read
-            )
+                lost += max(work, first + read) + self.costs.streamed * first + exposed
+            exposed += self.costs.read_again * again
+            lost += (parts.count(points) - begins) * (max(work, again + read) + exposed)
         lost += 2.0 * tiles * vectors
         lost -= tiles * vectors * depth / registers.vectors_per_cycle
-        written = outputs * self._far(inputs + outputs) * WRITTEN / beyond
+        written = outputs * self._far(inputs + outputs) * self.costs.written / beyond
         return self.planes * lost + written
 
     def _transformed(self, tiles: int, parts: list[int], planes: int, inputs: int) -> float:
@@ -142,13 +132,14 @@ class BlockCost:
         for points in parts:
             work = depth * transforming_step_cycles(points, planes, taps, registers)
             read, again = points * planes * pixel, panel / behind
-            lost += max(work, again + read) + STREAMED * read
-        written = outputs * self._far(inputs + outputs) * WRITTEN / beyond
+            lost += max(work, again + read) + self.costs.pixels * read
+            lost += self.costs.fetched_again * min(work, again)
+        written = outputs * self._far(inputs + outputs) * self.costs.written / beyond
         return self.planes / planes * lost + written
 
     def _far(self, size: float) -> float:
         """Part of a working set that the second cache does not keep."""
-        return _missed(size, USABLE * self.second[0])
+        return _missed(size, self.costs.block_usable * self.second[0])
 
 
 _IMAGES = ("input", "residual", "output")
@@ -162,10 +153,11 @@ def transforming_step_cycles(points: int, planes: int, taps: int, registers: Reg
     """
     products = points * planes
     sums = taps * (taps - 1) / 2
-    work = (products + 0.6 * planes + 0.8 * sums) / registers.vectors_per_cycle
+    sums = 0.6 * planes + 0.8 * sums
+    work = registers.step_cycles(products, 1) + sums / registers.vectors_per_cycle
     whole = 0.8 * taps**2
     loads = whole + products / 2 if registers.lanes >= 16 else (whole + products) / 2
-    return max(work, loads, 4.0)
+    return max(work, loads, 4.0) + PLANE_CYCLES * planes
 
 
 def _runs(extent: int, step: int) -> Iterator[tuple[int, int]]:

@@ -49,9 +49,10 @@ def main_bandwidth(machine: Machine) -> float:
 
 
 def compulsory_bytes(kernel: Kernel) -> int:
-    """Bytes of every operand's touched elements, once."""
+    """Bytes of every operand's touched elements, once; held ones pass no main memory."""
     extents = kernel.anchor.extents
-    return sum(whole_elements(o, extents) * o.element_bytes for o in kernel.operands)
+    moved = [operand for operand in kernel.operands if not operand.held]
+    return sum(whole_elements(o, extents) * o.element_bytes for o in moved)
 
 
 def finite_memory_bytes(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:

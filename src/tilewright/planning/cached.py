@@ -22,8 +22,9 @@ from tilewright.planning.cached_cost import Caches, Nest
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.plan import Budget, Plan, Timer
-from tilewright.planning.registers import FOLDED, REGISTERS, registers_of
+from tilewright.planning.registers import REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.separable_cost import SeparableCost
 from tilewright.planning.sharing import share
 
 _REDUCTION_BLOCKS = (64, 128, 256, 512, 1024)
@@ -310,12 +311,23 @@ class _Pricer:
         self.rows = _inside_fraction(kernel, "kh")
         self.reduction = frozenset(kernel.anchor.reduction)
         self.blocked = "co" if "co" in kernel.anchor.extents else "c"
-        in_blocks = any(operand.role == "scratch" for operand in kernel.inputs)
-        self.blocks = BlockCost(kernel, machine, primitive) if in_blocks else None
+        self.blocks: BlockCost | SeparableCost | None = None
+        if any(operand.role == "scratch" for operand in kernel.inputs):
+            parts = {"c", "co"} <= set(kernel.anchor.extents)
+            self.blocks = (
+                SeparableCost(kernel, machine, self._price_part)
+                if parts
+                else BlockCost(kernel, machine, primitive)
+            )
         self.plain = 0.0
         if not primitive.multiples:
             value: Any = parse_expression(primitive.cycles).evaluate(kernel.anchor.extents)
             self.plain = float(value)
+
+    def _price_part(
+        self, kernel: Kernel, primitive: Primitive, schedule: Schedule
+    ) -> tuple[float, float]:
+        return _Pricer(kernel, self.machine, primitive).price(schedule)
 
     def price(self, schedule: Schedule) -> tuple[float, float]:
         """Cycles, and bytes to and from main memory."""
@@ -325,6 +337,7 @@ class _Pricer:
         if self.registers is None:
             return self.caches.price(nest, self.plain)
         compute = 0.0
+        split = any(dim in self.reduction for dim, _, _ in nest.loops)
         for count, sizes in nest.tiles():
             vectors = ceil(sizes[self.blocked] / self.registers.lanes)
             points, steps = 1, 1
@@ -333,16 +346,11 @@ class _Pricer:
                     steps *= ceil(size / self.primitive.dot) if dim == "ci" else size
                 elif dim != self.blocked:
                     points *= size
-            if self.primitive.fit and (points > FOLDED or vectors == 1):
-                taken = steps * self.rows
-                terms = (taken, taken * vectors, taken * vectors * points * self.inside, 1.0)
-                pairs = zip(self.primitive.fit, terms, strict=True)
-                compute += count * sum(cycles * term for cycles, term in pairs)
-                continue
-            # Setting up, writing and the call; measured.
-            overhead = 20.0 + 2.0 * points * vectors
             step = self.registers.step_cycles(points * self.inside, vectors)
-            compute += count * (steps * self.rows * step + overhead)
+            call = self.registers.call_cycles(points, vectors)
+            if split:
+                call += points * vectors  # sums are read back
+            compute += count * (steps * self.rows * step + call)
         return self.caches.price(nest, compute)
 
 

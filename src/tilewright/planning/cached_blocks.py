@@ -55,7 +55,8 @@ def block_schedules(
 ) -> Iterator[Schedule]:
     """Blocks of whole rows of tiles, or of parts of one row, that fit the kernel's scratch.
 
-    Explicit convolutions have blocks of points in place of tiles, and register tiles in a row.
+    Explicit and separable convolutions have blocks of points in place of tiles, and register tiles
+    in a row.
     """
     extents = kernel.anchor.extents
     room = next(o.shape[0] for o in kernel.inputs if o.role == "scratch")
@@ -70,10 +71,12 @@ def block_schedules(
         part = min(vectors * registers.lanes, extents["co"])
         sizes = {**extents, "n": 1, "co": part, row: heights, column: widths}
         needed: Any = parse_expression(primitive.scratch).evaluate(sizes)
-        for (height, width), elements in zip(
-            blocks, np.broadcast_to(needed, len(blocks)), strict=True
-        ):
-            if int(elements) <= room:
+        fitting = np.broadcast_to(needed, len(blocks)) <= room
+        if "c" in extents and (fitting & (widths == columns)).any():
+            # Parts of a row would read what windows have in common again for every part.
+            fitting = fitting & (widths == columns)
+        for (height, width), fits in zip(blocks, fitting, strict=True):
+            if fits:
                 tile = (("co", part), *((dim, 1) for dim in outer), (row, height), (column, width))
                 level = Level(REGISTERS, tile, (*reversed(outer), row, column, "co"))
                 yield Schedule(primitive.name, (level,), options=options)
@@ -93,7 +96,9 @@ def _register_tiles(
             continue
         if not transforming:
             if number <= channels:
-                yield number, (("points", fitting[-1]),)
+                # A separable convolution's windows have register tiles of their own.
+                windows = (("columns", registers.count // 2 - 2),) if "c" in extents else ()
+                yield number, (*windows, ("points", fitting[-1]))
         elif not extents["v"] % number:
             yield 1, (("planes", number), ("points", fitting[-1]))
 

@@ -19,15 +19,8 @@ from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 
-EXPOSED = 0.1
-"""Part of a time that does not overlap with a greater one: of the multiply-adds', or of reading."""
-
-START_BYTES = 800.0
-"""What could be moved while a piece of the result is begun that lies apart from the one before:
-swATOP's latency, and what it wastes of a transaction (Eq. 1); measured."""
-
-USABLE = 0.8
-"""Part of a cache that a kernel's working set may fill."""
+SOFT = 1.3
+"""Times the usable part of a cache at which nothing of a working set is found again."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +96,8 @@ class Caches:
             (operand, operand.dims, tuple(sorted(operand.dims)), operand.role)
             for operand in kernel.operands
         ]
-        self.levels = [(USABLE * size, rate) for size, rate in cache_levels(machine)]
+        self.costs = machine.cache_costs
+        self.levels = [(self.costs.usable * size, rate) for size, rate in cache_levels(machine)]
         self._boxes: dict[tuple[int, ...], int] = {}
         output = kernel.output
         inner = output.access[-1].dims if output.access else ()
@@ -120,8 +114,9 @@ class Caches:
             bodies.append({**bodies[-1], dim: step})
         boxes = [self._boxes_of(body) for body in bodies]
         totals = [sum(row) for row in boxes]
-        pieces = 1.0 + START_BYTES / self._run(nest, bodies[-1])
-        hidden, exposed, main = (1.0 - EXPOSED) * compute, EXPOSED * compute, 0.0
+        pieces = 1.0 + self.costs.start_bytes / self._run(nest, bodies[-1])
+        part = self.costs.exposed
+        hidden, exposed, main = (1.0 - part) * compute, part * compute, 0.0
         for level, (capacity, bandwidth) in enumerate(self.levels):
             misses = self._misses(nest, boxes, totals, capacity)
             main = sum(misses)
@@ -136,8 +131,8 @@ class Caches:
                 others, written = far * others, far * written
             if level:
                 written *= pieces
-            paid = EXPOSED * (weights + others) + written
-            hidden = max(hidden, (1.0 - EXPOSED) * (weights + others) / bandwidth)
+            paid = part * (weights + others) + written
+            hidden = max(hidden, (1.0 - part) * (weights + others) / bandwidth)
             exposed += paid / bandwidth
         return hidden + exposed, main
 
@@ -172,12 +167,16 @@ class Caches:
             moved = float(boxes[depth][number])
             for level in range(depth - 1, -1, -1):
                 dim, extent, step = nest.loops[level]
-                fits = totals[level + 1] <= capacity
-                if fits and dim not in dims:
-                    continue
-                if fits and moved <= boxes[level + 1][number]:
-                    moved = boxes[level][number]
+                # A little too much is not all lost: what is evicted is not always what comes next.
+                kept = min(1.0, max(0.0, (SOFT - totals[level + 1] / capacity) / (SOFT - 1.0)))
+                again = moved * -(-extent // step)
+                if not kept:
+                    moved = again
+                elif dim not in dims:
+                    moved = kept * moved + (1.0 - kept) * again
+                elif moved <= boxes[level + 1][number]:
+                    moved = kept * boxes[level][number] + (1.0 - kept) * again
                 else:
-                    moved *= -(-extent // step)
+                    moved = again
             found.append(moved * (2 if role == "output" else 1))
         return found

@@ -45,6 +45,8 @@ def lower_bounds(space: Space) -> Floats:
     share = cells.count / cells.sum(cells.count, rows)[cells.row]
     compute = cells.sum(cells.count * cells.cycles, rows)
     bandwidth = main_bandwidth(space.machine)
+    stores = [use for use in space.uses if use.output and use.move is not None]
+    resident = {use.memory.name for use in stores if use.move is not None and use.move.linear}
     loads, moved, ends = np.zeros(rows), np.zeros(rows), np.zeros(rows)
     for use in space.uses:
         if use.move is None:
@@ -53,7 +55,8 @@ def lower_bounds(space: Space) -> Floats:
         moved = moved + space.total(use) * weight
         if use.output:
             continue
-        if use.host or use.operand.role == "residual":
+        spans = use.operand.role == "residual" or use.memory.name in resident
+        if use.host or spans:
             # A part of another's transfer, or one that may span tiles: its bytes alone.
             loads = loads + space.total(use) * weight / use.move.bytes_per_cycle
             continue

@@ -134,6 +134,9 @@ class Operand:
     """Binary point of a fixed-point element: value = integer / 2**fraction."""
     layout: str = ""
     """Layout of the tensor in main memory (layout.py); "" is row-major logical order."""
+    held: str = ""
+    """Memory on the chip that holds the tensor for the kernels around this one, too: it is moved
+    nowhere. "" is main memory."""
 
     @property
     def dims(self) -> frozenset[str]:

@@ -31,7 +31,8 @@ class Use:
     operand: Operand
     memory: Memory
     move: Move | None
-    """Between main memory and ``memory``; None for an operand in place."""
+    """Between main memory and ``memory``; None for an operand in place, or held on the chip: that
+    takes none of the room for buffers either, as if it lay in main memory."""
     multiples: tuple[int, ...]
     """Per axis, the granule of its extent in ``memory``."""
     host: str = ""
@@ -61,6 +62,8 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
             raise refuse("plan-operand", f"{reason} ({operand.name})", kernel.symbol)
         memory = machine.memory(storage.memory)
         output = operand is kernel.output
+        if operand.held == memory.name:
+            memory = machine.memory(machine.main)
         ends = (memory.name, machine.main) if output else (machine.main, memory.name)
         move = None if memory.name == machine.main else machine.move(*ends)
         granules = tuple(

@@ -9,6 +9,10 @@ Reduction loops lie inside all loops that change the output's box, so partial su
 A nest may have two levels: the output's memory then covers several tiles along one parallel group,
 whose **inner** loop runs inside the reduction. So a long output vector accumulates in the output
 buffer while weights come tile by tile, and each tile of the input is loaded once.
+
+Where results are moved by transfers of one contiguous block each (``Move.linear``), a nest may also
+keep a tile of the image with all channels of the result **resident**, or with several tiles of
+them, while weights come tile by tile: the parts of each pixel would be a transfer each.
 """
 
 from __future__ import annotations
@@ -43,6 +47,8 @@ class Loop:
     group: Group
     inner: bool = False
     """Within the output's residency, though the group is parallel."""
+    resident: frozenset[str] = frozenset()
+    """Of an inner loop: the operands that stay while it runs."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,13 @@ class Nest:
     grown: Group | None = None
     fixed: int = 0
     """Outermost loops whose order is not permuted."""
+    blocks: bool = False
+    """Whether the residency is for the sake of long blocks; no reduction is split then."""
+
+    @property
+    def resident(self) -> frozenset[str]:
+        """The operands that stay while inner loops run."""
+        return frozenset().union(*(loop.resident for loop in self.loops))
 
 
 def groups_of(space: Space) -> list[Group]:
@@ -84,12 +97,40 @@ def nests_of(space: Space) -> list[Nest]:
         if not reduction or not _can_grow(space):
             continue
         for group in free:
-            nests.append(Nest((*loops, Loop(group, inner=True)), group, len(fixed)))
+            inside = Loop(group, inner=True, resident=_at_output(space))
+            nests.append(Nest((*loops, inside), group, len(fixed)))
+    return [*nests, *_resident(space, parallel, fixed, free)]
+
+
+def _resident(
+    space: Space, parallel: Sequence[Group], fixed: Sequence[Group], free: Sequence[Group]
+) -> list[Nest]:
+    """Nests in which the output's memory holds all channels, or some tiles of them, while weights
+    come tile by tile."""
+    output = next(use for use in space.uses if use.output)
+    if output.move is None or not output.move.linear:
+        return []
+    here = _at_output(space)
+    others = {u.name for u in space.uses if u.move is not None and u.name not in here}
+    stepped = [g for g in parallel if g.users & others and output.name in g.users]
+    if not stepped or not others:
+        return []
+    dims = tuple(dim for group in stepped for dim in group.dims)
+    inside = Group(dims, frozenset().union(*(group.users for group in stepped)))
+    around = [Loop(group) for group in parallel if group not in stepped]
+    whole = (*around, Loop(inside, inner=True, resident=here))
+    nests = [Nest(whole, inside, len(around), blocks=True)]
+    for group, outer in product([g for g in stepped if g in free], permutations(free)):
+        loops = [Loop(one) for one in (*fixed, *outer)]
+        inner = Loop(group, inner=True, resident=here)
+        nests.append(Nest((*loops, inner), group, len(fixed), blocks=True))
     return nests
 
 
 def _can_grow(space: Space) -> bool:
     """Whether a level of the output's memory holds nothing but results."""
+    if not any(use.output and use.move is not None for use in space.uses):
+        return False
     memory = next(use.memory.name for use in space.uses if use.output)
     return all(
         use.memory.name != memory or use.output or use.operand.role == "residual"
@@ -125,14 +166,25 @@ def arrangements(space: Space, nest: Nest) -> list[Arrangement]:
     """The nest with every way to fill the memories with slots that is not dominated."""
     moved = [use for use in space.uses if use.move is not None]
     plans: list[Arrangement] = []
-    wanted = (1, 2) if nest.grown else (1,)
+    whole = nest.grown is not None and all(
+        loop.inner for loop in nest.loops if loop.group is nest.grown
+    )
+    wanted = (1, 2) if nest.grown and not whole else (1,)
     for output_slots in wanted:
-        grown = _growth(space, nest.grown, moved, output_slots) if nest.grown else {}
+        grown: dict[str, Ints] = {}
+        if nest.grown and whole:
+            grown = {dim: space.trips(dim).astype(np.int64) for dim in nest.grown.dims}
+        elif nest.grown:
+            grown = _growth(space, nest, moved, output_slots)
         trips = trips_of(space, nest, grown)
         valid = _canonical(nest, trips)
         if nest.grown:
             spans = np.prod([grown[d] for d in nest.grown.dims], axis=0)
             valid &= spans > 1
+            if not whole and nest.blocks:
+                valid &= spans < space.trips_of(nest.grown.dims)
+        if nest.blocks:
+            valid &= ~space.split()
         for slots, fits in _fillings(space, nest, moved, grown, trips):
             plans.append(Arrangement(nest, valid & fits, trips, grown, slots))
     return plans
@@ -140,29 +192,44 @@ def arrangements(space: Space, nest: Nest) -> list[Arrangement]:
 
 def depends(use: Use, loop: Loop) -> bool:
     """Whether an iteration of the loop changes the box of the operand."""
-    if loop.inner and _at_output(use):
-        return False
-    return use.name in loop.group.users
+    return use.name in loop.group.users and not (loop.inner and use.name in loop.resident)
 
 
-def _at_output(use: Use) -> bool:
-    return use.output or use.operand.role == "residual"
+def _at_output(space: Space) -> frozenset[str]:
+    """The operands in the output's memory."""
+    memory = next(use.memory.name for use in space.uses if use.output)
+    return frozenset(u.name for u in space.uses if u.move is not None and u.memory.name == memory)
 
 
-def _growth(space: Space, group: Group, moved: Sequence[Use], slots: int) -> dict[str, Ints]:
-    """The most tiles along a group that the output's memory holds, evened out."""
+def _growth(space: Space, nest: Nest, moved: Sequence[Use], slots: int) -> dict[str, Ints]:
+    """The most tiles along the grown group that the output's memory holds, evened out.
+
+    For blocks they are a divisor of all tiles.
+    """
+    group = nest.grown
+    assert group is not None
     limit = next(use.memory.room for use in moved if use.output) or 0
-    per_tile = np.zeros(space.rows)
+    per_tile, beside = np.zeros(space.rows), np.zeros(space.rows)
     for use in moved:
-        if _at_output(use):
-            per_tile = per_tile + space.slot_bytes(use) * (slots if use.output else 1)
-    left = np.maximum(limit // np.maximum(per_tile, 1), 1)
+        if use.name not in nest.resident:
+            continue
+        size = space.slot_bytes(use) * (slots if use.output else 1)
+        if use.name in group.users:
+            per_tile = per_tile + size
+        else:
+            beside = beside + size
+    left = np.maximum((limit - beside) // np.maximum(per_tile, 1), 1)
     grown: dict[str, Ints] = {}
     for dim in reversed(group.dims):
         trips = space.trips(dim)
         most = np.minimum(trips, left).astype(np.int64)
-        rounds = -(-trips // most)
-        grown[dim] = -(-trips // rounds)
+        if nest.blocks:
+            grown[dim] = np.ones(space.rows, np.int64)
+            for count in range(2, int(most.max(initial=1)) + 1):
+                grown[dim] = np.where((trips % count == 0) & (count <= most), count, grown[dim])
+        else:
+            rounds = -(-trips // most)
+            grown[dim] = -(-trips // rounds)
         left = np.where(grown[dim] == trips, np.maximum(left // trips, 1), 1)
     return grown
 
@@ -199,7 +266,7 @@ def _canonical(nest: Nest, trips: tuple[Floats, ...]) -> np.ndarray:
         split = np.zeros(len(valid), np.bool_)
         for loop, count in zip(nest.loops, trips, strict=True):
             split |= (count > 1) & loop.group.reduction
-        valid &= split
+        valid &= split | nest.blocks
     return valid
 
 
@@ -245,7 +312,7 @@ def _fillings(
 
 def _resident_bytes(space: Space, use: Use, nest: Nest, grown: dict[str, Ints]) -> Ints:
     size = space.slot_bytes(use)
-    if not nest.grown or not _at_output(use):
+    if not nest.grown or use.name not in nest.resident:
         return size
     count = np.full(space.rows, float(use.operand.element_bytes))
     if use.output:

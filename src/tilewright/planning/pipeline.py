@@ -6,8 +6,8 @@ by the dims along which they are cut short (cells.py). From the compute of a til
 next passes the longest of
 
 - the compute of the tile;
-- the next tile's place in the in-order load queue: latency (unless transfers in flight hide it)
-  and bytes of every transfer;
+- the next tile's place in the in-order queue of each engine that loads: latency (unless transfers
+  in flight hide it) and bytes of every transfer;
 - the bytes of loads and stores together through main memory;
 - for an operand of s slots that every tile moves, 1 / s of the time from its move's start through
   the moves behind it in the queue to the end of the compute that frees the slot. With one slot this
@@ -22,11 +22,14 @@ alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.cells import Cells
-from tilewright.planning.footprint import Floats, Ints, Use
+from tilewright.planning.footprint import Bools, Floats, Ints, Use
 from tilewright.planning.nests import Arrangement, Loop, depends
 from tilewright.planning.space import Space
 
@@ -61,10 +64,15 @@ class Pipeline:
         self.time = {u.name: transfer_cycles(u, self.bytes[u.name]) for u in self.loads}
         self.time |= {u.name: transfer_cycles(u, self.bytes[u.name]) for u in self.stores}
         self.blocks = {
-            u.name: space.further_latency(u)[cells.row] for u in self.loads + self.stores
+            u.name: space.further_latency(u, self._resident(u))[cells.row]
+            for u in self.loads + self.stores
         }
         for name, latency in self.blocks.items():
             self.time[name] = self.time[name] + latency
+
+    def _resident(self, use: Use) -> dict[str, Ints]:
+        """Tiles along each dim that an operand's buffer covers, if more than one."""
+        return self.arrangement.grown if use.name in self.arrangement.nest.resident else {}
 
     def _unfold(self) -> None:
         """One loop per dim, outermost first, with its trips per row."""
@@ -102,7 +110,7 @@ class Pipeline:
         for use in self.uses:
             weight = space.bytes_per_element(use)
             size = self.cells.boxes[use.name] * weight[self.cells.row]
-            if grown and (use.output or use.operand.role == "residual"):
+            if grown and use.name in self.arrangement.nest.resident:
                 # The residency spans several tiles: the mean over them.
                 rounds = np.ones(space.rows)
                 for dim in space.extents:
@@ -129,7 +137,8 @@ class Pipeline:
             if rows.size:
                 after, previous, share = self._pairs(number)
                 tile = Step(self, number, after, previous)
-                spare = np.where(innermost[tile.row] == number, 0.0, left[previous])
+                inside = innermost[tile.row] == number
+                spare = {e: np.where(inside, 0.0, one[previous]) for e, one in left.items()}
                 step = tile.cycles(spare, space.machine.issue_cycles)
                 mean = np.bincount(tile.row, share * step, space.rows)
                 total = total + (count - 1) * before * mean
@@ -178,13 +187,14 @@ class Pipeline:
             kind = np.where(self.cells.edge[dim], kind | 1 << i, kind)
         return self.cells.place[np.arange(self.space.rows), kind]
 
-    def _left_over(self, innermost: Ints) -> Floats:
-        """Per cell, time that the load queue has left beside compute in the innermost loop."""
-        busy = np.zeros(len(self.cells.row))
+    def _left_over(self, innermost: Ints) -> dict[str, Floats]:
+        """Per engine that loads and cell, time left beside compute in the innermost loop."""
+        busy = {engine: np.zeros(len(self.cells.row)) for engine in engines_of(self.loads)}
         for use in self.loads:
+            assert use.move is not None
             moves = (self.depth[use.name] >= innermost)[self.cells.row]
-            busy = busy + moves * self.time[use.name]
-        return np.maximum(self.cells.cycles - busy, 0.0)
+            busy[use.move.engine] = busy[use.move.engine] + moves * self.time[use.name]
+        return {e: np.maximum(self.cells.cycles - time, 0.0) for e, time in busy.items()}
 
     def _first_loads(self, cell: Ints) -> Floats:
         """Cycles until the first tile is there."""
@@ -220,6 +230,32 @@ class Pipeline:
         return total
 
 
+@dataclass
+class Queue:
+    """The loads of one engine before a tile."""
+
+    time: Floats
+    flow: Floats
+    """Their bytes at the speed of main memory."""
+    ahead: Ints
+    """The fewest slots of an operand that is loaded."""
+
+    @classmethod
+    def empty(cls, size: int) -> Queue:
+        """No loads."""
+        return cls(np.zeros(size), np.zeros(size), np.full(size, 4))
+
+    def add(self, time: Floats, flow: Floats, there: Bools, slots: Ints) -> None:
+        """One more operand, where it is loaded."""
+        self.time, self.flow = self.time + time, self.flow + flow
+        self.ahead = np.where(there, np.minimum(self.ahead, slots), self.ahead)
+
+
+def engines_of(uses: Sequence[Use]) -> tuple[str, ...]:
+    """The engines that move operands."""
+    return tuple(dict.fromkeys(use.move.engine for use in uses if use.move is not None))
+
+
 class Step:
     """From the compute of a tile to the next one's, when one loop advances; columns over pairs."""
 
@@ -238,17 +274,19 @@ class Step:
             use.name: self.moves[use.name] * pricing.time[use.name][after] for use in pricing.loads
         }
 
-    def cycles(self, spare: Floats, issue: int) -> Floats:
-        """The longest of what must pass; ``spare`` is what the queue had left over before."""
-        queue, flow, stored = (np.zeros(len(self.row)) for _ in range(3))
-        ahead = np.full(len(self.row), 4)
+    def cycles(self, spare: Mapping[str, Floats], issue: int) -> Floats:
+        """The longest of what must pass; ``spare`` is what each queue had left over before."""
+        flow, stored = (np.zeros(len(self.row)) for _ in range(2))
         step = np.maximum(self.compute, issue * (1 + sum(self.moves.values())))
+        queues = {e: Queue.empty(len(self.row)) for e in engines_of(self.of.loads)}
         for use in self.of.loads:
             assert use.move is not None
             moves = self.moves[use.name]
-            queue = queue + self.queued[use.name]
-            flow = flow + moves * self.of.bytes[use.name][self.after] / self.of.bandwidth
-            ahead = np.where(moves > 0, np.minimum(ahead, self.slots[use.name]), ahead)
+            bytes_time = moves * self.of.bytes[use.name][self.after] / self.of.bandwidth
+            flow = flow + bytes_time
+            queues[use.move.engine].add(
+                self.queued[use.name], bytes_time, moves > 0, self.slots[use.name]
+            )
             behind = self._behind(use)
             if use.move.in_flight > 1:
                 behind = behind + use.move.latency
@@ -263,13 +301,15 @@ class Step:
             behind = use.move.latency + bytes_time + self.of.blocks[use.name][self.before]
             cycle = moves * (self.compute + behind) / self.rounds[use.name]
             step = np.maximum(step, cycle)
-        for engine in {use.move.engine for use in self.of.stores if use.move is not None}:
+        for engine in engines_of(self.of.stores):
             # Loads and stores of one engine follow one another.
             step = np.maximum(step, self._shared(engine))
-        # A store delays the loads whose bytes flow at the same time.
-        busy = queue + stored * flow / np.maximum(queue, 1.0)
         step = np.maximum(step, flow + stored)
-        return np.maximum(step, busy - (ahead - 1) * spare)
+        for engine, queue in queues.items():
+            # A store delays the loads whose bytes flow at the same time.
+            busy = queue.time + stored * queue.flow / np.maximum(queue.time, 1.0)
+            step = np.maximum(step, busy - (queue.ahead - 1) * spare[engine])
+        return step
 
     def _shared(self, engine: str) -> Floats:
         """Time of an engine's loads and stores together; 0 for one that has only stores."""
@@ -288,6 +328,9 @@ class Step:
         at = self.of.loads.index(use)
         for number, other in enumerate(self.of.loads):
             its = self.depth[other.name]
+            assert use.move is not None and other.move is not None
+            if other.move.engine != use.move.engine:
+                continue
             there = its >= mine if number >= at else its > mine
             total = total + there * self.queued[other.name]
         return total

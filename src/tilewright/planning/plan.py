@@ -35,6 +35,8 @@ class Budget:
     margin: float = 0.03
     """Timing stops when the costs left exceed the best time by this: the cost is hardly ever
     that much too high."""
+    greedy: bool = True
+    """Whether the greedy planner's tilings are timed, too."""
 
 
 @dataclass(frozen=True)

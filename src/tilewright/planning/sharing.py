@@ -23,6 +23,9 @@ LEAST_CYCLES = 30_000.0
 BALANCED = 0.9
 """Busy part of the cores' time with which an outer loop is taken before an inner one."""
 
+AGAIN = 0.85
+"""Useful part of the time where every core makes all of what lies in scratch for itself."""
+
 
 def share(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -> Schedule:
     """The schedule with the loop that ``machine.cores`` share; as it was if none is worth it.
@@ -36,6 +39,7 @@ def share(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -
     if not Nest.of(kernel, schedule).loops:
         schedule = _cut(kernel, machine, schedule, allowed)
     best, chosen = 1.0 / machine.cores, ""
+    scratch = any(operand.role == "scratch" for operand in kernel.inputs)
     trips: dict[str, int] = {}
     for dim, extent, step in Nest.of(kernel, schedule).loops:
         trips.setdefault(dim, ceil(extent / step))
@@ -43,6 +47,8 @@ def share(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -
         if dim not in allowed:
             continue
         busy = count / (ceil(count / machine.cores) * machine.cores)
+        if scratch and dim not in kernel.anchor.inputs[0].dims:
+            busy *= AGAIN
         if busy > best:
             best, chosen = busy, dim
         if busy >= BALANCED:

@@ -1,17 +1,13 @@
 """The space of tilings of one kernel on one primitive, as NumPy columns.
 
-Candidate sizes of a dim of extent D are ceil(D / n) for every n: any other size needs as many tiles
-as one of these and only makes the last one smaller. Where compute is rounded to a granule g they
-are g * ceil(ceil(D / g) / n), because sizes in between compute no less and hold more. Two kinds of
-sizes are tried only when nothing else fits: sliding windows cut into parts (the halo is loaded for
-every part), and sizes below the granule. Every tiling kept fits its memories with one slot each;
-the slots beyond the first are the most that fit (slots.py), since a further slot never makes a
-tiling slower.
+Candidate sizes are those of sizes.py. Every tiling kept fits its memories with one slot each; the
+slots beyond the first are the most that fit (nests.py), since a further slot never makes a tiling
+slower.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -19,7 +15,6 @@ import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import PRODUCTS
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import (
     AxisTable,
@@ -32,6 +27,7 @@ from tilewright.planning.footprint import (
     run_elements,
     uses_of,
 )
+from tilewright.planning.sizes import EFFORTS, tile_sizes
 
 MAX_ROWS = 1_000_000
 """Tilings that one cross product may hold before its dims are thinned out."""
@@ -150,14 +146,20 @@ class Space:
             share = np.interp(run, known, fractions)
         return plain * rounded / run / share
 
-    def further_latency(self, use: Use) -> Floats:
-        """Column of the latencies behind the first of a box whose blocks move one by one."""
+    def further_latency(self, use: Use, grown: Mapping[str, Ints] | None = None) -> Floats:
+        """Column of the latencies behind the first of a box whose blocks move one by one.
+
+        ``grown`` says how many tiles the box covers along a dim.
+        """
         if use.move is None or not use.move.linear:
             return np.zeros(self.rows)
-        lengths = [
-            table.largest[tuple(self.index[dim] for dim in table.dims)]
-            for table in self.tables[use.name]
-        ]
+        lengths: list[Ints] = []
+        for table, extent in zip(self.tables[use.name], use.operand.shape, strict=True):
+            length = table.largest[tuple(self.index[dim] for dim in table.dims)]
+            for dim in table.dims:
+                if grown and dim in grown:
+                    length = np.minimum(length * grown[dim], extent)
+            lengths.append(length)
         blocks = np.ones(self.rows)
         for length in lengths:
             blocks = blocks * length
@@ -174,23 +176,6 @@ class Space:
         return (-(-(self.box(use) * element) // granule) * granule).astype(np.int64)
 
 
-def candidate_sizes(
-    extent: int, granule: int = 1, limit: int | None = None, small: bool = False
-) -> list[int]:
-    """Tile sizes worth trying along a dim, descending; ``small`` adds those below the granule."""
-    most = min(limit or extent, extent)
-    if extent <= granule:
-        found = {extent}
-    else:
-        blocks = -(-extent // granule)
-        found = {min(-(-blocks // n) * granule, extent) for n in range(1, blocks + 1)}
-    if most < extent:
-        found.add(max(most // granule * granule, 1) if most >= granule else most)
-    if small:
-        found |= {1 << n for n in range(granule.bit_length()) if 1 << n < granule}
-    return sorted((size for size in found if size <= most), reverse=True) or [most]
-
-
 def build_space(
     kernel: Kernel, machine: Machine, primitive: Primitive, max_rows: int = MAX_ROWS
 ) -> Space:
@@ -205,10 +190,6 @@ def build_space(
     raise no_tile_fits(kernel, machine, uses)
 
 
-EFFORTS = ((False, False), (True, False), (False, True), (True, True))
-"""Whether windows are cut, and whether sizes below the granule are tried; the best liked first."""
-
-
 def no_tile_fits(kernel: Kernel, machine: Machine, uses: Sequence[Use]) -> TilewrightError:
     """The refusal of a kernel of which not even the smallest tile fits."""
     memories = dict.fromkeys(u.memory.name for u in uses if u.memory.bytes)
@@ -219,42 +200,6 @@ def no_tile_fits(kernel: Kernel, machine: Machine, uses: Sequence[Use]) -> Tilew
         kernel.symbol,
         "give the machine more memory, or run this node on the host",
     )
-
-
-FURTHER_BATCHES = frozenset(f"b{axis}" for axis in range(1, 8))
-"""Batch dims of a product behind its first: an instruction covers one batch dim, loops the rest."""
-
-
-def tile_sizes(
-    kernel: Kernel,
-    primitive: Primitive,
-    uses: Sequence[Use],
-    *,
-    cut: bool,
-    small: bool = False,
-    granular: bool = True,
-) -> dict[str, Ints]:
-    """Candidate sizes of every dim, descending, reductions first.
-
-    ``cut`` lets windows be cut into parts, ``small`` adds sizes below the granule, and without
-    ``granular`` the primitive's granules do not count.
-    """
-    extents, reduction = kernel.anchor.extents, kernel.anchor.reduction
-    # Only sums of products are split gladly: partial results of others need more than adding.
-    products = kernel.anchor.operation in (*PRODUCTS, "sparse_product")
-    windows = _windows(uses, extents, reduction) if products else set(reduction)
-    sizes: dict[str, Ints] = {}
-    for dim in (*reduction, *(d for d in extents if d not in reduction)):
-        extent = extents[dim]
-        granule = primitive.multiples.get(dim, 1) if granular else 1
-        limit = 1 if dim in FURTHER_BATCHES else primitive.limits.get(dim)
-        uncut = dim in windows and not cut and (limit or extent) >= extent
-        if dim in primitive.whole or uncut:
-            found = [extent]
-        else:
-            found = candidate_sizes(extent, granule, limit, small)
-        sizes[dim] = np.array(found, np.int64)
-    return sizes
 
 
 def uncrossed(
@@ -272,18 +217,6 @@ def uncrossed(
             axis_table(a, e, m, kernel.anchor.extents, sizes) for a, e, m in axes
         )
     return space
-
-
-def _windows(uses: Sequence[Use], extents: dict[str, int], reduction: Sequence[str]) -> set[str]:
-    """Reduction dims that slide along a parallel dim with overlap, such as kh along oh."""
-    found: set[str] = set()
-    for use in uses:
-        for axis in use.operand.access:
-            steps = [abs(c) for d, c in axis.terms if d not in reduction and extents.get(d, 1) > 1]
-            for dim, c in axis.terms:
-                if dim in reduction and any(step < abs(c) * extents[dim] for step in steps):
-                    found.add(dim)
-    return found
 
 
 def _cross(space: Space, max_rows: int) -> None:

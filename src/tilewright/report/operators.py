@@ -92,7 +92,7 @@ SCALED: dict[str, tuple[str, Callable[[int], Sample]]] = {
 HIDDEN = frozenset(
     (
         *("requantise", "quantise", "dequantise", "convert_layout", "winograd_conv"),
-        "explicit_conv",
+        *("explicit_conv", "separable_conv"),
         "sparse_product",
         *("channel_shuffle", "layer_norm", "attention"),
         *("requantise_linear", "add_linear", "mul_linear", "look_up"),

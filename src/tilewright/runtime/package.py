@@ -75,12 +75,13 @@ def _entries(made: Compilation, plans: Mapping[str, Plan]) -> list[KernelEntry]:
             )
             continue
         found = plans[symbol]
+        held = ", ".join(one.name for one in item.kernel.operands if one.held)
         rows.append(
             KernelEntry(
                 name=symbol,
                 nodes=item.kernel.nodes,
                 engine="accelerator",
-                schedule=str(found.schedule),
+                schedule=str(found.schedule) + (f" held {held}" if held else ""),
                 predicted_cycles=found.predicted_cycles,
                 physical_bound=found.physical_bound,
                 granule_bound=found.granule_bound,

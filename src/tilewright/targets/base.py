@@ -51,6 +51,9 @@ class CompiledKernel:
     """The ``tile.program`` after the tile passes; None for a kernel on the host."""
     predicted_cycles: float = 0.0
     """What the planner expects of it."""
+    machine: Machine | None = None
+    """The machine with the memory that values held on the chip leave to this kernel; None if that
+    is all."""
 
     @property
     def on_host(self) -> bool:
@@ -197,6 +200,8 @@ class Target(ABC):
 
     name: str
     description: str
+    holds_values: bool = False
+    """Whether its programs can leave values in a memory that ``holds`` them, between kernels."""
     takes_computed_weights: bool = True
     """Whether the weights of products may be values that a network takes in or computes. Otherwise
     they are laid out when a package is written, and have to be constants."""

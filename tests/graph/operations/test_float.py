@@ -14,7 +14,7 @@ AFFINE = {
 }
 """Between floats and quantised integers: test_quantisation.py."""
 
-METHODS = {"winograd_conv", "explicit_conv", "sparse_product"}
+METHODS = {"winograd_conv", "explicit_conv", "separable_conv", "sparse_product"}
 """Forms of other operations, on prepared weights or with scratch: tests of their own."""
 
 

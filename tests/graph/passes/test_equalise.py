@@ -191,6 +191,7 @@ def error(executable: Executable, exact: Executable) -> float:
     return (squares / sum(float(np.square(b).sum()) for _, b in pairs)) ** 0.5
 
 
+@pytest.mark.slow
 def test_a_transformer_loses_less(tmp_path: Path) -> None:
     model = tmp_path / "block.onnx"
     transformer(model)
@@ -259,6 +260,7 @@ def test_streams_and_lists_give_the_same(tmp_path: Path) -> None:
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.slow
 def test_free_dims_keep_the_factors(tmp_path: Path) -> None:
     model, fixed = tmp_path / "open.onnx", tmp_path / "fixed.onnx"
     transformer(model, "batch")

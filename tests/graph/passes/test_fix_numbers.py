@@ -57,7 +57,9 @@ def fix(module: ModuleOp, store: Weights, samples: list[dict[str, Array]]) -> Mo
     return module
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [*range(12), *(pytest.param(s, marks=pytest.mark.slow) for s in range(12, 24))]
+)
 def test_close_to_float_and_exactly_repeatable(seed: int) -> None:
     module, store = random_network(seed)
     samples = [inputs_of(module, 100 + i) for i in range(3)]

@@ -31,6 +31,8 @@ FOLDER = Path(__file__).parent / "goldens"
 MACHINES = {
     "cpu16": cpu(Processor(lanes=16)),
     "pairs": cpu(Processor(lanes=16, pairs_per_cycle=1.0)),
+    # A last cache that is far away.
+    "server": cpu(Processor(lanes=16, vectors_per_cycle=2.0, bandwidths=(80.0, 40.0, 5.0, 4.5))),
     "small": accelerator(),
     "cambricon": CAMBRICON_X,
 }

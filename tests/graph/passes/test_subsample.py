@@ -119,11 +119,17 @@ def _cached() -> Machine:
     return accelerator(memories=memories)
 
 
+def _linear() -> Machine:
+    moves = tuple(m.model_copy(update={"linear": m.target == "in"}) for m in SMALL.moves)
+    return accelerator(moves=moves)
+
+
 @pytest.mark.parametrize(
     ("machine", "host"),
     [
         pytest.param(cpu(), "", id="operands in place"),
         pytest.param(_cached(), "", id="a cache"),
+        pytest.param(_linear(), "", id="a transfer for every pixel"),
         pytest.param(accelerator(layouts={}), "", id="rows cannot be strided"),
         pytest.param(SMALL, "strided", id="layer on the host"),
         pytest.param(SMALL, "conv1", id="input from the host"),

@@ -113,7 +113,9 @@ class Arena:
         return [self.read(value) for value in self.network.output_op.values]
 
 
-@pytest.mark.parametrize("seed", range(14))
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(s, marks=pytest.mark.slow) for s in range(6, 14))]
+)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_memory_computes_what_the_network_means(machine: str, seed: int) -> None:
     module, store, inputs, expected = compiled(seed, machine)
@@ -126,7 +128,9 @@ def test_memory_computes_what_the_network_means(machine: str, seed: int) -> None
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 4))]
+)
 def test_text_and_second_run(machine: str, seed: int) -> None:
     module, store, inputs, _ = compiled(seed, machine)
     text = str(module)

@@ -209,8 +209,13 @@ class Maker:
 
 def check(maker: Maker, tolerance: float = 1e-5, flags: Sequence[str] | None = None) -> None:
     """The C agrees with the graph's meaning, relative to the largest element."""
-    expected = maker.expected()
-    found = maker.run(flags)
+    compare(maker.run(flags), maker.expected(), tolerance)
+
+
+def compare(
+    found: Mapping[str, Array], expected: Mapping[str, Array], tolerance: float = 1e-5
+) -> None:
+    """All outputs agree, relative to the largest element of each."""
     assert found.keys() == expected.keys()
     for name, array in expected.items():
         assert found[name].shape == array.shape

@@ -52,7 +52,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("made", [machine(), PLAIN], ids=["native", "four lanes"])
+@pytest.mark.parametrize(
+    "made",
+    [machine(), pytest.param(PLAIN, marks=pytest.mark.slow)],
+    ids=["native", "four lanes"],
+)
 def test_attention(made: Machine) -> None:
     m = Maker(made, seed=4)
     m.finish(*(case(m) for case in CASES.values()))

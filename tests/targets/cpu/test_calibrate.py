@@ -9,8 +9,15 @@ from tests.targets.cpu.built_networks import expected, image, model
 
 import tilewright
 from tilewright.errors import TilewrightError
+from tilewright.planning.registers import Registers, TileCycles
 from tilewright.targets.cpu import TARGET
-from tilewright.targets.cpu.calibrate import Calibration, _fit, _identity, calibrate
+from tilewright.targets.cpu.calibrate import (
+    Calibration,
+    _fit,
+    _identity,
+    _straight,
+    calibrate,
+)
 from tilewright.targets.cpu.processors import this_processor
 
 
@@ -20,23 +27,40 @@ def made(**changes: object) -> Calibration:
         "clock_hz": 3e9,
         "vectors_per_cycle": 1.0,
         "bandwidths": (64.0, 32.0, 16.0, 8.0),
-        "tile": (1.0, 0.5, 1.0, 30.0),
-        "tile_error": 0.02,
+        "tiles": TILES,
     }
     return Calibration.model_validate(values | changes)
 
 
-def test_the_fit_finds_what_made_the_cycles() -> None:
-    random = np.random.default_rng(1)
-    steps, points = random.integers(64, 512, 60), random.integers(1, 28, 60)
-    vectors = random.integers(1, 5, 60)
-    rows = np.stack([steps, steps * vectors, steps * vectors * points, np.ones(60)], 1) * 1.0
-    known = np.array([1.5, 0.25, 0.98, 40.0])
-    np.testing.assert_allclose(_fit(rows, rows @ known), known, rtol=1e-6)
-    # What would be negative is left out, and nothing else turns negative for it.
-    found = _fit(rows, rows @ np.array([-1.5, 2.0, 1.0, 40.0]))
-    assert (found >= 0).all()
-    assert found[0] == 0
+TILES = ((1.0, 4.0, 5.0, 10.0), (1.0, 8.0, 6.0, 12.0), (2.0, 4.0, 5.0, 20.0))
+"""Vectors, points, cycles of a step, cycles of a call."""
+
+
+def test_the_fit_is_the_line_through_what_was_measured() -> None:
+    assert _fit([32 * 12.5 + 40, 96 * 12.5 + 40], 1.0) == (12.5, 40.0)
+    # A call takes no less than nothing, and no step less than at the processor's peak.
+    assert _fit([320.0, 1056.0], 1.0) == (11.0, 0.0)
+    assert _fit([900.0, 800.0], 2.0) == (2.0, 800.0 - 2.0 * 96)
+    assert _fit([90.0, 80.0], 2.0) == (2.0, 0.0)
+
+
+def test_no_disturbed_tile_is_below_the_peak() -> None:
+    noise = [(1.0, float(points), 0.5 * points, 4.0) for points in (6, 8, 10, 12)]
+    straight = _straight([(1.0, 14.0, 1e6, 4.0), *noise], 2.0)
+    assert len(straight) == 5
+    assert all(step >= points / 2.0 for _, points, step, _ in straight)
+
+
+def test_tiles_between_those_measured_take_what_lies_between() -> None:
+    tiles = tuple(TileCycles(int(v), int(p), step, call) for v, p, step, call in TILES)
+    registers = Registers(16, 32, 1.0, measured=tiles)
+    assert registers.step_cycles(4, 1) == 5.0
+    assert registers.step_cycles(6, 1) == 5.5
+    assert registers.step_cycles(2, 1) == 5.0
+    assert registers.step_cycles(16, 1) == 12.0
+    assert registers.call_cycles(7, 1) == 12.0
+    # Of three vectors nothing was measured.
+    assert registers.step_cycles(8, 3) == registers.nominal_step_cycles(8, 3)
 
 
 def test_a_calibration_describes_the_machine(tmp_path: Path) -> None:
@@ -45,7 +69,9 @@ def test_a_calibration_describes_the_machine(tmp_path: Path) -> None:
     machine = TARGET.variant(str(path))
     assert machine.clock_hz == 3e9
     assert machine.memory("dram").bytes_per_cycle == 8.0
-    assert machine.primitive("conv").fit == (1.0, 0.5, 1.0, 30.0)
+    assert machine.primitive("conv").fit == TILES
+    assert machine.primitive("winograd_4").fit == TILES
+    assert not machine.primitive("pool").fit
     assert machine.name == "cpu"
     network = tmp_path / "pictures.onnx"
     onnx.save(model(), network)
@@ -73,5 +99,6 @@ def test_this_processor_is_calibrated() -> None:
     found = calibrate()
     assert 1e8 < found.clock_hz < 1e10
     assert found.bandwidths[0] > 0
-    assert found.tile[2] > 0
+    assert all(step > 0 and call >= 0 for _, _, step, call in found.tiles)
+    assert {vectors for vectors, _, _, _ in found.tiles} >= {1, 2, 3}
     assert found.applied().clock_hz == found.clock_hz

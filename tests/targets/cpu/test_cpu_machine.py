@@ -62,6 +62,10 @@ def test_caches_are_what_the_system_says(tmp_path: Path) -> None:
     (tmp_path / "index9").mkdir()
     # One core counts on a half of what several share.
     assert cache_sizes(tmp_path) == {1: 48 << 10, 2: 2 << 20, 3: 18 << 20}
+    # A virtual machine of two cores sees all of a server's.
+    (tmp_path / "index3" / "size").write_text("504M\n")
+    assert cache_sizes(tmp_path)[3] == 32 << 20
+    (tmp_path / "index3" / "size").write_text("36864K\n")
     (tmp_path / "index2" / "size").write_text("plenty")
     (tmp_path / "index3" / "shared_cpu_list").write_text("0")
     assert cache_sizes(tmp_path) == {1: 48 << 10, 3: 36 << 20}

@@ -35,7 +35,9 @@ def check(model: onnx.ModelProto, name: str, image: Array, folder: Path) -> None
             np.testing.assert_allclose(found / scale, array / scale, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(s, marks=pytest.mark.slow) for s in range(3, 6))]
+)
 def test_random_networks(seed: int, tmp_path: Path) -> None:
     model, image = random_network(seed)
     check(model, "x", image, tmp_path)

@@ -61,6 +61,7 @@ def test_on_this_processor(seed: int) -> None:
     check(m, flags=(*FLAGS, *this_processor().flags, "-Werror"))
 
 
+@pytest.mark.slow
 def test_in_four_lanes() -> None:
     m = Maker(PLAIN, seed=2)
     m.finish(*(case(m) for case in CASES.values()))

@@ -56,7 +56,26 @@ def matrices(seed: int, dtype: type) -> tuple[Quantised, list[str]]:
     return q, [q.quantise(z, 0.05, 9, dtype), q.quantise(scores, 3.0, 9, dtype)]
 
 
+def groups(seed: int, dtype: type) -> tuple[Quantised, list[str]]:
+    """Groups that fill no vectors, and no words; words that a block of lanes ends within."""
+    q = Quantised(seed)
+
+    def layer(value: str, *shape: int, scale: float = 0.05, **attributes: object) -> str:
+        made = q.node("Conv", value, weights(q, np.int8, shape), **attributes)
+        return q.through(made, scale, 3, dtype)
+
+    x = q.through(q.input(1, 32, 9, 11), 0.02, 7, dtype)
+    a = layer(x, 48, 4, 3, 3, group=8, pads=[1] * 4, strides=[2, 1])
+    b = layer(a, 24, 6, 1, 1, group=8, scale=0.1)
+    c = layer(b, 40, 3, 2, 3, group=8, pads=[0, 1, 1, 1], scale=0.1)
+    d = layer(c, 80, 1, 1, 1, group=40, scale=0.1)
+    e = layer(d, 72, 20, 1, 3, group=4, scale=0.3)
+    return q, [q.quantise(value, 0.1, 3, dtype) for value in (b, c, e)]
+
+
 CASES = [(images, lanes, np.int8 if lanes == 8 else np.uint8) for lanes in LANES]
+SLOW = pytest.mark.slow
+CASES += [pytest.param(groups, n, np.uint8, marks=[SLOW] * (n < LANES[-1])) for n in LANES]
 CASES += [(matrices, lanes, np.uint8 if lanes == 8 else np.int8) for lanes in LANES]
 
 

@@ -35,7 +35,12 @@ CASES = (
 NATIVE = (*FLAGS, *this_processor().flags)
 
 
-def network(described: Machine, kinds: Sequence[type[GraphOperation]]) -> Maker:
+def in_turns(each: int) -> list[list[type[GraphOperation]]]:
+    """So many kinds for each case, which take turns."""
+    return [[KINDS[(n + k) % len(KINDS)] for k in range(each)] for n in range(len(CASES))]
+
+
+def network(described: Machine, kinds: Sequence[Sequence[type[GraphOperation]]]) -> Maker:
     m = Maker(described, seed=5)
     found = []
     for number, (shape, axes) in enumerate(CASES):
@@ -43,7 +48,7 @@ def network(described: Machine, kinds: Sequence[type[GraphOperation]]) -> Maker:
         drawn = m.inputs[f"in{number}"]
         # About 1, of either sign, so that products stay numbers.
         drawn[...] = np.copysign(1 + 0.05 * np.clip(drawn, -2, 2), drawn)
-        for kind in kinds:
+        for kind in kinds[number]:
             how = {"axes": axes, "keep_dims": number % 2 == 0}
             found.append(m.kernel([(kind, [x], how)]))
     m.finish(*found)
@@ -51,15 +56,19 @@ def network(described: Machine, kinds: Sequence[type[GraphOperation]]) -> Maker:
 
 
 @pytest.mark.parametrize(
+    "each", [1, pytest.param(len(KINDS), marks=pytest.mark.slow)], ids=["one kind", "all kinds"]
+)
+@pytest.mark.parametrize(
     ("described", "flags"), [(PLAIN, FLAGS), (machine(), NATIVE)], ids=["plain", "native"]
 )
-def test_folds(described: Machine, flags: Sequence[str]) -> None:
-    m = network(described, KINDS)
+def test_folds(described: Machine, flags: Sequence[str], each: int) -> None:
+    kinds = in_turns(each)
+    m = network(described, kinds)
     compiled = m.compilation()
     assert {item.schedule.primitive for item in compiled.kernels if item.schedule} == {"reduce"}
     found, expected = m.run(flags), m.expected()
-    for number, (name, array) in enumerate(expected.items()):
-        kind = KINDS[number % len(KINDS)]
+    folded = [kind for some in kinds for kind in some]
+    for number, ((name, array), kind) in enumerate(zip(expected.items(), folded, strict=True)):
         if kind in (ReduceMaxOp, ReduceMinOp):
             assert np.array_equal(found[name], array), (number, kind)
         else:
@@ -69,7 +78,7 @@ def test_folds(described: Machine, flags: Sequence[str]) -> None:
 
 
 def test_what_is_no_number_goes_through() -> None:
-    m = network(PLAIN, (ReduceMaxOp, ReduceSumOp))
+    m = network(PLAIN, [[ReduceMaxOp, ReduceSumOp]] * len(CASES))
     for array in m.inputs.values():
         array.reshape(-1)[array.size // 2] = np.nan
     found, expected = m.run(FLAGS), m.expected()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import ml_dtypes
@@ -137,7 +138,11 @@ def rounded(array: np.ndarray, name: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", DTYPES)
-@pytest.mark.parametrize("shape", CONVOLUTIONS, ids=lambda shape: "x".join(map(str, shape)))
+@pytest.mark.parametrize(
+    "shape",
+    [pytest.param(s, marks=[pytest.mark.slow] * (s[1] == 7)) for s in CONVOLUTIONS],
+    ids=lambda shape: "x".join(map(str, shape)),
+)
 def test_convolutions(name: str, shape: tuple[int, ...], tmp_path: Path) -> None:
     n, ci, h, w, co, kernel, stride, pad, group = shape
     random = np.random.default_rng(shape)
@@ -306,3 +311,40 @@ def test_fixed_point_reads_its_weights(shape: tuple[int, ...], tmp_path: Path) -
     # Half a step of the image and of the weights, each of 2**-15 of at most eight.
     assert (np.abs(found - exact) <= terms * 2.0**-11).all()
     assert not np.array_equal(found, exact.astype(np.float32))
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "name", ["float16", pytest.param("bfloat16", marks=SLOW), pytest.param("fixed16", marks=SLOW)]
+)
+def test_winograds_method_widens_weights_on_their_way(name: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    x = random.standard_normal((1, 32, 30, 30)).astype(np.float32)
+    weight = random.standard_normal((48, 32, 3, 3)).astype(np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], "c", pads=[1] * 4)]
+    path = tmp_path / "short.onnx"
+    onnx.save(model_of(nodes, x, w=weight), path)
+    # Without products of pairs, which read images of 16 bits, too.
+    described = machine(replace(this_processor(), pairs_per_cycle=0.0))
+    samples = [{"x": x}] if name == "fixed16" else None
+    made, direct = (
+        tilewright.compile(
+            *(path,), machine=described, numbers=name, calibration=samples, exact_convolution=exact
+        )
+        for exact in (False, True)
+    )
+    kinds = [[r.schedule.partition(" ")[0] for r in one.manifest.kernels] for one in (made, direct)]
+    assert "winograd_4_plain" in kinds[0] and not any("winograd" in kind for kind in kinds[1])
+    bytes_of = [
+        (one.directory / "program" / "weights.bin").stat().st_size for one in (made, direct)
+    ]
+    assert bytes_of[0] <= bytes_of[1], "weights stay what they are"
+    found, expected = made.run({"x": x})["y"], direct.run({"x": x})["y"]
+    # Results of 16 bits may round to either side.
+    unit = PRECISION.get(name, 2.0**-15) * 2 + 2e-5
+    np.testing.assert_allclose(found, expected, rtol=0, atol=unit * float(np.abs(expected).max()))
+    if name in DTYPES:
+        exact = exact_convolution(rounded(x, name), rounded(weight, name), 1, 1, 1)
+        near(found, exact, np.full_like(exact, 16 * np.abs(exact).max()), name)

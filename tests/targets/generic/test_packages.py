@@ -121,11 +121,16 @@ def test_waits_between_kernels_are_needed() -> None:
     [
         {"memory.sb.bytes": 65536, "memory.nbin.bytes": 16384},
         {"memory.nbin.bytes": 3072, "memory.nbout.bytes": 3072, "memory.sb.bytes": 4096},
-        {"memory.dram.bytes_per_cycle": 8.0},
-        {"memory.tables.bytes": 1024},
-        {"move.load_nbin.in_flight": 4, "move.load_sb.in_flight": 4},
+        pytest.param({"memory.dram.bytes_per_cycle": 8.0}, marks=pytest.mark.slow),
+        pytest.param({"memory.tables.bytes": 1024}, marks=pytest.mark.slow),
+        pytest.param(
+            {"move.load_nbin.in_flight": 4, "move.load_sb.in_flight": 4}, marks=pytest.mark.slow
+        ),
         {"engine.load.queue": 1, "engine.compute.queue": 1, "engine.store.queue": 1},
-        {"move.load_nbin.transaction": 64, "move.store_nbout.transaction": 64},
+        pytest.param(
+            {"move.load_nbin.transaction": 64, "move.store_nbout.transaction": 64},
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda values: ",".join(values),
 )
@@ -137,12 +142,12 @@ def test_varied_machines_compute_the_same(values: Mapping[str, float]) -> None:
 
 def test_a_slower_memory_takes_longer() -> None:
     cycles = []
-    for rate in (128.0, 8.0, 1.0):
+    for rate in (128.0, 1.0):
         values = {"memory.dram.bytes_per_cycle": rate}
         executable = compiling.compile(network(), "cambricon-x", values=values)
         executable.run(image(0))
         cycles.append(executable.profile.cycles)
-    assert cycles[0] < cycles[1] < cycles[2]
+    assert cycles[0] < cycles[1]
 
 
 def test_a_machine_file_runs_without_python() -> None:

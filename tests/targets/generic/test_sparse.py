@@ -12,8 +12,8 @@ from tilewright.errors import TilewrightError
 from tilewright.numerics import sparse
 from tilewright.planning import plan
 from tilewright.planning.nests import arrangements, nests_of
-from tilewright.planning.planners.exact import schedule_of
 from tilewright.planning.planners.greedy import Greedy
+from tilewright.planning.planners.schedules import schedule_of
 from tilewright.planning.space import build_space
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.generic.isa import InstructionSet

@@ -82,7 +82,10 @@ def test_entry_points_name_the_targets(name: str) -> None:
     assert found.machine() == TARGETS[name].machine()
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n[-2:] in ("-s", "-l"))) for n in TARGETS],
+)
 def test_a_network_matches_the_interpreter_bit_for_bit(name: str) -> None:
     """Every operator that runs on cambricon-x runs here; no two commands race."""
     module, weights = by_hand(parameters(7))

@@ -117,6 +117,7 @@ from tilewright.graph.operations.reductions import (
     ReduceProductOp,
     ReduceSumOp,
 )
+from tilewright.graph.operations.separable import SeparableConvOp
 from tilewright.graph.operations.shuffle import ChannelShuffleOp
 from tilewright.graph.operations.sparse import SparseProductOp
 from tilewright.graph.operations.views import ConcatOp, PadOp, ReshapeOp, SliceOp, TransposeOp
@@ -127,6 +128,7 @@ from tilewright.types import TYPES
 OPERATIONS: tuple[type[Operation], ...] = (
     ConvOp,
     ExplicitConvOp,
+    SeparableConvOp,
     WinogradConvOp,
     SparseProductOp,
     MaxPoolOp,
@@ -334,6 +336,7 @@ __all__ = [
     "RunningSumOp",
     "ScatterOp",
     "SelectOp",
+    "SeparableConvOp",
     "SigmoidOp",
     "SignOp",
     "SiluOp",

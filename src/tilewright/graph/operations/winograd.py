@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tilewright.graph.operations.base import Operation, Type, one
-from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.graph.operations.convolution import product_element, widened
+from tilewright.ir import PythonValue, f32, irdl_op_definition, opt_prop_def
 from tilewright.numerics import winograd
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 from tilewright.types import Array, shape_of
@@ -19,7 +20,8 @@ class WinogradConvOp(Operation):
     Operands are images [n, c, h, w], weights, scratch [elements], and perhaps a bias [co]. Weights
     are [co, c/group, taps, taps] and transformed as the kernel runs, or [co, c/group, inner, inner]
     as ``numerics.winograd.transform_weights`` makes them, inner = tile + taps - 1. ``pads`` are
-    top, left, bottom, right. float32 only; choose-methods makes it of a conv.
+    top, left, bottom, right. Images are float32; weights that are not transformed yet may have 16
+    bits, as a conv's. Choose-methods makes it of a conv.
     """
 
     name = "graph.winograd_conv"
@@ -67,10 +69,14 @@ class WinogradConvOp(Operation):
         )
         oh, ow = (x[2 + i] + pads[i] + pads[2 + i] - taps + 1 for i in range(2))
         self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
-        return self.result_of((x[0], u[0], oh, ow), self.common_element(types))
+        plain, element = u[2:] == (taps, taps), types[1].element_type
+        self.need(types[0].element_type == f32, "takes images of float32")
+        self.need(plain or element == f32, "takes transformed weights of float32")
+        return self.result_of((x[0], u[0], oh, ow), product_element(self, types))
 
     def evaluate(self, *arrays: Array) -> Array:
         """In float64, rounded once."""
+        arrays = tuple(widened(arrays))
         x, u, _ = arrays[:3]
         group = self.integer("group", 1, 2**24)
         result = winograd.conv2d(x, u, self.integers("pads"), *self.sizes, group)

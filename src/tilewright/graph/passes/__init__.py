@@ -12,6 +12,7 @@ from tilewright.graph.passes.fix_numbers import FixNumbers
 from tilewright.graph.passes.fold_constants import FoldConstants
 from tilewright.graph.passes.fuse_batch_norm import FuseBatchNorm
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
+from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.join_biases import JoinBiases
 from tilewright.graph.passes.partition import Partition
 from tilewright.graph.passes.plan_memory import PlanMemory
@@ -36,6 +37,7 @@ PASSES: dict[str, type[ModulePass]] = {
         FoldConstants,
         FuseBatchNorm,
         FusePointwise,
+        FuseSeparable,
         JoinBiases,
         Partition,
         PlanMemory,
@@ -105,8 +107,10 @@ def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[Pass
         methods = [PassEntry(CompressWeights(), reason)]
     elif not any(machine.primitives_for(f"{name}_conv") for name in ("winograd", "explicit")):
         methods = []
+    pairs = [PassEntry(FuseSeparable(), "what a pair of convolutions hands on stays in a cache")]
     return [
         *(numbers if machine.element == "fixed16" else []),
+        *(pairs if machine.primitives_for("separable_conv") else []),
         *methods,
         PassEntry(AssignLayouts(), "after kernels are formed: each asks for layouts as a whole"),
         PassEntry(EliminateViews(), "after layouts, which decide what is an address"),

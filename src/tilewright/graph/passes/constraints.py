@@ -238,11 +238,36 @@ def _shortage(found: Candidate, primitive: Primitive, machine: Machine) -> _Shor
     return None
 
 
+def _windows(found: Candidate, machine: Machine) -> str | None:
+    """Whether every window meets the image, where primitives leave the padding out."""
+    primitives = serving(found, machine)
+    if found.stage is None or not all(primitive.clips for primitive in primitives):
+        return None
+    extents, reduction = found.extents, set(found.stage.reduction)
+    for operand in found.stage.inputs:
+        if operand.role != "input":
+            continue
+        for axis, extent in zip(operand.access, operand.shape, strict=True):
+            inner = [(name, c) for name, c in axis.terms if name in reduction]
+            outer = [(name, c) for name, c in axis.terms if name not in reduction]
+            if not inner or not outer:
+                continue
+            span = sum((extents[name] - 1) * c for name, c in inner) + 1
+            last = axis.offset + sum((extents[name] - 1) * c for name, c in outer)
+            if axis.offset + span <= 0 or last >= extent:
+                return (
+                    f"a window lies wholly in the padding, which {primitives[0].name} of "
+                    f"{machine.name} leaves out"
+                )
+    return None
+
+
 CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint("loop-nest", _has_loops, "write the operation in terms of supported ones"),
     Constraint("primitive", _listed, "replace the operation, or add a primitive to the machine"),
     Constraint("extents", _extents, "change the layer's size, or choose another machine"),
     Constraint("operands", _places, "give the primitive's operands that role in the machine"),
+    Constraint("windows", _windows, "pad by less than the kernel's size"),
     Constraint("numbers", _numbers, "use an operation with a fixed-point meaning"),
     Constraint(
         "whole-dims",

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from tilewright.graph.dialect import KernelOp, WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.operations.base import is_float
-from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.convolution import SHORT_FLOATS, ConvOp
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.graph.passes.rewrite_method import Form, forget, rewritten
 from tilewright.graph.passes.strides import size
-from tilewright.ir import SSAValue
+from tilewright.ir import SSAValue, i16
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.winograd import TRANSFORMS
 from tilewright.planning.cached import plan_cached, schedules
@@ -102,16 +102,20 @@ def _forms(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
     weight = kernel.inputs[_weight(kernel)]
     if kernel.on_host or anchor.is_fixed or not isinstance(weight.owner, WeightOp):
         return
-    if not is_float(tensor_type(weight).element_type):
+    elements = [tensor_type(value).element_type for value in (anchor.inputs[0], weight)]
+    whole = is_float(elements[1])
+    if not is_float(elements[0]) or not (whole or elements[1] in (*SHORT_FLOATS, i16)):
         return
     window = shape_of(weight)[2:]
     group = anchor.integer("group", 1, 2**24)
-    if group == 1 and window != (1, 1):
+    if group == 1 and window != (1, 1) and whole:
         yield Form(explicit=True)
     apart = anchor.integers("strides") + anchor.integers("dilations")
     for tile, taps in TRANSFORMS:
         if apart == (1, 1, 1, 1) and window == (taps, taps):
-            yield Form(tile, False)
+            # Weights of 16 bits would be eight times as many bytes when they are transformed.
+            if whole:
+                yield Form(tile, False)
             yield Form(tile, True)
 
 

@@ -39,8 +39,10 @@ class Subsample(ModulePass):
     Done for convolutions and pools on the accelerator, along axes without padding on which the
     kernel has extent 1 and the stride is larger, if every primitive that serves the layer keeps the
     input in a memory that software manages (a cache loads no gaps that nobody reads) and takes it
-    in a layout in which the slice is an address. The input must be computed on the accelerator
-    too: any other may have to be copied into that layout, and a strided copy is no better.
+    in a layout in which the slice is an address. Where a transfer is one contiguous block
+    (``Move.linear``) gaps are no gain: each pixel would be a transfer of its own. The input must be
+    computed on the accelerator too: any other may have to be copied into that layout, and a strided
+    copy is no better.
     """
 
     name = "subsample"
@@ -120,6 +122,8 @@ def _is_address(op: Operation, machine: Machine) -> bool:
         if storage is None or storage.memory == machine.main or layout == "any":
             return False
         if machine.memory(storage.memory).managed != "software":
+            return False
+        if machine.move(machine.main, storage.memory).linear:
             return False
         if slice_box(dense_box(layout, shape), taken) is None:
             return False

@@ -3,30 +3,37 @@
 Tilings come sorted by an exact lower bound and are priced in blocks, until the next bound exceeds
 the last of the best candidates so far: what is left out cannot be among them. With a timer the
 candidates are run, best cost first, and the fastest is taken; timing stops early at one that is
-as good as at the granule bound.
+as good as at the granule bound. The greedy planner's tilings are run, too, so that no error of the
+cost model lets it win.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from time import perf_counter
 
 import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import granule_bound, physical_bound, primitives_for
+from tilewright.planning.bounds import granule_bound, physical_bound
 from tilewright.planning.cost import Priced, lower_bounds, price
 from tilewright.planning.domain import Kernel
-from tilewright.planning.layout import Layout
 from tilewright.planning.nests import Arrangement
 from tilewright.planning.plan import Budget, Plan, Timer
-from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.planners.greedy import Greedy
+from tilewright.planning.planners.schedules import agreeing, schedule_of
+from tilewright.planning.schedule import Schedule
 from tilewright.planning.space import Space, build_space
 
 FIRST_BLOCK, BLOCK = 128, 1024
 """Tilings priced at once: few at first, so that the best bounds the rest."""
+
+MISJUDGED = 1.0
+"""A greedy tiling is timed unless its cost exceeds the best time by more: the cost is never that
+much too high."""
 
 MIRRORS = 4
 """Rows taken from a block for each candidate that is kept; mirrored ones drop out again."""
@@ -120,66 +127,6 @@ def _distinct(candidates: list[Candidate]) -> list[Candidate]:
     return list(found.values())
 
 
-def schedule_of(space: Space, arrangement: Arrangement, row: int) -> Schedule:
-    """The schedule of one row of a space under one arrangement."""
-    extents = space.extents
-    tile = {dim: int(space.size(dim)[row]) for dim in extents}
-    trips = {dim: -(-extents[dim] // tile[dim]) for dim in extents}
-    output = next(use for use in space.uses if use.output)
-    others = [use.memory.name for use in space.uses if not use.output]
-    grown = {dim: int(count[row]) for dim, count in arrangement.grown.items()}
-    outer: list[str] = []
-    inner: list[str] = []
-    for loop in arrangement.nest.loops:
-        for dim in loop.group.dims:
-            rounds = -(-trips[dim] // grown.get(dim, 1))
-            if loop.inner:
-                if grown[dim] > 1:
-                    inner.append(dim)
-            elif rounds > 1:
-                (inner if loop.group.reduction else outer).append(dim)
-    buffers = tuple(
-        (use.name, int(arrangement.slots[use.host or use.name][row]))
-        for use in space.uses
-        if use.move is not None
-    )
-    fine = tuple((dim, tile[dim]) for dim in extents)
-    innermost = others[0] if others else output.memory.name
-    if not arrangement.nest.grown:
-        levels = (Level(innermost, fine, (*outer, *inner)),)
-    else:
-        reduction = space.kernel.anchor.reduction
-        coarse = tuple(
-            (
-                dim,
-                extents[dim]
-                if dim in reduction
-                else min(tile[dim] * grown.get(dim, 1), extents[dim]),
-            )
-            for dim in extents
-        )
-        levels = (
-            Level(output.memory.name, coarse, tuple(outer)),
-            Level(innermost, fine, tuple(inner)),
-        )
-    return Schedule(space.primitive.name, levels, buffers)
-
-
-def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
-    """The primitives that take the operands in the layouts that they have; all if none does."""
-
-    def agrees(primitive: Primitive) -> bool:
-        for operand in kernel.operands:
-            rank = len(operand.shape)
-            wanted = machine.layout_of(primitive, operand.role, rank)
-            if wanted != "any" and Layout.parse(wanted, rank) != Layout.parse(operand.layout, rank):
-                return False
-        return True
-
-    serving = primitives_for(kernel, machine)
-    return tuple(p for p in serving if agrees(p)) or serving
-
-
 def _fastest(
     kernel: Kernel, candidates: list[Candidate], timer: Timer, budget: Budget, granule: float
 ) -> tuple[Candidate, float, int]:
@@ -225,7 +172,7 @@ def plan_exact(
     if timer is not None:
         best, cycles, timed = _fastest(kernel, candidates, timer, budget, granule)
     cuts = tuple(dict.fromkeys(cut for _, s in found for cut in s.cuts))
-    return Plan(
+    chosen = Plan(
         schedule=best.schedule,
         predicted_cycles=best.cycles,
         moved_bytes=int(best.moved_bytes),
@@ -239,3 +186,27 @@ def plan_exact(
         timed_cycles=cycles,
         timed=timed,
     )
+    if timer is None or not budget.greedy:
+        return chosen
+    return replace(_beside_greedy(kernel, machine, chosen, timer), seconds=perf_counter() - begin)
+
+
+def _beside_greedy(kernel: Kernel, machine: Machine, found: Plan, timer: Timer) -> Plan:
+    """The plan, or the greedy planner's if that is faster."""
+    for start, buffers in product(("granule", "one"), (2, 1)):
+        if found.cycles <= found.granule_bound:
+            break
+        greedy = Greedy(start, buffers)(kernel, machine)
+        if greedy.predicted_cycles > found.cycles * (1 + MISJUDGED):
+            continue
+        took = timer(kernel, greedy.schedule)
+        found = replace(found, timed=found.timed + 1)
+        if took < found.cycles:
+            found = replace(
+                found,
+                schedule=greedy.schedule,
+                predicted_cycles=greedy.predicted_cycles,
+                moved_bytes=greedy.moved_bytes,
+                timed_cycles=took,
+            )
+    return found

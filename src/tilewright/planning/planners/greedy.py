@@ -10,7 +10,8 @@ thousand tilings (161.44 times fewer on AlexNet, the thesis says).
 What the thesis leaves open is decided here: a dim grows to the next size with fewer tiles (sizes in
 between need as many); sliding windows stay whole while anything fits; the loops take the order with
 the least access time, as a programmer who writes them would; a tie goes to the dim that the
-operator names first; where not even the smallest tile fits twice, buffers are single.
+operator names first; where not even the smallest tile fits twice, buffers are single; what a kernel
+loads once, whole, has one buffer and counts once; a linear move makes a transfer of each run.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import granule_bound, physical_bound
 from tilewright.planning.cells import cells_of
 from tilewright.planning.domain import Kernel
-from tilewright.planning.footprint import Bools, Floats, Ints, uses_of
+from tilewright.planning.footprint import Bools, Floats, Ints, Use, uses_of
 from tilewright.planning.nests import Arrangement, Nest, depends, moves_of, nests_of, trips_of
 from tilewright.planning.pipeline import Pipeline
 from tilewright.planning.plan import Budget, Plan, Timer
-from tilewright.planning.planners.exact import agreeing, schedule_of
-from tilewright.planning.space import EFFORTS, Space, no_tile_fits, tile_sizes, uncrossed
+from tilewright.planning.planners.schedules import agreeing, schedule_of
+from tilewright.planning.sizes import EFFORTS, tile_sizes
+from tilewright.planning.space import Space, no_tile_fits, uncrossed
 
 AUTOMATIC = 0
 """Buffers single or double, whichever is faster."""
@@ -153,8 +155,7 @@ def _access_cycles(space: Space, nest: Nest) -> Floats:
     for use in space.uses:
         if use.move is None:
             continue
-        # An operand that travels with another is moved when that one is, in its transfer.
-        host = next((u for u in space.uses if u.name == use.host), use)
+        host = _travelling_with(use, space)
         moves = moves_of(host, nest, trips) * np.ones(space.rows)
         boxes = np.ones(space.rows)
         for loop, count in zip(nest.loops, trips, strict=True):
@@ -163,8 +164,14 @@ def _access_cycles(space: Space, nest: Nest) -> Floats:
         bytes_ = space.total(use) * space.bytes_per_element(use) * (moves / boxes)
         total = total + bytes_ / use.move.bytes_per_cycle
         if not use.host:
-            total = total + moves * use.move.latency / use.move.in_flight
+            latency = use.move.latency / use.move.in_flight + space.further_latency(use)
+            total = total + moves * latency
     return total
+
+
+def _travelling_with(use: Use, space: Space) -> Use:
+    """The operand in whose transfer an operand moves: mostly itself."""
+    return next((other for other in space.uses if other.name == use.host), use)
 
 
 def _rows(space: Space, tilings: list[dict[str, int]]) -> Space:
@@ -174,13 +181,16 @@ def _rows(space: Space, tilings: list[dict[str, int]]) -> Space:
 
 
 def _fits(space: Space, slots: int) -> Bools:
-    """Per row, whether every memory holds its tiles ``slots`` times."""
+    """Per row, whether every memory holds its tiles ``slots`` times, those that stay once."""
     fits = space.solid()
     for memory in {use.memory.name: use.memory for use in space.uses}.values():
         if memory.room is None or memory.managed == "hardware":
             continue
-        used = sum((space.slot_bytes(u) for u in space.uses if u.memory == memory), start=0)
-        fits &= used <= memory.room // slots
+        used = np.zeros(space.rows, np.int64)
+        for use in (use for use in space.uses if use.memory == memory):
+            parts = space.trips_of(sorted(_travelling_with(use, space).operand.dims))
+            used += space.slot_bytes(use) * np.where(parts > 1, slots, 1)
+        fits &= used <= memory.room
     return fits
 
 

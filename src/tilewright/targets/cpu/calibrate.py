@@ -1,8 +1,9 @@
 """What the processor at hand reaches, measured once: clock, peak, bandwidths, register tiles.
 
 The description of a processor is otherwise nominal. Register tiles are priced by the linear form
-of swATOP's Eq. 2, fitted to measured ones: K steps of the reduction on a tile of p points and v
-vectors take a K + b K v + c K p v + d cycles.
+of swATOP's Eq. 2, fitted to measurements of each micro-kernel: K steps of the reduction on a tile
+of so many points and vectors take a K + b cycles. Sizes between two that were measured take what
+lies between.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tilewright.errors import refuse
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
-from tilewright.planning.registers import FOLDED, REGISTERS, registers_of
+from tilewright.planning.registers import REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.compiler import compiler_version
 from tilewright.targets.cpu.library import loaded
@@ -32,7 +33,16 @@ TRIALS = 5
 """Measurements of each figure; the best counts, as anything else disturbs."""
 
 LARGEST_FILE = 1 << 20
-_DEPTHS = (64, 128, 256, 512)
+_DEPTHS = (32, 96)
+"""So short that all weights stay in the first cache: what lies further is priced apart."""
+_POINTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28)
+"""Points of the tiles that are measured, and the most that fit."""
+_VECTORS = (1, 2, 3, 4, 6, 8)
+FEW_POINTS = 5
+MOST_ROUNDS = 6
+"""Measurements of a tile at both depths: two, and more while they are below the peak."""
+
+Tile = tuple[float, float, float, float]
 
 
 class Calibration(BaseModel):
@@ -45,10 +55,8 @@ class Calibration(BaseModel):
     vectors_per_cycle: float = Field(gt=0.01, lt=64)
     bandwidths: tuple[float, float, float, float]
     """Bytes per cycle that are read from the first, second and third cache, and main memory."""
-    tile: tuple[float, float, float, float]
-    """Eq. 2: cycles for K, for K v, for K p v, and constant."""
-    tile_error: float = Field(ge=0)
-    """Mean relative error of the fit on the tiles that it was made from."""
+    tiles: tuple[Tile, ...] = Field(max_length=1000)
+    """Eq. 2: vectors, points, cycles of each step of the reduction and of a call."""
 
     def applied(self) -> Processor:
         """The processor at hand with what was measured; refuses (``cpu-calibration``) another's."""
@@ -63,7 +71,7 @@ class Calibration(BaseModel):
             clock_hz=self.clock_hz,
             vectors_per_cycle=self.vectors_per_cycle,
             bandwidths=self.bandwidths,
-            tile=self.tile,
+            tiles=self.tiles,
         )
 
     @classmethod
@@ -93,7 +101,7 @@ def calibrate(progress: Callable[[str, int, int], None] = _quiet) -> Calibration
     here = this_processor()
     text = f"#define LANES {here.lanes}\n{(SUPPORT / 'calibrate.c').read_text()}"
     with loaded({"calibrate.c": text}) as library:
-        for name in ("additions", "products", "reads"):
+        for name in ("rotations", "products", "reads"):
             getattr(library, f"calibrate_{name}").restype = ctypes.c_double
         progress("calibrate", 0, 7)
         clock = _clock(library)
@@ -106,14 +114,13 @@ def calibrate(progress: Callable[[str, int, int], None] = _quiet) -> Calibration
             bandwidths.append(_bandwidth(library, here, size) / clock)
     progress("calibrate", 6, 7)
     one, two, three, main = bandwidths
-    tile, error = _tiles(replace(here, clock_hz=clock, vectors_per_cycle=vectors))
+    tiles = _tiles(replace(here, clock_hz=clock, vectors_per_cycle=vectors), progress)
     return Calibration(
         processor=_identity(here),
         clock_hz=clock,
         vectors_per_cycle=vectors,
         bandwidths=(one, two, three, main),
-        tile=tile,
-        tile_error=error,
+        tiles=tiles,
     )
 
 
@@ -126,8 +133,8 @@ def _best(run: Callable[[int], float], start: int = 1) -> float:
 
 
 def _clock(library: ctypes.CDLL) -> float:
-    """Cycles in a second: dependent additions take one each."""
-    return 16 / _best(lambda n: float(library.calibrate_additions(ctypes.c_long(n))), 1 << 12)
+    """Cycles in a second: dependent rotations take one each."""
+    return 16 / _best(lambda n: float(library.calibrate_rotations(ctypes.c_long(n))), 1 << 12)
 
 
 def _peak(library: ctypes.CDLL, clock: float) -> float:
@@ -149,46 +156,78 @@ def _bandwidth(library: ctypes.CDLL, here: Processor, size: int) -> float:
     return 4 * count / took
 
 
-def _tiles(here: Processor) -> tuple[tuple[float, float, float, float], float]:
-    """Eq. 2's coefficients in cycles, and the fit's mean relative error.
-
-    Relative errors are minimised; no coefficient is negative, as more work takes no less time.
-    """
+def _tiles(here: Processor, progress: Callable[[str, int, int], None]) -> tuple[Tile, ...]:
+    """Eq. 2's coefficients of register tiles, in cycles."""
     described = machine(here)
     primitive = next(p for p in described.primitives if "matmul" in p.operations)
     registers = registers_of(described, primitive)
-    rows: list[tuple[float, float, float, float]] = []
-    cycles: list[float] = []
-    for vectors in (1, 2, 3, 4):
+    sizes: list[tuple[int, int]] = []
+    for vectors in _VECTORS:
         most = max((p for p in range(1, 33) if registers.fits(p, vectors)), default=0)
-        # Fewer points are priced by what they load (registers.py).
-        for points in sorted(p for p in {most, most - most // 4, most // 2} if p > FOLDED):
-            kernels = [_product(points, vectors * here.lanes, depth) for depth in _DEPTHS]
-            for kernel, depth in zip(kernels, _DEPTHS, strict=True):
+        sizes += [(vectors, points) for points in sorted({*_POINTS, most}) if 0 < points <= most]
+    found: list[Tile] = []
+    for number, (vectors, points) in enumerate(sizes):
+        progress("register tiles", number, len(sizes))
+        cycles = [inf] * len(_DEPTHS)
+        for round_ in range(MOST_ROUNDS):
+            for index, depth in enumerate(_DEPTHS):
+                kernel = _product(points, vectors * here.lanes, depth)
                 tile = (("ci", depth), ("co", vectors * here.lanes), ("m", points))
                 schedule = Schedule(primitive.name, (Level(REGISTERS, tile, ("m", "co", "ci")),))
-                seconds = measure(kernel, described, [schedule])[0]
-                if seconds < inf:
-                    rows.append((depth, depth * vectors, depth * points * vectors, 1.0))
-                    cycles.append(seconds * here.clock_hz)
-    if len(rows) < 8:
+                took = measure(kernel, described, [schedule])[0]
+                cycles[index] = min(cycles[index], took * here.clock_hz)
+            if round_ > 0 and _slope(cycles) >= _least(vectors, points, here.vectors_per_cycle):
+                break
+        if max(cycles) < inf:
+            least = _least(vectors, points, here.vectors_per_cycle)
+            found.append((vectors, points, *_fit(cycles, least)))
+    if len(found) < 8:
         raise refuse("cpu-calibration", "no register tile could be measured")
-    found = _fit(np.array(rows), np.array(cycles))
-    error = float(np.mean(np.abs(np.array(rows) @ found / np.array(cycles) - 1.0)))
-    a, b, c, d = (float(value) for value in found)
-    return (a, b, c, d), error
+    return _straight(found, here.vectors_per_cycle)
 
 
-def _fit(rows: np.ndarray, cycles: np.ndarray) -> np.ndarray:
-    """Least squares of relative errors without negative coefficients: these are left out."""
-    scaled, ones = rows / cycles[:, None], np.ones(len(cycles))
-    kept = list(range(rows.shape[1]))
-    while True:
-        found = np.zeros(rows.shape[1])
-        found[kept] = np.linalg.lstsq(scaled[:, kept], ones, rcond=None)[0]
-        if (found >= 0).all() or len(kept) == 1:
-            return np.maximum(found, 0.0)
-        kept.remove(int(np.argmin(found)))
+def _least(vectors: float, points: float, vectors_per_cycle: float) -> float:
+    """Cycles of a step at the processor's peak: what takes less was measured amid disturbance."""
+    return vectors * points / vectors_per_cycle
+
+
+def _straight(tiles: Sequence[Tile], vectors_per_cycle: float) -> tuple[Tile, ...]:
+    """The tiles with steps on the line, by points, through all of as many vectors.
+
+    So noise of one measurement makes no tile look better than its neighbours. Of a few points steps
+    wait for what they load, and stay as they were measured.
+    """
+    found: list[Tile] = []
+    for vectors in sorted({tile[0] for tile in tiles}):
+        own = [tile for tile in tiles if tile[0] == vectors]
+        wide = [tile for tile in own if tile[1] > FEW_POINTS]
+        found += [tile for tile in own if tile not in wide or len(wide) < 3]
+        if len(wide) < 3:
+            continue
+        rows = np.array([(1.0 / step, points / step) for _, points, step, _ in wide])
+        base, each = np.linalg.lstsq(rows, np.ones(len(wide)), rcond=None)[0]
+        call = float(np.median([tile[3] for tile in wide]))
+        for _, points, _, _ in wide:
+            least = _least(vectors, points, vectors_per_cycle)
+            found.append((vectors, points, max(float(base + each * points), least), call))
+    return tuple(found)
+
+
+def _slope(cycles: Sequence[float]) -> float:
+    """Cycles of a step, from those at ``_DEPTHS``."""
+    (short, long), (first, last) = _DEPTHS, cycles
+    return (last - first) / (long - short)
+
+
+def _fit(cycles: Sequence[float], least: float) -> tuple[float, float]:
+    """The line through the cycles at ``_DEPTHS``: those of a step and of a call.
+
+    A step takes at least ``least``, the processor's peak, and a call no less than 0: so no
+    disturbed measurement makes a tile look free.
+    """
+    long, last = _DEPTHS[-1], cycles[-1]
+    step = max(least, min(_slope(cycles), last / long))
+    return step, max(0.0, last - step * long)
 
 
 def _product(points: int, columns: int, depth: int) -> Kernel:

@@ -26,6 +26,24 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Around:
+    """A loop around a primitive's call."""
+
+    dim: str
+    variable: str
+    first: str
+    """C expression of the variable's first value."""
+    step: int
+    trips: int
+
+    @property
+    def number(self) -> str:
+        """C expression of how many iterations are over."""
+        start = self.variable if self.first == "0" else f"({self.variable} - ({self.first}))"
+        return start if self.step == 1 else f"{start} / {self.step}"
+
+
+@dataclass(frozen=True)
 class Instance:
     """A primitive's call: the chain of steps on a tile of known size.
 
@@ -41,6 +59,8 @@ class Instance:
     lanes: int
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Choices of the schedule that belong to the primitive."""
+    loops: tuple[Around, ...] = ()
+    """The loops around it, outermost first."""
 
     @property
     def anchor(self) -> Step:

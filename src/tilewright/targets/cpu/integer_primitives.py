@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from tilewright.machine import Primitive, Storage
 
+MOST = 1 << 30
+"""As large as an extent can be."""
+
 WORD = 4
 """Bytes that one dot product adds up in a lane."""
 
@@ -57,6 +60,22 @@ def integer_primitives(lanes: int, words: float) -> tuple[Primitive, ...]:
     return (
         convolution("conv_first_8", f"NCHW{WORD}c", f"OIHW{inner}", ci=(1, WORD), g=(1, 1)),
         convolution("conv_8", image, blocked),
+        Primitive(
+            name="conv_grouped_8",
+            operations=("conv",),
+            engine="core",
+            operands=_operands(
+                input=image, weight=f"OIHW{inner}", bias=bias, residual=image, output=image
+            ),
+            epilogue_any=True,
+            # Vectors that two groups share are computed for both.
+            cycles=f"n*oh*ow*(ceil(g*co/{lanes}) + g)*ceil(ci/{WORD})*kh*kw/{words:g}",
+            peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
+            temporaries=_temporaries(lanes),
+            whole=("g", "co", "ci", "kh", "kw"),
+            sizes="fixed",
+            extents={"g": (2, MOST)},
+        ),
         Primitive(
             name="depthwise_conv_8",
             operations=("depthwise_conv",),

@@ -12,16 +12,6 @@ typedef int32_t ivec_unaligned __attribute__((vector_size(4 * LANES), aligned(4)
 typedef int8_t bytes_signed __attribute__((vector_size(LANES), aligned(1), may_alias));
 typedef uint8_t bytes_plain __attribute__((vector_size(LANES), aligned(1), may_alias));
 
-#if defined(__AVX512F__) && LANES == 16
-#define PIN(v) __asm__("" : "+v"(v))
-#elif defined(__SSE2__)
-#define PIN(v) __asm__("" : "+x"(v))
-#elif defined(__aarch64__)
-#define PIN(v) __asm__("" : "+w"(v))
-#else
-#define PIN(v) __asm__("" : "+m"(v))
-#endif
-
 INLINE ivec splat_int(int32_t value) { return (ivec){0} + value; }
 
 INLINE ivec load_int32(const int32_t *p) { return *(const ivec_unaligned *)p; }
@@ -156,12 +146,12 @@ INLINE ivec word_at(const uint8_t *p)
     return splat_int(word);
 }
 
-/* The first `count` of four bytes; the others are 0. */
-INLINE ivec word_part(const uint8_t *p, int count)
+/* A word of `count` bytes behind `skip` that are 0, as are those that follow them. */
+INLINE ivec word_part(const uint8_t *p, int skip, int count)
 {
     uint8_t word[4] = {0};
     int32_t value;
-    memcpy(word, p, (size_t)count);
+    memcpy(word + skip, p, (size_t)count);
     memcpy(&value, word, 4);
     return splat_int(value);
 }

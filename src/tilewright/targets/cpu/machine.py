@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.machine import Engine, Machine, Memory, Primitive, Storage
-from tilewright.targets.cpu.integer_primitives import integer_primitives
+from tilewright.targets.cpu.block_primitives import (
+    FEW_CHANNELS,
+    SHORT_FLOATS,
+    explicit,
+    separable,
+    storage,
+    winograd,
+)
+from tilewright.targets.cpu.integer_primitives import MOST, integer_primitives
 from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
 from tilewright.targets.cpu.short_primitives import short_primitives
 
@@ -57,35 +65,6 @@ CONVERSIONS = (
 )
 """Map operations that change numbers or places."""
 
-FEW_CHANNELS = 4
-"""Convolutions of at most so many input channels take a plain NCHW input."""
-
-
-SHORT_FLOATS = ("float16", "bfloat16")
-"""Elements that widen to float32 as they are loaded into lanes, and are rounded before they are
-stored."""
-
-_TAKEN: Mapping[str, tuple[str, ...]] = {
-    "weight": ("float32", "int16", *SHORT_FLOATS),
-    "bias": ("float32", *SHORT_FLOATS),
-    "residual": ("float32", "uint8", "int8", "int16", *SHORT_FLOATS),
-    "output": ("float32", "uint8", "int8", "int16", *SHORT_FLOATS),
-}
-"""Elements by role, where they are not float32 alone: what follows a product may read and write
-bytes, as quantising does."""
-
-
-def _storage(**layouts: str) -> dict[str, Storage]:
-    """Operands in main memory: of floats where a layout is named, else of anything."""
-    return {
-        role: Storage(
-            memory="dram",
-            layout=layout,
-            elements=() if layout == "any" else _TAKEN.get(role, ("float32",)),
-        )
-        for role, layout in layouts.items()
-    }
-
 
 def _wide(lanes: int, registers: int) -> int:
     """Output channels of a product's register tile."""
@@ -104,7 +83,7 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
             name=name,
             operations=("conv",),
             engine="core",
-            operands=_storage(input=source, weight=weight, bias=bias, residual=image, output=image),
+            operands=storage(input=source, weight=weight, bias=bias, residual=image, output=image),
             epilogue_any=True,
             cycles=f"n*g*oh*ow*ceil(co/{lanes})*ci*kh*kw/{vectors:g}",
             peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
@@ -121,7 +100,7 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
             name="conv_grouped",
             operations=("conv",),
             engine="core",
-            operands=_storage(
+            operands=storage(
                 input=image, weight=f"OIHW{lanes}o", bias=bias, residual=image, output=image
             ),
             epilogue_any=True,
@@ -132,13 +111,13 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
             sizes="fixed",
             extents={"g": (2, MOST)},
         ),
-        _explicit(
+        explicit(
             *("conv_explicit_first", lanes, vectors, "NCHW", f"OIHW{lanes}o"),
             {"ci": (1, FEW_CHANNELS)},
         ),
-        _explicit("conv_explicit", lanes, vectors, image, blocked, {}),
+        explicit("conv_explicit", lanes, vectors, image, blocked, {}),
         *(
-            _winograd(lanes, vectors, sizes, plain)
+            winograd(lanes, vectors, sizes, plain)
             for plain in (False, True)
             for sizes in ((2, 3), (4, 3), (2, 5))
         ),
@@ -147,7 +126,7 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
             operations=("depthwise_conv",),
             engine="core",
             operands={
-                **_storage(weight=f"OIHW{lanes}o", bias=bias, residual=image, output=image),
+                **storage(weight=f"OIHW{lanes}o", bias=bias, residual=image, output=image),
                 # Vectors of channels are loaded, and widen so.
                 "input": Storage(memory="dram", layout=image, elements=("float32", *SHORT_FLOATS)),
             },
@@ -164,11 +143,8 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
             for d in ("m", "n")
         ),
         _matmul("matmul", lanes, vectors, lanes, {}),
+        separable(lanes, vectors),
     )
-
-
-MOST = 1 << 30
-"""As large as an extent can be."""
 
 
 def _matmul(
@@ -182,7 +158,7 @@ def _matmul(
         name=name,
         operations=("matmul",),
         engine="core",
-        operands=_storage(
+        operands=storage(
             input="NC", weight=f"OI{block}o", bias=f"O{lanes}o", residual="NC", output="NC"
         ),
         epilogue_any=True,
@@ -194,102 +170,11 @@ def _matmul(
     )
 
 
-COPY_CYCLES = 2.5
-"""Cycles to lay out one vector of channels, or one element of images of few channels."""
-
-
-def _explicit(
-    name: str,
-    lanes: int,
-    vectors: float,
-    source: str,
-    weight: str,
-    extents: Mapping[str, tuple[int, int]],
-) -> Primitive:
-    """Explicit convolution: a block of points' windows are laid out, then multiplied."""
-    image, each = f"NCHW{lanes}c", "ci" if extents else f"ceil(ci/{lanes})"
-    depth = f"ceil(ci*kh*kw/{lanes})" if extents else f"ceil(ci/{lanes})*kh*kw"
-    return Primitive(
-        name=name,
-        operations=("explicit_conv",),
-        engine="core",
-        operands=_storage(
-            input=source,
-            weight=weight,
-            bias=f"O{lanes}o",
-            residual=image,
-            scratch="",
-            output=image,
-        )
-        | {"weight": Storage(memory="dram", layout=weight, elements=("float32",))},
-        epilogue_any=True,
-        cycles=f"n*oh*ow*(ceil(co/{lanes})*ci*kh*kw/{vectors:g} + {COPY_CYCLES:g}*{each}*kh*kw)",
-        peak=f"n*oh*ow*co*ci*kh*kw/{lanes * vectors:g}",
-        scratch=f"oh*ow*{lanes}*{depth}",
-        multiples={"co": lanes, "ci": 1 if extents else lanes},
-        whole=("ci", "kh", "kw"),
-        sizes="fixed",
-        extents=dict(extents),
-    )
-
-
-INPUT_CYCLES: Mapping[int, int] = {4: 90, 6: 230}
-"""Cycles to transform one vector of channels of an input tile, by the tile's extent."""
-
-OUTPUT_CYCLES: Mapping[tuple[int, int], int] = {(2, 4): 50, (4, 6): 145, (2, 6): 110}
-"""Cycles to transform back one vector of channels of an output tile, and to write it, by the
-extents of the output tile and the input tile."""
-
-
-def _winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) -> Primitive:
-    """Convolution by Winograd's method: one instance covers a block of tiles and of channels.
-
-    ``sizes`` are the extents of the output tile and the window. ``plain`` takes weights that are
-    not transformed yet. The peak counts the method's own products, which are fewer than a direct
-    convolution's.
-    """
-    tile, taps = sizes
-    inner = tile + taps - 1
-    image = f"NCHW{lanes}c"
-    padded = f"{lanes}*(ceil(ci/{lanes}) + ceil(co/{lanes}))"
-    return Primitive(
-        name=f"winograd_{tile}{'' if taps == 3 else '_5x5'}{'_plain' if plain else ''}",
-        operations=("winograd_conv",),
-        engine="core",
-        operands={
-            **_storage(input=image, bias=f"O{lanes}o", residual=image, scratch="", output=image),
-            "weight": Storage(
-                memory="dram",
-                layout=f"OIHW{lanes}o" if plain else f"OHWI{lanes}o",
-                elements=("float32",),
-            ),
-        },
-        epilogue_any=True,
-        approximate=True,
-        cycles=f"n*g*th*tw*(u*v*ceil(co/{lanes})*ci/{vectors:g}"
-        f" + {INPUT_CYCLES[inner]}*ceil(ci/{lanes})"
-        f" + {OUTPUT_CYCLES[tile, inner]}*ceil(co/{lanes}))",
-        peak=f"n*g*th*tw*u*v*co*ci/{lanes * vectors:g}",
-        # Transformed inputs and products, plane by plane, a vector apart.
-        scratch=f"u*v*(th*tw*{padded} + {2 * lanes})",
-        # Blocks of channels must not hold two groups.
-        multiples={"co": lanes, "ci": lanes},
-        whole=("r", "s", "ci", "u", "v", "kh", "kw"),
-        sizes="fixed",
-        extents={
-            "r": (tile, tile),
-            "u": (inner, inner),
-            "kh": (taps, taps) if plain else (1, 1),
-            "ci": (FEW_CHANNELS + 1, 1 << 20),
-        },
-    )
-
-
 def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
     image = f"NCHW{lanes}c"
-    images = _storage(input=image, residual=image, output=image)
+    images = storage(input=image, residual=image, output=image)
     points = "d0*d1*d2*d3*d4*d5"
-    anything = _storage(input="any", weight="any", bias="any", residual="any", output="any")
+    anything = storage(input="any", weight="any", bias="any", residual="any", output="any")
     rate = lanes * vectors
     return (
         Primitive(
@@ -309,7 +194,7 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             operations=("max_pool",),
             engine="core",
             operands={
-                **_storage(residual=image, output=image),
+                **storage(residual=image, output=image),
                 "input": Storage(memory="dram", layout=image, elements=SHORT_FLOATS),
             },
             epilogue_any=True,
@@ -347,7 +232,7 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             name="softmax",
             operations=("softmax",),
             engine="core",
-            operands=_storage(input="any", residual="any", output="any"),
+            operands=storage(input="any", residual="any", output="any"),
             epilogue_any=True,
             cycles=f"{points}*axis*20",
             peak=f"{points}*axis*20/{rate:g}",
@@ -358,7 +243,7 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             name="attention",
             operations=("attention",),
             engine="core",
-            operands=_storage(input="NCHW", bias="any", residual="NCHW", output="NCHW"),
+            operands=storage(input="NCHW", bias="any", residual="NCHW", output="NCHW"),
             epilogue_any=True,
             # Two products, and an exponential for every score.
             cycles=f"b0*b1*m*t*(d + e + 20)/{rate:g}",
@@ -384,7 +269,7 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             operations=FOLDS,
             engine="core",
             operands={
-                **_storage(residual="any", output="any"),
+                **storage(residual="any", output="any"),
                 "input": Storage(memory="dram", layout="any", elements=("float32",)),
             },
             epilogue_any=True,
@@ -397,7 +282,7 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             name="row",
             operations=("running_sum", "running_product"),
             engine="core",
-            operands=_storage(input="any", output="any"),
+            operands=storage(input="any", output="any"),
             cycles=f"{points}*axis*20",
             peak=f"{points}*axis*20/{rate:g}",
             whole=("axis",),
@@ -407,7 +292,7 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
             name="sort",
             operations=("arg_sort",),
             engine="core",
-            operands=_storage(input="any", output="any"),
+            operands=storage(input="any", output="any"),
             cycles=f"{points}*axis*100",
             peak=f"{points}*axis*20/{rate:g}",
             whole=("axis",),
@@ -442,8 +327,8 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
     )
 
 
-_FITTED = ("conv", "conv_first", "matmul")
-"""Primitives whose register tiles are those that are calibrated."""
+_FITTED = ("conv", "conv_first", "matmul", "conv_explicit", "conv_explicit_first", "winograd")
+"""Primitives, or what their names begin with, whose register tiles are those calibrated."""
 
 
 def machine(processor: Processor | None = None) -> Machine:
@@ -470,7 +355,7 @@ def machine(processor: Processor | None = None) -> Machine:
         engines=(Engine(name="core"),),
         primitives=(
             *(
-                p.model_copy(update={"fit": cpu.tile}) if p.name in _FITTED else p
+                p.model_copy(update={"fit": cpu.tiles}) if p.name.startswith(_FITTED) else p
                 for p in _products(cpu.lanes, cpu.vectors_per_cycle, cpu.registers)
             ),
             *integer_primitives(cpu.lanes, cpu.words_per_cycle),
@@ -483,4 +368,5 @@ def machine(processor: Processor | None = None) -> Machine:
         ),
         synchronisation="none",
         cores=cpu.cores,
+        cache_costs=cpu.cache_costs,
     )

@@ -6,11 +6,12 @@ import os
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from tilewright.errors import refuse
+from tilewright.machine import CacheCosts
 
 NATIVE = "native"
 """The name of the processor at hand."""
@@ -40,8 +41,10 @@ class Processor:
     bandwidths: tuple[float, float, float, float] = (56.0, 28.0, 24.0, 7.5)
     """Bytes per cycle that are read from the three caches and main memory; measured, as the next
     field, by calibrate.py."""
-    tile: tuple[float, ...] = ()
-    """Cycles of a register tile by Eq. 2 of swATOP; empty where they follow from the rates."""
+    tiles: tuple[tuple[float, float, float, float], ...] = ()
+    """Vectors, points, cycles of a step and of a call of measured register tiles (Eq. 2 of swATOP);
+    empty where they follow from the rates."""
+    cache_costs: CacheCosts = field(default_factory=CacheCosts)
     name: str = NATIVE
     flags: tuple[str, ...] = ("-march=native",)
     """What GCC and Clang are told."""
@@ -116,6 +119,24 @@ def _flags(cpuinfo: str) -> set[str]:
     return set(found.group(1).split()) if found else set()
 
 
+_MESH = (80.0, 40.0, 8.0, 4.5)
+"""Bytes per cycle on Intel's servers, whose last cache lies behind a mesh (measured)."""
+
+_MESH_COSTS = CacheCosts(
+    usable=0.5,
+    exposed=0.09,
+    start_bytes=20.0,
+    block_usable=0.565,
+    streamed=0.17,
+    pixels=0.3,
+    read_again=0.29,
+    fetched=0.22,
+    fetched_again=0.32,
+    written=1.14,
+)
+"""Fitted there to the kernels that ``python -m benchmarks swatop`` lists as developed on."""
+
+
 def processor_of(cpuinfo: str) -> Processor:
     """The processor that the text of /proc/cpuinfo describes (caches at their common sizes)."""
     names = _flags(cpuinfo)
@@ -124,8 +145,11 @@ def processor_of(cpuinfo: str) -> Processor:
         # AMD's family 25 (Zen 4) executes a 64-byte vector as two halves.
         halves = "AuthenticAMD" in cpuinfo and family is not None and int(family.group(1)) < 26
         rate = 1.0 if halves else 2.0
+        intel = "GenuineIntel" in cpuinfo
         return Processor(
             *(16, 32, rate),
+            bandwidths=_MESH if intel else Processor.bandwidths,
+            cache_costs=_MESH_COSTS if intel else CacheCosts(),
             words_per_cycle=rate if "avx512_vnni" in names else rate / 4,
             pairs_per_cycle=rate if "avx512_bf16" in names else 0.0,
         )
@@ -142,6 +166,10 @@ _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 _LAST = 3
 """Level of the cache before main memory."""
+
+MOST_SHARED = 32 << 20
+"""Bytes of a last cache that one core counts on at most: a virtual machine sees all of a server's,
+and other machines' data lie in it."""
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
@@ -164,7 +192,8 @@ def cache_sizes(folder: Path) -> dict[int, int]:
         text = re.fullmatch(r"([0-9]{1,12})([KMG]?)", size)
         if text and level in ("1", "2", "3") and kind in ("Data", "Unified"):
             shared = int(level) == _LAST and not sharing.isdigit()
-            found[int(level)] = int(text[1]) * _UNITS[text[2]] // (2 if shared else 1)
+            size = int(text[1]) * _UNITS[text[2]]
+            found[int(level)] = min(size // 2, MOST_SHARED) if shared else size
     return {level: size for level, size in found.items() if size}
 
 
@@ -182,4 +211,6 @@ def this_processor() -> Processor:
         found.words_per_cycle,
         found.pairs_per_cycle,
         os.cpu_count() or 1,
+        bandwidths=found.bandwidths,
+        cache_costs=found.cache_costs,
     )

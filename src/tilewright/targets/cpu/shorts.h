@@ -137,9 +137,9 @@ INLINE ivec pair_at(const uint16_t *p)
 }
 
 /* The first of two alone; the other is 0. */
-INLINE ivec pair_part(const uint16_t *p, int count)
+INLINE ivec pair_part(const uint16_t *p, int skip, int count)
 {
-    (void)count;
+    (void)skip, (void)count;
     return splat_int(*p);
 }
 

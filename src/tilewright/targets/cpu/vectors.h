@@ -27,10 +27,21 @@ typedef int32_t mask __attribute__((vector_size(4 * LANES), may_alias));
  * loaded again, or it would be kept in registers that the accumulators need. */
 #define FORGET(p) __asm__("" : "+r"(p))
 
+/* Makes the compiler keep v in a register, and forget how it came there. */
+#if defined(__AVX512F__) && LANES == 16
+#define PIN(v) __asm__("" : "+v"(v))
+#elif defined(__SSE2__)
+#define PIN(v) __asm__("" : "+x"(v))
+#elif defined(__aarch64__)
+#define PIN(v) __asm__("" : "+w"(v))
+#else
+#define PIN(v) __asm__("" : "+m"(v))
+#endif
+
 INLINE vec load(const float *p) { return *(const vec_unaligned *)p; }
 INLINE void store(float *p, vec v) { *(vec_unaligned *)p = v; }
 /* Asks for the cache line at p, which is read soon; p may lie beyond what is allocated. */
-INLINE void fetch(const float *p) { __builtin_prefetch(p, 0, 2); }
+INLINE void fetch(const void *p) { __builtin_prefetch(p, 0, 2); }
 INLINE vec splat(float value) { return (vec){0} + value; }
 
 /* The first `count` lanes only. */

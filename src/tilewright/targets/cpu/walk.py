@@ -10,7 +10,7 @@ from tilewright.errors import refuse
 from tilewright.ir import Block, ModuleOp, Operation, SSAValue
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.address import Address, Extent
-from tilewright.targets.cpu.instance import Instance, Step
+from tilewright.targets.cpu.instance import Around, Instance, Step
 from tilewright.targets.cpu.primitives import EMITTERS
 from tilewright.targets.cpu.primitives.code import KernelCode
 from tilewright.targets.cpu.source import Writer
@@ -96,6 +96,7 @@ class _Walk:
         self.operation = ""
         self.shared = None if program.shared is None else program.shared.data
         self.divided = False  # whether the loop that the cores share is open
+        self.loops: list[Around] = []
         self.pointers: dict[str, str] = {}
         counts: dict[str, int] = {}
         for name, tensor in program.tensors.items():
@@ -182,8 +183,15 @@ class _Walk:
         variable = _fresh(name, dims)
         first = f"{base}{lower}" if lower or not base else outer.start
         head = f"for (long {variable} = {first}; {variable} < {base}{upper}; {variable} += {step})"
+        around = Around(name, variable, first, step, (upper - lower) // step)
+        self.inside(around, head, op, {**dims, name: Extent(variable, step, starts)})
+
+    def inside(self, around: Around, head: str, op: LoopOp, dims: Mapping[str, Extent]) -> None:
+        """Write a loop of C with its body."""
+        self.loops.append(around)
         with self.writer.block(head):
-            self.block(op.body.block, {**dims, name: Extent(variable, step, starts)})
+            self.block(op.body.block, dims)
+        self.loops.pop()
 
     def divide(self, op: LoopOp, name: str, each: Extent, dims: Mapping[str, Extent]) -> None:
         """The outermost loop over the shared dim: every core takes a run of its iterations."""
@@ -198,9 +206,10 @@ class _Walk:
             f"{start}{trips} * {part} / parts * {step}" for part in ("part", "(part + 1)")
         )
         head = f"for (long {variable} = {first}; {variable} < {end}; {variable} += {step})"
-        with self.writer.block(head):
-            own = replace(each, start=variable, first=first)
-            self.block(op.body.block, {**dims, name: own})
+        # Told from the loop's start, not the core's: cores share what is fetched ahead, too.
+        around = Around(name, variable, str(lower), step, trips)
+        own = replace(each, start=variable, first=first)
+        self.inside(around, head, op, {**dims, name: own})
 
     def instance(self, op: ComputeOp, dims: Mapping[str, Extent]) -> Instance:
         stages = op.stages
@@ -219,6 +228,7 @@ class _Walk:
             tuple(str(name) for name in self.program.get("reduction", ())),
             self.lanes,
             {str(key): value for key, value in op.get("options", ())},
+            tuple(self.loops),
         )
 
     def step(self, stage: StageOp, numbers: Mapping[SSAValue, int]) -> Step:

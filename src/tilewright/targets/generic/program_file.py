@@ -44,6 +44,9 @@ class KernelRow(BaseModel):
     nodes: tuple[str, ...]
     start: int = Field(ge=0)
     end: int = Field(ge=0)
+    held: tuple[int, int, int] | None = None
+    """A result that stays on the chip: its address there, its place in the arena of activations,
+    where nothing stores it, and its bytes."""
 
 
 class ProgramFile(BaseModel):

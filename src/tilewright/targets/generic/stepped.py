@@ -58,6 +58,10 @@ class Simulation(Protocol):
         """Execute words ``start`` to ``end``; raises TilewrightError."""
         ...
 
+    def reveal(self, held: tuple[int, int, int]) -> None:
+        """Copy a result that stays on the chip to its place among the activations."""
+        ...
+
     def times(self) -> Times:
         """What it took, once all have run."""
         ...
@@ -151,6 +155,9 @@ class SteppedRunner(Runner):
                 host[number](self.arenas)
                 seconds[number] = time.perf_counter() - begin
             if watch is not None:
+                held = file.kernels[number].held if kind == "words" else None
+                if held is not None:
+                    simulation.reveal(held)
                 watch(self._symbol(kind, number), self.arenas)
         # Copies: the next run writes the same bytes.
         outputs = {name: read_value(value, self.arenas).copy() for name, value in network.outputs}

@@ -36,7 +36,8 @@ class Allocate(TilePass):
     box rounded along the dims for which the primitive's storage names multiples, in accumulators
     if the reduction is split, rounded up to the memory's granule; the slots follow one another.
     An operand that is spread over banks is rounded by its multiples so that the banks fill
-    evenly. Buffers lie side by side; only if they do not all fit do buffers that are never alive
+    evenly. A buffer whose tensor lies in the same memory gets no address: it is a window of the
+    tensor. Buffers lie side by side; only if they do not all fit do buffers that are never alive
     together share an address.
 
     Before::
@@ -69,10 +70,17 @@ class Allocate(TilePass):
         for op in program.walk():
             if isinstance(op, BufferOp):
                 _measure(op, machine, extents)
-                memories.setdefault(op.memory, []).append(op)
+                if not held(op):
+                    memories.setdefault(op.memory, []).append(op)
         for name, buffers in memories.items():
             _pack(buffers, machine.memory(name), program, best_fit=self.best_fit)
             _keep_away(buffers, machine.memory(name), self.avoid)
+
+
+def held(buffer: BufferOp) -> bool:
+    """Whether the buffer's tensor lies in the buffer's memory already: it needs no place there."""
+    arena = buffer.tensor_op.arena
+    return arena is not None and arena.data == buffer.memory
 
 
 def largest_box(buffer: BufferOp, extents: Mapping[str, int]) -> tuple[int, ...]:

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from math import prod
 
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.primitives.ahead import Ahead, Runs
 from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode
 from tilewright.targets.cpu.source import Writer, plus, total
+
+FLOAT_BYTES = 4
 
 
 def products_text(block: Block, code: KernelCode) -> str:
@@ -20,34 +23,41 @@ def products_text(block: Block, code: KernelCode) -> str:
         raise block.instance.cannot("the weights' planes must follow one another")
     writer = Writer()
     writer.line(f"/* {block.planes} products of {count} tiles x {block.channels} channels */")
-    writer.line(f"static void {NAME}(const float *w, float *s)")
+    writer.line(f"static void {NAME}(const float *w, float *s, const float *next)")
     with writer.block(), writer.block(f"for (long p = 0; p < {block.planes}; p++)"):
         writer.line(f"const float *u = w + p * {plane};")
         writer.line(f"const float *v = s + p * {block.input_plane};")
         writer.line(f"float *m = s + {block.products} + p * {block.output_plane};")
-        start = 0
+        writer.line(f"const float *ahead = p < {block.planes - 1} ? u + {plane} : next;")
+        between = block.block_step(block.w, "co")
+        runs = Runs(block.channels, block.lanes, block.vectors, between, len(parts), FLOAT_BYTES)
+        start = number = 0
         for size in sorted(set(parts), reverse=True):
             times = parts.count(size)
-            name = code.function("winograd_part", _part_text(block, size))
+            name = code.function("winograd_part", _part_text(block, size, runs.share()))
             v, m = (plus(p, str(start * block.lanes * n)) for p, n in (("v", depth), ("m", 1)))
             if times > 1:
                 writer.line(f"for (long j = 0; j < {times}; j++)")
                 step = size * block.lanes
-                writer.line(f"    {name}(u, {v} + j * {step * depth}, {m} + j * {step});")
+                call = f"({total([(1, 'j')], number)})"
+                v, m = f"{v} + j * {step * depth}", f"{m} + j * {step}"
+                writer.line(f"    {name}(u, {v}, {m}, ahead + {runs.place(call)});")
             else:
-                writer.line(f"{name}(u, {v}, {m});")
+                writer.line(f"{name}(u, {v}, {m}, ahead + {runs.place(str(number))});")
             start += size * times
+            number += times
     return str(writer)
 
 
-def _part_text(block: Block, size: int) -> str:
+def _part_text(block: Block, size: int, share: Ahead) -> str:
     """One register tile: ``size`` tiles of the image x all vectors of output channels."""
     lanes, vectors, count = block.lanes, block.vectors, prod(block.tiles)
     channel = block.step(block.w, "ci", block.channels)
     between = block.block_step(block.w, "co")
     writer = Writer()
     writer.line(f"/* {size} tiles x {vectors} vectors of output channels */")
-    writer.line(f"static void {NAME}(const float *u, const float *v, float *m)")
+    listed = ", ".join(f"const float *{name}" for name in ("u", "v"))
+    writer.line(f"static void {NAME}({listed}, float *m, const float *ahead)")
     with writer.block():
         writer.line(f"vec a[{size}][{vectors}];")
         loop = f"UNROLL for (int j = 0; j < {size}; j++)"
@@ -55,7 +65,7 @@ def _part_text(block: Block, size: int) -> str:
             writer.line(f"{loop} a[j][{number}] = splat(0.0f);")
 
         steps = [number * between for number in range(vectors)]
-        write_steps(writer, size, steps, block.channels, lanes, channel)
+        write_steps(writer, size, steps, block.channels, lanes, channel, share)
         for number in range(vectors):
             writer.line(
                 f"{loop} store(m + {total([(lanes, 'j')], number * count * lanes)}, "
@@ -65,17 +75,26 @@ def _part_text(block: Block, size: int) -> str:
 
 
 def write_steps(
-    writer: Writer, size: int, places: Sequence[int], depth: int, lanes: int, channel: int = 0
+    writer: Writer,
+    size: int,
+    places: Sequence[int],
+    depth: int,
+    lanes: int,
+    channel: int = 0,
+    ahead: Ahead | None = None,
 ) -> None:
     """Write the reduction of a register tile, of ``size`` points, that reads ``v`` and ``u``.
 
     ``v`` are the points' inputs, [block][point][lane]; ``u`` the weights, of which vectors of
     output channels lie at ``places``, ``channel`` elements (a vector) from one input to the next.
+    ``ahead`` is what each step asks for of the weights that come next.
     """
     blocks, rest = divmod(depth, lanes)
     channel = channel or lanes
 
     def step() -> None:
+        if ahead is not None:
+            ahead.write(writer)
         for number, place in enumerate(places):
             writer.line(f"const vec w{number} = load(u + {total([(channel, 'i')], place)});")
         with writer.block(f"UNROLL for (int j = 0; j < {size}; j++)"):
@@ -95,14 +114,23 @@ def write_steps(
 
 
 def write_first(instance: Instance, line: str, writer: Writer) -> None:
-    """Write what is done once for all output channels of a block: with the first of them.
+    """Write what is done once for all output channels of a block: with the first of them."""
+    condition = first_condition(instance)
+    if condition is None:
+        return
+    if condition:
+        writer.line(f"if ({condition})")
+        line = "    " + line
+    writer.line(line)
 
-    Cores that share the loop over output channels have scratch of their own, and each its first.
+
+def first_condition(instance: Instance) -> str | None:
+    """C condition of the first output channels of a block; "" if there are no others.
+
+    None if these are never the first. Cores that share the loop over output channels have scratch
+    of their own, and each its first.
     """
     extent = instance.dims["co"]
     if 0 not in extent.starts:
-        return
-    if len(extent.starts) > 1:
-        writer.line(f"if ({extent.start} == {extent.first})")
-        line = "    " + line
-    writer.line(line)
+        return None
+    return f"{extent.start} == {extent.first}" if len(extent.starts) > 1 else ""

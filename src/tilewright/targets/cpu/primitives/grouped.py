@@ -6,7 +6,8 @@ group's inputs are then multiplied with weights of which the other groups' lanes
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from tilewright.planning.domain import Affine
 from tilewright.targets.cpu.address import Address
@@ -14,7 +15,13 @@ from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.channels import by_channels, vectors_of
 from tilewright.targets.cpu.primitives.code import KernelCode
 from tilewright.targets.cpu.primitives.product import emit_tile, operands, tile_of
-from tilewright.targets.cpu.primitives.reduction import Loop, Tile, taps_of, write_loops
+from tilewright.targets.cpu.primitives.reduction import (
+    Loop,
+    Tile,
+    stride_between,
+    taps_of,
+    write_loops,
+)
 from tilewright.targets.cpu.primitives.windows import Columns
 from tilewright.targets.cpu.source import Writer, plus
 
@@ -35,6 +42,18 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         groups = range(start // per_group, (start + size - 1) // per_group + 1)
         reduce = _Groups(vector, start, groups, depth, per_group)
         emit_tile(tile_of(vector), still, operands(vector)[1], code, writer, reduce, reduce.base)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Where channels begin in the image and in the weights, and which of a word they are."""
+
+    x: int
+    w: int
+    size: int = 0
+    """Elements of the one word; 0 if words are whole."""
+    skip: int = 0
+    """Elements of the word in front of them."""
 
 
 class _Groups:
@@ -64,20 +83,51 @@ class _Groups:
         window = Loop("k", count, tile.step(x, "kh", 2), tile.step(w, "kh", 2))
         across = Loop("m", len(columns.spans), tile.step(x, "kw", 2), tile.step(w, "kw", 2))
         taps = taps_of(tile, x, columns, across)
-        step = tile.step(w, "ci", self.depth)
         for number, group in enumerate(self.groups):
             tile = replace(tile, mask=self._write_mask(writer, number, group))
             channel, end = group * self.depth, (group + 1) * self.depth
             while channel < end:
                 size = min(self._block(channel) + lanes, end) - channel
-                places = x.part(1, channel), (channel - group * self.depth) * step
-                inner = x.part(1, channel + 1) - places[0] if size > 1 else 0
-                with writer.block():
-                    writer.line(f"const {x.c_type} *xg = {plus('x', str(places[0] - self.base))};")
-                    writer.line(f"const {w.c_type} *wg = {plus('w', str(places[1]))};")
-                    channels = Loop("i", size, inner, step)
-                    write_loops(writer, tile, w, [window], taps, across, [channels], ("xg", "wg"))
+                for loop, part in self._steps(tile, x, w, group, channel, size):
+                    place = x.part(1, channel) - self.base + part.x
+                    with writer.block():
+                        writer.line(f"const {x.c_type} *xg = {plus('x', str(place))};")
+                        writer.line(f"const {w.c_type} *wg = {plus('w', str(part.w))};")
+                        before, pointers = [window], ("xg", "wg")
+                        taken = part.size, part.skip
+                        write_loops(writer, tile, w, before, taps, across, [loop], pointers, *taken)
                 channel += size
+
+    def _steps(
+        self, tile: Tile, x: Address, w: Address, group: int, channel: int, size: int
+    ) -> Iterator[tuple[Loop, _Part]]:
+        """Loops over ``size`` channels of a group from ``channel`` on, which lie side by side.
+
+        Words that a block of lanes ends within are taken in parts. The last word of a group may
+        hold other channels, too, for which the weights are zero.
+        """
+        first, word = channel - group * self.depth, tile.word
+        if word is None:
+            step = tile.step(w, "ci", self.depth)
+            inner = x.part(1, channel + 1) - x.part(1, channel) if size > 1 else 0
+            yield Loop("i", size, inner, step), _Part(0, first * step)
+            return
+        lanes, elements = self.instance.lanes, word.elements
+        step, done = stride_between(w, "ci", elements), 0
+        while done < size:
+            number, skip = divmod(first + done, elements)
+            left = size - done
+            whole = 0 if skip else left // elements
+            if not skip and first + size == self.depth:
+                room = lanes - (channel + done) % lanes
+                whole = min(-(-left // elements), room // elements)
+            if whole:
+                yield Loop("i", whole, elements, step), _Part(done, number * step)
+                done += whole * elements
+            else:
+                taken = min(elements - skip, left)
+                yield Loop("i", 1, 0, 0), _Part(done, number * step, taken, skip)
+                done += taken
 
     def _write_mask(self, writer: Writer, number: int, group: int) -> str:
         """Write the mask of a group's lanes; returns its name, "" if all are the group's."""

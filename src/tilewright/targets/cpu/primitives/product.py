@@ -8,9 +8,11 @@ in blocks (NCHW16c) or one after another (NCHW, rows of a matrix).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.primitives.ahead import ahead_of
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
 from tilewright.targets.cpu.primitives.reduction import Tile, write_reduction
@@ -21,7 +23,15 @@ from tilewright.targets.cpu.source import Writer, plus
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call of the tile's function, one for each class of columns."""
     x, w = operands(instance)
-    emit_tile(tile_of(instance), x, w, code, writer)
+    tile = tile_of(instance)
+    between = w.block_stride("co", instance.lanes, instance.size("co"), instance.dims)
+    elements = tile.word.elements if tile.word else 1
+    found = ahead_of(instance, w, between or 0, elements)
+    if found is None:
+        emit_tile(tile, x, w, code, writer)
+    else:
+        ahead, place = found
+        emit_tile(replace(tile, ahead=ahead), x, w, code, writer, following=place)
 
 
 Reduce = Callable[[Writer, Tile, Address, Address, Columns, str], None]
@@ -36,8 +46,12 @@ def emit_tile(
     writer: Writer,
     reduce: Reduce = write_reduction,
     moved: int = 0,
+    following: str = "",
 ) -> None:
-    """Write the calls of a register tile's functions; ``x`` is read ``moved`` elements further."""
+    """Write the calls of a register tile's functions; ``x`` is read ``moved`` elements further.
+
+    ``following`` is where a call's share of the next weights begins, if the tile fetches ahead.
+    """
     instance = tile.instance
     column = axis_of(instance, x, "kw")
     with writer.block():
@@ -55,6 +69,9 @@ def emit_tile(
                 if address == x and moved:
                     offset = f"{offset} + {moved}"
                 arguments.append(plus(address.pointer, offset))
+            if tile.ahead is not None:
+                extra.append(f"const {w.c_type} *ahead")
+                arguments.append(plus(w.pointer, following))
             if not rows.constant:
                 extra.append("long rows")
                 arguments.append(rows.count)
@@ -109,7 +126,8 @@ def _function(
         _start(writer, tile)
         if all(low == high for low, high in columns.spans):
             # Padding only: nothing is added.
-            for name in ("x", "w", *(["rows"] if not rows.isdigit() else [])):
+            more = [*(["ahead"] if tile.ahead else []), *(["rows"] if not rows.isdigit() else [])]
+            for name in ("x", "w", *more):
                 writer.line(f"(void){name};")
         else:
             reduce(writer, tile, x, w, columns, rows)

@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.planning.registers import FOLDED
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.primitives.ahead import Ahead
 from tilewright.targets.cpu.primitives.chain import weights_at
 from tilewright.targets.cpu.primitives.windows import Columns, axis_of
 from tilewright.targets.cpu.source import Writer, plus, total
@@ -30,7 +32,7 @@ class Word:
     image: str
     """Gives one word of the image in every lane."""
     part: str
-    """The same, of the first elements alone."""
+    """The same, of some elements alone: behind how many of the word, and how many."""
     weights: str
     dot: str
 
@@ -51,6 +53,8 @@ class Tile:
     column: str
     mask: str = ""
     """C variable that keeps some lanes of the weights and clears the others; "" keeps all."""
+    ahead: Ahead | None = None
+    """What each step asks for of the next weights."""
 
     @property
     def word(self) -> Word | None:
@@ -207,7 +211,7 @@ def _words(tile: Tile, x: Address, w: Address, depth: int, size: int) -> Channel
     instance, lanes = tile.instance, tile.instance.lanes
     if x.stride("ci", min(depth, size), instance.dims) not in (0, 1):
         raise instance.cannot("the channels of a word do not lie side by side")
-    word, block = (_stride_between(w, "ci", count) for count in (size, lanes))
+    word, block = (stride_between(w, "ci", count) for count in (size, lanes))
     full, rest = divmod(depth, size)
     if x.stride("ci", depth, instance.dims) is not None:
         if rest and x.padded("ci", size):
@@ -226,7 +230,7 @@ def _words(tile: Tile, x: Address, w: Address, depth: int, size: int) -> Channel
     )
 
 
-def _stride_between(w: Address, dim: str, size: int) -> int:
+def stride_between(w: Address, dim: str, size: int) -> int:
     """Elements between blocks of ``size`` indices of a dim; 0 where there is one block."""
     for window, factors in zip(w.window, w.axes, strict=True):
         if dim not in window.dims:
@@ -264,8 +268,12 @@ def write_loops(
     after: list[Loop],
     pointers: tuple[str, str],
     part: int = 0,
+    skip: int = 0,
 ) -> None:
-    """Loops ``before``, then the taps (as a loop where they are alike), then loops ``after``."""
+    """Loops ``before``, then the taps (as a loop where they are alike), then loops ``after``.
+
+    ``part`` elements of one word are taken, behind ``skip`` that are zero; 0 takes whole words.
+    """
     alike = len(taps) == across.count and all(
         (tap.low, tap.high) == (0, tile.columns) for tap in taps
     )
@@ -293,7 +301,7 @@ def write_loops(
             f"for (long {a.variable} = 0; {a.variable} < {a.count}; {a.variable}++)" for a in after
         ]
         with writer.block(" ".join(head)):
-            _multiply(writer, tile, w, tap, after, (xp, wp), part)
+            _multiply(writer, tile, w, tap, after, (xp, wp), part, skip)
     while writer.depth > depth:
         writer.depth -= 1
         writer.line("}")
@@ -322,6 +330,7 @@ def _multiply(
     loops: Sequence[Loop],
     pointers: tuple[str, str],
     part: int,
+    skip: int,
 ) -> None:
     """One step: the weights' vectors, and for each point a broadcast and its multiply-adds."""
     instance, x, word = tile.instance, _image(tile), tile.word
@@ -330,6 +339,10 @@ def _multiply(
     block = w.block_stride("co", instance.lanes, instance.size("co"), instance.dims)
     if block is None:
         raise instance.cannot("the weights have no stride between vectors of output channels")
+    # GCC tuned for AMD processors would read the weights again for each of a few points.
+    pinned = 1 < tile.rows * (tap.high - tap.low) <= FOLDED
+    if tile.ahead is not None:
+        tile.ahead.write(writer)
     for v in range(tile.vectors):
         position = total([(loop.w, loop.variable) for loop in loops], tap.w + v * block)
         if word is not None:
@@ -337,8 +350,11 @@ def _multiply(
         else:
             value = weights_at(instance, w, position, tile.lanes(v), pointers[1])
         if tile.mask:
-            value = f"(vec)((mask){value} & {tile.mask})"
-        writer.line(f"const {'vec' if word is None else 'ivec'} w{v} = {value};")
+            value = f"({'vec' if word is None else 'ivec'})((mask){value} & {tile.mask})"
+        kind = "vec" if word is None else "ivec"
+        writer.line(f"{'' if pinned else 'const '}{kind} w{v} = {value};")
+        if pinned:
+            writer.line(f"PIN(w{v});")
     terms = [(loop.x, loop.variable) for loop in loops]
     index = total([*terms, (step_j, "j"), (step_q, "q")], tap.x - tap.low * step_j)
     place = plus(pointers[0], index)
@@ -346,7 +362,7 @@ def _multiply(
         if word is None:
             writer.line(f"const float e = {pointers[0]}[{index}];")
         else:
-            value = f"{word.part}({place}, {part})" if part else f"{word.image}({place})"
+            value = f"{word.part}({place}, {skip}, {part})" if part else f"{word.image}({place})"
             writer.line(f"const ivec e = {value};")
         for v in range(tile.vectors):
             sums = f"a[{tile.point}][{v}]"

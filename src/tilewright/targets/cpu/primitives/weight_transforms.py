@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from math import ceil, prod
 
 from tilewright.numerics.winograd import POINTS
+from tilewright.planning.domain import ELEMENT_BYTES
 from tilewright.targets.cpu.primitives.blocks import Block
+from tilewright.targets.cpu.primitives.chain import weights_at
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode
 from tilewright.targets.cpu.source import Writer, plus, total
 
@@ -35,18 +37,19 @@ def transformed_products_text(block: Block, code: KernelCode) -> str:
     parts, depth = block.parts, ceil(block.channels / lanes)
     # The weights of the next output channels are fetched by the first part of as many register
     # tiles as it takes, so many lines for each input channel.
-    lines = channel * 4 / CACHE_LINE
+    line = CACHE_LINE // ELEMENT_BYTES[block.w.element]
+    lines = channel / line
     each = ceil(lines / (inner * len(groups)))
     writer = Writer()
     writer.line(
         f"/* {block.planes} products of {prod(block.tiles)} tiles x {block.channels} channels */"
     )
-    writer.line(f"static void {NAME}(const float *w, float *s)")
+    writer.line(f"static void {NAME}(const {block.w.c_type} *w, float *s)")
     with writer.block():
         writer.line(f"float *m = s + {block.products};")
-        writer.line(f"const float *next = w + {channel * block.channels};")
+        writer.line(f"const {block.w.c_type} *next = w + {channel * block.channels};")
         for number, (row, planes) in enumerate((i, q) for i in range(inner) for q in groups):
-            ahead = number * each * block.channels * CACHE_LINE // 4
+            ahead = number * each * block.channels * line
             fetches = ahead < channel * block.channels
             first = row * inner
             start = 0
@@ -60,9 +63,9 @@ def transformed_products_text(block: Block, code: KernelCode) -> str:
                 if times > 1:
                     writer.line(f"for (long j = 0; j < {times}; j++)")
                     v, m = f"{v} + j * {step * depth}", f"{m} + j * {step}"
-                    fetch = f"j ? 0 : {CACHE_LINE // 4}"
+                    fetch = f"j ? 0 : {line}"
                 else:
-                    fetch = str(CACHE_LINE // 4 if not start else 0)
+                    fetch = str(line if not start else 0)
                 fetch = fetch if fetches and not start else "0"
                 where = plus("next", str(ahead if fetches else 0))
                 writer.line(f"{'    ' if times > 1 else ''}{name}(w, {v}, {where}, {m}, {fetch});")
@@ -111,9 +114,10 @@ def _part_text(block: Block, size: int, row: int, planes: Sequence[int], fetched
     columns = sorted({c for plane in planes for c in _needed(points[plane], taps)})
     channel = taps * taps * lanes
     listed = ", ".join(map(str, planes))
-    writer = Writer()
+    writer, instance = Writer(), block.instance
     writer.line(f"/* {size} tiles x planes {listed} of row {row}, one vector of output channels */")
-    listed = ", ".join(f"const float *{name}" for name in ("w", "v", "next"))
+    kinds = ((block.w.c_type, "w"), ("float", "v"), (block.w.c_type, "next"))
+    listed = ", ".join(f"const {kind} *{name}" for kind, name in kinds)
     writer.line(f"static void {NAME}({listed}, float *m, long step)")
     with writer.block():
         writer.line(f"vec a[{size}][{len(planes)}];")
@@ -124,7 +128,10 @@ def _part_text(block: Block, size: int, row: int, planes: Sequence[int], fetched
         def step() -> None:
             for c in columns:
                 rows = _needed(points[row], taps)
-                taken = {r: f"load(w + {(r * taps + c) * lanes})" for r in rows}
+                taken = {
+                    r: weights_at(instance, block.w, str((r * taps + c) * lanes), lanes, "w")
+                    for r in rows
+                }
                 if len(rows) == 1:
                     writer.line(f"const vec c{c} = {taken[rows[0]]};")
                     continue

@@ -6,6 +6,7 @@ Weights come transformed, or are transformed in registers on their way into the 
 from __future__ import annotations
 
 from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.primitives.ahead import next_weights
 from tilewright.targets.cpu.primitives.block_products import products_text, write_first
 from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.code import KernelCode, call
@@ -28,7 +29,10 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         write_first(instance, line, writer)
         made = transformed_products_text if block.plain else products_text
         products = code.function("winograd_products", made(block, code))
-        writer.line(call(products, [plus(w.pointer, w.offset(instance.dims)), s.pointer]))
+        pointers = [plus(w.pointer, w.offset(instance.dims)), s.pointer]
+        if not block.plain:
+            pointers.append(plus(w.pointer, next_weights(instance, w)))
+        writer.line(call(products, pointers))
         output = code.function("winograd_output", output_text(block, code))
         arguments = [
             plus(address.pointer, address.offset(instance.dims)) for address in block.outside

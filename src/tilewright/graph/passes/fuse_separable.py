@@ -1,0 +1,219 @@
+"""fuse-separable: a depthwise convolution and the 1x1 one behind it become one kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.graph.dialect import GraphOperation, KernelOp, ScratchOp, WeightOp, network_of
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.separable import BETWEEN
+from tilewright.graph.passes.constraints import candidate, serving
+from tilewright.graph.passes.editing import add_weight, compiler, erase, insert, only_user, sweep
+from tilewright.graph.passes.reanchoring import (
+    anchor_operands,
+    plain_kernel,
+    reanchored,
+    with_layouts,
+)
+from tilewright.ir import (
+    ArrayAttr,
+    Context,
+    ModuleOp,
+    ModulePass,
+    PythonValue,
+    SSAValue,
+    StringAttr,
+    f32,
+)
+from tilewright.machine import Machine
+from tilewright.passes import CompilerContext
+from tilewright.planning.cached import plan_cached, schedules
+from tilewright.planning.cached_blocks import scratch_elements
+from tilewright.planning.cached_cost import cache_levels
+from tilewright.planning.canonical import canonical
+from tilewright.types import shape_of, tensor, tensor_type
+
+OPERATION = "separable_conv"
+"""What the pair becomes, as primitives list it."""
+
+GAIN = 0.85
+"""Part of both kernels' predicted cycles that the one kernel must stay below.
+
+Predictions charge two kernels for images that a second cache still holds: pairs of which nine
+tenths are predicted took as long either way (measured).
+"""
+
+ROOM = 0.5
+"""Part of the cache before the last one that a block of the depthwise result may take."""
+
+
+@dataclass(frozen=True)
+class FuseSeparable(ModulePass):
+    """Keep what a depthwise convolution hands to the 1x1 convolution behind it in a near cache.
+
+    Before::
+
+        %1 = graph.kernel "k0" (%x, %v, %a) {
+          %2 = graph.conv %x, %v, %a {group = 96, pads = [1, 1, 1, 1]} ...
+          %3 = graph.clip %2 {maximum = 6.0, minimum = 0.0}
+        %4 = graph.kernel "k1" (%1, %w, %b) {
+          %5 = graph.conv %1, %w, %b ...
+
+    After::
+
+        %s = graph.scratch : tensor<43008xf32>
+        %4 = graph.kernel "k1" (%x, %v, %w, %s, %a, %b) {
+          %5 = graph.separable_conv %x, %v, %w, %s, %a, %b {between = "clip", ...} ...
+
+    The one kernel computes the depthwise result a block of rows at a time into scratch and
+    multiplies it from there (MobileNets' blocks; Howard et al., 2017). Both parts sum in the order
+    of the kernels that they replace. A pair is fused if the planner predicts less time for it than
+    for both kernels one after the other, by a margin; ``always`` fuses every pair that can be, for
+    comparisons. It can be where nothing else reads the image between them, a map of one operand at
+    most lies there, all numbers are float32, weights are constants, and the chain behind the 1x1
+    convolution does not read the depthwise one's image.
+    """
+
+    name = "fuse-separable"
+    always: bool = False
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite the module in place."""
+        context = compiler(ctx)
+        network = network_of(op)
+        known: dict[object, int] = {}
+        for kernel in [step for step in network.block.ops if isinstance(step, KernelOp)]:
+            first = _front(kernel)
+            if first is None:
+                continue
+            key = canonical(plain_kernel(first))[0], canonical(plain_kernel(kernel))[0]
+            if key not in known:
+                known[key] = self._scratch(first, kernel, context)
+            if known[key]:
+                _fused(first, kernel, known[key], context)
+                erase(first)
+        sweep(network)
+
+    def _scratch(self, first: KernelOp, kernel: KernelOp, context: CompilerContext) -> int:
+        """Elements of scratch with which a pair is computed as one; 0 if it stays two kernels."""
+        machine = context.machine
+        levels = cache_levels(machine)
+        room = int(ROOM * levels[max(len(levels) - 2, 0)][0]) // 4
+        trial = _fused(first, kernel, room, None)
+        primitive = next(iter(serving(candidate(_anchor(trial)), machine)), None)
+        found = 0
+        if primitive is not None:
+            described = with_layouts(plain_kernel(trial), machine, primitive)
+            if next(schedules(described, machine, primitive), None) is not None:
+                plan = plan_cached(described, machine)
+                apart = sum(_cycles(each, machine) for each in (first, kernel))
+                if self.always or plan.predicted_cycles < GAIN * apart:
+                    found = scratch_elements(primitive, plan.schedule, described)
+        made = [value.owner for value in trial.inputs]
+        erase(trial)
+        for op in made:
+            if isinstance(op, ScratchOp) or (isinstance(op, WeightOp) and op.symbol.data == _NONE):
+                erase(op)
+        return found
+
+
+_NONE = "no_bias"
+"""Symbol of a trial's bias that does not exist."""
+
+
+def _anchor(kernel: KernelOp) -> Operation:
+    anchor = kernel.operations[0]
+    assert isinstance(anchor, Operation)
+    return anchor
+
+
+def _front(kernel: KernelOp) -> KernelOp | None:
+    """The depthwise convolution's kernel in front of a 1x1 convolution's, if both can be one."""
+    anchor = kernel.operations[0] if kernel.operations else None
+    if kernel.on_host or not isinstance(anchor, ConvOp) or not _plain(kernel):
+        return None
+    image, weight, *_ = anchor_operands(kernel)
+    first = image.owner
+    point = shape_of(weight)[2:] == (1, 1) and anchor.integer("group", 1, 2**24) == 1
+    if not point or anchor.integers("strides") != (1, 1) or any(anchor.integers("pads")):
+        return None
+    if not isinstance(first, KernelOp) or first.on_host or only_user(image) is not kernel:
+        return None
+    depthwise, *maps = first.operations
+    if not isinstance(depthwise, ConvOp) or not _plain(first):
+        return None
+    x, windows, *_ = anchor_operands(first)
+    channels = shape_of(x)[1]
+    if shape_of(windows)[:2] != (channels, 1) or depthwise.integer("group", 1, 2**24) != channels:
+        return None
+    if channels == 1 or len(maps) > 1 or any(_name(op) not in BETWEEN for op in maps):
+        return None
+    return first if x not in kernel.inputs else None
+
+
+def _plain(kernel: KernelOp) -> bool:
+    """Whether the anchor's weights are constants, and all values float32."""
+    _, weight, *_ = anchor_operands(kernel)
+    values = (*kernel.inputs, *(op.result for op in kernel.operations))
+    return isinstance(weight.owner, WeightOp) and all(
+        tensor_type(value).element_type == f32 for value in values
+    )
+
+
+def _name(op: GraphOperation) -> str:
+    return op.name.removeprefix("graph.")
+
+
+def _cycles(kernel: KernelOp, machine: Machine) -> float:
+    """Predicted cycles of a kernel as it is."""
+    for primitive in serving(candidate(_anchor(kernel)), machine):
+        if primitive.multiples:
+            described = with_layouts(plain_kernel(kernel), machine, primitive)
+            return plan_cached(described, machine).predicted_cycles
+    return 0.0
+
+
+def _fused(
+    first: KernelOp, kernel: KernelOp, elements: int, context: CompilerContext | None
+) -> KernelOp:
+    """The pair as one kernel in the second one's place; without a context, a trial beside it."""
+    depthwise, *maps = first.operations
+    assert isinstance(depthwise, ConvOp)
+    names = ("strides", "pads", "dilations")
+    attributes: dict[str, PythonValue] = {name: depthwise.integers(name) for name in names}
+    for op in maps:
+        assert isinstance(op, Operation)
+        attributes |= {"between": op.operation, **op.values}
+    scratch = ScratchOp.of(elements)
+    insert(scratch, kernel)
+    x, windows, *first_bias = anchor_operands(first)
+    _, weights, *second_bias = anchor_operands(kernel)
+    biases = [
+        found[0] if found else _zeros(shape_of(weight)[0], kernel, context)
+        for found, weight in ((first_bias, windows), (second_bias, weights))
+    ]
+    inputs = [x, windows, weights, scratch.result, *biases]
+    made = reanchored(kernel, OPERATION, inputs, attributes, replace=context is not None)
+    # The first node gives its name, the last one its result.
+    anchor = _anchor(made)
+    nodes = [
+        name for op in (*first.operations, anchor) for name in (op.node_name, *op.merged_nodes)
+    ]
+    nodes = [name for name in dict.fromkeys(nodes) if name]
+    if nodes:
+        anchor.node = StringAttr(nodes[0])
+        anchor.merged = ArrayAttr([StringAttr(name) for name in nodes[1:]]) if nodes[1:] else None
+    return made
+
+
+def _zeros(channels: int, before: KernelOp, context: CompilerContext | None) -> SSAValue:
+    """A bias that adds nothing."""
+    array = np.zeros(channels, np.float32)
+    if context is not None:
+        return add_weight(context, array, before, "no_bias")
+    op = WeightOp.of(_NONE, tensor((channels,)))
+    insert(op, before)
+    return op.result

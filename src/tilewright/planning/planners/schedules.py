@@ -1,0 +1,72 @@
+"""What planners share: the primitives that may compute a kernel, and writing a schedule out."""
+
+from __future__ import annotations
+
+from tilewright.machine import Machine, Primitive
+from tilewright.planning.bounds import primitives_for
+from tilewright.planning.domain import Kernel
+from tilewright.planning.layout import Layout
+from tilewright.planning.nests import Arrangement
+from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.space import Space
+
+
+def schedule_of(space: Space, arrangement: Arrangement, row: int) -> Schedule:
+    """The schedule of one row of a space under one arrangement."""
+    extents = space.extents
+    tile = {dim: int(space.size(dim)[row]) for dim in extents}
+    trips = {dim: -(-extents[dim] // tile[dim]) for dim in extents}
+    output = next(use for use in space.uses if use.output)
+    others = [use.operand.held or use.memory.name for use in space.uses if not use.output]
+    grown = {dim: int(count[row]) for dim, count in arrangement.grown.items()}
+    outer: list[str] = []
+    inner: list[str] = []
+    for loop in arrangement.nest.loops:
+        for dim in loop.group.dims:
+            rounds = -(-trips[dim] // grown.get(dim, 1))
+            if loop.inner:
+                if grown[dim] > 1:
+                    inner.append(dim)
+            elif rounds > 1:
+                (inner if loop.group.reduction else outer).append(dim)
+    buffers = tuple(
+        (use.name, int(arrangement.slots[use.host or use.name][row]))
+        for use in space.uses
+        if use.move is not None
+    )
+    fine = tuple((dim, tile[dim]) for dim in extents)
+    innermost = others[0] if others else output.memory.name
+    if not arrangement.nest.grown:
+        levels = (Level(innermost, fine, (*outer, *inner)),)
+    else:
+        reduction = space.kernel.anchor.reduction
+        coarse = tuple(
+            (
+                dim,
+                extents[dim]
+                if dim in reduction
+                else min(tile[dim] * grown.get(dim, 1), extents[dim]),
+            )
+            for dim in extents
+        )
+        within = next((name for name in others if name != output.memory.name), innermost)
+        levels = (
+            Level(output.memory.name, coarse, tuple(outer)),
+            Level(within, fine, tuple(inner)),
+        )
+    return Schedule(space.primitive.name, levels, buffers)
+
+
+def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
+    """The primitives that take the operands in the layouts that they have; all if none does."""
+
+    def agrees(primitive: Primitive) -> bool:
+        for operand in kernel.operands:
+            rank = len(operand.shape)
+            wanted = machine.layout_of(primitive, operand.role, rank)
+            if wanted != "any" and Layout.parse(wanted, rank) != Layout.parse(operand.layout, rank):
+                return False
+        return True
+
+    serving = primitives_for(kernel, machine)
+    return tuple(p for p in serving if agrees(p)) or serving

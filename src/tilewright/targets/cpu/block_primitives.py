@@ -1,0 +1,152 @@
+"""The primitives that work in scratch, block by block, and what float operands may be.
+
+Explicit convolution (im2col), Winograd's method, and depthwise separable convolution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.machine import Primitive, Storage
+
+FEW_CHANNELS = 4
+"""Convolutions of at most so many input channels take a plain NCHW input."""
+
+
+SHORT_FLOATS = ("float16", "bfloat16")
+"""Elements that widen to float32 as they are loaded into lanes, and are rounded before they are
+stored."""
+
+_TAKEN: Mapping[str, tuple[str, ...]] = {
+    "weight": ("float32", "int16", *SHORT_FLOATS),
+    "bias": ("float32", *SHORT_FLOATS),
+    "residual": ("float32", "uint8", "int8", "int16", *SHORT_FLOATS),
+    "output": ("float32", "uint8", "int8", "int16", *SHORT_FLOATS),
+}
+"""Elements by role, where they are not float32 alone: what follows a product may read and write
+bytes, as quantising does."""
+
+
+def storage(**layouts: str) -> dict[str, Storage]:
+    """Operands in main memory: of floats where a layout is named, else of anything."""
+    return {
+        role: Storage(
+            memory="dram",
+            layout=layout,
+            elements=() if layout == "any" else _TAKEN.get(role, ("float32",)),
+        )
+        for role, layout in layouts.items()
+    }
+
+
+COPY_CYCLES = 2.5
+"""Cycles to lay out one vector of channels, or one element of images of few channels."""
+
+
+def explicit(
+    name: str,
+    lanes: int,
+    vectors: float,
+    source: str,
+    weight: str,
+    extents: Mapping[str, tuple[int, int]],
+) -> Primitive:
+    """Explicit convolution: a block of points' windows are laid out, then multiplied."""
+    image, each = f"NCHW{lanes}c", "ci" if extents else f"ceil(ci/{lanes})"
+    depth = f"ceil(ci*kh*kw/{lanes})" if extents else f"ceil(ci/{lanes})*kh*kw"
+    return Primitive(
+        name=name,
+        operations=("explicit_conv",),
+        engine="core",
+        operands=storage(
+            input=source,
+            weight=weight,
+            bias=f"O{lanes}o",
+            residual=image,
+            scratch="",
+            output=image,
+        )
+        | {"weight": Storage(memory="dram", layout=weight, elements=("float32",))},
+        epilogue_any=True,
+        cycles=f"n*oh*ow*(ceil(co/{lanes})*ci*kh*kw/{vectors:g} + {COPY_CYCLES:g}*{each}*kh*kw)",
+        peak=f"n*oh*ow*co*ci*kh*kw/{lanes * vectors:g}",
+        scratch=f"oh*ow*{lanes}*{depth}",
+        multiples={"co": lanes, "ci": 1 if extents else lanes},
+        whole=("ci", "kh", "kw"),
+        sizes="fixed",
+        extents=dict(extents),
+    )
+
+
+INPUT_CYCLES: Mapping[int, int] = {4: 90, 6: 230}
+"""Cycles to transform one vector of channels of an input tile, by the tile's extent."""
+
+OUTPUT_CYCLES: Mapping[tuple[int, int], int] = {(2, 4): 50, (4, 6): 145, (2, 6): 110}
+"""Cycles to transform back one vector of channels of an output tile, and to write it, by the
+extents of the output tile and the input tile."""
+
+
+def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) -> Primitive:
+    """Convolution by Winograd's method: one instance covers a block of tiles and of channels.
+
+    ``sizes`` are the extents of the output tile and the window. ``plain`` takes weights that are
+    not transformed yet. The peak counts the method's own products, which are fewer than a direct
+    convolution's.
+    """
+    tile, taps = sizes
+    inner = tile + taps - 1
+    image = f"NCHW{lanes}c"
+    padded = f"{lanes}*(ceil(ci/{lanes}) + ceil(co/{lanes}))"
+    return Primitive(
+        name=f"winograd_{tile}{'' if taps == 3 else '_5x5'}{'_plain' if plain else ''}",
+        operations=("winograd_conv",),
+        engine="core",
+        operands={
+            **storage(input=image, bias=f"O{lanes}o", residual=image, scratch="", output=image),
+            "weight": Storage(
+                memory="dram",
+                layout=f"OIHW{lanes}o" if plain else f"OHWI{lanes}o",
+                elements=_TAKEN["weight"] if plain else ("float32",),
+            ),
+        },
+        epilogue_any=True,
+        approximate=True,
+        cycles=f"n*g*th*tw*(u*v*ceil(co/{lanes})*ci/{vectors:g}"
+        f" + {INPUT_CYCLES[inner]}*ceil(ci/{lanes})"
+        f" + {OUTPUT_CYCLES[tile, inner]}*ceil(co/{lanes}))",
+        peak=f"n*g*th*tw*u*v*co*ci/{lanes * vectors:g}",
+        # Transformed inputs and products, plane by plane, a vector apart.
+        scratch=f"u*v*(th*tw*{padded} + {2 * lanes})",
+        # Blocks of channels must not hold two groups.
+        multiples={"co": lanes, "ci": lanes},
+        whole=("r", "s", "ci", "u", "v", "kh", "kw"),
+        sizes="fixed",
+        extents={
+            "r": (tile, tile),
+            "u": (inner, inner),
+            "kh": (taps, taps) if plain else (1, 1),
+            "ci": (FEW_CHANNELS + 1, 1 << 20),
+        },
+    )
+
+
+def separable(lanes: int, vectors: float) -> Primitive:
+    """A depthwise convolution and the 1x1 one behind it: scratch holds a block of the former."""
+    image, rate = f"NCHW{lanes}c", lanes * vectors
+    return Primitive(
+        name="separable_conv",
+        operations=("separable_conv",),
+        engine="core",
+        operands={
+            **storage(input=image, bias=f"O{lanes}o", residual=image, scratch="", output=image),
+            # Both weights: the product's have windows of one point.
+            "weight": Storage(memory="dram", layout=f"OIHW{lanes}o", elements=("float32",)),
+        },
+        epilogue_any=True,
+        cycles=f"n*oh*ow*(ceil(c/{lanes})*kh*kw + ceil(co/{lanes})*c)/{vectors:g}",
+        peak=f"n*oh*ow*c*(kh*kw + co)/{rate:g}",
+        scratch=f"oh*ow*{lanes}*ceil(c/{lanes})",
+        multiples={"co": lanes, "c": lanes},
+        whole=("c", "kh", "kw"),
+        sizes="fixed",
+    )

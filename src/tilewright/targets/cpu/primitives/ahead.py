@@ -1,0 +1,142 @@
+"""What a register tile fetches while it computes: its share of the weights that come next.
+
+Weights come from main memory at every run. While a block of them is multiplied with one tile of
+points after another, memory would be idle, and each new block would be waited for. So the tiles of
+points divide the lines of the next block among them, and each asks for its own, a line or so in a
+step of the reduction: double buffering, by hints. What lies beyond the tensor is asked for as well,
+which no processor minds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from tilewright.planning.domain import ELEMENT_BYTES
+from tilewright.targets.cpu.address import Address, Extent
+from tilewright.targets.cpu.instance import Around, Instance
+from tilewright.targets.cpu.source import Writer, plus
+
+LINE = 64
+"""Bytes that one hint asks for."""
+
+LEAST_BYTES = 1 << 15
+"""Weights of fewer bytes stay in a first cache."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """One call's share: ``step`` elements further in each step of the reduction."""
+
+    step: int
+    lines: int
+    """Lines that are asked for in a step."""
+    line: int
+    """Elements of a line."""
+
+    def write(self, writer: Writer) -> None:
+        """Write what stands in each step; the pointer is ``ahead``."""
+        for number in range(self.lines):
+            writer.line(f"fetch({plus('ahead', str(number * self.line))});")
+        writer.line(f"ahead += {self.step};")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A block of weights as it lies in memory: runs of vectors, and how many calls read it."""
+
+    steps: int
+    """Steps of the reduction in a call."""
+    vector: int
+    """Elements of one vector's step."""
+    vectors: int
+    between: int
+    """Elements from one vector to the next."""
+    calls: int
+    element_bytes: int
+
+    def share(self) -> Ahead:
+        """What a call asks for in a step."""
+        line = LINE // self.element_bytes
+        runs, length = self._runs()
+        each = ceil(length / self._calls_of_a_run(runs) / self.steps)
+        return Ahead(each, 1, line) if each <= line else Ahead(*_whole(each, line), line)
+
+    def place(self, call: str) -> str:
+        """C expression: elements from the next block's begin to where a call's share begins."""
+        runs, length = self._runs()
+        calls = self._calls_of_a_run(runs)
+        # Of many calls each reaches a little into the share of the one behind it.
+        size = ceil(length / calls)
+        if runs == 1:
+            return f"{call} * {size}"
+        if calls == 1:
+            return f"{call} * {self.between}"
+        return f"{call} / {calls} * {self.between} + {call} % {calls} * {size}"
+
+    def _runs(self) -> tuple[int, int]:
+        """How many, and the elements of each: vectors that lie side by side are one run."""
+        length = self.steps * self.vector
+        if self.vectors == 1 or self.between == self.vector:
+            return 1, length * self.vectors
+        return self.vectors, length
+
+    def _calls_of_a_run(self, runs: int) -> int:
+        return max(1, self.calls // runs)
+
+
+def _whole(each: int, line: int) -> tuple[int, int]:
+    lines = ceil(each / line)
+    return lines * line, lines
+
+
+def ahead_of(
+    instance: Instance, w: Address, between: int, elements: int
+) -> tuple[Ahead, str] | None:
+    """A tile's share of the next weights, and C's expression of where it begins.
+
+    ``between`` is the number of elements from one vector of output channels to the next,
+    ``elements`` that of one lane's step. None where the weights do not change, where no loop over
+    points runs within those over the weights, and where they are few.
+    """
+    known = set(w.dims())
+    numbers = [number for number, loop in enumerate(instance.loops) if loop.dim in known]
+    size = ELEMENT_BYTES[w.element]
+    if not numbers or prod(w.shape) * size < LEAST_BYTES:
+        return None
+    inner = instance.loops[numbers[-1] + 1 :]
+    calls = prod(loop.trips for loop in inner)
+    if calls < 2:
+        return None
+    vectors = ceil(instance.size("co") / instance.lanes)
+    steps = prod(instance.size(dim) for dim in instance.reduction if dim != "ci")
+    steps *= ceil(instance.size("ci") / elements)
+    runs = Runs(steps, instance.lanes * elements, vectors, between, calls, size)
+    following = offset_of_next(instance, w, instance.loops[numbers[-1]])
+    place = runs.place(_call(inner))
+    return runs.share(), place if following == "0" else f"{following} + {place}"
+
+
+def next_weights(instance: Instance, w: Address) -> str:
+    """C expression of the offset of the weights in the next iteration that has others."""
+    loops = [loop for loop in instance.loops if loop.dim in w.dims()]
+    return offset_of_next(instance, w, loops[-1]) if loops else w.offset(instance.dims)
+
+
+def offset_of_next(instance: Instance, w: Address, loop: Around) -> str:
+    """C expression of the offset of the weights in the loop's next iteration."""
+    extent = instance.dims[loop.dim]
+    later = Extent(
+        f"({loop.variable} + {loop.step})",
+        extent.size,
+        tuple(start + loop.step for start in extent.starts),
+    )
+    return w.offset({**instance.dims, loop.dim: later})
+
+
+def _call(loops: tuple[Around, ...]) -> str:
+    """C expression of a call's number within the loops."""
+    text = ""
+    for loop in loops:
+        text = f"({text}) * {loop.trips} + {loop.number}" if text else loop.number
+    return f"({text})"

@@ -1,0 +1,42 @@
+"""What tiles ask for ahead of time: every line of the next block of weights, once, by some call."""
+
+import numpy as np
+import pytest
+
+from tilewright.targets.cpu.primitives.ahead import Ahead, Runs
+
+
+def asked(runs: Runs) -> set[int]:
+    """Lines, counted from the next block's begin, that all calls together ask for."""
+    share = runs.share()
+    lines: set[int] = set()
+    for call in range(runs.calls):
+        text = runs.place(str(call)).replace("/", "//")
+        start = int(eval(text))
+        for step in range(runs.steps):
+            for number in range(share.lines):
+                lines.add((start + step * share.step + number * share.line) // share.line)
+    return lines
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_calls_together_ask_for_the_whole_block(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    vectors, steps = int(random.integers(1, 9)), int(random.integers(1, 700))
+    calls = int(random.integers(max(2, vectors), 60))
+    apart = bool(random.integers(2))
+    between = steps * 16 + 16 * int(random.integers(0, 3)) if apart else 16
+    found = asked(Runs(steps, 16, vectors, between, calls, 4))
+    runs = [v * between for v in range(vectors)] if apart and vectors > 1 else [0]
+    length = steps * 16 * (1 if apart and vectors > 1 else vectors)
+    wanted = {(run + at) // 16 for run in runs for at in range(0, length, 16)}
+    assert wanted <= found
+    # Not much more: shares are rounded up, and calls that runs cannot share go beyond the block.
+    assert len(found) <= 2 * len(wanted) + steps // 16 + 2 * calls
+
+
+def test_few_steps_ask_for_several_lines_each() -> None:
+    share = Runs(steps=10, vector=16, vectors=4, between=16, calls=2, element_bytes=4).share()
+    assert share == Ahead(step=32, lines=2, line=16)
+    half = Runs(steps=256, vector=16, vectors=1, between=0, calls=8, element_bytes=2).share()
+    assert half == Ahead(step=2, lines=1, line=32)
