@@ -68,7 +68,10 @@ def image(seed: int) -> dict[str, Any]:
     return {"x": np.random.default_rng(seed).standard_normal((1, 32, 12, 12)).astype(np.float32)}
 
 
-@pytest.mark.parametrize("density", DENSITIES)
+@pytest.mark.parametrize(
+    "density",
+    [pytest.param(d, marks=[pytest.mark.slow] * (d != 0.25)) for d in DENSITIES],
+)
 def test_results_are_those_of_dense_weights(density: float, folder: Path) -> None:
     sparse, dense = (compiled(density, flag, folder) for flag in (False, True))
     seen: set[bytes] = set()

@@ -9,6 +9,7 @@ scratchpad. The rest is ours: see README.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
 
@@ -45,17 +46,17 @@ MEDIUM = Configuration("cambricon-m", lanes=8, vsm=128 << 10, msm=128 << 10)
 CONFIGURATIONS = (ORIGINAL, SMALL, MEDIUM)
 """ACC-C, ACC-C-S and ACC-C-M, as printed: the medium one has fewer lanes than the small one."""
 
-TILE, ROW = 150, 20
+TILE, ROW = 100, 20
 """Cycles in which the scalar instructions of a tile, and of a row of pixels, hold up its unit."""
 
-RESERVED = 8
-"""One part in so many of VSM is the compiler's: sums, zeros, gathered windows (lowering/)."""
+RESERVED = Fraction(7, 64)
+"""Part of VSM that is the compiler's: sums, zeros, gathered windows (lowering/)."""
 
-SUM_BYTES = 16
-"""Bytes of the reserved part for each output channel: two sums, a bias and a zero, evened up."""
+SUM_BYTES = 14
+"""Bytes of the reserved part for each output channel: two sums, a bias and a zero."""
 
-POOL_BYTES = 8
-"""The same of pooling: a sum, a divisor and a zero."""
+POOL_BYTES = 10
+"""The same of pooling: a sum, two divisors and a zero."""
 
 TABLE_FUNCTIONS = (
     *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp"),
@@ -63,9 +64,9 @@ TABLE_FUNCTIONS = (
 )
 """Maps by interpolation in a table, on 16-bit elements."""
 
-EPILOGUE = (("add",), ("relu",), ("requantise",), TABLE_FUNCTIONS)
-MAPS = ("add", "sub", "mul", "max", "min", "relu", "requantise")
-"""Maps of one instruction."""
+EPILOGUE = (("add",), ("relu", "clip"), ("requantise",), TABLE_FUNCTIONS)
+MAPS = ("add", "sub", "mul", "max", "min", "relu", "clip", "requantise")
+"""Maps of an instruction or two."""
 
 POINTS = "d0*d1*d2*d3*d4*d5"
 """Elements of a map; a dim that an operation does not have counts as 1."""
@@ -95,7 +96,14 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
         clock_hz=1e9,
         memories=(
             Memory(name="dram", bytes_per_cycle=BANDWIDTH),
-            Memory(name="vsm", bytes=size.vsm, banks=4, granule=8, reserved=size.vsm // RESERVED),
+            Memory(
+                name="vsm",
+                bytes=size.vsm,
+                banks=4,
+                granule=8,
+                reserved=int(size.vsm * RESERVED),
+                holds=True,
+            ),
             Memory(name="msm", bytes=size.msm, banks=4, granule=8),
             Memory(name="tables", bytes=TABLES * TABLE_ELEMENTS * 2, granule=TABLE_ELEMENTS * 2),
         ),
@@ -111,7 +119,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             Engine(name=name, queue=QUEUE)
             for name in ("vector_dma", "matrix_dma", "vector", "matrix")
         ),
-        primitives=_primitives(lanes, size.vsm // RESERVED),
+        primitives=_primitives(lanes, int(size.vsm * RESERVED)),
         element="fixed16",
         accumulator="fixed32",
         instruction_bytes=8,
@@ -188,11 +196,28 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             multiples={"co": lanes, "ci": lanes},
         ),
         Primitive(
+            name="depthwise",
+            clips=True,
+            operations=("depthwise_conv",),
+            engine="vector",
+            operands=operands | {"weight": VSM, "bias": VSM},
+            epilogue=EPILOGUE,
+            # A product of the channels, of several pixels where windows lie side by side, for each
+            # position of the kernel.
+            cycles=f"n*oh*kh*kw*ceil(ow*c/{lanes})",
+            peak=f"n*oh*ow*kh*kw*c/{lanes}",
+            issue=f"{TILE}+n*oh*({ROW}+ow*kh*kw*max(ceil(c/{lanes}), 3))",
+            limits={"n": 1, "c": channels},
+            multiples={"c": lanes},
+            whole=("kh", "kw"),
+        ),
+        Primitive(
             name="pool",
             clips=True,
             operations=("max_pool", "average_pool"),
             engine="vector",
             operands=operands,
+            epilogue=(("relu",),),
             # Down the rows of all columns, then along the row of each window.
             cycles=f"n*oh*ow*(kh+kw-1)*ceil(c/{lanes})",
             peak=f"n*oh*ow*(kh+kw-1)*c/{lanes}",
@@ -206,7 +231,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             operations=(*MAPS, *TABLE_FUNCTIONS),
             engine="vector",
             operands=operands | {"weight": VSM},
-            epilogue=(("relu",), ("requantise",), TABLE_FUNCTIONS),
+            epilogue=(("relu", "clip"), ("requantise",), TABLE_FUNCTIONS),
             cycles=f"ceil({POINTS}/{lanes})",
             peak=f"{POINTS}/{lanes}",
             issue=f"{TILE}+ceil({POINTS}/{lanes})",
@@ -216,10 +241,11 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             operations=("lrn",),
             engine="vector",
             operands=operands,
-            # The square, a sum for each neighbour, scale, bias and power, on elements of 64 bits.
-            cycles=f"n*h*w*2*(j+3)*ceil(c/{lanes})",
-            peak=f"n*h*w*2*(j+3)*c/{lanes}",
-            issue=f"{TILE}+n*h*w*max(2*(j+3)*ceil(c/{lanes}), j+10)",
+            # The square; sums, scale and bias on elements of 64 bits, at twice the time; the power
+            # at four times. Sums over five neighbours take three additions.
+            cycles=f"n*h*w*(9+2*min(j-1,3))*ceil(c/{lanes})",
+            peak=f"n*h*w*(9+2*min(j-1,3))*c/{lanes}",
+            issue=f"{TILE}+n*h*w*max((9+2*min(j-1,3))*ceil(c/{lanes}), j+10)",
             whole=("c", "j"),
         ),
         Primitive(

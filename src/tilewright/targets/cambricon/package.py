@@ -11,6 +11,8 @@ In weights.bin the weights of products are laid out by segment.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +20,18 @@ from numpy.typing import NDArray
 
 from tilewright.graph.arenas import write_value
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
+from tilewright.graph.kernels import operand_values
 from tilewright.graph.placement import WEIGHTS, placement_of
+from tilewright.graph.values import value_names
+from tilewright.planning.domain import ELEMENT_BYTES
 from tilewright.targets.base import Compilation
-from tilewright.targets.cambricon.lowering.network import CONSTANTS, Lowering, shared_weights
+from tilewright.targets.cambricon.lowering.nest import nest_of
+from tilewright.targets.cambricon.lowering.network import (
+    CONSTANTS,
+    HeldBias,
+    Lowering,
+    shared_weights,
+)
 from tilewright.targets.cambricon.statements import Words
 from tilewright.targets.cambricon.statements import to_text as statements_text
 from tilewright.targets.generic.host import steps_of
@@ -32,7 +43,9 @@ from tilewright.targets.generic.program_file import (
     read_program,
     write_program,
 )
-from tilewright.tile.dialect import ProgramOp, programs_of
+from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
+from tilewright.tile.passes.allocate import held
+from tilewright.types import element_name
 
 WORD_BYTES = 8
 
@@ -57,6 +70,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     }
     shared = shared_weights(list(programs.values()))
     lowering = Lowering(compilation.machine, addresses.bases, shared)
+    lowering.hold(_held_biases(network, programs))
     steps, rows = _lower(compilation, network, programs, lowering)
     words = lowering.words()
     # These fill constants of the lowering's image, too.
@@ -87,19 +101,69 @@ def _lower(
     lowering: Lowering,
 ) -> tuple[list[tuple[str, int]], list[KernelRow]]:
     """Lower the kernels in the network's order; the steps, and the words of each kernel."""
-    nodes = {one.kernel.symbol: one.kernel.nodes for one in compilation.kernels}
+    kernels = {one.kernel.symbol: one for one in compilation.kernels}
     steps: list[tuple[str, int]] = []
-    rows: list[KernelRow] = []
+    symbols: list[str] = []
     for number, op in steps_of(network):
         symbol = op.symbol.data if isinstance(op, KernelOp) else ""
         if symbol not in programs:
             steps.append(("host", number))
             continue
-        lowering.kernel(programs[symbol], nodes[symbol])
-        steps.append(("words", len(rows)))
-        start, end = lowering.starts[-2:]
-        rows.append(KernelRow(symbol=symbol, nodes=nodes[symbol], start=start, end=end))
+        one = kernels[symbol]
+        lowering.kernel(programs[symbol], one.kernel.nodes, one.predicted_cycles, one.machine)
+        steps.append(("words", len(symbols)))
+        symbols.append(symbol)
+    places = {
+        op.symbol.data: placement_of(op.result).offset
+        for op in network.block.ops
+        if isinstance(op, KernelOp)
+    }
+    rows = [
+        KernelRow(
+            symbol=symbol,
+            nodes=kernels[symbol].kernel.nodes,
+            start=start,
+            end=end,
+            held=_held(programs[symbol], places[symbol]),
+        )
+        for symbol, (start, end) in zip(symbols, pairwise(lowering.starts), strict=True)
+    ]
     return steps, rows
+
+
+def _held_biases(network: NetworkOp, programs: dict[str, ProgramOp]) -> list[HeldBias]:
+    """The biases that kernels find on the chip."""
+    names = value_names(network)
+    found: dict[int, HeldBias] = {}
+    for op in network.block.ops:
+        if not isinstance(op, KernelOp) or op.symbol.data not in programs:
+            continue
+        values = operand_values(op, names)
+        for buffer in programs[op.symbol.data].walk():
+            if not isinstance(buffer, BufferOp) or not held(buffer):
+                continue
+            tensor = buffer.tensor_op
+            if tensor.get("role") != "bias":
+                continue
+            size = prod(buffer.tensor_shape) * _element(buffer)
+            place = placement_of(values[tensor.symbol.data])
+            found[tensor.get("offset")] = HeldBias(place.offset, tensor.get("offset"), size)
+    return list(found.values())
+
+
+def _element(buffer: BufferOp) -> int:
+    """Bytes of an element of a buffer's tensor."""
+    return ELEMENT_BYTES[element_name(buffer.tensor_op.result.type.element_type)]
+
+
+def _held(program: ProgramOp, place: int) -> tuple[int, int, int] | None:
+    """A kernel's result that stays on the chip, as ``KernelRow`` has it."""
+    output = nest_of(program).output
+    if output is None or not held(output.buffer):
+        return None
+    tensor = output.buffer.tensor_op
+    size = prod(output.buffer.tensor_shape) * _element(output.buffer)
+    return tensor.get("offset"), place, size
 
 
 def _weights(

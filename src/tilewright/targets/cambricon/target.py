@@ -8,7 +8,7 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine
-from tilewright.targets.base import Compilation, Runner, Target
+from tilewright.targets.base import Compilation, Runner, Target, Timer
 from tilewright.targets.cambricon.hlal.assemble import assemble
 from tilewright.targets.cambricon.hlal.run import sizes_of
 from tilewright.targets.cambricon.machine import ORIGINAL, Configuration, machine
@@ -16,12 +16,14 @@ from tilewright.targets.cambricon.manual import manual
 from tilewright.targets.cambricon.package import WORD_BYTES, read_package, write_package
 from tilewright.targets.cambricon.runner import CambriconRunner
 from tilewright.targets.cambricon.statements import disassemble, to_text
+from tilewright.targets.cambricon.timer import timer
 
 
 class CambriconTarget(Target):
     """ACC-C in one of its sizes, simulated bit for bit and cycle by cycle."""
 
     takes_computed_weights = False
+    holds_values = True
 
     def __init__(self, size: Configuration = ORIGINAL) -> None:
         self.name = size.name
@@ -40,6 +42,10 @@ class CambriconTarget(Target):
     def load(self, directory: Path) -> Runner:
         """A runner on the simulated machine."""
         return CambriconRunner(read_package(directory))
+
+    def timer(self, machine: Machine) -> Timer | None:
+        """The simulator on the kernel's words."""
+        return timer(machine)
 
     def word_bytes(self, machine: Machine) -> int:
         """Bytes of an instruction word."""

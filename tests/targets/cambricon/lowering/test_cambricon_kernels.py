@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.targets.cambricon.lowering.kernel_words import run_case
-from tests.targets.generic.kernel_cases import CASES, Case, random_case
+from tests.targets.generic.kernel_cases import CASES, Case, conv_case, random_case
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
@@ -68,6 +68,39 @@ def test_words_compute_what_the_graph_says(seed: int) -> None:
         done += 1
     if not done:
         pytest.skip("no schedule of this kernel fits, or its chain is none of the machine's")
+
+
+def _resident(case: Case, seed: int) -> Schedule:
+    """Two levels: a tile of the image with all channels, or some, and steps through them."""
+    pick, extents = np.random.default_rng(seed), case.kernel.anchor.extents
+    around = {dim: -(-extents[dim] // int(pick.integers(1, 4))) for dim in ("oh", "ow")}
+    outer = {**extents, **around, "n": 1}
+    inner = {**outer, "co": -(-extents["co"] // int(pick.integers(1, 7)))}
+    if "g" in extents:
+        inner["g"] = 1
+    else:
+        outer["co"] = min(int(pick.integers(1, 4)) * inner["co"], extents["co"])
+    order = tuple(str(dim) for dim in pick.permutation(["n", "oh", "ow", "co"]))
+    levels = (
+        Level("vsm", tuple(outer.items()), order),
+        Level("msm", tuple(inner.items()), tuple(dim for dim in ("g", "co") if dim in extents)),
+    )
+    return Schedule("conv", levels, tuple((o.name, 1 + seed % 2) for o in case.kernel.operands))
+
+
+@pytest.mark.parametrize("start", range(0, 80, 20))
+def test_channels_stay_while_weights_come_tile_by_tile(start: int) -> None:
+    done = 0
+    for seed in range(start, start + 20):
+        case = conv_case(seed, True)
+        try:
+            found, _, _ = run_case(case, _resident(case, seed), machine(CONFIGURATIONS[seed % 3]))
+        except TilewrightError as error:
+            assert error.problems[0].code in REFUSED, error
+            continue
+        np.testing.assert_array_equal(found, case.expected)
+        done += 1
+    assert done
 
 
 def test_a_kernel_holds_its_code_once_whatever_its_tiles() -> None:

@@ -28,14 +28,22 @@ class Context:
     operands: dict[BufferOp, Operand]
     steps: Mapping[str, int]
     """Tile sizes of the dims that have a loop."""
+    stepped: Callable[[BufferOp], frozenset[str]]
+    """Dims whose loops step through what a buffer holds."""
     temporaries: Temporaries
     table: Callable[[bytes], int]
     segmented: frozenset[TensorOp]
     """Weights laid out by segment."""
     hook: Callable[[], None]
     """Stands where other operands may move on between the instructions of a tile."""
+    thrifty: bool
+    """Whether registers are short: with more of them for constants there were too few."""
     widen: Callable[[TensorOp, int, int], bool]
     """Lays weights out for bands of so many pixels at a stride, if that fits."""
+    pace: Callable[[float], None]
+    """Says that tiles have hooks throughout, so many cycles apart."""
+    renew: Callable[[Operand, Callable[[Tile], None]], None]
+    """Emits code whenever an operand's buffer has been filled anew."""
 
     @property
     def where(self) -> str:
@@ -80,8 +88,32 @@ class Context:
         return self.operands[value.owner]
 
     def box(self, operand: Operand, tile: Tile) -> Box:
-        """The box of an operand in the tile that is computed."""
-        return operand.box(self.e, tile.spans, self.extents)
+        """The box that an operand's buffer holds while a tile is computed."""
+        return operand.box(self.e, tile.kept(operand.buffer), self.extents)
+
+    def inside(self, operand: Operand) -> frozenset[str]:
+        """Dims whose loops step through what an operand's buffer holds."""
+        return frozenset() if operand.held else self.stepped(operand.buffer)
+
+    def base(self, operand: Operand, tile: Tile) -> Value:
+        """Where a tile's own part of a buffer begins."""
+        e, at = self.e, tile.bases[operand.buffer]
+        inside = self.inside(operand)
+        if not inside:
+            return at
+        strides, first = self.box(operand, tile).strides, tile.kept(operand.buffer).start
+        for axis, stride in zip(operand.buffer.window.data, strides, strict=True):
+            for dim, step in axis.terms:
+                if dim in inside:
+                    further = e.subtract(tile.spans.start[dim], first[dim])
+                    at = e.add(at, e.multiply(e.multiply(further, step), stride))
+        return at
+
+    def stride(self, operand: Operand, tile: Tile, dim: str) -> Value:
+        """Bytes in a buffer from one index of a dim to the next; 0 for one that it lacks."""
+        strides = self.box(operand, tile).strides
+        axes = zip(operand.buffer.window.data, strides, strict=True)
+        return next((stride for axis, stride in axes if dim in axis.dims), 0)
 
     def reduced(self, tile: Tile) -> tuple[Value, Value]:
         """Two values that are 0 in the first tile of a reduction and in the last, else positive."""

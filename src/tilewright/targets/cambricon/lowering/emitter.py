@@ -95,6 +95,13 @@ class Emitter:
             self._pending = []
         self._body.append(one)
 
+    def mark(self, remark: str) -> Statement:
+        """A remark that stands here, to be found by identity when all is emitted."""
+        self._body += [Statement(label=label) for label in self._pending]
+        self._pending = []
+        self._body.append(Statement(remark=remark))
+        return self._body[-1]
+
     def label(self, hint: str) -> str:
         """A new label."""
         self._labels += 1
@@ -199,7 +206,11 @@ class Emitter:
         if isinstance(b, int):
             return self.add(a, -b)
         found = self.register()
-        if isinstance(a, int):
+        if a == 0:
+            self.emit("SMUL", found, b, -1)
+        elif isinstance(a, int) and a in self._constants:
+            self.emit("SSUB", found, self._constants[a], b)
+        elif isinstance(a, int):
             self.emit("SMOVE", found, a)
             self.emit("SSUB", found, found, b)
         else:
@@ -249,6 +260,12 @@ class Emitter:
         """a, or b where it is smaller (greater): without a branch, as one could be mispredicted."""
         assert isinstance(a, Register)
         found, more = self.register(), self.register()
+        if b == 0:
+            self.emit("SGT", more, a, 0)
+            self.emit("SMUL", found, more, a)
+            if least:
+                self.emit("SSUB", found, a, found)
+            return found
         # b + (a > b) * (a - b) is the greater one, a - (a > b) * (a - b) the smaller.
         self.emit("SGT", more, a, b)
         self.emit("SSUB", found, a, b)

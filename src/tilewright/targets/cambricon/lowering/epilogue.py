@@ -7,12 +7,16 @@ result takes as few passes of the vector unit as its sums have operands.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import numpy as np
+
 from tilewright.errors import refuse
+from tilewright.numerics.pointwise import bound
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
+from tilewright.targets.cambricon.lowering.temporaries import Temporaries, fill
 from tilewright.targets.generic.lowering.steps import elements, fraction, is_wide
 from tilewright.tile.dialect import BufferOp, StageOp
 
@@ -37,6 +41,25 @@ class Epilogue:
     """Of requantise; None without."""
     table: StageOp | None
     wide_result: bool
+    limits: tuple[tuple[str, int], ...] = ()
+    """Instructions that keep results within limits other than 0, and those limits: they are
+    compared with the results' 16 bits, as rounding keeps the order of numbers."""
+    places: tuple[int, ...] = ()
+    """Addresses of vectors of them."""
+
+    @property
+    def limit_bytes(self) -> int:
+        """Bytes of temporaries for each element of a vector of results."""
+        return 2 * len(self.limits)
+
+    def placed(self, t: Temporaries, size: int) -> Epilogue:
+        """With room for its limits, for vectors of ``size`` elements."""
+        return replace(self, places=tuple(t.take(2 * size) for _ in self.limits))
+
+    def prologue(self, e: Emitter, size: int) -> None:
+        """Fill the vectors of limits."""
+        for place, (_, limit) in zip(self.places, self.limits, strict=True):
+            fill(e, place, size, limit)
 
     @property
     def reads_zeros(self) -> bool:
@@ -109,21 +132,36 @@ class Epilogue:
                 add(f"VGTM{end}{first}{shift}", out, n, at, zeros)
         elif not done:
             add(f"VMOVE{end}{first}{shift}", out, n, at)
+        for place, (text, _) in zip(self.places, self.limits, strict=True):
+            add(text, out, n, out, e.held(place))
         if self.table is not None:
             add(f"VEXP.table={table}", out, n, out)
         return found
+
+
+def limits_of(stage: StageOp) -> list[tuple[str, int]]:
+    """The instructions of a clip, and what they compare with, at the operand's binary point."""
+    (operand, *_), _ = elements(stage)
+    dtype = np.dtype(np.int32 if is_wide(operand) else np.int16)
+    return [
+        (text, bound(float(stage.parameters[key]), fraction(operand), dtype))
+        for key, text in (("minimum", "VGTM"), ("maximum", "VGTM.min"))
+        if key in stage.parameters
+    ]
 
 
 def epilogue_of(stages: Sequence[StageOp], where: str) -> Epilogue:
     """The stages behind the first; refuses (``lower-epilogue``) what is not in their order."""
     residual: Residual | None = None
     relu, shift, table = False, None, None
+    bounds: list[tuple[str, int]] = []
     _, result = elements(stages[-1])
     for before, stage in pairwise(stages):
         kinds, made = elements(stage)
         name = stage.operation.data
         fresh = shift is None and table is None
-        if name == "add" and residual is None and not relu and fresh:
+        clipped = relu or len(bounds) > 0
+        if name == "add" and residual is None and not clipped and fresh:
             other = next(i for i, value in enumerate(stage.inputs) if value is not before.result)
             owner = stage.inputs[other].owner
             if not isinstance(owner, BufferOp):
@@ -135,8 +173,11 @@ def epilogue_of(stages: Sequence[StageOp], where: str) -> Epilogue:
                 max(points) - points[other],
                 max(points) - points[1 - other],
             )
-        elif name == "relu" and not relu and table is None:
+        elif name == "relu" and not clipped and table is None:
             relu = True
+        elif name == "clip" and not clipped and table is None:
+            bounds = limits_of(stage)
+            relu = ("VGTM", 0) in bounds
         elif name == "requantise" and fresh:
             shift = fraction(kinds[0]) - fraction(made)
         elif name not in ("add", "relu", "requantise") and table is None:
@@ -144,4 +185,14 @@ def epilogue_of(stages: Sequence[StageOp], where: str) -> Epilogue:
         else:
             chain = ", ".join(one.operation.data for one in stages)
             raise refuse("lower-epilogue", f"the chain {chain} is not computed at once", where)
-    return Epilogue(residual, relu, shift, table, is_wide(result))
+    limits = tuple((text, limit) for text, limit in bounds if (text, limit) != ("VGTM", 0))
+    if limits and is_wide(result):
+        raise refuse("lower-epilogue", "limits of a result of 32 bits", where)
+    limits = tuple((text, _rounded(limit, shift or 0)) for text, limit in limits)
+    return Epilogue(residual, relu, shift, table, is_wide(result), limits)
+
+
+def _rounded(number: int, shift: int) -> int:
+    """A sum as a result: half up, saturated."""
+    moved = (number + (1 << shift >> 1)) >> shift if shift >= 0 else number << -shift
+    return min(max(moved, -32768), 32767)

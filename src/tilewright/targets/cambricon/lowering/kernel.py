@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Protocol
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.depthwise import Depthwise
+from tilewright.targets.cambricon.lowering.early import (
+    FirstLoad,
+    Gap,
+    Interval,
+    Need,
+    Place,
+)
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
 from tilewright.targets.cambricon.lowering.nest import Nest, nest_of
@@ -19,12 +29,13 @@ from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.points import Points
 from tilewright.targets.cambricon.lowering.pooling import Pool
 from tilewright.targets.cambricon.lowering.product import Product
-from tilewright.targets.cambricon.lowering.streams import Stream, streamed
+from tilewright.targets.cambricon.lowering.streams import Stream, hooks_of, streamed
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.walk import Tile, Walk
 from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
 from tilewright.targets.cambricon.statements import Statement
-from tilewright.tile.dialect import ProgramOp, TensorOp
+from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
+from tilewright.tile.implied import visits
 
 Reserve = Callable[[TensorOp, Segments], int]
 """Makes room in main memory for a copy of weights; its address."""
@@ -48,6 +59,7 @@ class Compute(Protocol):
 COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
     "conv": Product,
     "matmul": Product,
+    "depthwise_conv": Depthwise,
     "max_pool": Pool,
     "average_pool": Pool,
     "lrn": Lrn,
@@ -59,12 +71,22 @@ MAX_TABLES = 15
 """Tables that a kernel may use."""
 
 
+Settle = Callable[[Need], tuple[Place, bool]]
+"""Where a kernel's weights lie, and whether the first of them are there when it begins: an earlier
+kernel takes their load."""
+
+
 @dataclass(frozen=True)
 class Lowered:
     """A kernel's statements, and the weights that they take in segments."""
 
     statements: list[Statement]
     segments: dict[TensorOp, Segments]
+    used: tuple[Interval, ...] = ()
+    """Bytes of the matrix scratchpad."""
+    gap: Gap | None = None
+    early: FirstLoad | None = None
+    """The load that it leaves to an earlier kernel."""
 
 
 THRIFT = (
@@ -85,6 +107,7 @@ def lower_kernel(
     image: Tables,
     alone: Callable[[TensorOp], bool],
     reserve: Reserve,
+    settle: Settle | None = None,
 ) -> Lowered:
     """A kernel's statements; ``alone`` says of weights whether no other kernel reads them.
 
@@ -93,9 +116,9 @@ def lower_kernel(
     failure: TilewrightError | None = None
     for streams, constants in THRIFT:
         lowering = KernelLowering(program, machine, bases, image, reserve, streams, constants)
-        lowering.segments = {t: s for t, s in lowering.segments.items() if alone(t)}
+        lowering.share([tensor for tensor in lowering.segments if not alone(tensor)])
         try:
-            return lowering.lower()
+            return lowering.lower(settle)
         except TilewrightError as error:
             if error.problems[0].code != "lower-registers":
                 raise
@@ -118,6 +141,7 @@ class KernelLowering:
         constants: int,
     ) -> None:
         self.streams = streams
+        self.thrifty = constants < THRIFT[0][1]
         self.spare: Register | None = None
         self.program = program
         self.machine = machine
@@ -127,25 +151,29 @@ class KernelLowering:
         self.e = Emitter(program.symbol.data, program.symbol.data, constants)
         self.nest: Nest = nest_of(program)
         self.tables: list[bytes] = []
+        self.gap: Gap | None = None
         buffers = [*(one.buffer for one in self.nest.loads)]
         assert self.nest.output is not None
         buffers.append(self.nest.output.buffer)
         self.operands = {buffer: Operand(buffer, machine, bases) for buffer in buffers}
         self.segments: dict[TensorOp, Segments] = {}
+        self.copies: dict[TensorOp, int] = {}
+        """Addresses of segments that are copies, as other kernels read the original."""
         self.bands: dict[TensorOp, tuple[int, int]] = {}
         """Address and elements of weights that are copied for bands of pixels."""
         for buffer in buffers:
-            if buffer.memory == "msm":
+            if buffer.memory == "msm" or buffer.get("role", "") == "weight":
                 found = segments_of(self.nest, buffer)
                 if found is not None:
                     self.segments[buffer.tensor_op] = found
 
-    def lower(self) -> Lowered:
+    def lower(self, settle: Settle | None) -> Lowered:
         """All statements of the kernel."""
         e, machine = self.e, self.machine
         assert self.nest.compute is not None
         vsm = machine.memory("vsm")
-        walk = Walk(e, self.nest, self.operands)
+        walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
+        walk.hooks = self._hooks
         context = Context(
             e,
             self.program,
@@ -153,11 +181,15 @@ class KernelLowering:
             machine,
             self.operands,
             {loop.dim.data: loop.step_size for loop in self.nest.loops},
+            walk.stepped,
             Temporaries(vsm.room or 0, vsm.reserved, self.program.symbol.data),
             self._table,
             frozenset(self.segments),
             walk.hook,
+            self.thrifty,
             self._widen,
+            walk.pace,
+            walk.renew,
         )
         kind = COMPUTES.get(context.anchor.operation.data, Points)
         compute = kind(context)
@@ -166,9 +198,95 @@ class KernelLowering:
                 zero, size = e.loaded(0), e.loaded(len(data) // 2)
                 e.emit(f"VLOAD.table={number}", zero, size, zero, self.image(data))
         compute.prologue()
+        early: FirstLoad | None = None
+        need = self._need() if settle is not None else None
+        if need is not None and settle is not None:
+            (buffer,) = self._weights()
+            place, begun = settle(need)
+            self.operands[buffer].moved_to = place.base
+            self.operands[buffer].later = place.later
+            if begun:
+                walk.begun, early = buffer, need.at(place)
         walk.emit(self._fill, compute.emit, self._store, self._stream)
         e.finish()
-        return Lowered(e.statements, self.segments)
+        used = tuple(self._bytes_of(buffer) for buffer in self._weights())
+        own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in self.copies}
+        return Lowered(e.statements, own, used, self.gap, early)
+
+    def share(self, tensors: list[TensorOp]) -> None:
+        """Weights that other kernels read, too: those of windows are copied, others stay plain."""
+        for tensor in tensors:
+            cut = self.segments[tensor]
+            if cut.rows * cut.width > 1:
+                self.copies[tensor] = self.reserve(tensor, cut)
+            else:
+                del self.segments[tensor]
+
+    def _start_of(self, operand: Operand) -> int:
+        """Where the segments of a tensor begin in main memory."""
+        return self.copies.get(operand.buffer.tensor_op, operand.place.address)
+
+    def _weights(self) -> list[BufferOp]:
+        """The buffers in the matrix scratchpad."""
+        return [one.buffer for one in self.nest.loads if one.buffer.memory == "msm"]
+
+    def _bytes_of(self, buffer: BufferOp) -> Interval:
+        """All bytes of a buffer in the matrix scratchpad."""
+        one = self.operands[buffer]
+        size = one.slots * one.slot_bytes
+        if buffer.tensor_op in self.bands:
+            size = 2 * self.bands[buffer.tensor_op][1]
+        return one.address, one.address + size
+
+    def _last_of(self, buffer: BufferOp) -> Interval:
+        """The bytes of it that the last tile uses."""
+        one = self.operands[buffer]
+        slots = min(one.slots, 2)
+        if slots == 1:
+            return self._bytes_of(buffer)
+        slot = (visits(buffer) - 1 + one.later) % slots
+        start = one.address + slot * one.slot_bytes
+        return start, start + one.slot_bytes
+
+    def _need(self) -> Need | None:
+        """The only weights, if their first load is one transfer that stands before all."""
+        if len(self._weights()) != 1:
+            return None
+        (buffer,) = self._weights()
+        operand, tensor = self.operands[buffer], buffer.tensor_op
+        if tensor in self.bands:
+            address, size = self.bands[tensor]
+            return Need(FirstLoad(0, size, address), 2 * size, 1)
+        depth = next(one.depth for one in self.nest.loads if one.buffer is buffer)
+        if (depth and operand.slots == 1) or tensor.arena is None or tensor.arena.data != WEIGHTS:
+            return None
+        extents = self.program.extents
+        steps = {loop.dim.data: loop.step_size for loop in self.nest.loops}
+        first = {dim: min(steps.get(dim, extent), extent) for dim, extent in extents.items()}
+        spans, e = Spans(dict.fromkeys(extents, 0), first), Emitter(self.e.where, "first")
+        segments = self.segments.get(tensor)
+        if segments is not None:
+            count, address = segments.count(e, spans), segments.address(e, spans)
+            address = e.add(address, self._start_of(operand))
+        else:
+            runs = self._runs(operand, spans)
+            if any(number != 1 for number, _ in runs.loops):
+                return None
+            count, address = runs.elements, e.add(runs.address, runs.offset)
+        assert isinstance(count, int) and isinstance(address, int)
+        slots = min(operand.slots, 2) if depth else 1
+        return Need(FirstLoad(0, count, address), slots * operand.slot_bytes, slots)
+
+    def _pass(self, last: bool) -> None:
+        """Leave a gap for a load of a later kernel, if registers are left."""
+        e = self.e
+        with e.scope():
+            try:
+                registers = tuple(e.register() for _ in range(3))
+            except TilewrightError:
+                return
+            busy = [self._last_of(b) if last else self._bytes_of(b) for b in self._weights()]
+            self.gap = Gap(e.mark("room for a load"), registers, tuple(busy))
 
     def _widen(self, tensor: TensorOp, band: int, stride: int) -> bool:
         """Copy weights for bands of pixels; False where they do not fit the matrix scratchpad."""
@@ -176,6 +294,9 @@ class KernelLowering:
         if 2 * cut.banded_size > (self.machine.memory("msm").room or 0):
             return False
         self.bands[tensor] = self.reserve(tensor, cut), cut.banded_size
+        buffer = next(b for b in self._weights() if b.tensor_op is tensor)
+        # It is larger than the buffer, and the only one in its scratchpad, filled once.
+        self.operands[buffer].moved_to = 0
         del self.segments[tensor]
         return True
 
@@ -187,19 +308,41 @@ class KernelLowering:
         return self.tables.index(data) + 1
 
     def _stream(self, operand: Operand) -> Stream | None:
-        """A stream for an operand whose boxes have several runs."""
+        """A stream for an operand whose boxes have several runs, or whose tiles have hooks."""
         if operand.role not in self.streams or operand.buffer.tensor_op in self.segments:
             return None
+        interval = self.walk.interval
         # What is known of a box does not depend on the registers that hold the rest.
         trial = Emitter(self.e.where, "trial")
-        spans = Walk(trial, self.nest, {}).spans([trial.register() for _ in self.nest.loops])
+        starts = [trial.register() for _ in self.nest.loops]
+        spans = Walk(trial, self.nest, {}).spans(starts, self.walk.depth(operand.buffer))
         box = operand.box(trial, spans, self.program.extents)
         runs = runs_of(trial, box, operand.place, operand.order)
-        if not streamed(runs):
+        if not streamed(runs, single=interval is not None):
             return None
         if self.spare is None:
             self.spare = self.e.register()
-        return Stream(self.e, self._text(operand), runs, operand.element, self.spare)
+        pause = max(self._hooks(operand) - 1, 0)
+        return Stream(self.e, self._text(operand), runs, operand.element, self.spare, pause)
+
+    def _hooks(self, operand: Operand) -> int:
+        """Hooks from one transfer of an operand to the next; 0 where hooks do not measure time."""
+        interval = self.walk.interval
+        return 0 if interval is None else hooks_of(self._longest(operand), interval)
+
+    def _longest(self, operand: Operand) -> float:
+        """Cycles of the longest transfer of an operand, about."""
+        e, extents = Emitter(self.e.where, "trial"), self.program.extents
+        around = self.nest.loops[: self.walk.depth(operand.buffer)]
+        steps = {loop.dim.data: loop.step_size for loop in around}
+        first = {dim: min(steps.get(dim, extent), extent) for dim, extent in extents.items()}
+        runs = self._runs(operand, Spans(dict.fromkeys(extents, 0), first), e)
+        count = prod(number for number, _ in runs.loops if isinstance(number, int))
+        memory = operand.buffer.memory
+        output = self.nest.output is not None and operand.buffer is self.nest.output.buffer
+        ends = (memory, self.machine.main) if output else (self.machine.main, memory)
+        move = self.machine.move(*ends)
+        return move.latency + operand.slot_bytes / count / move.bytes_per_cycle
 
     def _text(self, operand: Operand) -> str:
         """The transfer of an operand."""
@@ -213,16 +356,15 @@ class KernelLowering:
         e = self.e
         e.remark(f"load {operand.name}")
         if operand.buffer.tensor_op in self.bands:
-            # The only buffer in its scratchpad, and filled once.
             address, size = self.bands[operand.buffer.tensor_op]
-            zero = e.loaded(0)
-            e.emit("MLOAD", zero, e.loaded(size), zero, address)
+            e.emit("MLOAD", e.loaded(base), e.loaded(size), e.loaded(0), address)
             return
         segments = self.segments.get(operand.buffer.tensor_op)
         if segments is not None:
             address = e.loaded(segments.address(e, spans))
             count = e.loaded(segments.count(e, spans))
-            e.emit("MLOAD", e.loaded(base), count, address, operand.place.address)
+            letter = "M" if operand.buffer.memory == "msm" else "V"
+            e.emit(f"{letter}LOAD", e.loaded(base), count, address, self._start_of(operand))
             return
         runs = e.settled(lambda: self._runs(operand, spans))
         if stream is not None:
@@ -230,9 +372,10 @@ class KernelLowering:
         else:
             transfer(e, self._text(operand), runs, base, operand.element)
 
-    def _runs(self, operand: Operand, spans: Spans) -> Runs:
-        box = operand.box(self.e, spans, self.program.extents)
-        return runs_of(self.e, box, operand.place, operand.order)
+    def _runs(self, operand: Operand, spans: Spans, e: Emitter | None = None) -> Runs:
+        e = e or self.e
+        box = operand.box(e, spans, self.program.extents)
+        return runs_of(e, box, operand.place, operand.order)
 
     def _store(self, tile: Tile, stream: Stream | None) -> None:
         e = self.e
@@ -240,7 +383,7 @@ class KernelLowering:
         operand = self.operands[self.nest.output.buffer]
         with e.scope():
             e.remark(f"store {operand.name}")
-            runs = e.settled(lambda: self._runs(operand, tile.spans))
+            runs = e.settled(lambda: self._runs(operand, tile.kept(operand.buffer)))
             base = tile.bases[operand.buffer]
             if stream is not None:
                 stream.start(runs, base)

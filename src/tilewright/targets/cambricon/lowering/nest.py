@@ -56,10 +56,11 @@ def nest_of(program: ProgramOp) -> Nest:
                 raise refuse("lower-nest", f"{op.name} stands beside another loop", where)
         if inner is None:
             break
-        if any(loop.dim == inner.dim for loop in nest.loops) or inner.lower_bound:
+        around = [loop for loop in nest.loops if loop.dim == inner.dim]
+        if inner.lower_bound or len(around) > 1 or any(map(_uneven, around, [inner])):
             raise refuse(
                 "lower-nest", f"dim {inner.dim.data} has two loops", where,
-                "plan the kernel with one level of tiles",
+                "plan the kernel with one level of tiles, or whole ones at the outer level",
             )  # fmt: skip
         nest.loops.append(inner)
         block = inner.body.block
@@ -67,3 +68,8 @@ def nest_of(program: ProgramOp) -> Nest:
         raise refuse("lower-nest", "a program has one compute and one result", where)
     nest.output = Filled(stores[0], depths[stores[0]])
     return nest
+
+
+def _uneven(outer: LoopOp, inner: LoopOp) -> bool:
+    """Whether two loops over one dim do not step through whole tiles of the inner one."""
+    return outer.step_size % inner.step_size > 0 or inner.upper_bound != outer.step_size

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+
+import numpy as np
 
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
+from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.early import EarlyLoads, Need, Place
 from tilewright.targets.cambricon.lowering.kernel import lower_kernel
 from tilewright.targets.cambricon.lowering.weights import Segments
-from tilewright.targets.cambricon.statements import Statement, Words, assemble_statements
+from tilewright.targets.cambricon.statements import (
+    Statement,
+    Words,
+    assemble_statements,
+    statement,
+)
 from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
 from tilewright.types import Array
 
@@ -21,6 +31,16 @@ ALIGNMENT = 64
 """Bytes to which what lies there is aligned."""
 
 
+@dataclass(frozen=True)
+class HeldBias:
+    """A bias that stays in VSM while the network runs."""
+
+    offset: int
+    """In the arena of weights."""
+    address: int
+    bytes: int
+
+
 @dataclass
 class Lowering:
     """Lowers kernels one after the other; ``bases`` has the address of every region."""
@@ -29,47 +49,112 @@ class Lowering:
     bases: Mapping[str, int]
     shared: Counter[int] = field(default_factory=Counter[int])
     """How many kernels read the weights at an offset."""
-    statements: list[Statement] = field(default_factory=list[Statement])
-    starts: list[int] = field(default_factory=lambda: [0])
-    """The first word of every kernel, and of what would follow."""
+    parts: list[list[Statement]] = field(default_factory=list[list[Statement]])
+    """The statements of every kernel."""
     image: bytearray = field(default_factory=bytearray)
     """The region of constants."""
     segments: dict[int, Segments] = field(default_factory=dict[int, Segments])
     """Cuts of weights by their offset in the arena, where they take the place of the original."""
 
-    copies: dict[tuple[int, int], tuple[int, Segments]] = field(
-        default_factory=dict[tuple[int, int], tuple[int, Segments]]
-    )
-    """Weights that are copied into the region of constants: offset in the arena and band ->
-    place in the region and cut."""
+    copies: dict[tuple[int, Segments], int] = field(default_factory=dict[tuple[int, Segments], int])
+    """Weights that are copied into the region of constants: offset in the arena and cut -> place
+    in the region."""
 
-    def kernel(self, program: ProgramOp, nodes: tuple[str, ...] = ()) -> None:
-        """Append a kernel. Raises TilewrightError."""
+    def __post_init__(self) -> None:
+        self.early = EarlyLoads(self.machine)
+        self.gap: int | None = None
+        self.biases: list[tuple[int, int]] = []
+        """Offset in the arena of weights and place in the region of constants of held biases."""
+        self.start: list[Statement] = []
+
+    def kernel(
+        self,
+        program: ProgramOp,
+        nodes: tuple[str, ...] = (),
+        cycles: float = 0.0,
+        machine: Machine | None = None,
+    ) -> None:
+        """Append a kernel that takes about so many cycles. Raises TilewrightError.
+
+        ``machine`` has the memory that held values leave to it.
+        """
         lowered = lower_kernel(
-            program, self.machine, self.bases, self._put, self._alone, self._reserve
+            program,
+            machine or self.machine,
+            self.bases,
+            self._put,
+            self._alone,
+            self._reserve,
+            self._settle,
         )
         for tensor, cut in lowered.segments.items():
             self.segments[tensor.get("offset")] = cut
+        if lowered.early is not None and self.gap is not None:
+            number = self.gap
+            gap = self.early.put(number, lowered.early)
+            at = next(i for i, one in enumerate(self.parts[number]) if one is gap.place)
+            self.parts[number][at : at + 1] = lowered.early.statements(gap.registers)
+        self.early.passed(lowered.used, lowered.gap, cycles, lowered.early)
         name = f"kernel {program.symbol.data}: {', '.join(nodes)}".rstrip(": ")
-        self.statements += [Statement(remark=name), *lowered.statements]
-        words = sum(1 for one in lowered.statements if one.mnemonic)
-        self.starts.append(self.starts[-1] + words)
+        start = [] if self.parts else self.start
+        self.parts.append([Statement(remark=name), *start, *lowered.statements])
+
+    @property
+    def statements(self) -> list[Statement]:
+        """The whole program."""
+        gaps = self.early.places
+        return [one for part in self.parts for one in part if id(one) not in gaps]
+
+    @property
+    def starts(self) -> list[int]:
+        """The first word of every kernel, and of what would follow."""
+        counts = [sum(1 for one in part if one.mnemonic) for part in self.parts]
+        return [0, *accumulate(counts)]
+
+    def hold(self, biases: Sequence[HeldBias]) -> None:
+        """Load biases that stay in VSM before the first kernel: all of them at once.
+
+        They lie side by side there, and so does a copy of them in main memory.
+        """
+        if not biases:
+            return
+        first = min(one.address for one in biases)
+        size = max(one.address + one.bytes for one in biases) - first
+        at = -(-len(self.image) // ALIGNMENT) * ALIGNMENT
+        self.image += bytes(at - len(self.image) + size)
+        self.biases = [(one.offset, at + one.address - first) for one in biases]
+        zero, chip, count = (Register(number) for number in range(3))
+        self.start = [
+            statement("SMOVE", zero, 0, remark="biases of all kernels"),
+            statement("SMOVE", chip, first),
+            statement("SMOVE", count, size // 2),
+            statement("VLOAD", chip, count, zero, self.bases[CONSTANTS] + at),
+        ]
+
+    def _settle(self, need: Need) -> tuple[Place, bool]:
+        """Where a kernel's weights lie, and whether a kernel before takes their first load."""
+        place, self.gap = self.early.place(need, self.machine.memory("msm").room or 0)
+        return place, self.gap is not None
 
     def _alone(self, tensor: TensorOp) -> bool:
         return self.shared[tensor.get("offset")] <= 1
 
     def _reserve(self, tensor: TensorOp, cut: Segments) -> int:
         """Room for a copy of weights in the region of constants; its address."""
-        key = tensor.get("offset"), cut.band
+        key = tensor.get("offset"), cut
         if key not in self.copies:
             at = -(-len(self.image) // ALIGNMENT) * ALIGNMENT
-            self.image += bytes(at - len(self.image) + 2 * cut.banded_size)
-            self.copies[key] = at, cut
-        return self.bases[CONSTANTS] + self.copies[key][0]
+            self.image += bytes(at - len(self.image) + 2 * cut.size)
+            self.copies[key] = at
+        return self.bases[CONSTANTS] + self.copies[key]
 
     def fill(self, offset: int, values: Array) -> None:
         """Fill the copies of the weights at an offset of the arena."""
-        for (of, _), (at, cut) in self.copies.items():
+        for of, at in self.biases:
+            if of == offset:
+                data = np.ascontiguousarray(values).tobytes()
+                self.image[at : at + len(data)] = data
+        for (of, cut), at in self.copies.items():
             if of == offset:
                 data = cut.relaid(values).astype("<i2").tobytes()
                 self.image[at : at + len(data)] = data

@@ -23,7 +23,8 @@ class Lrn:
     """The sum of squares of neighbouring channels, pixel by pixel.
 
     Squares lie between zeros, so that the window of the first and last channels needs no other
-    code; they have 64 bits, as their sum may exceed 32.
+    code. Their sums have 64 bits, as they may exceed 32. They double: those of two neighbours give
+    those of four, so that a window of five takes three additions.
     """
 
     def __init__(self, context: Context) -> None:
@@ -42,12 +43,13 @@ class Lrn:
         self.channels = c.extent("c")
         t = self.c.temporaries
         around = self.window - 1
-        # Channels at a time: squares and sums of 64 bits, factors of 32.
-        self.part = min(self.channels, (t.left - 8 * around - 24) // 20 // 8 * 8)
+        self.steps = doublings(self.window)
+        # Channels at a time: squares and factors of 32 bits, sums of 64.
+        self.part = min(self.channels, (t.left - 12 * around - 24) // 16 // 8 * 8)
         if self.part < 1:
             raise refuse("lower-temporaries", f"a window of {self.window} channels", c.where)
-        self.squares = t.take(8 * (self.part + around))
-        self.sums = t.take(8 * self.part)
+        self.squares = t.take(4 * (self.part + around))
+        self.sums = t.take(8 * (self.part + around))
         self.factors = t.take(4 * self.part)
         mantissas, powers, shifts = fixed.lrn_tables(float(values["beta"]))
         data = b"".join(part.astype("<u2").tobytes() for part in (mantissas, powers, shifts))
@@ -60,9 +62,9 @@ class Lrn:
             at, n = e.held(self.squares), e.held(size)
             # Random numbers have 16 bits; their differences, of any width, are 0.
             e.emit("RV", at, n)
-            e.emit("VSV.long", at, n, at, at)
+            e.emit("VSV.wide", at, n, at, at)
             vector, m = e.held(self.factors), e.held(self.part)
-            e.emit("VAS.wide.long0", vector, m, at, e.held(self.factor))
+            e.emit("VAS.wide.wide0", vector, m, at, e.held(self.factor))
 
     def emit(self, tile: Tile) -> None:
         """One tile."""
@@ -100,19 +102,24 @@ class Lrn:
         if self.part < self.channels:
             for at, size in ((0, start), (behind, count + self.window - 1 - behind)):
                 if size:
-                    place = e.held(self.squares + 8 * at)
-                    e.emit("VSV.long.long0.long1", place, e.held(size), place, place)
+                    place = e.held(self.squares + 4 * at)
+                    e.emit("VSV.wide.wide0.wide1", place, e.held(size), place, place)
         source = e.held(e.add(x, 2 * low))
-        target, held = e.held(self.squares + 8 * start), e.held(high - low)
-        e.emit("VMV.long", target, held, source, source)
+        target, held = e.held(self.squares + 4 * start), e.held(high - low)
+        e.emit("VMV.wide", target, held, source, source)
         squares = e.held(self.squares)
-        if self.window > 1:
-            second = e.held(self.squares + 8)
-            e.emit("VAV.long.long0.long1", sums, n, squares, second)
-        else:
-            e.emit("VMOVE.long.long0", sums, n, squares)
-        for j in range(2, self.window):
-            e.emit("VAV.long.long0.long1", sums, n, sums, e.held(self.squares + 8 * j))
+        if not self.steps:
+            e.emit("VMOVE.long.wide0", sums, n, squares)
+        for number, (reach, more, odd) in enumerate(self.steps):
+            size = e.held(count + more)
+            if number == 0:
+                second = e.held(self.squares + 4)
+                e.emit("VAV.long.wide0.wide1", sums, size, squares, second)
+            else:
+                e.emit("VAV.long.long0.long1", sums, size, sums, e.held(self.sums + 8 * reach))
+            if odd:
+                last = e.held(self.squares + 8 * reach)
+                e.emit("VAV.long.long0.wide1", sums, size, sums, last)
         shift = 2 * self.points[0] + 10
         scaled = "VMV.long.long0.wide1" + (f".shift={shift}" if shift else "")
         e.emit(scaled, sums, n, sums, e.held(self.factors))
@@ -121,6 +128,25 @@ class Lrn:
         text = f"VDV.long1.table={self.table}" + (f".shift={distance}" if distance else "")
         result, operand = e.held(e.add(y, 2 * first)), e.held(e.add(x, 2 * first))
         e.emit(text, result, n, operand, sums)
+
+
+def doublings(window: int) -> list[tuple[int, int, bool]]:
+    """How sums over a window grow, step by step.
+
+    Each is (how many neighbours the sums before have, how many more sums than channels are made for
+    the steps behind, whether one more neighbour is added).
+    """
+    steps: list[tuple[int, int, bool]] = []
+    reach = 1
+    for digit in f"{window:b}"[1:]:
+        steps.append((reach, 0, digit == "1"))
+        reach = 2 * reach + int(digit)
+    more = 0
+    for number in range(len(steps) - 1, -1, -1):
+        before, _, odd = steps[number]
+        steps[number] = before, more, odd
+        more += before
+    return steps
 
 
 class Softmax:

@@ -6,25 +6,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.domain import ELEMENT_BYTES
 from tilewright.targets.cambricon.lowering.boxes import Box, Spans, box_of
-from tilewright.targets.cambricon.lowering.emitter import Emitter
+from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
+from tilewright.targets.cambricon.lowering.moves import runs_of
 from tilewright.targets.generic.lowering.locations import TensorPlace, physical_order
 from tilewright.tile.dialect import BufferOp
+from tilewright.tile.passes.allocate import held
 from tilewright.types import element_name, layout_of
 
 Locate = Callable[[BufferOp], TensorPlace]
 """Where a buffer's tensor lies in main memory."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Operand:
     """A buffer of the program and its tensor."""
 
     buffer: BufferOp
     machine: Machine
     bases: Mapping[str, int]
+    moved_to: int | None = None
+    """Where the first slot lies instead of at the buffer's address."""
+    later: bool = False
+    """Whether the first tile goes to the second of two slots."""
 
     @property
     def name(self) -> str:
@@ -55,9 +62,15 @@ class Operand:
         return physical_order(layout_of(self.buffer.tensor), len(shape), self.name)
 
     @cached_property
+    def held(self) -> bool:
+        """Whether the tensor stays in the buffer's memory: nothing is moved."""
+        return held(self.buffer)
+
+    @cached_property
     def place(self) -> TensorPlace:
-        """The tensor in main memory."""
-        return TensorPlace.of(self.buffer.tensor_op, self.bases)
+        """The tensor in main memory, or in the memory that holds it."""
+        bases = {**self.bases, self.buffer.memory: 0} if self.held else self.bases
+        return TensorPlace.of(self.buffer.tensor_op, bases)
 
     @property
     def slots(self) -> int:
@@ -72,7 +85,19 @@ class Operand:
     @property
     def address(self) -> int:
         """Address of the first slot in its scratchpad."""
-        return int(self.buffer.get("address"))
+        return int(self.buffer.get("address")) if self.moved_to is None else self.moved_to
+
+    @property
+    def first(self) -> int:
+        """Address of the slot that takes the first tile."""
+        return self.address + self.later * self.slot_bytes
+
+    def lies(self, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Value:
+        """Address of a tile's box of a held tensor: one run of it (hold_values.py)."""
+        runs = runs_of(e, self.box(e, spans, extents), self.place, self.order)
+        if any(count != 1 for count, _ in runs.loops):
+            raise refuse("lower-held", "a tile of a held value is several runs of it", self.name)
+        return e.add(runs.address, runs.offset)
 
     def box(self, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Box:
         """The box of a tile, with strides of elements as main memory has them."""

@@ -8,10 +8,10 @@ from tilewright.errors import refuse
 from tilewright.numerics import tables
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.epilogue import Epilogue, epilogue_of
+from tilewright.targets.cambricon.lowering.epilogue import Epilogue, epilogue_of, limits_of
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.tables import table_of
-from tilewright.targets.cambricon.lowering.temporaries import clear
+from tilewright.targets.cambricon.lowering.temporaries import clear, fill
 from tilewright.targets.cambricon.lowering.walk import Tile
 from tilewright.targets.generic.lowering.steps import elements, fraction, is_wide
 from tilewright.tile.dialect import windows_of
@@ -33,8 +33,11 @@ class Points:
         self.rest: Epilogue | None = epilogue_of(stages, c.where) if len(stages) > 1 else None
         if self.rest is not None and self.rest.residual is not None:
             raise refuse("lower-epilogue", "a map takes no residual behind it", c.where)
-        if self.name not in (*PAIRS, "relu", "requantise", *tables.FUNCTIONS):
+        if self.name not in (*PAIRS, "relu", "clip", "requantise", *tables.FUNCTIONS):
             raise refuse("lower-epilogue", f"the vector unit has no {self.name}", c.where)
+        self.limits = limits_of(stage) if self.name == "clip" else []
+        if self.limits and is_wide(self.kinds[0]):
+            raise refuse("lower-epilogue", "limits of numbers of 32 bits", c.where)
         self._axes()
         self._reserve()
 
@@ -68,11 +71,14 @@ class Points:
         t = self.c.temporaries
         relu = self.name == "relu" or (self.rest is not None and self.rest.relu)
         wide = self.rest is not None
-        each = 2 * relu + 4 * wide
+        each = 2 * relu + 4 * wide + 2 * len(self.limits)
+        each += 0 if self.rest is None else self.rest.limit_bytes
         self.part = t.left // each // 8 * 8 if each else 0
         self.zeros = t.take(2 * self.part) if relu else 0
         self.sums = t.take(4 * self.part) if wide else 0
         self.relu = relu
+        self.places = [t.take(2 * self.part) for _ in self.limits]
+        self.rest = None if self.rest is None else self.rest.placed(t, self.part)
         self.table = table_of(self.stage, self.c) if self.name in tables.FUNCTIONS else 0
         self.last = 0
         if self.rest is not None and self.rest.table is not None:
@@ -82,6 +88,10 @@ class Points:
         """What stands before all tiles."""
         if self.relu:
             clear(self.e, self.zeros, self.part)
+        for place, (_, limit) in zip(self.places, self.limits, strict=True):
+            fill(self.e, place, self.part, limit)
+        if self.rest is not None:
+            self.rest.prologue(self.e, self.part)
 
     def emit(self, tile: Tile) -> None:
         """One tile."""
@@ -166,6 +176,16 @@ class Points:
             e.emit(text, out, n, *inputs)
         elif self.name == "relu":
             e.emit(f"VGTM{wide}{flags}", out, n, inputs[0], e.held(self.zeros))
+        elif self.name == "clip":
+            source = inputs[0]
+            for place, (text, _) in zip(self.places, self.limits, strict=True):
+                # The first one makes the result, wide or not; the second one goes over it.
+                first = source is inputs[0]
+                kind = "" if first or not wide else ".wide0"
+                e.emit(f"{text}{wide}{kind}", out, n, source, e.held(place))
+                source = out
+            if not self.limits:
+                e.emit(f"VMOVE{wide}", out, n, source)
         elif self.name == "requantise":
             shift = fraction(self.kinds[0]) - fraction(self.made)
             # The result saturates to 16 bits, whatever follows.

@@ -2,7 +2,8 @@
 
 In a channels-last image a row of pixels is one vector, so the elements of a few neighbouring
 windows are compared (or added) row by row in as many instructions as the kernel has rows; what is
-left for each pixel is one instruction for each further position of its row.
+left for each pixel is one instruction for each further position of its row. Where windows lie in
+the image, the columns of a few pixels have fixed places, whose addresses stay in registers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.walk import Tile
 from tilewright.targets.cambricon.lowering.windows import Run, Windows, sliding, windows_box
+from tilewright.targets.cambricon.machine import lanes_of
+
+ADDRESSES = 27
+"""Registers that the columns and the results of a batch may take."""
 
 
 class Pool:
@@ -31,8 +36,10 @@ class Pool:
         self.columns = sliding(c, access, self.x, "ow", "kw")
         if self.average and (self.rows.dilation, self.columns.dilation) != (1, 1):
             raise refuse("lower-window", "the mean of a window with dilation", c.where)
-        if len(c.compute.stages) > 1:
-            raise refuse("lower-epilogue", "pooling takes nothing behind it", c.where)
+        if [one.operation.data for one in c.compute.stages[1:]] not in ([], ["relu"]):
+            raise refuse("lower-epilogue", "pooling takes ReLU alone behind it", c.where)
+        self.relu = self.epilogue.relu
+        self.area = self.rows.kernel * self.columns.kernel
         if self.x.order[-1] != 1:
             raise refuse("lower-layout", "channels do not lie side by side", c.where)
         self._reserve()
@@ -43,24 +50,66 @@ class Pool:
         channels, one = c.tile_size("c"), self.columns
         item = 4 if self.average else 2
         span, width = (one.kernel - 1) * one.dilation + 1, c.tile_size("ow")
-        # Per pixel of a batch: its columns; for a mean the sum, the divisor and zeros.
-        extra = 4 + 2 + 2 if self.average else 0
+        # Per pixel of a batch: its columns; for a mean the sum, two divisors and zeros.
+        extra = 4 + 2 + 2 + 2 if self.average else 2 + 2 * self.relu
         room = t.left // channels - (span - one.stride) * item
         most = max(room // (one.stride * item + extra), 1)
+        self.unrolled = max(min((ADDRESSES - span + one.stride) // (one.stride + 1), most), 0)
+        if c.thrifty:
+            self.unrolled = 0
+        if self.unrolled:
+            most = self.unrolled
+        width = self._whole(width)
         self.batch = -(-width // -(-width // min(most, width)))
         columns = (self.batch - 1) * one.stride + span
         size = self.size = self.batch * channels
         # Without room for the columns of one window, its positions are taken one by one.
-        self.direct = size * (8 if self.average else 0) + columns * channels * item > t.left
+        self.direct = size * extra + columns * channels * item > t.left
+        self.unrolled = 0 if self.direct else self.unrolled
         self.down = 0 if self.direct else t.take(columns * channels * item)
         self.sums = t.take(4 * size) if self.average else 0
-        self.zeros = t.take(2 * size) if self.average else 0
+        self.zeros = t.take(2 * size) if self.average or self.relu else 0
         self.counts = t.take(2 * size) if self.average else 0
+        self.areas = t.take(2 * size) if self.average else 0
+        self.out = 0 if self.average or self.direct else t.take(2 * size)
+        self.places: list[Register] = []
+        self.targets: list[Register] = []
+        self.staged = True
+
+    def _whole(self, width: int) -> int:
+        """Pixels of a row whose windows lie in the image, where that is known; 1 at least."""
+        c, one = self.c, self.columns
+        if "ow" in c.looped or one.axis is None:
+            return width
+        access = c.source(c.anchor, 0)[1][one.axis]
+        last = self.x.buffer.tensor_shape[one.axis] - (one.kernel - 1) * one.dilation
+        starts = [access.offset + pixel * one.stride for pixel in range(width)]
+        return max(sum(0 <= start < last for start in starts), 1)
 
     def prologue(self) -> None:
         """What stands before all tiles."""
+        e, c = self.e, self.c
+        if self.average or self.relu:
+            clear(e, self.zeros, self.size)
         if self.average:
-            clear(self.e, self.zeros, self.size)
+            with e.scope():
+                areas, size = e.loaded(self.areas), e.loaded(self.size)
+                e.emit("VAS", areas, size, e.loaded(self.zeros), e.loaded(self.area))
+        if self.unrolled and not {"c"} & c.looped:
+            # The columns of a batch and its results lie at the same places throughout.
+            one, channels = self.columns, c.tile_size("c")
+            item = 4 if self.average else 2
+            columns = (self.batch - 1) * one.stride + (one.kernel - 1) * one.dilation + 1
+            first = self.sums if self.average else self.out
+            self.places = [
+                e.variable(self.down + number * channels * item) for number in range(columns)
+            ]
+            self.targets = [
+                e.variable(first + number * channels * item) for number in range(self.batch)
+            ]
+            # Addresses in the result are computed while the rows are compared; where pixels are
+            # short, that would take longer than a copy of all.
+            self.staged = self.average or channels < lanes_of(c.machine)
 
     def emit(self, tile: Tile) -> None:
         """One tile."""
@@ -87,6 +136,18 @@ class Pool:
         with e.scope():
             count: Value | None = self._count(run, self.tile_box) if self.average else None
             at = run.at
+            if self._fits(run):
+                assert isinstance(run.pixels, int)
+                left = run.pixels % self.batch
+                e.repeat(run.pixels // self.batch, lambda: self._unrolled(run, at, count))
+                if left:
+                    # The last batch begins among the pixels of the one before it.
+                    again = self.batch - left
+                    step = e.multiply(self.pixel, -again * self.columns.stride)
+                    e.increase(at, step)
+                    e.increase(self.result, -2 * again * self.c.tile_size("c"))
+                    self._unrolled(run, at, count)
+                return
             if isinstance(run.pixels, int) and run.pixels % self.batch == 0:
                 e.repeat(run.pixels // self.batch, lambda: self._batch(run, at, self.batch, count))
                 return
@@ -104,8 +165,10 @@ class Pool:
         e = self.e
         counted = self.c.anchor.parameters.get("counted", (0, 0, 0, 0))
         found: Value = 1
-        for number, (one, first) in enumerate(((self.rows, run.y), (self.columns, run.x))):
-            if first is None or one.axis is None:
+        places = (self.rows, run.y, run.rows), (self.columns, run.x, run.width)
+        for number, (one, first, met) in enumerate(places):
+            inside = isinstance(met, int) and met == one.kernel
+            if first is None or one.axis is None or inside:
                 found = e.multiply(found, one.kernel)
                 continue
             extent = self.x.buffer.tensor_shape[one.axis]
@@ -123,21 +186,77 @@ class Pool:
             columns = e.add(e.add(further, reach), 1)
             n = e.held(e.multiply(columns, self.channels))
             total = e.multiply(pixels, self.channels)
-            if self.average:
-                assert count is not None
-                counts, zeros = e.held(self.counts), e.held(self.zeros)
-                e.emit("VAS", counts, e.held(total), zeros, e.held(count))
+            counts = self._counts(count, total)
             if self.direct:
                 self._directly(run, at, pixels)
             else:
                 self._down(run, at, n)
                 self._along(run, pixels)
             self.c.hook()
-            if self.average:
+            if counts is not None:
                 out, sums = self.result, e.held(self.sums)
-                e.emit("VDV.wide0", out, e.held(total), sums, e.held(self.counts))
+                e.emit("VDV.wide0", out, e.held(total), sums, counts)
+            if self.relu:
+                e.emit("VGTM", self.result, e.held(total), self.result, e.held(self.zeros))
             e.increase(at, e.multiply(e.multiply(pixels, self.pixel), one.stride))
             e.increase(self.result, e.multiply(total, 2))
+
+    def _counts(self, count: Value | None, total: Value) -> Register | None:
+        """The vector of the windows' numbers of elements; None for a maximum."""
+        e = self.e
+        if count is None:
+            return None
+        if isinstance(count, int) and count == self.area:
+            return e.held(self.areas)
+        counts = e.held(self.counts)
+        e.emit("VAS", counts, e.held(total), e.held(self.zeros), e.held(count))
+        return counts
+
+    def _fits(self, run: Run) -> bool:
+        """Whether a run is batches of whole windows whose places are in registers."""
+        return (
+            bool(self.places)
+            and isinstance(run.pixels, int)
+            and run.pixels >= self.batch
+            and isinstance(run.width, int)
+            and run.width == self.columns.kernel
+        )
+
+    def _unrolled(self, run: Run, at: Register, count: Value | None) -> None:
+        """A batch whose columns and results have fixed places: one instruction for each."""
+        e, one, channels = self.e, self.columns, self.c.tile_size("c")
+        total = self.batch * channels
+        with e.scope():
+            counts = self._counts(count, total)
+            self._down(run, at, e.held(len(self.places) * channels))
+            if not self.staged:
+                for number, to in enumerate(self.targets):
+                    e.emit("SADD", to, self.result, 2 * number * channels)
+            e.increase(at, e.multiply(e.multiply(self.batch, self.pixel), one.stride))
+            n = e.held(channels)
+            text = "VAV.wide.wide0.wide1" if self.average else "VGTM"
+            begin = "VMOVE.wide.wide0" if self.average else "VMOVE"
+            for pixel, to in enumerate(self.targets):
+                first, *others = (
+                    self.places[pixel * one.stride + position * one.dilation]
+                    for position in range(one.kernel)
+                )
+                if not others:
+                    e.emit(begin, to, n, first)
+                for number, place in enumerate(others):
+                    e.emit(text, to, n, first if number == 0 else to, place)
+            self.c.hook()
+            size = e.held(total)
+            last = self.result
+            if counts is not None:
+                e.emit("VDV.wide0", last, size, e.held(self.sums), counts)
+            elif self.staged:
+                last = e.held(self.out)
+                if not self.relu:
+                    e.emit("VMOVE", self.result, size, last)
+            if self.relu:
+                e.emit("VGTM", self.result, size, last, e.held(self.zeros))
+            e.increase(self.result, 2 * total)
 
     def _directly(self, run: Run, at: Register, pixels: Value) -> None:
         """The positions of each window one by one."""

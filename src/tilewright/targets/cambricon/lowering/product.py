@@ -22,6 +22,7 @@ from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.pixels import Pixels
 from tilewright.targets.cambricon.lowering.tables import table_of
 from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.walk import Tile
@@ -34,12 +35,12 @@ from tilewright.targets.cambricon.lowering.windows import (
 )
 from tilewright.targets.cambricon.machine import lanes_of
 
-LONG = 90
+LONG = 24
 """Cycles of a pixel, or of a row of its kernel, from which on other moves go on behind each one,
-not behind every few: about as long as a transfer takes."""
+not behind every few: the scalar instructions of a hook pass meanwhile."""
 
 
-class Product:
+class Product(Pixels):
     """The code of one product; ``emit`` for each place where a tile is computed."""
 
     def __init__(self, context: Context) -> None:
@@ -66,17 +67,35 @@ class Product:
             self._plain_weights()
         self.grouped = c.tile_size("g") > 1
         # Whether the pixels below a row of the kernel are one vector.
-        self.dense = self.columns.dilation == 1 and not self.grouped
+        self.dense = self.columns.dilation == 1 and not self.grouped and not c.inside(self.x)
+        residual = self.epilogue.residual
+        self.residual = None if residual is None else c.operands[residual.buffer]
+        # Whether loops within the result's residency step through a pixel's channels.
+        self.parted = bool(c.inside(c.output))
+        self._check_loops()
         cycles = self._pixel_cycles()
         self.hooks = self.split or cycles >= LONG
         self.row_hooks = self.dense and cycles >= LONG * self.rows.kernel
         self._reserve()
+        between = cycles / self.rows.kernel if self.row_hooks else cycles
+        c.pace(between if self.hooks else between * self.batch)
+        if self.biases and self.bias is not None:
+            c.renew(self.bias, self._replicate)
+
+    def _check_loops(self) -> None:
+        """Within the residency of what lies in VSM, only channels of the result may be stepped."""
+        c = self.c
+        others = [one for one in (self.x, self.bias, self.residual) if one is not None]
+        stepped = frozenset[str]().union(*(c.inside(one) for one in (*others, c.output)))
+        reduces = self.split and self.parted
+        if reduces or not stepped <= {"g", "co"} or (self.parted and self.grouped):
+            raise refuse("lower-nest", "loops step through a resident tile", c.where)
 
     def _pixel_cycles(self) -> int:
-        """Cycles of the matrix unit for one pixel of a whole tile."""
+        """Cycles of the matrix unit for one pixel, or one band of them, of a whole tile."""
         c, lanes = self.c, lanes_of(self.c.machine)
         row = self.columns.kernel * c.tile_size("ci")
-        blocks = -(-c.tile_size("co") // lanes) * -(-row // lanes)
+        blocks = -(-c.tile_size("co") * self.band // lanes) * -(-row // lanes)
         return self.rows.kernel * blocks * c.tile_size("g")
 
     def _plain_weights(self) -> None:
@@ -95,15 +114,19 @@ class Product:
         most = c.tile_size("co") * c.tile_size("g") * self.band
         pixels = c.tile_size(self.columns.out) * c.tile_size("oh")
         each = most * (4 * (self.bias is not None) + 2 * (self.needs_zeros) + 8 * (not self.split))
+        each += most * self.epilogue.limit_bytes
         room = max(t.left // max(each, 1), 1)
         width = c.tile_size(self.columns.out) // self.band
-        if self.split:
+        if self.parted:
+            self.batch = 1
+        elif self.split:
             self.batch = min(room, pixels)
         else:
             # As many batches of a row as are needed, all alike.
             self.batch = -(-width // -(-width // min(room, width)))
         size = self.batch * most
         self.zeros = t.take(2 * size) if self.needs_zeros else 0
+        self.epilogue = self.epilogue.placed(t, size)
         self.biases = (
             t.take(4 * size) if self.bias is not None and self.batch * self.band > 1 else 0
         )
@@ -121,6 +144,7 @@ class Product:
         """What stands before all tiles."""
         if self.needs_zeros:
             clear(self.e, self.zeros, self.size)
+        self.epilogue.prologue(self.e, self.size)
 
     def emit(self, tile: Tile) -> None:
         """One tile."""
@@ -129,7 +153,6 @@ class Product:
             box = e.settled(lambda: windows_box(c.box(self.x, tile), self.rows, self.columns))
             self.co, self.ci = tile.spans.of("co"), tile.spans.of("ci")
             self.groups = tile.spans.of("g")
-            single = e.held(e.multiply(self.co, self.groups))
             self.co = e.multiply(self.co, self.band)
             self.channels = e.multiply(self.co, self.groups)
             self.co_register = e.held(self.co)
@@ -137,29 +160,43 @@ class Product:
             self.row = self.rows.stride_in(box)
             self.position = e.settled(lambda: e.multiply(e.multiply(self.ci, self.co), 2))
             self.matrix_row = e.multiply(self.position, self.columns.kernel)
-            self.result = e.variable(tile.bases[c.output.buffer])
+            self.result = e.variable(e.settled(lambda: c.base(c.output, tile)))
             self.added: Register | None = None
-            if self.epilogue.residual is not None:
-                self.added = e.variable(tile.bases[self.epilogue.residual.buffer])
-            self.bias_at = self._replicate(tile, single)
+            if self.residual is not None:
+                other = self.residual
+                self.added = e.variable(e.settled(lambda: c.base(other, tile)))
+            self.bias_at: Value | None = None
+            if self.bias is not None:
+                bias = self.bias
+                self.bias_at = self.biases or e.settled(lambda: c.base(bias, tile))
+            if self.parted:
+                self._strides(tile)
             if self.split:
                 self._split(tile, box)
                 return
             self.base, self.at = e.variable(self.sums), e.variable(self.sums)
             self.pending = e.variable(0)
             self.halves = e.held(self.sums + self.other_sums)
-            self._image(tile, box, tile.bases[self.x.buffer])
+            self._image(tile, box, e.settled(lambda: c.base(self.x, tile)))
             self._flush()
 
-    def _replicate(self, tile: Tile, single: Register) -> Value | None:
+    def _strides(self, tile: Tile) -> None:
+        """From one pixel to the next in the result and the residual, whose channels are parted."""
+        c, e = self.c, self.e
+        self.steps = [e.settled(lambda: c.stride(c.output, tile, self.columns.out))]
+        if self.residual is not None:
+            other = self.residual
+            self.steps.append(e.settled(lambda: c.stride(other, tile, self.columns.out)))
+        # Nothing is pending before the first pixel.
+        self.passed = [e.variable(0) for _ in self.steps]
+
+    def _replicate(self, tile: Tile) -> None:
         """The biases of as many pixels as are finished together."""
         e = self.e
-        if self.bias is None:
-            return None
+        assert self.bias is not None
         base = tile.bases[self.bias.buffer]
-        if self.batch * self.band == 1:
-            return base
         with e.scope():
+            single = e.loaded(e.multiply(tile.spans.of("co"), tile.spans.of("g")))
             at = e.variable(self.biases)
             source, step = e.loaded(base), e.multiply(single, 4)
 
@@ -168,7 +205,6 @@ class Product:
                 e.increase(at, step)
 
             e.repeat(self.batch * self.band, body)
-        return self.biases
 
     # Sums in the result's buffer.
 
@@ -249,8 +285,7 @@ class Product:
     def _image(self, tile: Tile, box: Box, base: Value) -> None:
         height = tile.spans.of("oh")
         width = self.e.divide(tile.spans.of(self.columns.out), self.band)
-        # Copies for bands begin their scratchpad: nothing else lies there.
-        matrix = tile.bases[self.w.buffer] if self.band == 1 else 0
+        matrix = tile.bases[self.w.buffer]
         windows = Windows(self.e, self.rows, self.columns, box, base, height, width)
         if "kh" in self.c.looped:
             windows.cut = tile.spans.of("kh")
@@ -268,13 +303,13 @@ class Product:
             if isinstance(width, Register) and self.dense:
                 e.emit("SMUL", width, width, self.ci)
             if self.split:
-                e.repeat(pixels, self._pixel(at, matrices, width, kernel), least=1)
+                e.repeat(pixels, self.each_pixel(at, matrices, width, kernel), least=1)
                 return
-            if isinstance(pixels, int) and pixels % self.batch == 0:
-                e.repeat(
-                    pixels // self.batch,
-                    lambda: self._batch(at, matrices, width, self.batch, kernel),
-                )
+            if isinstance(pixels, int):
+                full, rest = divmod(pixels, self.batch)
+                e.repeat(full, lambda: self._batch(at, matrices, width, self.batch, kernel))
+                if rest:
+                    self._batch(at, matrices, width, rest, kernel)
                 return
             left = e.variable(pixels)
             again = e.label("batch")
@@ -302,34 +337,26 @@ class Product:
     ) -> None:
         """A few pixels, and what follows the sums of those before them.
 
-        The vector unit's instructions stand between pixels, so that none of them waits in the
-        queue, and all behind it, for the one before.
+        The vector unit's instructions stand apart, between products, so that none of them waits in
+        the queue, and all behind it, for the one before.
         """
         e = self.e
         with e.scope():
-            each = self._pixel(at, matrices, width, kernel)
+            each = self.each_pixel(at, matrices, width, kernel)
             steps = self._pending_steps()
-            if isinstance(count, int):
-                apart = min(count, len(steps))
-                for number, step in enumerate(steps):
-                    if number < apart:
-                        each()
-                    step()
-                if not self.hooks and apart < count:
-                    self.c.hook()
-                e.repeat(count - apart, each)
-            else:
-                each()
-                for step in steps:
-                    step()
-                e.repeat(e.subtract(count, 1), each)
+            apart = min(count, len(steps)) if isinstance(count, int) else 1
+            for number in range(apart):
+                first, last = (len(steps) * n // apart for n in (number, number + 1))
+                each(steps[first:last])
+            e.repeat(e.subtract(count, apart), each)
             self._advance()
             with e.scope():
                 e.set(self.pending, e.multiply(self.channels, count))
                 # These sums are the pending ones now; the next pixels' lie in the other half.
                 e.emit("SSUB", self.base, self.halves, self.base)
             e.set(self.at, self.base)
-            if not self.hooks:
+            # Short batches at the edges of an image would be no measure of time.
+            if not self.hooks and (not isinstance(count, int) or 2 * count > self.batch):
                 self.c.hook()
 
     def _pending_steps(self) -> list[Callable[[], None]]:
@@ -348,6 +375,14 @@ class Product:
     def _advance(self) -> None:
         """Past the pending pixels in the result and the residual."""
         e = self.e
+        if self.parted:
+            for place, passed, step in zip(
+                (self.result, self.added), self.passed, self.steps, strict=False
+            ):
+                assert place is not None
+                e.increase(place, passed)
+                e.set(passed, step)
+            return
         with e.scope():
             e.increase(self.result, e.multiply(self.pending, self.c.output.element))
             if self.added is not None:
@@ -358,112 +393,3 @@ class Product:
         with self.e.scope():
             for step in self._pending_steps():
                 step()
-
-    def _pixel(
-        self, at: Register, matrices: list[Register], width: Value, kernel: Value
-    ) -> Callable[[], None]:
-        """Emits one pixel's products, and steps to the next pixel."""
-        e = self.e
-        step = e.multiply(self.pixel, self.columns.stride)
-        sums = e.multiply(self.co, 4)
-        down = e.multiply(self.row, self.rows.dilation)
-        dense = self.dense
-        if dense and isinstance(width, Register):
-            size = width  # In elements already; see _run.
-        else:
-            size = e.held(e.multiply(self.ci, width) if dense else self.ci)
-
-        def group(place: Register, matrix: Register) -> None:
-            self._rolled(place, matrix, size, width, kernel, down, False)
-            e.increase(place, e.multiply(self.ci, 2))
-            e.increase(matrix, e.multiply(self.matrix_row, self.rows.kernel))
-            e.increase(self.at, sums)
-
-        def each() -> None:
-            if self.grouped:
-                with e.scope():
-                    place, matrix = e.variable(at), e.variable(matrices[0])
-                    e.repeat(self.groups, lambda: group(place, matrix), least=1)
-            elif isinstance(kernel, int) and kernel <= UNROLLED and dense:
-                self._written_out(at, matrices, size, down)
-            else:
-                self._rolled(at, matrices[0], size, width, kernel, down, dense)
-            e.increase(at, step)
-            if not self.grouped:
-                e.increase(self.at, sums)
-            if self.hooks and not self.row_hooks:
-                self.c.hook()
-
-        return each
-
-    def _text(self, first: bool) -> str:
-        return f"{self.multiply}.wide" if first and not self.split else f"{self.multiply}.acc.wide"
-
-    def _written_out(
-        self, at: Register, matrices: list[Register], size: Register, down: Value
-    ) -> None:
-        """One product for each kernel row."""
-        e, co = self.e, self.co_register
-        if len(matrices) == 1:
-            e.emit(self._text(True), self.at, co, matrices[0], at, size)
-            if self.row_hooks:
-                self.c.hook()
-            return
-        with e.scope():
-            place = at
-            for number, matrix in enumerate(matrices):
-                e.emit(self._text(number == 0), self.at, co, matrix, place, size)
-                if self.row_hooks:
-                    self.c.hook()
-                if number + 1 < len(matrices):
-                    further = e.register() if number == 0 else place
-                    e.emit("SADD", further, place, down)
-                    place = further
-
-    def _rolled(
-        self,
-        at: Register,
-        matrix: Register,
-        size: Register,
-        width: Value,
-        kernel: Value,
-        down: Value,
-        dense: bool,
-    ) -> None:
-        """A loop over kernel rows, and over their positions where those lie apart."""
-        e, co = self.e, self.co_register
-        with e.scope():
-            place, rows = e.variable(at), e.variable(matrix)
-            if not self.split and dense:
-                e.emit(self._text(True), self.at, co, rows, place, size)
-                e.increase(place, down)
-                e.increase(rows, self.matrix_row)
-                kernel = e.subtract(kernel, 1)
-
-            def row(fresh: bool = False) -> None:
-                if dense:
-                    e.emit(f"{self.multiply}.acc.wide", self.at, co, rows, place, size)
-                    if self.row_hooks:
-                        self.c.hook()
-                else:
-                    with e.scope():
-                        x, m = e.variable(place), e.variable(rows)
-                        apart = e.multiply(self.pixel, self.columns.dilation)
-
-                        def position(text: str) -> None:
-                            e.emit(text, self.at, co, m, x, size)
-                            e.increase(x, apart)
-                            e.increase(m, self.position)
-
-                        more = f"{self.multiply}.acc.wide"
-                        if fresh:
-                            position(self._text(True))
-                        left = e.subtract(width, int(fresh))
-                        e.repeat(left, lambda: position(more), least=1 - int(fresh))
-                e.increase(place, down)
-                e.increase(rows, self.matrix_row)
-
-            if not dense and not self.split:
-                row(fresh=True)
-                kernel = e.subtract(kernel, 1)
-            e.repeat(kernel, row)

@@ -1,11 +1,15 @@
-"""Moves of many transfers, one at a time between the instructions of a tile.
+"""Moves that wait for hooks: one transfer at a time between the instructions of a tile.
 
-The queue is in order: a transfer that waits for the one before it holds up all behind it. So of a
-box with several runs only one transfer is started at a time, where the code of a tile has a
-**hook**: by the next hook it is over. What is left when the tile is done follows at once.
+The queue is in order: a transfer that waits for the one before it holds up all behind it. So only
+one transfer is started at a time, where the code of a tile has a **hook**, and the next one not
+before as many hooks as it is likely to take. What is left when the tile is done follows at once.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
@@ -14,15 +18,31 @@ from tilewright.targets.cambricon.lowering.moves import Runs
 MAX_LOOPS = 2
 """Loops over runs that a stream keeps count of; boxes with more move at once."""
 
+EARLY = 0.25
+"""Part of the way between two hooks by which a transfer may have to wait for the one before."""
+
+IDLE = -(1 << 30)
+"""What an agenda's gate holds while nothing waits: no tile has so many hooks."""
+
 
 class Stream:
     """The registers of one operand's move; ``spare`` is one that all streams share.
 
     ``runs`` says what kind of box it is: which of its numbers are known; ``start`` gives the rest.
+    ``pause`` is how many hooks pass idle behind a transfer.
     """
 
-    def __init__(self, e: Emitter, text: str, runs: Runs, element: int, spare: Register) -> None:
-        self.spare = spare
+    def __init__(
+        self,
+        e: Emitter,
+        text: str,
+        runs: Runs,
+        element: int,
+        spare: Register,
+        pause: int = 0,
+    ) -> None:
+        self.spare, self.pause = spare, pause
+        runs = _looped(runs)
         self.e, self.text, self.runs, self.element = e, text, runs, element
         self.left = e.register()
         """Transfers left in the innermost loop over runs."""
@@ -44,7 +64,7 @@ class Stream:
 
     def start(self, runs: Runs, base: Value) -> None:
         """Take up a box's runs."""
-        e = self.e
+        e, runs = self.e, _looped(runs)
         e.set(self.chip, base)
         e.set(self.main, runs.address)
         self._fill(self.size, runs.elements)
@@ -61,20 +81,8 @@ class Stream:
         if isinstance(place, Register):
             self.e.set(place, value)
 
-    def hook(self, back: str) -> None:
-        """One transfer, if one is left, then to ``back``: one cycle where none is."""
-        e = self.e
-        go = e.label("move")
-        e.emit("CB", self.left, go)
-
-        def block() -> None:
-            e.place(go)
-            self._transfer()
-            e.jump(back)
-
-        e.apart(block)
-
-    def _transfer(self) -> None:
+    def transfer(self) -> None:
+        """One transfer of those that are left."""
         # It stands apart, where no register is known to be free but the spare one.
         e, spare = self.e, self.spare
         if isinstance(self.size, int):
@@ -106,12 +114,62 @@ class Stream:
         with e.scope():
             e.if_positive(e.subtract(1, self.left), done)
         e.place(again)
-        self._transfer()
+        self.transfer()
         e.emit("CB", self.left, again)
         e.place(done)
 
 
-def streamed(runs: Runs) -> bool:
-    """Whether a box has several runs, in loops that a stream keeps count of."""
-    loops = [count for count, _ in runs.loops if count != 1]
-    return len(loops) > 0 and len(runs.loops) <= MAX_LOOPS
+def _looped(runs: Runs) -> Runs:
+    """A single run as a loop over one."""
+    return runs if runs.loops else replace(runs, loops=((1, 0),))
+
+
+class Agenda:
+    """The streams of a kernel and their hooks; ``gate`` counts the hooks until one is due."""
+
+    def __init__(self, e: Emitter, streams: Sequence[Stream], gate: Register) -> None:
+        self.e, self.streams, self.gate = e, streams, gate
+
+    def reset(self) -> None:
+        """Nothing is to be moved."""
+        for stream in self.streams:
+            stream.reset()
+        self.e.set(self.gate, IDLE)
+
+    def begin(self, pause: int = 0) -> None:
+        """A stream has started: the next hook is due, or the one behind a pause."""
+        self.e.set(self.gate, -pause)
+
+    def hook(self) -> None:
+        """One transfer, if one is left and due: two cycles where none is."""
+        e = self.e
+        go, back = e.label("move"), e.label("moved")
+        e.increase(self.gate, 1)
+        e.emit("CB", self.gate, go)
+        e.place(back)
+
+        def block() -> None:
+            labels = [e.label("stream") for _ in self.streams]
+            e.place(go)
+            for stream, label in zip(self.streams, labels, strict=True):
+                e.emit("CB", stream.left, label)
+            e.set(self.gate, IDLE)
+            e.jump(back)
+            for stream, label in zip(self.streams, labels, strict=True):
+                e.place(label)
+                stream.transfer()
+                e.set(self.gate, -stream.pause)
+                e.jump(back)
+
+        e.apart(block)
+
+
+def streamed(runs: Runs, single: bool) -> bool:
+    """Whether a stream keeps count of a box's runs; a ``single`` one if that is wanted."""
+    several = any(count != 1 for count, _ in runs.loops)
+    return (several or single) and len(runs.loops) <= MAX_LOOPS
+
+
+def hooks_of(cycles: float, interval: float) -> int:
+    """Hooks from one transfer to the next: a little early does no harm, products still run."""
+    return max(ceil(cycles / interval - EARLY), 1)

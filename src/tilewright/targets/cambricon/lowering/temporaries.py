@@ -46,3 +46,11 @@ def clear(e: Emitter, address: int, count: int) -> None:
         at, n = e.loaded(address), e.loaded(count)
         e.emit("RV", at, n)
         e.emit("VSV", at, n, at, at)
+
+
+def fill(e: Emitter, address: int, count: int, number: int) -> None:
+    """A number in every element."""
+    clear(e, address, count)
+    with e.scope():
+        at = e.loaded(address)
+        e.emit("VAS", at, e.loaded(count), at, e.loaded(number))

@@ -27,7 +27,7 @@ from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.streams import Stream
+from tilewright.targets.cambricon.lowering.streams import Agenda, Stream
 from tilewright.tile.dialect import BufferOp, LoopOp
 
 Fill = Callable[[Operand, Spans, Value, Stream | None], None]
@@ -38,6 +38,10 @@ UNBEGUN = -2
 
 NewStream = Callable[[Operand], Stream | None]
 
+Pass = Callable[[bool], None]
+"""Is called where the code passes once, behind all loads of weights: before the first tile, or
+(True) before the last one."""
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -46,7 +50,12 @@ class Tile:
     spans: Spans
     bases: dict[BufferOp, Value]
     """Addresses of the buffers' slots."""
+    kept: Callable[[BufferOp], Spans]
+    """What lies in a buffer: all of the dims whose loops run within its residency."""
 
+
+Renew = Callable[[Tile], None]
+"""Emits what a tile's code takes for granted of a buffer."""
 
 Store = Callable[[Tile, Stream | None], None]
 """Emits the store of a tile's result, or starts its stream."""
@@ -60,50 +69,111 @@ class Walk:
     def hook(self) -> None:
         """A place in a tile's code where streams may move on."""
         if self.flat is not None and self.flat.streams:
-            # One transfer at most: a second one would wait for the first, and all behind it.
-            back = self.e.label("moved")
-            for stream in self.flat.streams:
-                stream.hook(back)
-            self.e.place(back)
+            self.flat.agenda.hook()
 
-    def __init__(self, e: Emitter, nest: Nest, operands: dict[BufferOp, Operand]) -> None:
+    def __init__(
+        self,
+        e: Emitter,
+        nest: Nest,
+        operands: dict[BufferOp, Operand],
+        passing: Pass = lambda last: None,
+        begun: BufferOp | None = None,
+    ) -> None:
         self.e = e
         self.nest = nest
         self.operands = operands
+        self.passing = passing
+        self.begun = begun
+        """The buffer whose first tile is there already."""
+        self.renewals: list[tuple[BufferOp, Renew]] = []
+        """What is to be done whenever a buffer has been filled anew, before its first tile."""
+        self.interval: float | None = None
+        """Cycles between hooks, if tiles have them throughout: then all moves wait for hooks."""
+        self.hooks: Callable[[Operand], int] = lambda operand: 0
+        """Hooks that pass while an operand is moved."""
         self.extents = nest.program.extents
         self.loops: Sequence[LoopOp] = nest.loops
+        known = [one for one in nest.loads if one.buffer in operands]
+        self.loads = [one for one in known if not operands[one.buffer].held]
+
+    def pace(self, interval: float) -> None:
+        """Tiles have hooks throughout, so many cycles apart."""
+        self.interval = interval
+
+    def renew(self, operand: Operand, renew: Renew) -> None:
+        """Emit code whenever an operand's buffer has been filled anew."""
+        self.renewals.append((operand.buffer, renew))
 
     def emit(
         self, fill: Fill, compute: Callable[[Tile], None], store: Store, stream: NewStream
     ) -> None:
         """All tiles; ``stream`` makes streams for operands whose boxes have several runs."""
         if not self.loops:
-            spans = self._spans([])
-            bases: dict[BufferOp, Value] = {b: o.address for b, o in self.operands.items()}
-            for one in sorted(self.nest.loads, key=lambda one: one.buffer.memory != "msm"):
-                fill(self.operands[one.buffer], spans, bases[one.buffer], None)
-            tile = Tile(spans, bases)
+            spans = self.spans([])
+            bases: dict[BufferOp, Value] = {
+                buffer: one.lies(self.e, spans, self.extents) if one.held else one.address
+                for buffer, one in self.operands.items()
+            }
+            for one in sorted(self.loads, key=lambda one: one.buffer.memory != "msm"):
+                if one.buffer is not self.begun:
+                    fill(self.operands[one.buffer], spans, bases[one.buffer], None)
+            self.passing(False)
+            tile = Tile(spans, bases, lambda buffer: spans)
+            for _, renew in self.renewals:
+                renew(tile)
             compute(tile)
-            store(tile, None)
+            assert self.nest.output is not None
+            if not self.operands[self.nest.output.buffer].held:
+                store(tile, None)
             return
         self.flat = _Flat(self, fill, compute, store, stream)
         self.flat.emit()
 
-    def _spans(self, starts: Sequence[Register]) -> Spans:
-        return self.spans(starts)
+    def spans(self, starts: Sequence[Register], depth: int | None = None) -> Spans:
+        """The dims of a tile whose loops stand at ``starts``; of the first ``depth`` loops alone.
 
-    def spans(self, starts: Sequence[Register]) -> Spans:
-        """The dims of a tile whose loops stand at ``starts``."""
+        Of two loops over one dim the inner one counts from where the outer one stands.
+        """
         start: dict[str, Value] = dict.fromkeys(self.extents, 0)
         size: dict[str, Value] = dict(self.extents)
-        for loop, at in zip(self.loops, starts, strict=True):
-            dim = loop.dim.data
-            extent, step = self.extents[dim], loop.step_size
-            start[dim] = at
+        around = list(zip(self.loops, starts, strict=True))[:depth]
+        for dim in dict.fromkeys(loop.dim.data for loop, _ in around):
+            extent, step = self.extents[dim], 0
+            for loop, at in around:
+                if loop.dim.data == dim:
+                    start[dim], step = self.e.add(start[dim], at), loop.step_size
             size[dim] = step
             if extent % step:
-                size[dim] = self.e.minimum(self.e.subtract(extent, at), step)
+                size[dim] = self.e.minimum(self.e.subtract(extent, start[dim]), step)
         return Spans(start, size)
+
+    def stepped(self, buffer: BufferOp) -> frozenset[str]:
+        """Dims whose loops step through what a buffer holds."""
+        within = (loop.dim.data for loop in self.loops[self.depth(buffer) :])
+        return frozenset(within) & buffer.window.dims
+
+    def kept(self, buffer: BufferOp, spans: Spans, starts: Sequence[Register]) -> Spans:
+        """What a buffer holds while the tile of ``spans`` is computed."""
+        stepped = self.stepped(buffer)
+        if not stepped:
+            return spans
+        depth = self.depth(buffer)
+        pairs = list(zip(self.loops, starts, strict=True))[:depth]
+        around = [(loop, at) for loop, at in pairs if loop.dim.data in stepped]
+        start: dict[str, Value] = {**spans.start, **dict.fromkeys(stepped, 0)}
+        size: dict[str, Value] = {**spans.size, **{dim: self.extents[dim] for dim in stepped}}
+        for loop, at in around:
+            dim = loop.dim.data
+            start[dim], size[dim] = at, loop.step_size
+            if self.extents[dim] % loop.step_size:
+                left = self.e.subtract(self.extents[dim], at)
+                size[dim] = self.e.minimum(left, loop.step_size)
+        return Spans(start, size)
+
+    def depth(self, buffer: BufferOp) -> int:
+        """How many loops stand around a buffer."""
+        filled = [*self.nest.loads, *([self.nest.output] if self.nest.output else [])]
+        return next(one.depth for one in filled if one.buffer is buffer)
 
 
 class _Flat:
@@ -126,9 +196,11 @@ class _Flat:
         """The outermost loop that advances from the current tile to the next; -1: none is left,
         ``UNBEGUN``: there is no current tile yet."""
         # Weights first: their engine is idle while the kernel before stores its last tile.
-        loads = sorted(walk.nest.loads, key=lambda one: one.buffer.memory != "msm")
+        loads = sorted(walk.loads, key=lambda one: one.buffer.memory != "msm")
         self.ahead = [one for one in loads if one.depth == 0 or self._slots(one.buffer) > 1]
         self.behind = [one for one in loads if one not in self.ahead]
+        self.weights_move = any(one.depth and one.buffer.memory == "msm" for one in loads)
+        self.filled = {one.buffer: one.depth for one in walk.nest.loads}
         self.current: dict[BufferOp, Register] = {}
         self.coming: dict[BufferOp, int] = {}
         """Buffers that fill their other slot, and their depths."""
@@ -151,6 +223,8 @@ class _Flat:
         self.streams = list(self.load_streams.values())
         if self.store_stream is not None:
             self.streams.append(self.store_stream)
+        if self.streams:
+            self.agenda = Agenda(e, self.streams, e.register())
 
     def _slots(self, buffer: BufferOp) -> int:
         return min(self.walk.operands[buffer].slots, 2)
@@ -173,13 +247,13 @@ class _Flat:
         labels = [e.label("load") for _ in range(self.depth + 1)]
         for one in (*self.now, *self.next):
             e.set(one, 0)
-        for stream in self.streams:
-            stream.reset()
+        if self.streams:
+            self.agenda.reset()
         e.set(self.level, UNBEGUN)
         for buffer in self.coming:
             one = self.walk.operands[buffer]
-            # The first load fills the other one: the first slot.
-            e.set(self.current[buffer], one.address + one.slot_bytes)
+            # The first load fills the other one.
+            e.set(self.current[buffer], 2 * one.address + one.slot_bytes - one.first)
         out = self.output.buffer
         if out in self.current:
             e.set(self.current[out], self.walk.operands[out].address)
@@ -187,6 +261,8 @@ class _Flat:
         e.place(done)
         with e.scope():
             e.if_less(UNBEGUN, self.level, again)
+        if not self.weights_move:
+            self.walk.passing(False)
         e.set(self.level, 0)
         e.jump(take)
         e.place(again)
@@ -207,6 +283,7 @@ class _Flat:
             self._swap(self.current[buffer], buffer)
             e.place(kept)
         self._late_loads()
+        self._renew()
         self._advance(labels, done)
         e.place(last)
         if self.store_stream is not None:
@@ -218,16 +295,71 @@ class _Flat:
         for depth, label in enumerate(labels):
             e.place(label)
             for one in self.ahead:
-                if one.depth != depth:
+                if one.depth != depth or (not depth and one.buffer is self.walk.begun):
                     continue
+                begun = e.label("begun")
+                with e.scope():
+                    if one.buffer is self.walk.begun:
+                        e.if_less(self.level, UNBEGUN + 1, begun)
                 with e.scope():
                     base = self._base(one.buffer)
                     if one.buffer in self.coming:
                         base = e.variable(base)
                         self._swap(base, one.buffer)
-                    spans = e.settled(lambda: self.walk.spans(self.next))
+                    spans = e.settled(lambda depth=one.depth: self.walk.spans(self.next, depth))
                     operand = self.walk.operands[one.buffer]
                     self.fill(operand, spans, base, self.load_streams.get(one.buffer))
+                if one.buffer is self.walk.begun:
+                    e.place(begun)
+            if any(one.depth == depth and one.buffer in self.load_streams for one in self.ahead):
+                self.agenda.begin(self._pause())
+            if not depth:
+                self._renew_once()
+
+    def _pause(self) -> int:
+        """Hooks until the transfers are over that stand between two tiles."""
+        walk = self.walk
+        there = [one.buffer for one in self.behind if one.buffer.memory != "msm"]
+        if self.store_stream is None and not walk.operands[self.output.buffer].held:
+            there.append(self.output.buffer)
+        return max((walk.hooks(walk.operands[buffer]) for buffer in there), default=0)
+
+    def _renew_once(self) -> None:
+        """For buffers that are filled once."""
+        for buffer, renew in self.walk.renewals:
+            if not self.filled[buffer]:
+                with self.e.scope():
+                    renew(self._now())
+
+    def _renew(self) -> None:
+        """For buffers that the step to this tile has filled: the level still is that step's."""
+        e = self.e
+        for buffer, renew in self.walk.renewals:
+            depth = self.filled[buffer]
+            if not depth:
+                continue
+            with e.scope():
+                skip = e.label("same")
+                if depth < self.depth:
+                    e.if_positive(e.add(self.level, 1 - depth), skip)
+                renew(self._now())
+                e.place(skip)
+
+    def _now(self) -> Tile:
+        """The tile that is computed."""
+        e, walk = self.e, self.walk
+        spans = e.settled(lambda: walk.spans(self.now))
+        bases: dict[BufferOp, Value] = {}
+        for buffer, one in walk.operands.items():
+            if one.held:
+                bases[buffer] = e.settled(lambda one=one: one.lies(e, spans, walk.extents))
+            else:
+                bases[buffer] = self._base(buffer)
+
+        def kept(buffer: BufferOp) -> Spans:
+            return spans if walk.operands[buffer].held else walk.kept(buffer, spans, self.now)
+
+        return Tile(spans, bases, kept)
 
     def _late_loads(self) -> None:
         """Loads into buffers of one slot: behind the tile that used them."""
@@ -240,7 +372,7 @@ class _Flat:
                     e.if_positive(e.add(self.level, 1 - one.depth), skip)
                 self.fill(
                     self.walk.operands[one.buffer],
-                    self.walk.spans(self.now),
+                    self.walk.spans(self.now, one.depth),
                     self.walk.operands[one.buffer].address,
                     None,
                 )
@@ -251,11 +383,19 @@ class _Flat:
         e = self.e
         for number in range(self.depth - 1, -1, -1):
             loop = self.walk.loops[number]
-            extent = self.walk.extents[loop.dim.data]
+            around = [one for one in self.walk.loops[:number] if one.dim == loop.dim]
+            extent = around[0].step_size if around else self.walk.extents[loop.dim.data]
             at = self.next[number]
             more = e.label("more")
             e.emit("SADD", at, at, loop.step_size)
-            e.if_less(at, extent, more)
+            with e.scope():
+                end: Value = extent
+                if around and self.walk.extents[loop.dim.data] % extent:
+                    # The last tile of the loop around may be a short one.
+                    outer = self.next[self.walk.loops.index(around[0])]
+                    left = e.subtract(self.walk.extents[loop.dim.data], outer)
+                    end = e.minimum(left, extent)
+                e.if_less(at, end, more)
             e.set(at, 0)
             over = e.label("over")
             e.jump(over)
@@ -264,21 +404,26 @@ class _Flat:
             e.jump(labels[number + 1])
             e.place(over)
         e.set(self.level, -1)
+        if self.weights_move:
+            self.walk.passing(True)
         e.jump(done)
 
     def _tile(self) -> None:
         """Compute and store the current tile."""
         e = self.e
-        bases: dict[BufferOp, Value] = {buffer: self._base(buffer) for buffer in self.walk.operands}
         with e.scope():
-            tile = Tile(e.settled(lambda: self.walk.spans(self.now)), bases)
+            tile = self._now()
             self.compute(tile)
+            if self.walk.operands[self.output.buffer].held:
+                return
             keep = e.label("keep")
             if self.output.depth < self.depth:
                 e.if_positive(e.add(self.level, 1 - self.output.depth), keep)
             if self.store_stream is not None:
                 self.store_stream.drain()
             self.store(tile, self.store_stream)
+            if self.store_stream is not None:
+                self.agenda.begin()
             if self.output.buffer in self.current:
                 self._swap(self.current[self.output.buffer], self.output.buffer)
             e.place(keep)

@@ -39,6 +39,13 @@ class Segments:
     """Neighbouring pixels that one product computes, each with the weights at its place."""
     stride: int = 1
     """Positions from one of them to the next."""
+    channel: str = "co"
+    """The dim of the output channels."""
+
+    @property
+    def size(self) -> int:
+        """Elements of the whole tensor."""
+        return self.group * self.banded_size
 
     def relaid(self, values: Array) -> Array:
         """The elements in the order of the segments."""
@@ -75,20 +82,21 @@ class Segments:
     def count(self, e: Emitter, spans: Spans) -> Value:
         """Elements of a tile's segment."""
         positions = e.multiply(spans.of("kh"), self.width)
-        channels = e.multiply(spans.of("co"), spans.of("ci"))
+        channels = e.multiply(spans.of(self.channel), spans.of("ci"))
         return e.multiply(e.multiply(channels, positions), spans.of("g"))
 
     def address(self, e: Emitter, spans: Spans) -> Value:
         """Bytes from the tensor's start to a tile's segment."""
         row = 2 * self.rows * self.width
         found = e.multiply(spans.start.get("g", 0), row * self.ci * self.co)
-        found = e.add(found, e.multiply(spans.start.get("co", 0), row * self.ci))
-        within = e.multiply(spans.start.get("ci", 0), spans.of("co"))
+        found = e.add(found, e.multiply(spans.start.get(self.channel, 0), row * self.ci))
+        within = e.multiply(spans.start.get("ci", 0), spans.of(self.channel))
         found = e.add(found, e.multiply(within, row))
         above = e.multiply(spans.start.get("kh", 0), 2 * self.width)
         if above == 0:
             return found
-        return e.add(found, e.multiply(e.multiply(above, spans.of("co")), spans.of("ci")))
+        above = e.multiply(above, spans.of(self.channel))
+        return e.add(found, e.multiply(above, spans.of("ci")))
 
 
 def segments_of(nest: Nest, buffer: BufferOp) -> Segments | None:
@@ -100,7 +108,9 @@ def segments_of(nest: Nest, buffer: BufferOp) -> Segments | None:
     steps = {loop.dim.data: loop.step_size for loop in nest.loops}
     window = buffer.window.data
     rank = len(window)
-    co = next((a for a, axis in enumerate(window) if "co" in axis.dims), None)
+    # A depthwise convolution has one dim for the channels of image, kernel and result.
+    channel = "co" if "co" in extents or "c" not in extents else "c"
+    co = next((a for a, axis in enumerate(window) if channel in axis.dims), None)
     ci = next((a for a, axis in enumerate(window) if "ci" in axis.dims), None)
     positions = int(np.prod([extents.get(dim, 1) for dim in ("kh", "kw")]))
     plain = [Affine((("kh", 1),)), Affine((("kw", 1),))]
@@ -117,17 +127,18 @@ def segments_of(nest: Nest, buffer: BufferOp) -> Segments | None:
         return None
     shape = buffer.tensor_shape
     whole = (shape[1], shape[0]) if order else (shape[0], shape[1])
-    found = (extents.get("g", 1) * extents.get("co", 1), extents.get("ci", 1))
+    found = (extents.get("g", 1) * extents.get(channel, 1), extents.get("ci", 1))
     if whole != found or (rank == 4 and shape[2] * shape[3] != positions):
         return None
     return Segments(
         extents.get("g", 1),
-        extents.get("co", 1),
-        steps.get("co", extents.get("co", 1)),
+        extents.get(channel, 1),
+        steps.get(channel, extents.get(channel, 1)),
         extents.get("ci", 1),
         steps.get("ci", extents.get("ci", 1)),
         extents.get("kh", 1),
         steps.get("kh", extents.get("kh", 1)),
         extents.get("kw", 1),
         order,
+        channel=channel,
     )

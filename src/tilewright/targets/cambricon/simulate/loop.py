@@ -48,6 +48,7 @@ from tilewright.targets.cambricon.simulate.state import (
     REGISTER,
     REGISTERS,
     STEPS,
+    TIME_ONLY,
     Array,
     State,
 )
@@ -107,7 +108,9 @@ def run(p: Array, s: State, stop: int, budget: int) -> int:
             else:
                 status = _checked(p, pc, n, t, known)
                 if status == DONE:
-                    if transfers:
+                    if n[TIME_ONLY]:
+                        pass
+                    elif transfers:
                         _copy(opcode, n, chip, main)
                     else:
                         _values(p, pc, n, chip16, chip32, chip64, room, sums)

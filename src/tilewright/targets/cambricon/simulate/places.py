@@ -17,6 +17,7 @@ from tilewright.targets.cambricon.simulate.state import (
     MAIN,
     SIZE,
     SIZES,
+    TIME_ONLY,
     UNINITIALISED,
     Array,
 )
@@ -80,7 +81,8 @@ def touch(
 ) -> int:
     """Check one operand of an instruction and note it as its access ``number``; DONE if it fits.
 
-    Reads are checked for bytes that were never written; the caller marks what it writes.
+    Reads are checked for bytes that were never written, unless only the time is wanted; the caller
+    marks what it writes.
     """
     n[ERROR_MEMORY] = memory
     n[ERROR_ADDRESS] = address
@@ -97,7 +99,7 @@ def touch(
     n[place + 1] = address
     n[place + 2] = address + count * width
     n[place + 3] = 1 if write else 0
-    if not write and memory < 2:
+    if not write and memory < 2 and not n[TIME_ONLY]:
         base = n[BASES + memory]
         at = missing(known, base + address, base + address + count * width)
         if at >= 0:

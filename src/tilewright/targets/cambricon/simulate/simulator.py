@@ -112,12 +112,15 @@ class Simulator:
         races: bool = False,
         seed: int = SEED,
         label: Label | None = None,
+        values: bool = True,
     ) -> None:
         """``main`` is main memory and is written in place.
 
-        ``kernels`` numbers the kernel of each word, for what is summed up by kernel. ``events``
-        keeps what the trace needs, ``races`` looks for missing barriers. Raises TilewrightError
-        (``isa-word``) for words that are no instructions.
+        Without ``values`` nothing but the time is computed: no byte of a memory changes, and reads
+        of bytes that nothing has written are not found. ``kernels`` numbers the kernel of each
+        word, for what is summed up by kernel. ``events`` keeps what the trace needs, ``races``
+        looks for missing barriers. Raises TilewrightError (``isa-word``) for words that are no
+        instructions.
         """
         if main.dtype != np.uint8 or main.ndim != 1 or not main.flags.c_contiguous:
             raise ValueError("main memory must be a contiguous array of bytes")
@@ -127,6 +130,7 @@ class Simulator:
         self.label = label
         count = int(self.program[:, KERNEL].max()) + 1 if len(self.words) else 1
         self.state = _state(machine, main, len(self.words), count, events, races, seed)
+        self.state.n[places.TIME_ONLY] = not values
 
     def run(
         self,

@@ -40,6 +40,8 @@ UNIT, ACCESS_COUNT, CYCLES, MOVE, MOVE_BYTES = 13, 14, 15, 16, 17
 OUT, WIDTH, FIRST, WIDTH0, SECOND, WIDTH1, COUNT, COUNT1, VALUE = 18, 19, 20, 21, 22, 23, 24, 25, 26
 """Its operands: addresses in the array of the chip, bytes of elements (0: none), numbers of
 elements, and a scalar."""
+TIME_ONLY = 27
+"""Whether values are left out: the time alone is wanted, which no value changes."""
 REGISTER = 32
 TABLE_SIZE = 96
 """Elements that each of 16 tables holds."""

@@ -1,0 +1,206 @@
+"""Weights that load while an earlier kernel computes.
+
+The matrix scratchpad has a DMA of its own, and its first tile of weights depends on no kernel. So a
+kernel leaves **gaps**: places that it passes once, behind all of its own loads of weights and
+before the tiles that they are for. The first load of a kernel that follows goes there if
+
+- no kernel from the gap on uses the bytes that it fills before their own kernel does, and
+- the load in the gap before is over by then, as far as the planner can tell: the queue is in
+  order, and a second transfer of one engine would hold up all behind it.
+
+Before::
+
+    kernel 1: MLOAD weights of 1, VLOAD x, compute, VSTORE y
+    kernel 2: MLOAD weights of 2, VLOAD y (waits for the store), compute
+
+After::
+
+    kernel 1: MLOAD weights of 1, VLOAD x, MLOAD weights of 2, compute, VSTORE y
+    kernel 2: VLOAD y (waits for the store), compute
+
+Where in the scratchpad a kernel's weights lie is chosen for that, too: around it as in a ring, so
+that they meet those of as few kernels before as possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tilewright.machine import Machine
+from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.statements import Statement, statement
+
+ALIGNMENT = 64
+"""Bytes to which weights are aligned in the scratchpad."""
+
+AMPLE = 2.0
+"""Cycles from a gap to a load's kernel, in those of the load, that are enough: other transfers take
+half of the bandwidth."""
+
+Interval = tuple[int, int]
+"""First byte, and first behind the last."""
+
+
+@dataclass(frozen=True)
+class FirstLoad:
+    """The load of a kernel's first weights: all of it is known when it is compiled."""
+
+    chip: int
+    """Address in the matrix scratchpad."""
+    elements: int
+    main: int
+    """Address in main memory."""
+
+    @property
+    def filled(self) -> Interval:
+        """The bytes that it fills."""
+        return self.chip, self.chip + 2 * self.elements
+
+    def cycles(self, machine: Machine) -> float:
+        """How long the transfer takes alone."""
+        move = machine.move(machine.main, "msm")
+        return move.latency + 2 * self.elements / move.bytes_per_cycle
+
+    def statements(self, registers: Sequence[Register]) -> list[Statement]:
+        """The load, by three registers that are free."""
+        at, count, zero = registers
+        return [
+            statement("SMOVE", zero, 0, remark="weights of a kernel that follows"),
+            statement("SMOVE", at, self.chip),
+            statement("SMOVE", count, self.elements),
+            statement("MLOAD", at, count, zero, self.main),
+        ]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a kernel's weights lie in the matrix scratchpad."""
+
+    base: int
+    later: bool
+    """Whether the first tile goes to the second of two slots."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a kernel's weights take there, and their first load, as if they lay at its start."""
+
+    load: FirstLoad
+    bytes: int
+    """Of all slots."""
+    slots: int
+
+    def at(self, place: Place) -> FirstLoad:
+        """The first load to a place."""
+        return replace(self.load, chip=place.base + place.later * (self.bytes // self.slots))
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A place in a kernel's statements that takes one load."""
+
+    place: Statement
+    """A remark that stands there; it is found by identity."""
+    registers: tuple[Register, ...]
+    busy: tuple[Interval, ...]
+    """Bytes of the matrix scratchpad that the kernel still uses behind it."""
+
+
+@dataclass
+class _Passed:
+    """A kernel that has been lowered."""
+
+    used: tuple[Interval, ...]
+    gap: Gap | None
+    cycles: float
+    load: FirstLoad | None = None
+    """What its gap holds."""
+
+
+class EarlyLoads:
+    """Which gap takes which load, kernel by kernel."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._passed: list[_Passed] = []
+
+    def place(self, need: Need, room: int) -> tuple[Place, int | None]:
+        """Where a kernel's weights lie, and the number of the kernel whose gap takes their load.
+
+        None where no gap can take it. The next gap that leaves the load time enough is best: it
+        shares main memory with the moves of the kernels behind it.
+        """
+        ends = [end for one in reversed(self._passed) for _, end in one.used]
+        behind = -(-ends[0] // ALIGNMENT) * ALIGNMENT if ends else 0
+        bases = (behind, 0, (room - need.bytes) // ALIGNMENT * ALIGNMENT)
+        places = [
+            Place(base, later)
+            for base in bases
+            if 0 <= base <= room - need.bytes
+            for later in (False, True)[: need.slots]
+        ]
+        found = [(place, self._gap(need.at(place))) for place in places]
+        possible = [(place, number) for place, number in found if number is not None]
+        if not possible:
+            return places[0], None
+        return max(possible, key=lambda one: self._time_behind(one[1]))
+
+    def _time_behind(self, number: int) -> float:
+        """Cycles from a kernel's gap to the next kernel to be lowered, about."""
+        return sum(one.cycles for one in self._passed[number:])
+
+    def _gap(self, load: FirstLoad) -> int | None:
+        """The last gap that gives a load time enough, or else the first one that can take it."""
+        found: int | None = None
+        for number in range(len(self._passed) - 1, -1, -1):
+            one = self._passed[number]
+            if one.load is not None:
+                break
+            if one.gap is not None:
+                if any(_meet(load.filled, busy) for busy in one.gap.busy):
+                    break
+                if self._free(number):
+                    found = number
+                    if self._time_behind(number) >= AMPLE * load.cycles(self._machine):
+                        break
+            if any(_meet(load.filled, used) for used in one.used):
+                break
+        return found
+
+    def _free(self, number: int) -> bool:
+        """Whether the loads in gaps before a kernel's are over when its gap is reached."""
+        elapsed = 0.0
+        for before in reversed(self._passed[:number]):
+            elapsed += before.cycles
+            if before.load is not None:
+                return before.load.cycles(self._machine) <= elapsed
+        return True
+
+    def passed(
+        self,
+        used: Sequence[Interval],
+        gap: Gap | None,
+        cycles: float,
+        early: FirstLoad | None = None,
+    ) -> None:
+        """A kernel has been lowered that takes so many cycles alone; ``early`` is loaded before."""
+        if early is not None:
+            cycles = max(cycles - early.cycles(self._machine), 0.0)
+        self._passed.append(_Passed(tuple(used), gap, cycles))
+
+    @property
+    def places(self) -> frozenset[int]:
+        """Identities of the remarks in gaps, filled or not."""
+        return frozenset(id(one.gap.place) for one in self._passed if one.gap is not None)
+
+    def put(self, number: int, load: FirstLoad) -> Gap:
+        """Take a kernel's gap for a load; the gap."""
+        one = self._passed[number]
+        assert one.gap is not None
+        one.load = load
+        return one.gap
+
+
+def _meet(a: Interval, b: Interval) -> bool:
+    return a[0] < b[1] and b[0] < a[1]

@@ -1,0 +1,169 @@
+"""The products of one pixel: one for each row of the kernel, or for each of its positions.
+
+Steps of the vector unit and hooks stand between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
+from tilewright.targets.cambricon.lowering.windows import UNROLLED, Sliding
+
+Steps = Sequence[Callable[[], None]]
+"""Instructions of the vector unit, each emitted by one call."""
+
+
+class Pixel(Protocol):
+    """Emits one pixel; ``between`` stands between its products."""
+
+    def __call__(self, between: Steps = ()) -> None:
+        """Emit it."""
+        ...
+
+
+class Pixels:
+    """What the code of a pixel works with: the kernel's choices, then the tile's numbers."""
+
+    c: Context
+    e: Emitter
+    rows: Sliding
+    columns: Sliding
+    multiply: str
+    """VMM or MMV."""
+    split: bool
+    """Whether sums are added to those of tiles before."""
+    dense: bool
+    """Whether the pixels below a row of the kernel are one vector."""
+    grouped: bool
+    hooks: bool
+    row_hooks: bool
+    """Whether hooks stand behind each pixel, or behind each row of the kernel."""
+
+    at: Register
+    """Address of the pixel's sums."""
+    ci: Value
+    co: Value
+    groups: Value
+    """Of the tile: input and output channels of a group, and groups."""
+    co_register: Register
+    pixel: Value
+    row: Value
+    """Bytes from one pixel of the image to the next, and from one row."""
+    position: Value
+    matrix_row: Value
+    """Bytes of the weights of one position of the kernel, and of one row."""
+
+    def each_pixel(
+        self, at: Register, matrices: list[Register], width: Value, kernel: Value
+    ) -> Pixel:
+        """Emits one pixel's products with steps between them, and goes on to the next pixel."""
+        e = self.e
+        forward = e.multiply(self.pixel, self.columns.stride)
+        sums = e.multiply(self.co, 4)
+        down = e.multiply(self.row, self.rows.dilation)
+        dense = self.dense
+        if dense and isinstance(width, Register):
+            size = width  # In elements already; see _run.
+        else:
+            size = e.held(e.multiply(self.ci, width) if dense else self.ci)
+
+        def group(place: Register, matrix: Register) -> None:
+            self._rolled(place, matrix, size, width, kernel, down, False)
+            e.increase(place, e.multiply(self.ci, 2))
+            e.increase(matrix, e.multiply(self.matrix_row, self.rows.kernel))
+            e.increase(self.at, sums)
+
+        def each(between: Steps = ()) -> None:
+            written = isinstance(kernel, int) and kernel <= UNROLLED and dense and not self.grouped
+            if written:
+                self._written_out(at, matrices, size, down, between)
+            elif self.grouped:
+                with e.scope():
+                    place, matrix = e.variable(at), e.variable(matrices[0])
+                    e.repeat(self.groups, lambda: group(place, matrix), least=1)
+            else:
+                self._rolled(at, matrices[0], size, width, kernel, down, dense)
+            for step in () if written else between:
+                step()
+            e.increase(at, forward)
+            if not self.grouped:
+                e.increase(self.at, sums)
+            if self.hooks and not self.row_hooks:
+                self.c.hook()
+
+        return each
+
+    def _text(self, first: bool) -> str:
+        return f"{self.multiply}.wide" if first and not self.split else f"{self.multiply}.acc.wide"
+
+    def _written_out(
+        self, at: Register, matrices: list[Register], size: Register, down: Value, between: Steps
+    ) -> None:
+        """One product for each kernel row; steps stand between them, as far apart as they can."""
+        e, co, rows = self.e, self.co_register, len(matrices)
+        places = [(n + 1) * rows // (len(between) + 1) - 1 for n in range(len(between))]
+        with e.scope():
+            place = at
+            for number, matrix in enumerate(matrices):
+                e.emit(self._text(number == 0), self.at, co, matrix, place, size)
+                for step, behind in zip(between, places, strict=True):
+                    if max(behind, 0) == number:
+                        step()
+                if self.row_hooks:
+                    self.c.hook()
+                if number + 1 < rows:
+                    further = e.register() if number == 0 else place
+                    e.emit("SADD", further, place, down)
+                    place = further
+
+    def _rolled(
+        self,
+        at: Register,
+        matrix: Register,
+        size: Register,
+        width: Value,
+        kernel: Value,
+        down: Value,
+        dense: bool,
+    ) -> None:
+        """A loop over kernel rows, and over their positions where those lie apart."""
+        e, co = self.e, self.co_register
+        with e.scope():
+            place, rows = e.variable(at), e.variable(matrix)
+            if not self.split and dense:
+                e.emit(self._text(True), self.at, co, rows, place, size)
+                e.increase(place, down)
+                e.increase(rows, self.matrix_row)
+                kernel = e.subtract(kernel, 1)
+
+            def row(fresh: bool = False) -> None:
+                if dense:
+                    e.emit(f"{self.multiply}.acc.wide", self.at, co, rows, place, size)
+                    if self.row_hooks:
+                        self.c.hook()
+                else:
+                    with e.scope():
+                        x, m = e.variable(place), e.variable(rows)
+                        apart = e.multiply(self.pixel, self.columns.dilation)
+
+                        def position(text: str) -> None:
+                            e.emit(text, self.at, co, m, x, size)
+                            e.increase(x, apart)
+                            e.increase(m, self.position)
+
+                        more = f"{self.multiply}.acc.wide"
+                        if fresh:
+                            position(self._text(True))
+                        left = e.subtract(width, int(fresh))
+                        e.repeat(left, lambda: position(more), least=1 - int(fresh))
+                e.increase(place, down)
+                e.increase(rows, self.matrix_row)
+
+            if not dense and not self.split:
+                row(fresh=True)
+                kernel = e.subtract(kernel, 1)
+            e.repeat(kernel, row)

@@ -1,0 +1,38 @@
+"""LRN over windows of any size, on channels that fit the temporaries and that do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.targets.cambricon.lowering.kernel_words import run_case
+from tests.targets.generic.kernel_cases import KernelBuilder
+
+from tilewright.planning import plan
+from tilewright.targets.cambricon.lowering.normalise import doublings
+from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
+
+
+@pytest.mark.parametrize("window", range(1, 40))
+def test_doublings_add_up_to_the_window(window: int) -> None:
+    squares = np.arange(100)
+    channels = 20
+    sums = squares.copy()
+    for number, (reach, more, odd) in enumerate(doublings(window)):
+        size = channels + more
+        assert number or reach == 1
+        sums = sums[:size] + sums[reach : reach + size]
+        sums = sums + squares[2 * reach : 2 * reach + size] if odd else sums
+    expected = [squares[i : i + window].sum() for i in range(channels)]
+    assert sums[:channels].tolist() == expected
+
+
+@pytest.mark.parametrize("channels", [7, 96, 150])
+@pytest.mark.parametrize("window", [1, 2, 3, 5, 7])
+def test_windows_of_any_size(window: int, channels: int) -> None:
+    build = KernelBuilder(window)
+    x = build.operand((1, channels, 2, 3), layout="NHWC")
+    y = build.op("lrn", x, size=window, alpha=1e-2, beta=0.75, bias=1.5, result=(16, 9))
+    case = build.finish(y)
+    described = machine(CONFIGURATIONS[window % 3])
+    found, _, _ = run_case(case, plan(case.kernel, described).schedule, described)
+    np.testing.assert_array_equal(found, case.expected)

@@ -1,0 +1,93 @@
+"""Small networks with what kernels refused: bit for bit, on the machine or with a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import tilewright
+from tilewright.runtime import Executable
+
+SHAPE = (1, 8, 7, 6)
+
+
+def network(path: Path, nodes: list[onnx.NodeProto], weights: dict[str, Any]) -> Path:
+    """A network of an image ``x``, whose last node makes ``y``."""
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(onnx.shape_inference.infer_shapes(model), path)
+    return path
+
+
+def weight(*shape: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.random.default_rng(sum(shape)).normal(0, 0.3, shape).astype(np.float32)
+
+
+def ran(path: Path, target: str = "cambricon") -> Executable:
+    """The network, run; its accelerator's words agree with the graph bit for bit."""
+    made = tilewright.compile(path, target, directory=path.parent / "package")
+    sample = {"x": np.random.default_rng(1).normal(0, 1, SHAPE).astype(np.float32)}
+    check = made.check(sample, made.run(sample))
+    assert check.passed
+    hosted = [one for one in made.manifest.kernels if one.engine == "host" and one.nodes]
+    assert (check.exact and check.mismatches == 0) or hosted
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("stride", "target"), [(1, "cambricon"), (2, "cambricon-s")])
+def test_depthwise_blocks_stay_on_the_machine(stride: int, target: str, tmp_path: Path) -> None:
+    """Expansion, depthwise convolution and projection with ReLU6, as MobileNet-v2 has them."""
+    nodes = [
+        helper.make_node("Conv", ["x", "expand"], ["a"]),
+        helper.make_node("Clip", ["a", "low", "high"], ["b"]),
+        helper.make_node(
+            "Conv", ["b", "deep", "bias"], ["c"],
+            group=48, pads=[1, 1, 1, 1], strides=[stride, stride],
+        ),
+        helper.make_node("Clip", ["c", "low", "high"], ["d"]),
+        helper.make_node("Conv", ["d", "project"], ["y"]),
+    ]  # fmt: skip
+    limits = {"low": np.float32(0), "high": np.float32(6)}
+    weights = {
+        "expand": weight(48, 8, 1, 1),
+        "deep": weight(48, 1, 3, 3),
+        "bias": weight(48),
+        "project": weight(8, 48, 1, 1),
+    }
+    made = ran(network(tmp_path / "net.onnx", nodes, weights | limits), target)
+    assert not [one for one in made.manifest.kernels if one.engine == "host" and one.nodes]
+
+
+@pytest.mark.slow
+def test_windows_in_the_padding_go_to_the_host_with_a_reason(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "wide"], ["a"], pads=[4, 4, 4, 4]),
+        helper.make_node("Conv", ["a", "plain"], ["y"], pads=[1, 1, 1, 1]),
+    ]
+    weights = {"wide": weight(8, 8, 3, 3), "plain": weight(8, 8, 3, 3)}
+    made = ran(network(tmp_path / "net.onnx", nodes, weights))
+    hosted = [one for one in made.manifest.kernels if one.engine == "host" and one.nodes]
+    assert len(hosted) == 1
+    assert "wholly in the padding" in hosted[0].reason
+
+
+def test_kernels_share_weights_of_windows(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Conv", ["x", "both"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "both"], ["y"], pads=[1, 1, 1, 1], strides=[2, 2]),
+    ]
+    made = ran(network(tmp_path / "net.onnx", nodes, {"both": weight(8, 8, 3, 3)}))
+    assert not [one for one in made.manifest.kernels if one.engine == "host" and one.nodes]
