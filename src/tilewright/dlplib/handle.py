@@ -209,7 +209,8 @@ class Handle:
         key = (operator, settings, tuple(given.items()), tuple(wanted.items()), digests)
 
         def drawn() -> Imported:
-            made = OperatorNetwork(operator, given, self.is_fixed, fixed)
+            computed = self.target.takes_computed_weights
+            made = OperatorNetwork(operator, given, self.is_fixed, fixed, computed_weights=computed)
             results = draw(made)
             return made.finish({name: (results[name], wanted[name]) for name in wanted})
 

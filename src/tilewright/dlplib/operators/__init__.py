@@ -4,7 +4,6 @@ from tilewright.dlplib.operators.convolution import (
     bias_backward,
     bias_type,
     convolution_backward_data,
-    convolution_backward_filter,
     convolution_forward,
     convolution_output,
 )
@@ -14,6 +13,7 @@ from tilewright.dlplib.operators.elementwise import (
     softmax_forward,
     vector,
 )
+from tilewright.dlplib.operators.filter_gradient import convolution_backward_filter
 from tilewright.dlplib.operators.fully_connected import (
     fully_connected_backward_data,
     fully_connected_backward_filter,

@@ -67,12 +67,12 @@ def convolution_backward_data(
     handle: Handle, convolution: ConvolutionDescriptor, w: Operand, dy: Operand, dx: Operand
 ) -> Ran:
     """dx from dy: the transposed convolution with the same weights."""
-    settings = _without_activation(convolution)
+    settings = without_activation(convolution)
     checked(w.descriptor, FilterDescriptor)
     shape = dx.descriptor.get()
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        _need_result(net, settings, shape, shape_of(net.values["w"]), shape_of(net.values["dy"]))
+        need_result(net, settings, shape, shape_of(net.values["w"]), shape_of(net.values["dy"]))
         top, left, _, _ = settings.pads
         made = transposed_convolution(
             net,
@@ -91,68 +91,34 @@ def convolution_backward_data(
     return handle.run("convolution_backward_data", settings, operands, {"dx": dx}, draw, ("w",))
 
 
-def convolution_backward_filter(
-    handle: Handle, convolution: ConvolutionDescriptor, x: Operand, dy: Operand, dw: Operand
-) -> Ran:
-    """dw from x and dy: images convolved with gradients, images and channels exchanged.
-
-    dw[co, ci, k] sums x[n, ci, o*s + k*d - p] * dy[n, co, o] over n and o: a convolution over n
-    whose kernel is dy, dilated by s, at strides of d.
-    """
-    settings = _without_activation(convolution)
-    checked(dw.descriptor, FilterDescriptor)
-    shape = dw.descriptor.get()
-
-    def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        image, gradient = net.values["x"], net.values["dy"]
-        n, c, h, w = shape_of(image)
-        oh, ow = shape_of(gradient)[2:]
-        _need_result(net, settings, x.descriptor.get(), shape.dims, shape_of(gradient))
-        groups = settings.groups
-        image = net.reshape(image, (n, groups, c // groups, h, w))
-        image = net.transpose(image, (2, 1, 0, 3, 4))
-        image = net.reshape(image, (c // groups, groups * n, h, w))
-        after: list[int] = []
-        for axis, (extent, results) in enumerate(zip((h, w), (oh, ow), strict=True)):
-            reach = (shape.dims[axis + 2] - 1) * settings.dilations[axis]
-            reach += (results - 1) * settings.strides[axis] + 1
-            spare = reach - extent - settings.pads[axis]
-            image = net.pad(image, axis + 2, 0, min(spare, 0))
-            after.append(max(spare, 0))
-        made = net.emit(
-            "conv",
-            image,
-            net.transpose(gradient, (1, 0, 2, 3)),
-            strides=settings.dilations,
-            dilations=settings.strides,
-            pads=(settings.pads[0], settings.pads[1], *after),
-            group=groups,
-        )
-        return {"dw": net.transpose(net.to(made, shape.type), (1, 0, 2, 3))}
-
-    operands = {"x": x, "dy": dy}
-    return handle.run("convolution_backward_filter", settings, operands, {"dw": dw}, draw, ("dy",))
-
-
 def bias_backward(handle: Handle, dy: Operand, db: Operand) -> Ran:
-    """db = the sum of dy over images and pixels: a row of ones times dy. 1 x C x 1 x 1."""
+    """db = the sum of dy over images and pixels, by a product with ones. 1 x C x 1 x 1."""
     shape = db.descriptor.get()
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         gradient = net.values["dy"]
-        n, c, h, w = shape_of(gradient)
+        c = shape_of(gradient)[1]
         made = channel_sums(net, gradient)
-        del n, h, w
         return {"db": net.reshape(net.to(made, shape.type), (1, c, 1, 1))}
 
-    return handle.run("bias_backward", None, {"dy": dy}, {"db": db}, draw, ("dy",))
+    return handle.run("bias_backward", None, {"dy": dy}, {"db": db}, draw)
 
 
 def channel_sums(net: OperatorNetwork, value: SSAValue) -> SSAValue:
-    """[1, c] of [n, c, h, w]: sums over all but the channels, in wide numbers."""
+    """[1, c] of [n, c, h, w]: sums over all but the channels, in wide numbers.
+
+    A row of ones times the values, which are the product's weights then; where weights are not
+    computed, ones are the weights of the values' transpose.
+    """
     n, c, h, w = shape_of(value)
-    rows = net.reshape(net.transpose(value, (0, 2, 3, 1)), (n * h * w, c))
-    return net.emit("matmul", ones(net, (1, n * h * w)), rows)
+    pixels = n * h * w
+    if net.computed_weights:
+        rows = net.reshape(net.transpose(value, (0, 2, 3, 1)), (pixels, c))
+        return net.emit("matmul", ones(net, (1, pixels)), rows)
+    if pixels == 1:
+        return net.copied(net.reshape(value, (1, c)))
+    columns = net.reshape(net.transpose(value, (1, 0, 2, 3)), (c, pixels))
+    return net.reshape(net.emit("matmul", columns, ones(net, (pixels, 1))), (1, c))
 
 
 def _operands(x: Operand, w: Operand, y: Operand, bias: Operand | None) -> dict[str, Operand]:
@@ -182,13 +148,21 @@ def _bias_of(net: OperatorNetwork, bias: Operand | None) -> SSAValue | None:
 
 
 def _convolved(net: OperatorNetwork, settings: Convolution, bias: SSAValue | None) -> SSAValue:
+    image, pads = net.values["x"], list(settings.pads)
+    kernel = shape_of(net.values["w"])[2:]
+    for axis in range(2):
+        # No machine need know windows that lie wholly in the padding: zeros are stored for them.
+        reach = (kernel[axis] - 1) * settings.dilations[axis]
+        beyond = [max(pads[side] - reach, 0) for side in (axis, axis + 2)]
+        image = net.pad(image, axis + 2, *beyond)
+        pads[axis], pads[axis + 2] = pads[axis] - beyond[0], pads[axis + 2] - beyond[1]
     return net.emit(
         "conv",
-        net.values["x"],
+        image,
         net.values["w"],
         *([] if bias is None else [bias]),
         strides=settings.strides,
-        pads=settings.pads,
+        pads=tuple(pads),
         dilations=settings.dilations,
         group=settings.groups,
     )
@@ -198,7 +172,7 @@ def _plain(shape: Shape) -> Shape:
     return Shape(shape.dims)
 
 
-def _without_activation(convolution: ConvolutionDescriptor) -> Convolution:
+def without_activation(convolution: ConvolutionDescriptor) -> Convolution:
     """Settings for a gradient: the activation's own is another operator."""
     settings = convolution.get()
     if settings.activation != "none":
@@ -209,7 +183,7 @@ def _without_activation(convolution: ConvolutionDescriptor) -> Convolution:
     return settings
 
 
-def _need_result(
+def need_result(
     net: OperatorNetwork,
     settings: Convolution,
     x: Shape,

@@ -80,7 +80,11 @@ def fully_connected_backward_filter(handle: Handle, x: Operand, dy: Operand, dw:
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         rows = _rows(net, net.values["x"], order)
         gradient = _rows(net, net.values["dy"], (0, 1, 2, 3))
-        made = net.to(net.emit("matmul", gradient, rows, transpose_a=True), shape.type)
+        if net.computed_weights:
+            made = net.emit("matmul", gradient, rows, transpose_a=True)
+        else:  # such machines read the other side in rows; a batch of 1 has them
+            made = net.emit("matmul", net.transpose(gradient, (1, 0)), rows)
+        made = net.to(made, shape.type)
         return {"dw": _back(net, made, shape, order)}
 
     operands = {"x": x, "dy": dy}

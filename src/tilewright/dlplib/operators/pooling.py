@@ -13,7 +13,7 @@ from tilewright.dlplib.network import OperatorNetwork
 from tilewright.dlplib.numeric import finest, fixed16
 from tilewright.dlplib.operators.elementwise import as_integers
 from tilewright.dlplib.operators.settings import Pooling, PoolingDescriptor
-from tilewright.dlplib.operators.spread import ones, transposed_convolution
+from tilewright.dlplib.operators.spread import scattered
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.numerics import reference
@@ -83,7 +83,7 @@ def _pooled(net: OperatorNetwork, settings: Pooling, x: SSAValue) -> SSAValue:
 
 def _average_gradient(net: OperatorNetwork, settings: Pooling, shape: Shape) -> SSAValue:
     """dy over the number of elements counted, and every pixel sums what its windows got."""
-    gradient, (n, c, h, w) = net.values["dy"], shape.dims
+    gradient, (_, c, h, w) = net.values["dy"], shape.dims
     pads = settings.reach((h, w))
     counted = tuple(min(a, b) for a, b in zip(settings.counted, pads, strict=True))
     counts = reference.pool_counts((h, w), settings.window, settings.strides, pads, (1, 1), counted)
@@ -96,53 +96,46 @@ def _average_gradient(net: OperatorNetwork, settings: Pooling, shape: Shape) -> 
     # What is divided by at least k has log2(k) bits more behind the point.
     spare = floor(log2(1 / float(shares.max())))
     part = net.to(part, fixed16(min(net.fraction(gradient) + spare, 30)))
-    kernel = ones(net, (c, 1, *settings.window))
-    del n
-    return transposed_convolution(
-        net, part, kernel, (h, w), strides=settings.strides, dilations=(1, 1),
-        pads=(pads[0], pads[1]), groups=c, type=shape.type,
+    kh, kw = settings.window
+    return scattered(
+        net, [[part] * kw] * kh, (h, w), strides=settings.strides, pads=(pads[0], pads[1]),
+        type=shape.type,
     )  # fmt: skip
 
 
 def _maximum_gradient(net: OperatorNetwork, settings: Pooling, shape: Shape) -> SSAValue:
-    """Where a window's element is its largest, and none before it was, it gets the gradient.
+    """A window's gradient goes to its first largest element.
 
-    ``free`` is 1 where no element has been the largest so far, and ``less`` 1 where this one is
-    not; so max(free - less, 0) is 1 exactly at the first, and min(free, less) is free from then on.
+    ``left`` is what no element has taken so far; an element that is less than the largest leaves
+    it, the first that is not takes it. What the last but one leaves is the last one's.
     """
     image, largest, gradient = (net.values[name] for name in ("x", "y", "dy"))
-    n, c, h, w = shape.dims
-    _, _, oh, ow = shape_of(gradient)
+    h, w = shape.dims[2:]
+    oh, ow = shape_of(gradient)[2:]
     (kh, kw), (sh, sw) = settings.window, settings.strides
     pads = settings.reach((h, w))
     for axis in range(2):
         image = _around(net, image, axis + 2, pads[axis], pads[axis + 2])
-    parts: list[SSAValue] = []
-    free = net.constant(np.ones((n, c, oh, ow), np.float32), fixed16(0))
-    for i in range(kh):
-        for j in range(kw):
-            seen = net.slice(image, 2, i, i + (oh - 1) * sh + 1, sh)
-            seen = net.slice(seen, 3, j, j + (ow - 1) * sw + 1, sw)
-            less = _less(net, seen, largest)
-            first = net.to(net.emit("relu", net.emit("sub", free, less)), fixed16(0))
-            got = net.to(net.emit("mul", first, gradient), net.type_of(gradient))
-            parts.append(net.reshape(got, (n, c, 1, oh, ow)))
-            free = net.emit("min", free, less)
-    stacked = parts[0] if len(parts) == 1 else net.emit("concat", *parts, axis=2)
-    stacked = net.reshape(stacked, (n, c * kh * kw, oh, ow))
-    places = np.tile(np.eye(kh * kw, dtype=np.float32), (c, 1)).reshape(c * kh * kw, 1, kh, kw)
-    return transposed_convolution(
-        net, stacked, net.constant(places, fixed16(0)), (h, w), strides=(sh, sw),
-        dilations=(1, 1), pads=(pads[0], pads[1]), groups=c, type=shape.type,
-    )  # fmt: skip
+    parts: list[list[SSAValue]] = [[] for _ in range(kh)]
+    left = gradient
+    for i, j in np.ndindex(kh, kw):
+        if (i, j) == (kh - 1, kw - 1):
+            parts[i].append(left)
+            break
+        seen = net.slice(image, 2, i, i + (oh - 1) * sh + 1, sh)
+        seen = net.slice(seen, 3, j, j + (ow - 1) * sw + 1, sw)
+        passed = net.to(net.emit("mul", _less(net, seen, largest), left), net.type_of(left))
+        parts[i].append(net.to(net.emit("sub", left, passed), net.type_of(left)))
+        left = passed
+    return scattered(net, parts, (h, w), strides=(sh, sw), pads=(pads[0], pads[1]), type=shape.type)
 
 
 def _less(net: OperatorNetwork, seen: SSAValue, largest: SSAValue) -> SSAValue:
     """1 where ``seen`` is less than ``largest``, which it never exceeds; else 0."""
     if not net.fixed:
         return net.emit("cast", net.emit("less", seen, largest), to="float32")
-    apart = net.emit("sub", largest, seen)
-    return net.to(net.emit("clip", apart, minimum=0.0, maximum=1.0), fixed16(0))
+    apart = net.to(net.emit("sub", largest, seen), fixed16(0))
+    return net.emit("min", apart, net.constant(np.ones(shape_of(apart), np.float32), fixed16(0)))
 
 
 def _around(net: OperatorNetwork, value: SSAValue, axis: int, before: int, after: int) -> SSAValue:

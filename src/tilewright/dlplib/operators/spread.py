@@ -1,4 +1,4 @@
-"""The transpose of a convolution: what carries gradients from results back to images.
+"""The transpose of a convolution or a pool: what carries gradients from results back to images.
 
 With stride s, dilation d and pad p, result o reads pixel o*s + k*d - p through weight k. So pixel i
 gets weight k from result o whenever i + p = o*s + k*d. The pixels of one **phase**, a = i modulo s,
@@ -9,6 +9,7 @@ s*s small convolutions whose results are interleaved, and no product is by a zer
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd
 
@@ -74,24 +75,79 @@ def transposed_convolution(
     _, per_group, kh, kw = shape_of(weights)
     turned = _swapped(net, weights, groups)
     channels = per_group * groups
-    counts = tuple(-(-extents[axis] // strides[axis]) for axis in range(2))
+
+    def phase(a: int, b: int, counts: Pair) -> SSAValue:
+        found = [
+            phase_of(
+                (a, b)[axis], counts[axis], (oh, ow)[axis], (kh, kw)[axis],
+                strides[axis], dilations[axis], pads[axis],
+            )
+            for axis in range(2)
+        ]  # fmt: skip
+        return _phase(net, gradient, turned, found, groups, (n, channels, *counts), type)
+
+    return _interleaved(net, phase, extents, strides)
+
+
+def scattered(
+    net: OperatorNetwork,
+    parts: Sequence[Sequence[SSAValue]],
+    extents: Pair,
+    *,
+    strides: Pair,
+    pads: Pair,
+    type: NumericType,
+) -> SSAValue:
+    """Images [n, c, *extents]: pixel o*s + k - p gets element o of ``parts[k]``, summed over k.
+
+    Parts are [n, c, oh, ow], one for each element of a window, rows of them first. Where windows do
+    not overlap nothing is added: elements are moved. Sums saturate as 16 bits of the parts' type.
+    """
+    shape, kernel = shape_of(parts[0][0]), (len(parts), len(parts[0]))
+
+    def phase(a: int, b: int, counts: Pair) -> SSAValue:
+        met = [
+            [k for k in range(kernel[axis]) if ((a, b)[axis] + pads[axis] - k) % strides[axis] == 0]
+            for axis in range(2)
+        ]
+        total: SSAValue | None = None
+        for i in met[0]:
+            for j in met[1]:
+                part = parts[i][j]
+                for axis, k in enumerate((i, j)):
+                    first = ((a, b)[axis] + pads[axis] - k) // strides[axis]
+                    after = counts[axis] + first - shape[axis + 2]
+                    part = net.pad(part, axis + 2, -first, after)
+                if total is None:
+                    total = part
+                else:
+                    total = net.to(net.sum("add", total, part), net.type_of(part))
+        if total is None:
+            return net.copied(net.constant(np.zeros((*shape[:2], *counts), np.float32), type))
+        return net.to(total, type)
+
+    return _interleaved(net, phase, extents, strides)
+
+
+def _interleaved(
+    net: OperatorNetwork,
+    phase: Callable[[int, int, Pair], SSAValue],
+    extents: Pair,
+    strides: Pair,
+) -> SSAValue:
+    """[n, c, *extents] of the phases, each [n, c, *counts]."""
+    counts = (-(-extents[0] // strides[0]), -(-extents[1] // strides[1]))
     rows: list[SSAValue] = []
     for a in range(strides[0]):
         row: list[SSAValue] = []
         for b in range(strides[1]):
-            found = [
-                phase_of(
-                    (a, b)[axis], counts[axis], (oh, ow)[axis], (kh, kw)[axis],
-                    strides[axis], dilations[axis], pads[axis],
-                )
-                for axis in range(2)
-            ]  # fmt: skip
-            part = _phase(net, gradient, turned, found, groups, (n, channels, *counts), type)
+            part = phase(a, b, counts)
+            n, channels = shape_of(part)[:2]
             row.append(net.reshape(part, (n, channels, counts[0], 1, counts[1], 1)))
         rows.append(row[0] if len(row) == 1 else net.emit("concat", *row, axis=5))
     whole = rows[0] if len(rows) == 1 else net.emit("concat", *rows, axis=3)
-    grown = (counts[0] * strides[0], counts[1] * strides[1])
-    whole = net.reshape(whole, (n, channels, *grown))
+    n, channels = shape_of(whole)[:2]
+    whole = net.reshape(whole, (n, channels, counts[0] * strides[0], counts[1] * strides[1]))
     for axis in range(2):
         whole = net.slice(whole, axis + 2, 0, extents[axis])
     return whole
@@ -120,7 +176,7 @@ def _phase(
         zeros = net.constant(np.zeros(shape, np.float32), type)
         return net.copied(zeros)
     image, weights = gradient, turned
-    pads = [0, 0, 0, 0]
+    pads, outside = [0, 0, 0, 0], [0, 0, 0, 0]
     for axis, phase in enumerate(phases):
         kernel = shape_of(turned)[axis + 2]
         last = phase.first + (phase.count - 1) * phase.step
@@ -128,7 +184,11 @@ def _phase(
         weights = net.slice(weights, axis + 2, start, end, phase.step)
         # What no pixel of the phase meets is cut off; pads of zeros belong to the convolution.
         image = net.pad(image, axis + 2, min(phase.before, 0), min(phase.after, 0))
-        pads[axis], pads[axis + 2] = max(phase.before, 0), max(phase.after, 0)
+        # A window that lies wholly outside gives 0: these pixels are put around the result.
+        reach = (phase.count - 1) * phase.dilation
+        for side, pad in ((axis, phase.before), (axis + 2, phase.after)):
+            pads[side] = min(max(pad, 0), reach)
+            outside[side] = max(pad, 0) - pads[side]
     made = net.emit(
         "conv",
         image,
@@ -137,7 +197,10 @@ def _phase(
         dilations=(phases[0].dilation, phases[1].dilation),
         group=groups,
     )
-    return net.to(made, type)
+    made = net.to(made, type)
+    for axis in range(2):
+        made = net.pad(made, axis + 2, outside[axis], outside[axis + 2])
+    return made
 
 
 def ones(net: OperatorNetwork, shape: tuple[int, ...]) -> SSAValue:
