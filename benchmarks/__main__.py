@@ -74,6 +74,8 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=", ".join(PAGES))
     parser.add_argument("--networks", nargs="+", help="instead of the page's own")
     parser.add_argument("--no-save", action="store_true", help="print only")
+    parser.add_argument("--as", dest="suffix", help="keep the page as TABLE-SUFFIX")
+    parser.add_argument("--targets", nargs="+", help="measure on these alone (dlir)")
     parser.add_argument(
         "--resume",
         action="store_true",
@@ -96,7 +98,9 @@ def main() -> None:
         found = page.tables(arguments.networks or page.networks, **options)
         print(text_of(page.title, found, about), flush=True)
         if not arguments.no_save:
-            keep(name, page.title, found, about)
+            keep(
+                f"{name}-{arguments.suffix}" if arguments.suffix else name, page.title, found, about
+            )
 
 
 if __name__ == "__main__":

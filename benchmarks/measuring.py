@@ -26,6 +26,19 @@ def model_path(name: str) -> Path:
     return models.save(name, MODELS)
 
 
+def calibrated(folder: Path) -> Path:
+    """The processor's calibration, ``folder/processor.json``; measured when first asked for."""
+    path = folder / "processor.json"
+    if not path.exists():
+        from tilewright.targets.cpu.calibrate import calibrate
+
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        partial.write_text(calibrate().model_dump_json(indent=1) + "\n")
+        partial.rename(path)
+    return path
+
+
 class Stopwatch:
     """Seconds by stage, and the processor's alone; give it to ``compile`` as ``progress``."""
 
@@ -92,12 +105,23 @@ def _pin(cores: int) -> None:
 
 
 def kept(
-    path: Path, resume: bool, measure: Callable[..., dict[str, Any]], *arguments: Any
+    path: Path,
+    resume: bool,
+    measure: Callable[..., dict[str, Any]],
+    *arguments: Any,
+    code: str = "",
 ) -> dict[str, Any]:
-    """A row: what an earlier run kept at ``path``, if that is to be taken, or a new one."""
+    """A row: what an earlier run kept at ``path``, if that is to be taken, or a new one.
+
+    With ``code``, a digest of what decides the row, one of other code is not taken.
+    """
     if resume and path.exists():
-        return json.loads(path.read_text())
+        row = json.loads(path.read_text())
+        if not code or row.get("code") == code:
+            return row
     row = measure(*arguments)
+    if code:
+        row["code"] = code
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(row))

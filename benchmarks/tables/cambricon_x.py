@@ -86,9 +86,11 @@ def figures(kernels: Sequence[dict[str, Any]]) -> dict[str, Any]:
     cycles = sum(kernel["cycles"] for kernel in kernels)
     granule = sum(kernel["granule_bound_cycles"] for kernel in kernels)
     physical = sum(kernel["bound_cycles"] for kernel in kernels)
-    own = [log(kernel["granule_bound_cycles"] / kernel["cycles"]) for kernel in kernels]
-    deviations = [abs(kernel["predicted_cycles"] / kernel["cycles"] - 1) for kernel in kernels]
-    worst = max(range(len(kernels)), key=deviations.__getitem__)
+    # A short kernel may end before the one ahead of it does: it adds nothing then.
+    timed = [kernel for kernel in kernels if kernel["cycles"] > 0]
+    own = [log(kernel["granule_bound_cycles"] / kernel["cycles"]) for kernel in timed]
+    deviations = [abs(kernel["predicted_cycles"] / kernel["cycles"] - 1) for kernel in timed]
+    worst = max(range(len(timed)), key=deviations.__getitem__)
     return {
         "kernels": len(kernels),
         "cycles": cycles,
@@ -99,7 +101,7 @@ def figures(kernels: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "mean_granule_efficiency": exp(sum(own) / len(own)),
         "mean_deviation": sum(deviations) / len(deviations),
         "worst_deviation": deviations[worst],
-        "worst_kernel": kernels[worst]["name"],
+        "worst_kernel": timed[worst]["name"],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from statistics import geometric_mean
@@ -13,7 +14,7 @@ from benchmarks.cpu import memory
 from benchmarks.cpu.__main__ import NETWORKS
 from benchmarks.cpu.kernels import LOW, Kernel, timed
 from benchmarks.cpu.timing import build, compare
-from benchmarks.measuring import alone, kept, model_path
+from benchmarks.measuring import alone, calibrated, kept, model_path
 from benchmarks.report import Column, Table, megabytes, percent, seconds, whole
 from tilewright.runtime.executable import Executable
 
@@ -80,7 +81,8 @@ def run(name: str) -> dict[str, Any]:
     path, folder = model_path(name), KEPT / name
     rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    compiling, c_compiler = alone(2, build, path, folder)
+    processor = alone(1, calibrated, KEPT.parent)
+    compiling, c_compiler = alone(2, partial(build, cpu=str(processor)), path, folder)
     times = [alone(threads, timing, path, folder, threads) for threads in THREADS]
     sizes = alone(1, memory.ours, path, folder)
     least = alone(1, memory.bound, path)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
+from tilewright.machine import Machine
+from tilewright.planning.bounds import primitives_for
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 
 
@@ -67,3 +70,25 @@ LAYERS: Mapping[str, Callable[[], Kernel]] = {
     "conv2": lambda: convolution(64, 128, 112, 3),
 }
 """fc1, fc2 and conv1 of AlexNet, fc3 and conv2 of VGG."""
+
+
+def layer(name: str, machine: Machine) -> Kernel:
+    """One of the layers with its tensors in main memory as the machine's primitives like them."""
+    plain = LAYERS[name]()
+    primitive = primitives_for(plain, machine)[0]
+
+    def laid_out(operand: Operand) -> Operand:
+        rank = len(operand.shape)
+        return replace(operand, layout=machine.layout_of(primitive, operand.role, rank))
+
+    return replace(
+        plain,
+        stages=tuple(
+            replace(
+                stage,
+                inputs=tuple(laid_out(one) for one in stage.inputs),
+                output=laid_out(stage.output),
+            )
+            for stage in plain.stages
+        ),
+    )

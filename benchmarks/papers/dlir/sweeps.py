@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.measuring import alone, kept
+from benchmarks.papers.dlir.code import code_of
 from benchmarks.papers.dlir.experiments import KEPT, ORIGINAL
 from benchmarks.papers.dlir.layers import LAYERS
+from benchmarks.papers.dlir.layers import layer as laid_out
 from benchmarks.report import Column, Table, percent, whole
 
 TITLE = "Double buffering against latency and bandwidth (section 5.3.2.3), simulated"
@@ -48,7 +50,7 @@ def run(layer: str, target: str) -> list[dict[str, Any]]:
 
     known, original = resolve(target)
     main = [m.name for m in original.moves if original.main in (m.source, m.target)]
-    kernel = LAYERS[layer]()
+    kernel = laid_out(layer, original)
     rows: list[dict[str, Any]] = []
     points = [(latency, 128) for latency in LATENCIES]
     points += [(100, bandwidth) for bandwidth in BANDWIDTHS if bandwidth != 128]
@@ -126,14 +128,11 @@ def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
     from tilewright.targets.base import target_names
 
     targets = [name for name in ORIGINAL if name in target_names()]
-    rows = [
-        row
-        for target in targets
-        for name in networks
-        for row in kept(KEPT / f"sweep-{target}-{name}.json", resume, measured, name, target)[
-            "rows"
-        ]
-    ]
+    rows: list[dict[str, Any]] = []
+    for target in targets:
+        for name in networks:
+            path = KEPT / f"sweep-{target}-{name}.json"
+            rows += kept(path, resume, measured, name, target, code=code_of(target))["rows"]
     return [
         Table(
             "Turning points",

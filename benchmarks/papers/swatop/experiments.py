@@ -12,6 +12,7 @@ from statistics import mean
 from typing import Any
 
 import tilewright
+from benchmarks.measuring import calibrated
 from benchmarks.papers.swatop.brute import Store, Timed, search
 from benchmarks.papers.swatop.paired import BEST, NEAR, Entry, best_of, loss, rounds_of
 from benchmarks.papers.swatop.shapes import Shape, convolutions, products
@@ -44,13 +45,7 @@ ALL, DIRECT, PRODUCT = "conv, all methods", "conv, direct only", "product"
 
 def machine_at_hand() -> Machine:
     """The processor's description, calibrated when first asked for."""
-    path = FOLDER / "processor.json"
-    if not path.exists():
-        from tilewright.targets.cpu.calibrate import calibrate
-
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        path.write_text(calibrate().model_dump_json(indent=1) + "\n")
-    return resolve("cpu", cpu=str(path))[1]
+    return resolve("cpu", cpu=str(calibrated(FOLDER)))[1]
 
 
 def tables(
