@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
-.PHONY: fuzz fuzz-cambricon suite help demo test test-frontends check format bench clean
+.PHONY: fuzz fuzz-cambricon fuzz-hlal suite help demo test test-frontends check format bench clean
 
 help:
 	@echo "make demo    set up, then compile LeNet-5 for two targets and classify the held-out digits"
@@ -16,6 +16,8 @@ help:
 	@echo "make fuzz    run COUNT=1000 random graphs (SEED=0) on all engines and compare"
 	@echo "make fuzz-cambricon"
 	@echo "             run COUNT=1000 programs of random words (SEED=0) on Cambricon's simulator"
+	@echo "make fuzz-hlal"
+	@echo "             assemble and run COUNT=1000 changed HLAL texts (SEED=0)"
 	@echo "make bench   print the project's tables (takes a while)"
 
 $(RUN):
@@ -58,8 +60,10 @@ test-frontends: $(VENV)/.frontends
 check: $(VENV)/.check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
-	$(RUN) -m pytest -q -n 2 --dist worksteal -m "not slow"
+	@# Types are one process for half a minute: tests run beside it.
+	$(BIN)/pyright & types=$$!; \
+	  $(RUN) -m pytest -q -n 2 --dist worksteal -m "not slow"; tested=$$?; \
+	  wait $$types && exit $$tested
 
 format: $(VENV)/.check
 	$(BIN)/ruff check --fix .
@@ -73,6 +77,9 @@ fuzz: $(VENV)/.test
 
 fuzz-cambricon: $(VENV)/.test
 	$(RUN) -m tests.targets.cambricon.fuzz --count $(COUNT) --seed $(SEED)
+
+fuzz-hlal: $(VENV)/.test
+	$(RUN) -m tests.targets.cambricon.hlal.fuzz --count $(COUNT) --seed $(SEED)
 
 suite: $(VENV)/.test
 	$(RUN) -m tests.suites.table

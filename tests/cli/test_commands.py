@@ -91,6 +91,7 @@ def test_machine_values_change_the_plan() -> None:
     assert total("--set", "memory.dram.bytes_per_cycle=8") > total()
 
 
+@pytest.mark.slow
 def test_planners_are_chosen_and_compared() -> None:
     rows = answer("plan", LENET, "-t", "shidiannao", "--planner", "greedy", "--beside", "exact")
     planned = [row for row in rows["kernels"] if row["engine"] == "accelerator"]
@@ -110,6 +111,7 @@ def test_planners_are_chosen_and_compared() -> None:
     assert refused("run", LENET, "--planner", "greedy")[0]["code"] == "option-planner"
 
 
+@pytest.mark.slow
 def test_exact_convolution_changes_the_method(tmp_path: Path) -> None:
     weight = np.random.default_rng(1).standard_normal((64, 64, 3, 3)).astype(np.float32)
     value = helper.make_tensor_value_info

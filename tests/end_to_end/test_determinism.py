@@ -26,6 +26,7 @@ def test_two_compiles_give_identical_bytes(target: str, tmp_path: Path) -> None:
     assert [path for path in one if one[path] != two[path]] == []
 
 
+@pytest.mark.slow
 def test_one_import_compiled_for_two_targets_gives_what_each_gives_alone(tmp_path: Path) -> None:
     imported = tilewright.load(LENET)
     before = list(imported.weights)

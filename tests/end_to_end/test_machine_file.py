@@ -29,7 +29,10 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n == "crumb")) for n in FILES],
+)
 def test_lenet(name: str, tmp_path: Path) -> None:
     executable = run_checked(lenet(), str(FILES[name]), tmp_path)
     kernels = executable.profile.kernels

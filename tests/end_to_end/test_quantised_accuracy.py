@@ -153,7 +153,9 @@ def by_onnxruntime(model: Path, samples: list[Array]) -> onnxruntime.InferenceSe
     return onnxruntime.InferenceSession(place)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [*range(1), *(pytest.param(s, marks=pytest.mark.slow) for s in range(1, 3))]
+)
 def test_int8_is_no_worse_than_onnxruntimes(seed: int, tmp_path: Path) -> None:
     model = tmp_path / "cnn.onnx"
     cnn(model, seed)

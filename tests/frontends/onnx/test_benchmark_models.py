@@ -63,7 +63,14 @@ def check_network(name):
     assert np.corrcoef(rows)[0, 1] < 0.998
 
 
-@pytest.mark.parametrize("name", ["squeezenet", "resnet18", "mobilenet_v2", "shufflenet"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "squeezenet",
+        "mobilenet_v2",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("resnet18", "shufflenet")),
+    ],
+)
 def test_small_networks(name):
     check_network(name)
 
