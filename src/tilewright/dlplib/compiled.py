@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from tilewright.compiling import compile
@@ -45,16 +45,22 @@ class OperatorCache:
         return len(self._kept)
 
     def find(
-        self, key: Hashable, target: Target, machine: Machine, draw: Callable[[], Imported]
+        self,
+        key: Hashable,
+        target: Target,
+        machine: Machine,
+        ways: Sequence[Callable[[], Imported]],
     ) -> Compiled:
-        """The package of an operator, compiled from the network that ``draw`` makes if need be.
+        """The package of an operator, compiled if need be from the networks that ``ways`` make.
 
-        Raises TilewrightError if the road refuses the network.
+        Of several ways the one of the fewest cycles is taken, the first where nothing is
+        simulated. Raises TilewrightError if the road refuses a network.
         """
         whole = (target.name, machine.model_dump_json(), key)
         found = self._kept.get(whole)
         if found is None:
-            found = _described(compile(draw(), target, machine=machine))
+            made = [_described(compile(draw(), target, machine=machine)) for draw in ways]
+            found = made[0] if len(made) == 1 else min(made, key=_cycles)
             self.compiled += 1
             self._kept[whole] = found
             self._shrink()
@@ -66,6 +72,10 @@ class OperatorCache:
         while len(self._kept) > 1 and (len(self._kept) > self.most or total > self.most_bytes):
             _, gone = self._kept.popitem(last=False)
             total -= gone.executable.manifest.peak_memory_bytes
+
+
+def _cycles(one: Compiled) -> int:
+    return one.executable.runner.timed().cycles or 0
 
 
 def _described(executable: Executable) -> Compiled:

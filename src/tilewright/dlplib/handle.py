@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -190,12 +191,14 @@ class Handle:
         outputs: Mapping[str, Operand],
         draw: Draw,
         weights: Collection[str] = (),
+        others: Sequence[Draw] = (),
     ) -> Ran:
         """Run an operator: compile it if no call was alike, bring its operands, write its results.
 
         ``weights`` names the operands that products read as weights. On a target that lays weights
-        out when it compiles, calls are alike only if these hold the same. Raises TilewrightError;
-        nothing is written then.
+        out when it compiles, calls are alike only if these hold the same. ``others`` are further
+        ways to compute the same: on a simulated machine the fastest is taken. Raises
+        TilewrightError; nothing is written then.
         """
         memory = self.memory
         given = {name: _shape(self, name, operand) for name, operand in inputs.items()}
@@ -208,13 +211,14 @@ class Handle:
         digests = tuple((name, digest_of(array)) for name, array in fixed.items())
         key = (operator, settings, tuple(given.items()), tuple(wanted.items()), digests)
 
-        def drawn() -> Imported:
+        def drawn(draw: Draw) -> Imported:
             computed = self.target.takes_computed_weights
             made = OperatorNetwork(operator, given, self.is_fixed, fixed, computed_weights=computed)
             results = draw(made)
             return made.finish({name: (results[name], wanted[name]) for name in wanted})
 
-        found = self._cache.find(key, self.target, self.machine, drawn)
+        ways = [partial(drawn, one) for one in (draw, *others)]
+        found = self._cache.find(key, self.target, self.machine, ways)
         ran = self._run(operator, found, arrays, outputs)
         self.runs.append(ran)
         return ran

@@ -5,7 +5,7 @@ All of it is data. Variants are made with ``with_values``, never by copying a de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -98,6 +98,9 @@ class Storage(_Part):
     """
     elements: tuple[str, ...] = ()
     """Element types that the primitive takes of this operand (planning/domain.py), if not any."""
+    along: tuple[str, ...] = ()
+    """Dims of which one must run along the elements that lie side by side in main memory; none is
+    asked for where they all have one index."""
 
 
 class Primitive(_Part):
@@ -140,6 +143,9 @@ class Primitive(_Part):
     """Dim -> granule that compute is rounded to; tile sizes worth trying are its multiples."""
     whole: tuple[str, ...] = ()
     """Dims that a tile always covers whole."""
+    sums: bool = False
+    """Whether a result's buffer holds sums of the accumulator's width wherever a reduction has
+    several steps; otherwise only where they are cut into several tiles."""
     sizes: Literal["run time", "fixed"] = "run time"
     """Whether one instance takes tiles of any size, or the edge needs an instance of its own."""
     extents: dict[str, tuple[int, int]] = {}
@@ -156,6 +162,18 @@ class Primitive(_Part):
             least <= extents.get(dim, 1) <= greatest
             for dim, (least, greatest) in self.extents.items()
         )
+
+    def accepts(self, names: Sequence[str]) -> bool:
+        """Whether it applies these maps, in this order, to the results that it writes."""
+        if self.epilogue_any:
+            return True
+        group = 0
+        for name in names:
+            later = [i for i, g in enumerate(self.epilogue) if i >= group and name in g]
+            if not later:
+                return False
+            group = later[0] + 1
+        return True
 
     def takes(self, role: str, element: str) -> bool:
         """Whether it takes an operand of that role with elements of that type."""

@@ -81,6 +81,12 @@ def accumulator_bytes(kernel: Kernel, machine: Machine) -> int:
     return max(ELEMENT_BYTES[machine.accumulator], kernel.output.element_bytes)
 
 
+def keeps_sums(kernel: Kernel, primitive: Primitive) -> bool:
+    """Whether a primitive keeps its sums in the result's buffer, and there are any."""
+    anchor = kernel.anchor
+    return primitive.sums and any(anchor.extents[dim] > 1 for dim in anchor.reduction)
+
+
 def axis_lengths(
     axis: Affine, extent: int, positions: Mapping[str, tuple[Ints, Ints]]
 ) -> NDArray[np.int64]:

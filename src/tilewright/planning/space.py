@@ -24,6 +24,7 @@ from tilewright.planning.footprint import (
     Use,
     accumulator_bytes,
     axis_table,
+    keeps_sums,
     run_elements,
     uses_of,
 )
@@ -90,8 +91,12 @@ class Space:
         return count
 
     def split(self) -> Bools:
-        """Column: whether the reduction is split over several computes."""
-        split = np.zeros(self.rows, np.bool_)
+        """Column: whether the result's buffer holds sums of the accumulator's width.
+
+        It does where the reduction is split over several computes, and always for primitives that
+        keep their sums there.
+        """
+        split = np.full(self.rows, keeps_sums(self.kernel, self.primitive))
         for dim in self.kernel.anchor.reduction:
             if dim in self.index:
                 split |= self.trips(dim) > 1

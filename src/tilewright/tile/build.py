@@ -34,6 +34,7 @@ from tilewright.ir import (
 )
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Kernel, Operand, Stage
+from tilewright.planning.footprint import keeps_sums
 from tilewright.planning.schedule import Schedule
 from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.operations import (
@@ -294,6 +295,10 @@ class _Builder:
         The accumulators must live through the whole reduction; this is part of the meaning, not a
         matter of speed, so it is done here and not in place-moves.
         """
+        if keeps_sums(self.kernel, self.primitive):
+            for op in body[-1].walk():
+                if isinstance(op, MoveOp) and not op.loads:
+                    op.buffer.accumulates = UnitAttr()
         reduced = self.kernel.anchor.reduction
         loop = body[0] if body else None
         while isinstance(loop, LoopOp) and loop.dim.data not in reduced:

@@ -72,7 +72,10 @@ def fully_connected_backward_data(handle: Handle, w: Operand, dy: Operand, dx: O
 
 
 def fully_connected_backward_filter(handle: Handle, x: Operand, dy: Operand, dw: Operand) -> Ran:
-    """dw = dy' x."""
+    """dw = dy' x: the sum of an outer product for each image, or a product of matrices.
+
+    On a machine that reads rows of a product's reduction side by side the latter turns dy first.
+    """
     checked(dw.descriptor, FilterDescriptor)
     shape = dw.descriptor.get()
     order = _order(x.descriptor.get(), shape)
@@ -80,15 +83,21 @@ def fully_connected_backward_filter(handle: Handle, x: Operand, dy: Operand, dw:
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         rows = _rows(net, net.values["x"], order)
         gradient = _rows(net, net.values["dy"], (0, 1, 2, 3))
-        if net.computed_weights:
-            made = net.emit("matmul", gradient, rows, transpose_a=True)
-        else:  # such machines read the other side in rows; a batch of 1 has them
-            made = net.emit("matmul", net.transpose(gradient, (1, 0)), rows)
-        made = net.to(made, shape.type)
+        made = net.to(net.emit("matmul", gradient, rows, transpose_a=True), shape.type)
         return {"dw": _back(net, made, shape, order)}
 
+    def turned(net: OperatorNetwork) -> Mapping[str, SSAValue]:
+        rows = _rows(net, net.values["x"], order)
+        gradient = _rows(net, net.values["dy"], (0, 1, 2, 3))
+        made = net.emit("matmul", net.transpose(gradient, (1, 0)), rows)
+        return {"dw": _back(net, net.to(made, shape.type), shape, order)}
+
+    several = not handle.target.takes_computed_weights and dy.descriptor.get().dims[0] > 1
     operands = {"x": x, "dy": dy}
-    return handle.run("fully_connected_backward_filter", None, operands, {"dw": dw}, draw, ("x",))
+    others = (turned,) if several else ()
+    return handle.run(
+        "fully_connected_backward_filter", None, operands, {"dw": dw}, draw, others=others
+    )
 
 
 def matrix_multiply(

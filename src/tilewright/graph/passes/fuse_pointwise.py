@@ -113,7 +113,7 @@ def _grow(
             return chain
         beside = _widened_beside(step, value, taken, primitive)
         names = [op.operation for op in (*chain[1:], *beside, step)]
-        if not accepts(primitive, names):
+        if not primitive.accepts(names):
             return chain
         chain += [*beside, step]
 
@@ -138,19 +138,6 @@ def _widened_beside(
         ):
             found.append(owner)
     return found
-
-
-def accepts(primitive: Primitive, names: Sequence[str]) -> bool:
-    """Whether a primitive applies these maps, in this order, to the results that it writes."""
-    if primitive.epilogue_any:
-        return True
-    group = 0
-    for name in names:
-        later = [i for i, g in enumerate(primitive.epilogue) if i >= group and name in g]
-        if not later:
-            return False
-        group = later[0] + 1
-    return True
 
 
 def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> bool:

@@ -12,7 +12,6 @@ from tilewright.graph.operations import Operation, PointwiseOperation
 from tilewright.graph.operations.quantisation import BYTES
 from tilewright.graph.operations.views import PadOp, SliceOp
 from tilewright.graph.passes.constraints import candidate, serving
-from tilewright.graph.passes.fuse_pointwise import accepts
 from tilewright.graph.passes.strides import (
     dense_box,
     pads,
@@ -160,7 +159,7 @@ def _kernel_choices(kernel: KernelOp, machine: Machine) -> list[Choice]:
         return _shared(kernel, [{"any"}] * count, "any", machine, "") or [row_major]
     names = [op.operation for op in operations[1:]]
     for primitive in serving(candidate(anchor), machine):
-        if not accepts(primitive, names):
+        if not primitive.accepts(names):
             continue
         demands = _demands(kernel, primitive, machine)
         result = machine.layout_of(primitive, "output", rank)

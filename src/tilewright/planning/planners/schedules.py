@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import primitives_for
-from tilewright.planning.domain import Kernel
+from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.nests import Arrangement
 from tilewright.planning.schedule import Level, Schedule
@@ -58,15 +60,32 @@ def schedule_of(space: Space, arrangement: Arrangement, row: int) -> Schedule:
 
 
 def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
-    """The primitives that take the operands in the layouts that they have; all if none does."""
+    """The primitives that take the kernel's maps, and its operands in the layouts that they have;
+    all if none does."""
+    maps = [stage.operation for stage in kernel.stages[1:]]
 
     def agrees(primitive: Primitive) -> bool:
+        if not primitive.accepts(maps):
+            return False
         for operand in kernel.operands:
             rank = len(operand.shape)
             wanted = machine.layout_of(primitive, operand.role, rank)
             if wanted != "any" and Layout.parse(wanted, rank) != Layout.parse(operand.layout, rank):
                 return False
+            storage = primitive.operands.get(operand.role)
+            if storage is None or not _lies_along(operand, storage.along, extents):
+                return False
         return True
 
+    extents = kernel.anchor.extents
     serving = primitives_for(kernel, machine)
     return tuple(p for p in serving if agrees(p)) or serving
+
+
+def _lies_along(operand: Operand, dims: Sequence[str], extents: Mapping[str, int]) -> bool:
+    """Whether one of the dims runs along an operand's neighbouring elements, if any has several."""
+    rank = len(operand.shape)
+    order = [factor.axis for factor in Layout.parse(operand.layout, rank).factors]
+    axes = [axis for axis in order if operand.shape[axis] > 1]
+    several = {dim for dim in dims if extents.get(dim, 1) > 1}
+    return not several or (bool(axes) and not several.isdisjoint(operand.access[axes[-1]].dims))

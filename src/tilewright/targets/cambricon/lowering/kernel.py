@@ -26,6 +26,7 @@ from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
 from tilewright.targets.cambricon.lowering.nest import Nest, nest_of
 from tilewright.targets.cambricon.lowering.normalise import Lrn, Softmax
 from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.outer import Outer
 from tilewright.targets.cambricon.lowering.points import Points
 from tilewright.targets.cambricon.lowering.pooling import Pool
 from tilewright.targets.cambricon.lowering.product import Product
@@ -56,9 +57,15 @@ class Compute(Protocol):
         ...
 
 
+def product(context: Context) -> Compute:
+    """A matrix product: of outer products where its result lies in the matrix scratchpad."""
+    outer = context.output.buffer.memory == "msm"
+    return Outer(context) if outer else Product(context)
+
+
 COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
     "conv": Product,
-    "matmul": Product,
+    "matmul": product,
     "depthwise_conv": Depthwise,
     "max_pool": Pool,
     "average_pool": Pool,
@@ -209,7 +216,7 @@ class KernelLowering:
                 walk.begun, early = buffer, need.at(place)
         walk.emit(self._fill, compute.emit, self._store, self._stream)
         e.finish()
-        used = tuple(self._bytes_of(buffer) for buffer in self._weights())
+        used = (*(self._bytes_of(buffer) for buffer in self._weights()), *self._results())
         own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in self.copies}
         return Lowered(e.statements, own, used, self.gap, early)
 
@@ -229,6 +236,12 @@ class KernelLowering:
     def _weights(self) -> list[BufferOp]:
         """The buffers in the matrix scratchpad."""
         return [one.buffer for one in self.nest.loads if one.buffer.memory == "msm"]
+
+    def _results(self) -> tuple[Interval, ...]:
+        """The bytes of results in the matrix scratchpad."""
+        assert self.nest.output is not None
+        buffer = self.nest.output.buffer
+        return (self._bytes_of(buffer),) if buffer.memory == "msm" else ()
 
     def _bytes_of(self, buffer: BufferOp) -> Interval:
         """All bytes of a buffer in the matrix scratchpad."""
@@ -286,7 +299,7 @@ class KernelLowering:
             except TilewrightError:
                 return
             busy = [self._last_of(b) if last else self._bytes_of(b) for b in self._weights()]
-            self.gap = Gap(e.mark("room for a load"), registers, tuple(busy))
+            self.gap = Gap(e.mark("room for a load"), registers, (*busy, *self._results()))
 
     def _widen(self, tensor: TensorOp, band: int, stride: int) -> bool:
         """Copy weights for bands of pixels; False where they do not fit the matrix scratchpad."""
