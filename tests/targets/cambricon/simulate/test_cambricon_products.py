@@ -24,6 +24,7 @@ from tests.targets.cambricon.simulate.test_cambricon_elements import (
 
 from tilewright.numerics import fixed, tables
 from tilewright.targets.cambricon.simulate import run
+from tilewright.targets.cambricon.simulate.pairs import vector_matrix
 from tilewright.targets.cambricon.statements import assemble_statements, statement
 
 
@@ -58,6 +59,24 @@ def test_products_of_16_bit_numbers_wrap_in_32(name: str) -> None:
         result = execute(text_of(name, m), operands, vsm, msm, machine=MACHINE)
         found = result.msm if name == "OP" else result.vsm
         assert np.array_equal(found, placed(memory, out, value, width)), (m, operands)
+
+
+@pytest.mark.parametrize("extreme", [False, True])
+@pytest.mark.parametrize("outs", [0, 1, 15, 16, 17, 32, 63, 64, 128, 143, 256 + 64 + 32 + 16 + 5])
+def test_columns_of_every_number_are_summed_by_pairs_of_rows(outs: int, extreme: bool) -> None:
+    """Pairs of least numbers sum up to 2**31, which wraps; nothing behind the sums is written."""
+    rng = np.random.default_rng(outs)
+    for ins in (0, 1, 2, 3, 48, 117):
+        chip = rng.integers(-32768, 32768, 7 + ins + outs * ins + 9).astype(np.int16)
+        if extreme:
+            chip[:] = rng.choice(np.array([-32768, -32768, -32768, 32767], np.int16), chip.size)
+        vector, matrix = 7, 7 + ins
+        sums = np.full(outs + 40, 77, np.int32)
+        vector_matrix(chip, matrix, vector, outs, ins, sums)
+        x = chip[vector:matrix].astype(np.int64)
+        wanted = x @ chip[matrix : matrix + outs * ins].reshape(ins, outs).astype(np.int64)
+        assert np.array_equal(sums[:outs], wrapped(wanted)), ins
+        assert np.all(sums[outs:] == 77)
 
 
 @pytest.mark.parametrize("name", ["VDOT", "VMAX", "VMIN"])

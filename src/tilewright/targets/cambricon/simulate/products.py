@@ -1,7 +1,7 @@
 """Products of 16-bit matrices and vectors, in 32-bit sums that wrap; compiled.
 
-The inner loops are written so that they become the processor's multiply-add of pairs of 16-bit
-numbers: the matrix unit's 1024 products a cycle are most of what a simulation computes.
+The inner loops become the processor's multiply-add of pairs of 16-bit numbers (VMM: pairs.py):
+the matrix unit's 1024 products a cycle are most of what a simulation computes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.simulate.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.elements import shift_of, shifted, write
+from tilewright.targets.cambricon.simulate.pairs import vector_matrix
 from tilewright.targets.cambricon.simulate.state import (
     COUNT,
     COUNT1,
@@ -34,38 +35,6 @@ def matrix_vector(
         for i in range(ins):
             total = np.int32(total + np.int32(row[i]) * np.int32(x[i]))
         sums[o] = total
-
-
-@compiled_together
-def vector_matrix(
-    chip16: Array, matrix: int, vector: int, outs: int, ins: int, sums: Array
-) -> None:
-    """sums[o] = sum over i of v[i] * m[i, o]; four rows at a time, as sums cost as much as they."""
-    sums = sums[:outs]
-    for o in range(outs):
-        sums[o] = 0
-    i = 0
-    while i + 4 <= ins:
-        x = chip16[vector + i : vector + i + 4]
-        x0, x1, x2, x3 = np.int32(x[0]), np.int32(x[1]), np.int32(x[2]), np.int32(x[3])
-        row = matrix + i * outs
-        r0, r1 = chip16[row : row + outs], chip16[row + outs : row + 2 * outs]
-        r2, r3 = chip16[row + 2 * outs : row + 3 * outs], chip16[row + 3 * outs : row + 4 * outs]
-        for o in range(outs):
-            sums[o] = np.int32(
-                sums[o]
-                + np.int32(np.int32(r0[o]) * x0)
-                + np.int32(np.int32(r1[o]) * x1)
-                + np.int32(np.int32(r2[o]) * x2)
-                + np.int32(np.int32(r3[o]) * x3)
-            )
-        i += 4
-    while i < ins:
-        x0 = np.int32(chip16[vector + i])
-        r0 = chip16[matrix + i * outs : matrix + (i + 1) * outs]
-        for o in range(outs):
-            sums[o] = np.int32(sums[o] + np.int32(np.int32(r0[o]) * x0))
-        i += 1
 
 
 @compiled_together
