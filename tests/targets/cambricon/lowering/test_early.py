@@ -55,10 +55,19 @@ def test_a_load_waits_for_no_other(cycles: float, number: int | None) -> None:
     """A second transfer of one engine would hold up the queue."""
     early = EarlyLoads(MACHINE)
     early.passed([], gap(), cycles)
-    early.put(0, FirstLoad(0, 50_000, 0))
-    early.passed([(0, 100_000)], None, cycles)
+    early.passed([], None, cycles)
     early.passed([], gap(), 1e5)
+    early.put(0, FirstLoad(0, 50_000, 0))
+    early.passed([(0, 100_000)], None, 1e5)
     assert early.place(need(2048), 1 << 20)[1] == number
+
+
+def test_a_kernel_that_waits_for_its_own_load_takes_the_next_one() -> None:
+    early = EarlyLoads(MACHINE)
+    early.passed([], gap(), 10.0)
+    early.put(0, FirstLoad(0, 50_000, 0))
+    early.passed([(0, 100_000)], gap((0, 100_000)), 10.0)
+    assert early.place(need(2048), 1 << 20)[1] == 1
 
 
 def test_a_long_load_takes_an_early_gap_and_a_short_one_the_last() -> None:

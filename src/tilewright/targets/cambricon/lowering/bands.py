@@ -8,6 +8,7 @@ a pixel's window does not reach. First layers fill the lanes so, and take fewer 
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.operands import Operand
@@ -21,7 +22,8 @@ ISSUE = 8
 def banded(c: Context, weights: Operand, rows: Sliding, columns: Sliding) -> tuple[Sliding, int]:
     """How windows slide along a row in bands, and the pixels of one; 1 where bands do not pay.
 
-    The weights are copied for the band that is chosen.
+    The weights are copied for the band that is chosen. Their load is counted, too: it grows with
+    the square of a band's pixels, and the kernel that begins a network waits for all of it.
     """
     tensor = weights.buffer.tensor_op
     settled = not {"g", "co", "ci", "kh"} & c.looped and c.extent("g") == 1
@@ -31,10 +33,14 @@ def banded(c: Context, weights: Operand, rows: Sliding, columns: Sliding) -> tup
     lanes, co, width = lanes_of(c.machine), c.extent("co"), c.tile_size("ow")
     most = max(c.temporaries.size // SUM_BYTES // co, 1)
 
+    results = prod(c.extent(dim) for dim in ("n", "oh", "ow"))
+    rate = c.machine.move(c.machine.main, "msm").bytes_per_cycle
+
     def cycles(pixels: int) -> float:
         row = ((pixels - 1) * columns.stride + columns.kernel) * c.extent("ci")
         blocks = -(-pixels * co // lanes) * -(-row // lanes)
-        return (rows.kernel * max(blocks, 2) + ISSUE) / pixels
+        load = 2 * rows.kernel * row * pixels * co / rate
+        return max(rows.kernel * blocks, 2 * rows.kernel + ISSUE) * results / pixels + load
 
     sizes = [p for p in range(1, width + 1) if not width % p and not c.extent("ow") % p]
     best = min((p for p in sizes if p <= most), key=cycles)

@@ -116,6 +116,8 @@ class _Passed:
     cycles: float
     load: FirstLoad | None = None
     """What its gap holds."""
+    owner: int = 0
+    """The number of the kernel that this is for."""
 
 
 class EarlyLoads:
@@ -169,12 +171,16 @@ class EarlyLoads:
         return found
 
     def _free(self, number: int) -> bool:
-        """Whether the loads in gaps before a kernel's are over when its gap is reached."""
+        """Whether the loads in gaps before a kernel's are over when its gap is reached.
+
+        A load for the kernel itself, or for one before it, is: they wait for it themselves.
+        """
         elapsed = 0.0
         for before in reversed(self._passed[:number]):
             elapsed += before.cycles
             if before.load is not None:
-                return before.load.cycles(self._machine) <= elapsed
+                done = before.load.cycles(self._machine) <= elapsed
+                return done or before.owner <= number
         return True
 
     def passed(
@@ -198,7 +204,7 @@ class EarlyLoads:
         """Take a kernel's gap for a load; the gap."""
         one = self._passed[number]
         assert one.gap is not None
-        one.load = load
+        one.load, one.owner = load, len(self._passed)
         return one.gap
 
 

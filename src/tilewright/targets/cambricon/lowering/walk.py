@@ -117,10 +117,11 @@ class Walk:
             for one in sorted(self.loads, key=lambda one: one.buffer.memory != "msm"):
                 if one.buffer is not self.begun:
                     fill(self.operands[one.buffer], spans, bases[one.buffer], None)
-            self.passing(False)
             tile = Tile(spans, bases, lambda buffer: spans)
             for _, renew in self.renewals:
                 renew(tile)
+            # A load that waits for the one before would hold up what the tile needs.
+            self.passing(False)
             compute(tile)
             assert self.nest.output is not None
             if not self.operands[self.nest.output.buffer].held:

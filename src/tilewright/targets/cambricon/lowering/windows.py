@@ -20,6 +20,9 @@ from tilewright.targets.cambricon.lowering.operands import Operand
 UNROLLED = 8
 """Kernel rows up to which code for whole windows is apart from that for windows cut off."""
 
+VARIANTS = 3
+"""Numbers of kernel rows in windows cut off up to which each has code of its own."""
+
 
 @dataclass(frozen=True)
 class Sliding:
@@ -32,6 +35,8 @@ class Sliding:
     """The input's axis; None for an operation without it."""
     out: str
     """The dim along which the window slides."""
+    cut: tuple[int, ...] = ()
+    """How many positions of the kernel meet the image where some do not; ascending."""
 
     def stride_in(self, box: Box) -> Value:
         """Bytes from one index to the next."""
@@ -85,15 +90,25 @@ def sliding(
         if out not in terms and kernel not in terms:
             continue
         found = Sliding(c.extent(kernel), terms.get(out, 1), terms.get(kernel, 1), number, out)
+        extent = operand.buffer.tensor_shape[number]
         span = (found.kernel - 1) * found.dilation + 1
         last = axis.offset + (c.extent(out) - 1) * found.stride
-        if axis.offset + span <= 0 or last >= operand.buffer.tensor_shape[number]:
+        if axis.offset + span <= 0 or last >= extent:
             raise refuse("lower-window", "a window lies wholly in the padding", c.where)
-        inside = axis.offset >= 0 and last + span <= operand.buffer.tensor_shape[number]
+        inside = axis.offset >= 0 and last + span <= extent
         if kernel in c.looped and not (kernel == "kh" and inside):
             raise refuse("lower-window", f"a tile holds a part of {kernel}", c.where)
-        return found
+        starts = range(axis.offset, last + 1, found.stride)
+        met = {len(range(*_inside(start, extent, found))) for start in starts}
+        return replace(found, cut=tuple(sorted(met - {found.kernel})))
     return Sliding(1, 1, 1, None, out)
+
+
+def _inside(start: int, extent: int, one: Sliding) -> tuple[int, int]:
+    """The first position of a window's kernel that is in the image, and the first behind it."""
+    d = one.dilation
+    first = (max(-start, 0) + d - 1) // d
+    return first, max(min((extent - start + d - 1) // d, one.kernel), first)
 
 
 @dataclass
@@ -163,7 +178,32 @@ class Windows:
             e.place(partly)
         with e.scope():
             skipped, count, row = e.settled(clip)
+            known = kernel <= UNROLLED and 0 < len(self.rows.cut) <= VARIANTS
+            self._variants(row, skipped, count, y, body, self.rows.cut if known else ())
+        e.place(done)
+
+    def _variants(
+        self,
+        row: Register,
+        skipped: Value,
+        count: Value,
+        y: Register,
+        body: Body,
+        known: tuple[int, ...],
+    ) -> None:
+        """A row whose windows are cut off: code for each number of rows that they may have."""
+        e, done = self.e, self.e.label("cut")
+        if not known or isinstance(count, int):
             self._columns(row, skipped, count, y, body)
+            return
+        for number in known:
+            other = e.label("more")
+            if number != known[-1]:
+                e.if_less(number, count, other)
+            self._columns(row, skipped, number, y, body)
+            if number != known[-1]:
+                e.jump(done)
+                e.place(other)
         e.place(done)
 
     def _columns(
