@@ -136,6 +136,19 @@ def sum_pool2d(
     return _pool(np.add, _padded(x, pads, 0, kind), kernel, strides, (1, 1))
 
 
+def maximum_gradient(given: Array) -> Array:
+    """[n, j, p] of [n, j + 2, p]: values, the greatest and its gradient.
+
+    The first value no less than the greatest takes the gradient, or else the last.
+    """
+    values, greatest, gradient = given[:, :-2], given[:, -2:-1], given[:, -1:]
+    passed = values < greatest
+    passed[:, -1] = False
+    first = np.argmin(passed, axis=1, keepdims=True)
+    taken = np.arange(values.shape[1])[None, :, None] == first
+    return np.where(taken, gradient, np.zeros_like(gradient)).astype(given.dtype)
+
+
 def pool_counts(
     extents: Sequence[int],
     kernel: Sequence[int],

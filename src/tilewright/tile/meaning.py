@@ -306,6 +306,10 @@ def _lrn(tile: Tile) -> Array:
     return whole[:, first : first + tile.result_size[1]]
 
 
+def _maximum_gradient(tile: Tile) -> Array:
+    return reference.maximum_gradient(tile.arrays[0])
+
+
 def _softmax(tile: Tile) -> Array:
     axis = int(tile.parameters.get("axis", -1))
     if tile.is_fixed:
@@ -340,6 +344,7 @@ ANCHORS: Mapping[str, Anchor] = {
     "reduce_sum": Anchor(_SUM, np.add, _narrow),
     "lrn": Anchor(_lrn, None, _complete),
     "softmax": Anchor(_softmax, None, _complete),
+    "maximum_gradient": Anchor(_maximum_gradient, None, _complete),
     "reduce_product": Anchor(_fold(np.multiply, lambda _: 1, wide=True), np.multiply, _narrow),
     "reduce_max": Anchor(_fold(np.maximum, _lowest, wide=False), np.maximum, _complete),
     "reduce_min": Anchor(_fold(np.minimum, _highest, wide=False), np.minimum, _complete),

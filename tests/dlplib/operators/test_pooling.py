@@ -49,8 +49,9 @@ def test_float32() -> None:
     check_pool("cpu", "largest of 2x2")
 
 
-def test_of_equal_elements_the_first_gets_the_gradient() -> None:
-    handle = Handle(check=True)
+@pytest.mark.parametrize("target", ["cambricon-x", "cambricon"])
+def test_of_equal_elements_the_first_gets_the_gradient(target: str) -> None:
+    handle = Handle(target, check=True)
     pooling = PoolingDescriptor()
     pooling.set("max", (2, 2), (2, 2))
     values = np.array([[0, 1, 2, 2], [1, 1, 2, 2], [-1, -1, 0, 3], [-1, -1, 3, 3]], float)

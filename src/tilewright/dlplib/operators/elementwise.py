@@ -8,7 +8,7 @@ from typing import Literal
 from tilewright.dlplib.descriptors import TensorDescriptor
 from tilewright.dlplib.handle import Handle, Operand, Ran
 from tilewright.dlplib.network import OperatorNetwork
-from tilewright.dlplib.numeric import fixed16
+from tilewright.dlplib.numeric import NumericType, fixed16
 from tilewright.dlplib.operators.convolution import activated
 from tilewright.dlplib.operators.settings import ActivationDescriptor
 from tilewright.errors import refuse
@@ -35,7 +35,8 @@ def activation_backward(
     """dx from dy and the results y: dy where y > 0; dy*y*(1 - y); dy*(1 - y*y)."""
     mode = activation.get().mode
     result = dx.descriptor.get().type
-    given = as_integers(y) if mode == "relu" else y
+    # In comparisons the binary point does not count.
+    given = read_as(y, fixed16(0)) if mode == "relu" else y
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         value, gradient = net.values["y"], net.values["dy"]
@@ -52,12 +53,12 @@ def activation_backward(
     return handle.run("activation_backward", mode, {"y": given, "dy": dy}, {"dx": dx}, draw)
 
 
-def as_integers(operand: Operand) -> Operand:
-    """The same memory read as plain integers: in comparisons the binary point does not count."""
+def read_as(operand: Operand, type: NumericType) -> Operand:
+    """The same memory read with another binary point; floats stay what they are."""
     shape = operand.descriptor.get()
     if not shape.type.is_fixed:
         return operand
-    return Operand(TensorDescriptor(shape.dims, fixed16(0), shape.format), operand.address)
+    return Operand(TensorDescriptor(shape.dims, type, shape.format), operand.address)
 
 
 def _positive(net: OperatorNetwork, value: SSAValue) -> SSAValue:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from math import floor, log2
 
 import numpy as np
@@ -11,13 +12,17 @@ from tilewright.dlplib.descriptors import Shape
 from tilewright.dlplib.handle import Handle, Operand, Ran
 from tilewright.dlplib.network import OperatorNetwork
 from tilewright.dlplib.numeric import finest, fixed16
-from tilewright.dlplib.operators.elementwise import as_integers
+from tilewright.dlplib.operators.elementwise import read_as
 from tilewright.dlplib.operators.settings import Pooling, PoolingDescriptor
 from tilewright.dlplib.operators.spread import scattered
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.numerics import reference
 from tilewright.types import Array, shape_of
+
+BLOCKS = (256, 480)
+"""Elements of windows that lie side by side where a maximum's gradient is one operation: the faster
+of these, as blocks fill a scratchpad well or badly."""
 
 LARGEST_WINDOW = 64
 """Elements of a window whose maximum's gradient is computed: every one is a step of its own."""
@@ -55,6 +60,7 @@ def pooling_backward(
     if pooling_output(pooling, image) != dy.descriptor.get().dims:
         raise refuse("dlp-shape", f"dy {dy.descriptor.get()} is not of the pool's result")
     operands = {"dy": dy}
+    together = handle.is_fixed and bool(handle.machine.primitives_for("maximum_gradient"))
     if settings.mode == "max":
         if y.descriptor.get().dims != dy.descriptor.get().dims:
             raise refuse("dlp-shape", f"y is {y.descriptor.get()} and dy {dy.descriptor.get()}")
@@ -62,13 +68,20 @@ def pooling_backward(
             raise refuse("dlp-type", f"y is {y.descriptor.get()}, which is not of x, {image}")
         if settings.window[0] * settings.window[1] > LARGEST_WINDOW:
             raise refuse("dlp-parameter", f"a window of {settings.window} is too large")
-        operands = {"x": as_integers(x), "y": as_integers(y), "dy": dy}
+        # In comparisons the binary point does not count.
+        kind = dy.descriptor.get().type if together else fixed16(0)
+        operands = {"x": read_as(x, kind), "y": read_as(y, kind), "dy": dy}
 
-    def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        make = _maximum_gradient if settings.mode == "max" else _average_gradient
-        return {"dx": make(net, settings, shape)}
+    def average(net: OperatorNetwork) -> Mapping[str, SSAValue]:
+        return {"dx": _average_gradient(net, settings, shape)}
 
-    return handle.run("pooling_backward", settings, operands, {"dx": dx}, draw)
+    def maximum(block: int, net: OperatorNetwork) -> Mapping[str, SSAValue]:
+        return {"dx": _maximum_gradient(net, settings, shape, block)}
+
+    ways = [average]
+    if settings.mode == "max":
+        ways = [partial(maximum, block) for block in (BLOCKS if together else (0,))]
+    return handle.run("pooling_backward", settings, operands, {"dx": dx}, ways[0], others=ways[1:])
 
 
 def _pooled(net: OperatorNetwork, settings: Pooling, x: SSAValue) -> SSAValue:
@@ -103,11 +116,14 @@ def _average_gradient(net: OperatorNetwork, settings: Pooling, shape: Shape) -> 
     )  # fmt: skip
 
 
-def _maximum_gradient(net: OperatorNetwork, settings: Pooling, shape: Shape) -> SSAValue:
+def _maximum_gradient(
+    net: OperatorNetwork, settings: Pooling, shape: Shape, block: int
+) -> SSAValue:
     """A window's gradient goes to its first largest element.
 
     ``left`` is what no element has taken so far; an element that is less than the largest leaves
-    it, the first that is not takes it. What the last but one leaves is the last one's.
+    it, the first that is not takes it. What the last but one leaves is the last one's. Elements are
+    taken one after the other, or in blocks of so many by a machine that has an operation for it.
     """
     image, largest, gradient = (net.values[name] for name in ("x", "y", "dy"))
     h, w = shape.dims[2:]
@@ -116,18 +132,57 @@ def _maximum_gradient(net: OperatorNetwork, settings: Pooling, shape: Shape) -> 
     pads = settings.reach((h, w))
     for axis in range(2):
         image = _around(net, image, axis + 2, pads[axis], pads[axis + 2])
-    parts: list[list[SSAValue]] = [[] for _ in range(kh)]
-    left = gradient
+    seen: list[SSAValue] = []
     for i, j in np.ndindex(kh, kw):
-        if (i, j) == (kh - 1, kw - 1):
-            parts[i].append(left)
-            break
-        seen = net.slice(image, 2, i, i + (oh - 1) * sh + 1, sh)
-        seen = net.slice(seen, 3, j, j + (ow - 1) * sw + 1, sw)
-        passed = net.to(net.emit("mul", _less(net, seen, largest), left), net.type_of(left))
-        parts[i].append(net.to(net.emit("sub", left, passed), net.type_of(left)))
-        left = passed
+        part = net.slice(image, 2, i, i + (oh - 1) * sh + 1, sh)
+        seen.append(net.slice(part, 3, j, j + (ow - 1) * sw + 1, sw))
+    made = (
+        _blocks(net, seen, largest, gradient, block)
+        if block
+        else _taken(net, seen, largest, gradient)
+    )
+    parts = [made[i * kw : (i + 1) * kw] for i in range(kh)]
     return scattered(net, parts, (h, w), strides=(sh, sw), pads=(pads[0], pads[1]), type=shape.type)
+
+
+def _taken(
+    net: OperatorNetwork, seen: Sequence[SSAValue], largest: SSAValue, gradient: SSAValue
+) -> list[SSAValue]:
+    """What each element takes of the gradient, one after the other."""
+    parts: list[SSAValue] = []
+    left, kind = gradient, net.type_of(gradient)
+    for one in seen[:-1]:
+        passed = net.to(net.emit("mul", _less(net, one, largest), left), kind)
+        parts.append(net.to(net.emit("sub", left, passed), kind))
+        left = passed
+    return [*parts, left]
+
+
+def _blocks(
+    net: OperatorNetwork,
+    seen: Sequence[SSAValue],
+    largest: SSAValue,
+    gradient: SSAValue,
+    block: int,
+) -> list[SSAValue]:
+    """The same by one operation, on blocks of windows whose elements lie side by side."""
+    n, c, oh, ow = shape_of(gradient)
+    count = n * c * oh * ow
+    block = min(count, block)
+    spare = -count % block
+    stacked: list[SSAValue] = []
+    for value in (*seen, largest, gradient):
+        flat = net.reshape(net.transpose(value, (0, 2, 3, 1)), (count,))
+        stacked.append(
+            net.reshape(net.pad(flat, 0, 0, spare), ((count + spare) // block, 1, block))
+        )
+    made = net.emit("maximum_gradient", net.emit("concat", *stacked, axis=1))
+    parts: list[SSAValue] = []
+    for number in range(len(seen)):
+        flat = net.reshape(net.slice(made, 1, number, number + 1), (count + spare,))
+        flat = net.slice(flat, 0, 0, count)
+        parts.append(net.transpose(net.reshape(flat, (n, oh, ow, c)), (0, 3, 1, 2)))
+    return parts
 
 
 def _less(net: OperatorNetwork, seen: SSAValue, largest: SSAValue) -> SSAValue:

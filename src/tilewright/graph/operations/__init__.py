@@ -47,6 +47,7 @@ from tilewright.graph.operations.functions import (
     SinOp,
     TanOp,
 )
+from tilewright.graph.operations.gradients import MaximumGradientOp
 from tilewright.graph.operations.indexing import (
     ArgSortOp,
     GatherOp,
@@ -133,6 +134,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     SparseProductOp,
     MaxPoolOp,
     AveragePoolOp,
+    MaximumGradientOp,
     MatMulOp,
     BatchNormOp,
     LrnOp,
@@ -310,6 +312,7 @@ __all__ = [
     "MatMulOp",
     "MaxOp",
     "MaxPoolOp",
+    "MaximumGradientOp",
     "MinOp",
     "ModOp",
     "MulLinearOp",

@@ -267,6 +267,18 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             whole=("c", "j"),
         ),
         Primitive(
+            name="maximum_gradient",
+            operations=("maximum_gradient",),
+            engine="vector",
+            operands=operands,
+            # Compared, multiplied, subtracted, for all values but the last.
+            cycles=f"n*3*(j-1)*ceil(p/{lanes})",
+            peak=f"n*3*(j-1)*p/{lanes}",
+            issue=f"{TILE}+n*3*(j-1)*max(ceil(p/{lanes})+1, 5)",
+            multiples={"p": lanes},
+            whole=("j", "k"),
+        ),
+        Primitive(
             name="softmax",
             operations=("softmax",),
             engine="vector",

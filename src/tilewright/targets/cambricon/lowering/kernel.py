@@ -22,6 +22,7 @@ from tilewright.targets.cambricon.lowering.early import (
     Place,
 )
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
+from tilewright.targets.cambricon.lowering.maximum import MaximumGradient
 from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
 from tilewright.targets.cambricon.lowering.nest import Nest, nest_of
 from tilewright.targets.cambricon.lowering.normalise import Lrn, Softmax
@@ -71,6 +72,7 @@ COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
     "average_pool": Pool,
     "lrn": Lrn,
     "softmax": Softmax,
+    "maximum_gradient": MaximumGradient,
 }
 """By the anchor's operation; all others are maps."""
 
