@@ -18,6 +18,9 @@ from tilewright.targets.cambricon.machine import SUM_BYTES, lanes_of
 ISSUE = 8
 """Scalar instructions of a pixel or band, those of its products apart."""
 
+EXPOSED = 2
+"""Cycles of those in which the matrix unit waits, about, however long its products take."""
+
 
 def banded(c: Context, weights: Operand, rows: Sliding, columns: Sliding) -> tuple[Sliding, int]:
     """How windows slide along a row in bands, and the pixels of one; 1 where bands do not pay.
@@ -40,7 +43,8 @@ def banded(c: Context, weights: Operand, rows: Sliding, columns: Sliding) -> tup
         row = ((pixels - 1) * columns.stride + columns.kernel) * c.extent("ci")
         blocks = -(-pixels * co // lanes) * -(-row // lanes)
         load = 2 * rows.kernel * row * pixels * co / rate
-        return max(rows.kernel * blocks, 2 * rows.kernel + ISSUE) * results / pixels + load
+        issue = 2 * rows.kernel + ISSUE
+        return (max(rows.kernel * blocks, issue) + EXPOSED) * results / pixels + load
 
     sizes = [p for p in range(1, width + 1) if not width % p and not c.extent("ow") % p]
     best = min((p for p in sizes if p <= most), key=cycles)

@@ -33,6 +33,7 @@ from tilewright.targets.cambricon.lowering.pooling import Pool
 from tilewright.targets.cambricon.lowering.product import Product
 from tilewright.targets.cambricon.lowering.streams import Stream, hooks_of, streamed
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
+from tilewright.targets.cambricon.lowering.tidy import tidied
 from tilewright.targets.cambricon.lowering.walk import Tile, Walk
 from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
 from tilewright.targets.cambricon.statements import Statement
@@ -220,7 +221,8 @@ class KernelLowering:
         e.finish()
         used = (*(self._bytes_of(buffer) for buffer in self._weights()), *self._results())
         own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in self.copies}
-        return Lowered(e.statements, own, used, self.gap, early)
+        gaps = {} if self.gap is None else {id(self.gap.place): self.gap.registers}
+        return Lowered(tidied(e.statements, gaps), own, used, self.gap, early)
 
     def share(self, tensors: list[TensorOp]) -> None:
         """Weights that other kernels read, too: those of windows are copied, others stay plain."""

@@ -1,0 +1,320 @@
+"""Fewer scalar instructions for the same kernel: the pipeline issues one a cycle.
+
+Between two products the pipeline has as many cycles as the products take; what it needs beyond them
+is lost. The lowering writes each part of a kernel as if it stood alone, so that numbers are filled
+in again, copied and added up in several places. Four steps mend that, before::
+
+    loop:   SADD $R5, $R3, #-1                  after:  SMOVE $R9, #12288
+            SADD $R6, $R5, #1                           SMOVE $R10, #24576
+            SMOVE $R7, $R6                      loop:   SMOVE $R7, $R3
+            SMOVE $R1, #12288                           VMM ..., $R9, ...
+            VMM ..., $R1, ...                           VMM ..., $R10, ...
+            SADD $R2, $R1, #12288                       ...
+            VMM ..., $R2, ...
+
+- within a block: sums of sums with numbers become one, what has been computed is not again;
+- numbers get registers of their own that nothing else needs, filled before all loops;
+- a result that is only copied is written where the copy goes;
+- what nobody reads is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
+
+from tilewright.targets.cambricon.isa import BY_MNEMONIC, REGISTERS, Immediate, Register
+from tilewright.targets.cambricon.lowering.webs import (
+    Block,
+    Clobbers,
+    Web,
+    blocks_of,
+    read,
+    webs_of,
+    written,
+)
+from tilewright.targets.cambricon.statements import Label, Part, Statement
+
+PURE = frozenset(("SADD", "SSUB", "SMUL", "SMOVE", "SGT", "SE", "SAND", "SDIV"))
+"""Instructions that do nothing but write a register."""
+
+FOLDED = frozenset(("SADD", "SSUB", "SMUL", "SMOVE"))
+"""Those that are computed now where their operands are known."""
+
+Code = list[Statement | None]
+"""Statements; None where one has been left out."""
+
+
+def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> list[Statement]:
+    """The same computation in fewer instructions.
+
+    Remarks stay the objects that they are. A kernel with branches to registers is left alone.
+    """
+    if any(
+        one.mnemonic in ("J", "CB") and not isinstance(one.operands[-1], Label)
+        for one in statements
+    ):
+        return list(statements)
+    code = list(statements)
+    for block in blocks_of(code):
+        _number(code, block, clobbers)
+    code = _fill_early(code, clobbers)
+    return _without_copies(code, clobbers)
+
+
+def _changed(one: Statement, mnemonic: str, *operands: Part) -> Statement:
+    return replace(one, mnemonic=mnemonic, operands=operands, modifiers={})
+
+
+def _plain(one: Statement) -> bool:
+    """Whether an instruction is as published, without modifiers."""
+    return not any(one.modifiers.values())
+
+
+# Within blocks.
+
+
+def _number(code: list[Statement], block: Block, clobbers: Clobbers) -> None:
+    """Local value numbering; in place."""
+    version = [0] * REGISTERS
+    sums: dict[int, tuple[int, int, int]] = {}
+    """Of a register: it holds another one's value, as of a version of that, and a number more."""
+    known: dict[tuple[object, ...], tuple[int, int]] = {}
+    """Where the value of an expression lies: a register, as of its version."""
+
+    def set_to(register: int) -> None:
+        version[register] += 1
+        sums.pop(register, None)
+
+    def base(register: int) -> tuple[int, int]:
+        """A register and a number that make up another one's value."""
+        found = sums.get(register)
+        if found is None or version[found[0]] != found[1]:
+            return register, 0
+        return found[0], found[2]
+
+    for number in range(block.start, block.end):
+        one = code[number]
+        for register in clobbers.get(id(one), ()):
+            set_to(register.number)
+        # Copies are read where they come from.
+        for place, register in read(one):
+            other, more = base(register.number)
+            if more == 0 and other != register.number:
+                parts = list(one.operands)
+                parts[place] = Register(other)
+                one = code[number] = replace(one, operands=tuple(parts))
+        target = written(one)
+        if target is None:
+            continue
+        if one.mnemonic not in PURE or not _plain(one):
+            set_to(target.number)
+            continue
+        one = code[number] = _summed(one, base)
+        first = one.operands[1]
+        key: tuple[object, ...] = (
+            one.mnemonic,
+            *(
+                (part.number, version[part.number]) if isinstance(part, Register) else part
+                for part in one.operands[1:]
+            ),
+        )
+        held = known.get(key)
+        if held is not None and version[held[0]] == held[1] and held[0] != target.number:
+            one = code[number] = _changed(one, "SMOVE", target, Register(held[0]))
+            first = one.operands[1]
+        sources = [part for part in one.operands[1:] if isinstance(part, Register)]
+        own = target in sources
+        origin = base(first.number) if isinstance(first, Register) else None
+        set_to(target.number)
+        if own:
+            continue
+        if origin is not None and origin[0] != target.number:
+            last = one.operands[-1]
+            if one.mnemonic == "SMOVE":
+                sums[target.number] = origin[0], version[origin[0]], origin[1]
+            elif one.mnemonic == "SADD" and isinstance(last, Immediate):
+                sums[target.number] = origin[0], version[origin[0]], origin[1] + last.value
+        if one.mnemonic != "SMOVE":
+            known[key] = target.number, version[target.number]
+
+
+def _summed(one: Statement, base: Callable[[int], tuple[int, int]]) -> Statement:
+    """A sum with a number as the sum of what its first operand is made of."""
+    if one.mnemonic != "SADD":
+        return one
+    target, first, last = one.operands
+    if not isinstance(last, Immediate) or not isinstance(first, Register):
+        return one
+    other, more = base(first.number)
+    if more == 0:
+        return one
+    total = more + last.value
+    if total == 0:
+        return _changed(one, "SMOVE", target, Register(other))
+    if not -(1 << 31) <= total < 1 << 31:
+        return one
+    return _changed(one, "SADD", target, Register(other), Immediate(total))
+
+
+# Numbers.
+
+
+def _depths(code: Sequence[Statement]) -> list[int]:
+    """How many loops stand around each statement: branches back over it."""
+    labels = {one.label: number for number, one in enumerate(code) if one.label is not None}
+    change = [0] * (len(code) + 1)
+    for number, one in enumerate(code):
+        if one.mnemonic in ("J", "CB"):
+            target = one.operands[-1]
+            assert isinstance(target, Label)
+            if labels[target.name] <= number:
+                change[labels[target.name]] += 1
+                change[number + 1] -= 1
+    return list(accumulate(change))[:-1]
+
+
+def _fill_early(code: list[Statement], clobbers: Clobbers) -> list[Statement]:
+    """Numbers in loops become immediates, or lie in registers that nothing else needs."""
+    webs = webs_of(code, blocks_of(code), clobbers)
+    values = _values(code, webs)
+    depths = _depths(code)
+    used = {register.number for one in code for _, register in read(one)}
+    used |= {target.number for one in code if (target := written(one)) is not None}
+    used |= {register.number for some in clobbers.values() for register in some}
+    free = [number for number in range(REGISTERS) if number not in used]
+    wanted: dict[int, list[tuple[int, int]]] = {}
+    worth: dict[int, int] = {}
+    for web in webs:
+        value = values.get(web.defs[0]) if len(web.defs) == 1 and web.known else None
+        if value is None:
+            continue
+        for number, place in web.uses:
+            one = code[number]
+            kind = BY_MNEMONIC[one.mnemonic].operands[place].kind
+            if kind == "either" and place == len(one.operands) - 1:
+                parts = list(one.operands)
+                parts[place] = Immediate(value)
+                code[number] = replace(one, operands=tuple(parts))
+            else:
+                wanted.setdefault(value, []).append((number, place))
+        inside = depths[web.defs[0]]
+        if inside:
+            worth[value] = worth.get(value, 0) + 8**inside
+    start: list[Statement] = []
+    best = sorted(worth, key=lambda value: (-worth[value], value))
+    for value, number in zip((v for v in best if v in wanted), free, strict=False):
+        register = Register(number)
+        start.append(Statement("SMOVE", (register, Immediate(value))))
+        for at, place in wanted[value]:
+            parts = list(code[at].operands)
+            parts[place] = register
+            code[at] = replace(code[at], operands=tuple(parts))
+    return [*start, *code]
+
+
+def _values(code: Sequence[Statement], webs: Sequence[Web]) -> dict[int, int]:
+    """The number that each statement gives, where it is known now."""
+    web_of = {use: web for web in webs for use in web.uses}
+    found: dict[int, int] = {}
+
+    def operand(number: int, place: int) -> int | None:
+        part = code[number].operands[place]
+        if isinstance(part, Immediate):
+            return part.value
+        web = web_of.get((number, place))
+        if web is None or not web.known or len(web.defs) != 1:
+            return None
+        return found.get(web.defs[0])
+
+    # In the order of the text: a definition in front of its uses, which others are not known by.
+    for number, one in enumerate(code):
+        if one.mnemonic not in FOLDED or not _plain(one):
+            continue
+        known = [operand(number, place) for place in range(1, len(one.operands))]
+        if any(value is None for value in known):
+            continue
+        a, *rest = (value for value in known if value is not None)
+        if one.mnemonic == "SMOVE":
+            found[number] = a
+        else:
+            (b,) = rest
+            value = a + b if one.mnemonic == "SADD" else a - b if one.mnemonic == "SSUB" else a * b
+            if -(1 << 31) <= value < 1 << 31:
+                found[number] = value
+    return found
+
+
+# Copies, and what nobody reads.
+
+
+def _without_copies(code: Sequence[Statement], clobbers: Clobbers) -> list[Statement]:
+    blocks = blocks_of(code)
+    webs = webs_of(code, blocks, clobbers)
+    lengths = [block.end - block.start for block in blocks]
+    block_of = np.repeat(np.arange(len(blocks)), lengths).tolist()
+    web_at = {number: web for web in webs for number in web.defs}
+    left: Code = list(code)
+    for web in webs:
+        if len(web.defs) == 1 and web.known and len(web.uses) == 1:
+            (at,), ((copy, _),) = web.defs, web.uses
+            near = at < copy and block_of[at] == block_of[copy]
+            if near and _join(left, at, copy, clobbers):
+                further = web_at[copy]
+                further.defs[further.defs.index(copy)] = at
+                web_at[at] = further
+                web.defs = []
+    _leave_out(left, webs)
+    return [one for one in left if one is not None]
+
+
+def _join(code: Code, at: int, copy: int, clobbers: Clobbers) -> bool:
+    """Write a result where its only use copies it to, if nobody needs that place in between."""
+    source, one = code[at], code[copy]
+    if source is None or one is None or one.mnemonic != "SMOVE":
+        return False
+    if source.mnemonic not in PURE or one.operands[1] != written(source):
+        return False
+    target = written(one)
+    assert target is not None
+    for between in code[at + 1 : copy]:
+        if between is None:
+            continue
+        if written(between) == target or target in clobbers.get(id(between), ()):
+            return False
+        if any(register == target for _, register in read(between)):
+            return False
+    code[at] = replace(source, operands=(target, *source.operands[1:]))
+    code[copy] = _hollow(one)
+    return True
+
+
+def _hollow(one: Statement) -> Statement | None:
+    """What is left of a statement without its instruction."""
+    return Statement(label=one.label) if one.label is not None else None
+
+
+def _leave_out(code: Code, webs: Sequence[Web]) -> None:
+    """Leave out instructions whose results nobody reads, and copies to themselves."""
+    read_by: dict[int, list[Web]] = {}
+    uses = {id(web): {number for number, _ in web.uses} for web in webs}
+    for web in webs:
+        for number in uses[id(web)]:
+            read_by.setdefault(number, []).append(web)
+    waiting = [web for web in webs if not uses[id(web)]]
+    while waiting:
+        for number in waiting.pop().defs:
+            one = code[number]
+            if one is None or one.mnemonic not in PURE:
+                continue
+            code[number] = _hollow(one)
+            for web in read_by.get(number, ()):
+                uses[id(web)].discard(number)
+                if not uses[id(web)]:
+                    waiting.append(web)
+    for number, one in enumerate(code):
+        if one is not None and one.mnemonic == "SMOVE" and one.operands[0] == one.operands[1]:
+            code[number] = _hollow(one)
