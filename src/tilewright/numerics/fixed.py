@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import log2
 from typing import Any
 
 import numpy as np
@@ -129,14 +130,14 @@ def reduce_mean(x: Array, axes: Sequence[int], keep_dims: bool) -> Array:
 
 
 @lru_cache(maxsize=64)
-def lrn_tables(beta: float) -> tuple[Array, Array, Array]:
+def lrn_tables(beta: float, factor: float = 1.0) -> tuple[Array, Array, Array]:
     """What ``lrn`` looks up: mantissas [257], factors [64], shifts [64].
 
     mantissas[i] is (1 + i/256)**-beta with 15 fraction bits. factors[e] / 2**14 / 2**shifts[e] is
-    2**(-beta * (e - 20)), the factor in [2**14, 2**15].
+    2**(-beta * (e - 20)) times ``factor``, the factor in [2**14, 2**15].
     """
     mantissas = np.rint((1 + np.arange(257) / 256) ** -beta * 2.0**15).astype(np.int64)
-    powers = -beta * (np.arange(64) - 20.0)
+    powers = -beta * (np.arange(64) - 20.0) + log2(factor)
     whole = np.floor(powers)
     factors = np.rint(2.0 ** (powers - whole) * 2.0**14).astype(np.int64)
     return mantissas, factors, (-whole).astype(np.int64)

@@ -94,7 +94,8 @@ HIDDEN = frozenset(
         *("requantise", "quantise", "dequantise", "convert_layout", "winograd_conv"),
         *("explicit_conv", "separable_conv"),
         "sparse_product",
-        *("channel_shuffle", "layer_norm", "attention", "maximum_gradient"),
+        *("channel_shuffle", "layer_norm", "attention"),
+        *("maximum_gradient", "lrn_gradient"),
         *("requantise_linear", "add_linear", "mul_linear", "look_up"),
     )
 )

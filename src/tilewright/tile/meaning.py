@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.numerics import fixed, pointwise, reference, sparse
+from tilewright.numerics import fixed, lrn_gradient, pointwise, reference, sparse
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.boxes import Box
 from tilewright.types import Array
@@ -288,14 +288,18 @@ def _divided(tile: Tile, total: Array, count: Array | int) -> Array:
     return fixed.rounded_divide(total, count).astype(tile.dtype)
 
 
-def _lrn(tile: Tile) -> Array:
+def _lrn_settings(tile: Tile) -> tuple[int, float, float, float]:
     values = tile.parameters
-    arguments = (
+    return (
         int(values["size"]),
         float(values.get("alpha", 1e-4)),
         float(values.get("beta", 0.75)),
         float(values.get("bias", 1.0)),
     )
+
+
+def _lrn(tile: Tile) -> Array:
+    arguments = _lrn_settings(tile)
     x = tile.arrays[0]
     if tile.is_fixed:
         whole = fixed.lrn(x, *arguments, tile.fractions[0], tile.result_fraction)
@@ -304,6 +308,14 @@ def _lrn(tile: Tile) -> Array:
     # The box brings the neighbouring channels with it; the result has none of them.
     first = tile.windows[-1][1].interval(tile.dims)[0] - tile.boxes[0].clamped[1][0]
     return whole[:, first : first + tile.result_size[1]]
+
+
+def _lrn_gradient(tile: Tile) -> Array:
+    (x, gradient), settings = tile.arrays, _lrn_settings(tile)
+    if not tile.is_fixed:
+        return lrn_gradient.in_floats(x, gradient, *settings)
+    points = (tile.fractions[0], tile.fractions[1], tile.result_fraction)
+    return lrn_gradient.in_fixed_point(x, gradient, *settings, points)
 
 
 def _maximum_gradient(tile: Tile) -> Array:
@@ -344,6 +356,7 @@ ANCHORS: Mapping[str, Anchor] = {
     "reduce_sum": Anchor(_SUM, np.add, _narrow),
     "lrn": Anchor(_lrn, None, _complete),
     "softmax": Anchor(_softmax, None, _complete),
+    "lrn_gradient": Anchor(_lrn_gradient, None, _complete),
     "maximum_gradient": Anchor(_maximum_gradient, None, _complete),
     "reduce_product": Anchor(_fold(np.multiply, lambda _: 1, wide=True), np.multiply, _narrow),
     "reduce_max": Anchor(_fold(np.maximum, _lowest, wide=False), np.maximum, _complete),

@@ -29,6 +29,22 @@ def test_lrn_and_its_gradient(target: str, size: int) -> None:
     oracle.near(handle, dx, expected, 33)
 
 
+@pytest.mark.parametrize("settings", [(5, 1e-4, 0.75, 1.0), (4, 3.0, 0.5, 2.0), (1, 0.0, 1.0, 1.0)])
+def test_the_gradient_of_lrn_as_one_operation(settings: tuple[int, float, float, float]) -> None:
+    random = np.random.default_rng(settings[0])
+    handle = Handle("cambricon", check=True)
+    lrn = LrnDescriptor()
+    lrn.set(*settings)
+    x, dy = (oracle.operand(handle, random.normal(0, 2, (2, 40, 2, 3))) for _ in range(2))
+    dx = oracle.result(handle, (2, 40, 2, 3))
+    ran = dlplib.lrn_backward(handle, lrn, x, dy, dx)
+    images = handle.load(x)
+    expected = oracle.gradient(lambda v: oracle.lrn(v, *settings), images, handle.load(dy))
+    # Two terms are rounded once each; the table's power is exact to 2**-16.
+    oracle.near(handle, dx, expected, 1.5)
+    assert ran.host == () and ran.moves == 0
+
+
 @pytest.mark.parametrize(
     ("target", "of_batch"),
     [("cambricon-x", True), ("cambricon-x", False), pytest.param("cpu", True, marks=SLOW)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import floor, log, log2
 
 import numpy as np
@@ -31,14 +32,18 @@ def lrn_forward(handle: Handle, lrn: LrnDescriptor, x: Operand, y: Operand) -> R
 def lrn_backward(handle: Handle, lrn: LrnDescriptor, x: Operand, dy: Operand, dx: Operand) -> Ran:
     """dx[i] = dy[i]*s[i]**-beta - 2*alpha*beta/size * x[i] * sum of dy[j]*x[j]*s[j]**-(beta+1).
 
-    The sum is over the channels j whose windows reach i. x*s**-(beta+1) is a normalisation by
-    itself; s**-beta is exp(-beta*log(s)) by two tables.
+    The sum is over the channels j whose windows reach i. Where the machine has no operation for
+    that, x*s**-(beta+1) is a normalisation by itself; s**-beta is exp(-beta*log(s)) by two tables.
     """
     settings = lrn.get()
     result = dx.descriptor.get().type
+    extents = {"c": x.descriptor.get().dims[1]}
+    together = any(one.serves("lrn_gradient", extents) for one in handle.machine.primitives)
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         x_, gradient = net.values["x"], net.values["dy"]
+        if together:
+            return {"dx": _with_settings(net, "lrn_gradient", settings, result, x_, gradient)}
         # At most the largest x, since s is at least k.
         least = settings.k ** -(settings.beta + 1)
         point = net.fraction(x_) - max(floor(log2(least)) + 1, 0)
@@ -58,9 +63,15 @@ def lrn_backward(handle: Handle, lrn: LrnDescriptor, x: Operand, dy: Operand, dx
 def _normalised(
     net: OperatorNetwork, x: SSAValue, settings: Lrn, beta: float, type: NumericType
 ) -> SSAValue:
+    return _with_settings(net, "lrn", replace(settings, beta=beta), type, x)
+
+
+def _with_settings(
+    net: OperatorNetwork, operation: str, settings: Lrn, type: NumericType, *values: SSAValue
+) -> SSAValue:
     return net.emit(
-        "lrn", x, size=settings.size, alpha=settings.alpha, beta=beta, bias=settings.k,
-        type=type if net.fixed else None,
+        operation, *values, size=settings.size, alpha=settings.alpha, beta=settings.beta,
+        bias=settings.k, type=type if net.fixed else None,
     )  # fmt: skip
 
 

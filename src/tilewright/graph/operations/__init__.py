@@ -70,7 +70,12 @@ from tilewright.graph.operations.logic import (
     SelectOp,
 )
 from tilewright.graph.operations.matrix import MatMulOp
-from tilewright.graph.operations.normalisation import BatchNormOp, LrnOp, SoftmaxOp
+from tilewright.graph.operations.normalisation import (
+    BatchNormOp,
+    LrnGradientOp,
+    LrnOp,
+    SoftmaxOp,
+)
 from tilewright.graph.operations.numbers import (
     ConvertLayoutOp,
     DequantiseOp,
@@ -138,6 +143,7 @@ OPERATIONS: tuple[type[Operation], ...] = (
     MatMulOp,
     BatchNormOp,
     LrnOp,
+    LrnGradientOp,
     SoftmaxOp,
     LayerNormOp,
     AttentionOp,
@@ -308,6 +314,7 @@ __all__ = [
     "LessOp",
     "LogOp",
     "LookUpOp",
+    "LrnGradientOp",
     "LrnOp",
     "MatMulOp",
     "MaxOp",

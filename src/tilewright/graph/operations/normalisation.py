@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tilewright.graph.operations.base import Operation, Type, axis_dims, identity, one
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
-from tilewright.numerics import fixed, reference
+from tilewright.numerics import fixed, lrn_gradient, reference
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 from tilewright.types import Array, FixedType, shape_of
 
@@ -53,19 +53,9 @@ class BatchNormOp(Operation):
         return self.make_stage(axis_dims(shape), operands, accesses, result, target)
 
 
-@irdl_op_definition
-class LrnOp(Operation):
-    """Local response normalisation across channels of [n, c, h, w].
+class LrnOperation(Operation):
+    """What local response normalisation and its gradient share: settings and shapes."""
 
-    x / (bias + alpha/size * s)**beta with s the sum of squares over the ``size`` channels from
-    c - (size-1)//2. In fixed point the result is 16-bit; its binary point is chosen.
-    """
-
-    name = "graph.lrn"
-    size = prop_def()
-    alpha = opt_prop_def()
-    beta = opt_prop_def()
-    bias = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "size": None,
         "alpha": 1e-4,
@@ -95,13 +85,11 @@ class LrnOp(Operation):
             point = element.fraction.data
             self.need(alpha < 4, f"alpha must be less than 4 in fixed point, is {alpha}")
             self.need(-5 <= point <= 26, f"binary point {point} must lie in [-5, 26]")
+        for kind in types[1:]:
+            self.need(kind.get_shape() == shape, f"shapes {shape} and {kind.get_shape()} differ")
+            fixed_too = isinstance(kind.element_type, FixedType)
+            self.need(fixed_too == isinstance(element, FixedType), "floats beside fixed point")
         return self.result_of(shape, element)
-
-    def evaluate(self, *arrays: Array) -> Array:
-        """Float32 sums in float32; fixed point as numerics.fixed.lrn states."""
-        if self.is_fixed:
-            return fixed.lrn(arrays[0], *self.parameters, self.fractions[0], self.result_fraction)
-        return reference.lrn(arrays[0], *self.parameters)
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims n, c, h, w | j."""
@@ -117,7 +105,55 @@ class LrnOp(Operation):
         window = Affine((("c", 1), ("j", 1)), -((size - 1) // 2))
         access = (one("n"), window, one("h"), one("w"))
         target = (one("n"), one("c"), one("h"), one("w"))
-        return self.make_stage(dims, operands, [(access, "input")], result, target)
+        beside: tuple[Sequence[Affine], Role] = (target, "input")
+        accesses: list[tuple[Sequence[Affine], Role]] = [(access, "input")]
+        accesses += [beside] * (len(self.inputs) - 1)
+        return self.make_stage(dims, operands, accesses, result, target)
+
+
+@irdl_op_definition
+class LrnOp(LrnOperation):
+    """Local response normalisation across channels of [n, c, h, w].
+
+    x / (bias + alpha/size * s)**beta with s the sum of squares over the ``size`` channels from
+    c - (size-1)//2. In fixed point the result is 16-bit; its binary point is chosen.
+    """
+
+    name = "graph.lrn"
+    size = prop_def()
+    alpha = opt_prop_def()
+    beta = opt_prop_def()
+    bias = opt_prop_def()
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Float32 sums in float32; fixed point as numerics.fixed.lrn states."""
+        if self.is_fixed:
+            return fixed.lrn(arrays[0], *self.parameters, self.fractions[0], self.result_fraction)
+        return reference.lrn(arrays[0], *self.parameters)
+
+
+@irdl_op_definition
+class LrnGradientOp(LrnOperation):
+    """The gradient of ``lrn`` at x, from that of its result: operands x and dy.
+
+    In fixed point both have 16 bits, at binary points of their own, as the result; channels are
+    kept whole.
+    """
+
+    name = "graph.lrn_gradient"
+    size = prop_def()
+    alpha = opt_prop_def()
+    beta = opt_prop_def()
+    bias = opt_prop_def()
+    ARITY: ClassVar[tuple[int, int]] = (2, 2)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """Fixed point as numerics.lrn_gradient states."""
+        x, gradient = arrays
+        if not self.is_fixed:
+            return lrn_gradient.in_floats(x, gradient, *self.parameters)
+        points = (self.fractions[0], self.fractions[1], self.result_fraction)
+        return lrn_gradient.in_fixed_point(x, gradient, *self.parameters, points)
 
 
 @irdl_op_definition

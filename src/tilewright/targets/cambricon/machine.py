@@ -58,6 +58,9 @@ SUM_BYTES = 14
 POOL_BYTES = 10
 """The same of pooling: a sum, two divisors and a zero."""
 
+LRN_BYTES = 19
+"""The same of the gradient of local response normalisation: squares, sums, two factors."""
+
 TABLE_FUNCTIONS = (
     *("sigmoid", "tanh", "hard_sigmoid", "hard_swish", "silu", "exp"),
     *("log", "sqrt", "erf", "elu", "softplus", "gelu"),
@@ -265,6 +268,18 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             peak=f"n*h*w*(9+2*min(j-1,3))*c/{lanes}",
             issue=f"{TILE}+n*h*w*max((9+2*min(j-1,3))*ceil(c/{lanes}), j+10)",
             whole=("c", "j"),
+        ),
+        Primitive(
+            name="lrn_gradient",
+            operations=("lrn_gradient",),
+            engine="vector",
+            operands=operands,
+            # As lrn, with a second power, sums of 32 bits, and three more passes.
+            cycles=f"n*h*w*(19+3*min(j-1,3))*ceil(c/{lanes})",
+            peak=f"n*h*w*(19+3*min(j-1,3))*c/{lanes}",
+            issue=f"{TILE}+n*h*w*max((19+3*min(j-1,3))*ceil(c/{lanes}), j+20)",
+            whole=("c", "j"),
+            extents={"c": (1, max(reserved // LRN_BYTES, 1))},
         ),
         Primitive(
             name="maximum_gradient",

@@ -36,3 +36,14 @@ def test_windows_of_any_size(window: int, channels: int) -> None:
     described = machine(CONFIGURATIONS[window % 3])
     found, _, _ = run_case(case, plan(case.kernel, described).schedule, described)
     np.testing.assert_array_equal(found, case.expected)
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 4, 5, 8])
+def test_gradients_of_windows_of_any_size(window: int) -> None:
+    build = KernelBuilder(window)
+    x, dy = (build.operand((1, 45, 2, 3), point, layout="NHWC") for point in (12, 9 + window))
+    settings = {"size": window, "alpha": (1e-4, 1e-2, 2.0)[window % 3], "beta": 0.75, "bias": 1.5}
+    case = build.finish(build.op("lrn_gradient", x, dy, result=(16, 11), **settings))
+    described = machine(CONFIGURATIONS[window % 3])
+    found, _, _ = run_case(case, plan(case.kernel, described).schedule, described)
+    np.testing.assert_array_equal(found, case.expected)

@@ -22,6 +22,7 @@ from tilewright.targets.cambricon.lowering.early import (
     Place,
 )
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
+from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
 from tilewright.targets.cambricon.lowering.maximum import MaximumGradient
 from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
 from tilewright.targets.cambricon.lowering.nest import Nest, nest_of
@@ -72,6 +73,7 @@ COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
     "max_pool": Pool,
     "average_pool": Pool,
     "lrn": Lrn,
+    "lrn_gradient": LrnGradient,
     "softmax": Softmax,
     "maximum_gradient": MaximumGradient,
 }

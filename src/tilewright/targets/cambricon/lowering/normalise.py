@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilewright.errors import refuse
 from tilewright.numerics import fixed
 from tilewright.targets.cambricon.isa import Register
@@ -31,8 +33,9 @@ class Lrn:
         c = self.c = context
         self.e = c.e
         _alone(c)
-        self.x, _ = c.source(c.anchor, 0)
-        if self.x.order[-1] != 1:
+        self.inputs = [c.source(c.anchor, i)[0] for i in range(len(c.anchor.inputs))]
+        self.x = self.inputs[0]
+        if any(one.order[-1] != 1 for one in self.inputs):
             raise refuse("lower-layout", "channels do not lie side by side", c.where)
         (kind, *_), made = elements(c.anchor)
         self.points = fraction(kind), fraction(made)
@@ -51,9 +54,12 @@ class Lrn:
         self.squares = t.take(4 * (self.part + around))
         self.sums = t.take(8 * (self.part + around))
         self.factors = t.take(4 * self.part)
-        mantissas, powers, shifts = fixed.lrn_tables(float(values["beta"]))
-        data = b"".join(part.astype("<u2").tobytes() for part in (mantissas, powers, shifts))
-        self.table = c.table(data)
+        self.table = self._powers(float(values["beta"]))
+
+    def _powers(self, beta: float, factor: float = 1.0) -> int:
+        """The table of the power -beta, times a factor."""
+        parts = fixed.lrn_tables(beta, factor)
+        return self.c.table(b"".join(part.astype("<u2").tobytes() for part in parts))
 
     def prologue(self) -> None:
         """Zeros around the squares, and a vector of the factor."""
@@ -74,23 +80,33 @@ class Lrn:
             pixels: Value = 1
             for axis in (0, 2, 3):
                 pixels = e.multiply(pixels, box.axes[axis].size)
-            x, y = e.variable(tile.bases[self.x.buffer]), e.variable(tile.bases[c.output.buffer])
+            sources = [e.variable(tile.bases[one.buffer]) for one in self.inputs]
+            y = e.variable(tile.bases[c.output.buffer])
 
             def each() -> None:
-                self._pixel(x, y)
+                self._pixel(sources, y)
                 c.hook()
-                e.increase(x, 2 * self.channels)
-                e.increase(y, 2 * self.channels)
+                for place in (*sources, y):
+                    e.increase(place, 2 * self.channels)
 
             e.repeat(pixels, each, least=1)
 
-    def _pixel(self, x: Register, y: Register) -> None:
+    def _pixel(self, sources: Sequence[Register], y: Register) -> None:
         for first in range(0, self.channels, self.part):
             with self.e.scope():
-                self._channels(x, y, first, min(self.part, self.channels - first))
+                self._channels(sources[0], y, first, min(self.part, self.channels - first))
 
     def _channels(self, x: Register, y: Register, first: int, count: int) -> None:
         """Some channels of a pixel, from the first one on."""
+        e = self.e
+        self._base(x, first, count)
+        distance = self.points[0] - self.points[1]
+        text = f"VDV.long1.table={self.table}" + (f".shift={distance}" if distance else "")
+        result, operand = e.held(e.add(y, 2 * first)), e.held(e.add(x, 2 * first))
+        e.emit(text, result, e.held(count), operand, e.held(self.sums))
+
+    def _base(self, x: Register, first: int, count: int) -> None:
+        """What is raised to a power, with 64 bits and 20 of them behind the point."""
         e, n = self.e, self.e.held(count)
         before = (self.window - 1) // 2
         sums = e.held(self.sums)
@@ -107,27 +123,29 @@ class Lrn:
         source = e.held(e.add(x, 2 * low))
         target, held = e.held(self.squares + 4 * start), e.held(high - low)
         e.emit("VMV.wide", target, held, source, source)
-        squares = e.held(self.squares)
-        if not self.steps:
-            e.emit("VMOVE.long.wide0", sums, n, squares)
-        for number, (reach, more, odd) in enumerate(self.steps):
-            size = e.held(count + more)
-            if number == 0:
-                second = e.held(self.squares + 4)
-                e.emit("VAV.long.wide0.wide1", sums, size, squares, second)
-            else:
-                e.emit("VAV.long.long0.long1", sums, size, sums, e.held(self.sums + 8 * reach))
-            if odd:
-                last = e.held(self.squares + 8 * reach)
-                e.emit("VAV.long.long0.wide1", sums, size, sums, last)
+        self._add_up(count, "long")
         shift = 2 * self.points[0] + 10
         scaled = "VMV.long.long0.wide1" + (f".shift={shift}" if shift else "")
         e.emit(scaled, sums, n, sums, e.held(self.factors))
         e.emit("VAS.long.long0", sums, n, sums, e.held(self.constant))
-        distance = self.points[0] - self.points[1]
-        text = f"VDV.long1.table={self.table}" + (f".shift={distance}" if distance else "")
-        result, operand = e.held(e.add(y, 2 * first)), e.held(e.add(x, 2 * first))
-        e.emit(text, result, n, operand, sums)
+
+    def _add_up(self, count: int, kind: str) -> None:
+        """Sums over windows of what lies between zeros, of 64 bits (``long``) or 32 (``wide``)."""
+        e, item = self.e, 8 if kind == "long" else 4
+        sums, addends = e.held(self.sums), e.held(self.squares)
+        if not self.steps:
+            e.emit(f"VMOVE.{kind}.wide0", sums, e.held(count), addends)
+        for number, (reach, more, odd) in enumerate(self.steps):
+            size = e.held(count + more)
+            if number == 0:
+                second = e.held(self.squares + 4)
+                e.emit(f"VAV.{kind}.wide0.wide1", sums, size, addends, second)
+            else:
+                second = e.held(self.sums + item * reach)
+                e.emit(f"VAV.{kind}.{kind}0.{kind}1", sums, size, sums, second)
+            if odd:
+                last = e.held(self.squares + 8 * reach)
+                e.emit(f"VAV.{kind}.{kind}0.wide1", sums, size, sums, last)
 
 
 def doublings(window: int) -> list[tuple[int, int, bool]]:
