@@ -13,7 +13,7 @@ from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
-from tilewright.targets.cambricon.lowering.walk import Tile
+from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp, TensorOp, windows_of
 
 
@@ -44,6 +44,8 @@ class Context:
     """Says that tiles have hooks throughout, so many cycles apart."""
     renew: Callable[[Operand, Callable[[Tile], None]], None]
     """Emits code whenever an operand's buffer has been filled anew."""
+    replace: Callable[[Operand], None]
+    """Says that results may be written where an operand lies."""
 
     @property
     def where(self) -> str:

@@ -35,7 +35,8 @@ from tilewright.targets.cambricon.lowering.product import Product
 from tilewright.targets.cambricon.lowering.streams import Stream, hooks_of, streamed
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.tidy import tidied
-from tilewright.targets.cambricon.lowering.walk import Tile, Walk
+from tilewright.targets.cambricon.lowering.tiles import Tile
+from tilewright.targets.cambricon.lowering.walk import Walk
 from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
 from tilewright.targets.cambricon.statements import Statement
 from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
@@ -202,6 +203,7 @@ class KernelLowering:
             self._widen,
             walk.pace,
             walk.renew,
+            walk.replace,
         )
         kind = COMPUTES.get(context.anchor.operation.data, Points)
         compute = kind(context)

@@ -11,7 +11,7 @@ from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.walk import Tile
+from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.machine import lanes_of
 
 UNROLLED = 9

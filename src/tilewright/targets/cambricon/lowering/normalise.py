@@ -10,7 +10,7 @@ from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.temporaries import clear
-from tilewright.targets.cambricon.lowering.walk import Tile
+from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.generic.lowering.steps import elements, fraction
 
 

@@ -12,7 +12,7 @@ from tilewright.targets.cambricon.lowering.epilogue import Epilogue, epilogue_of
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.tables import table_of
 from tilewright.targets.cambricon.lowering.temporaries import clear, fill
-from tilewright.targets.cambricon.lowering.walk import Tile
+from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.generic.lowering.steps import elements, fraction, is_wide
 from tilewright.tile.dialect import windows_of
 

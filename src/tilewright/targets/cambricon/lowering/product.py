@@ -25,7 +25,7 @@ from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.pixels import Pixels
 from tilewright.targets.cambricon.lowering.tables import table_of
 from tilewright.targets.cambricon.lowering.temporaries import clear
-from tilewright.targets.cambricon.lowering.walk import Tile
+from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.windows import (
     UNROLLED,
     Run,
@@ -81,6 +81,9 @@ class Product(Pixels):
         c.pace(between if self.hooks else between * self.batch)
         if self.biases and self.bias is not None:
             c.renew(self.bias, self._replicate)
+        if self.residual is not None and not self.split:
+            # Of as many elements as the result, each read just before its result is written.
+            c.replace(self.residual)
 
     def _check_loops(self) -> None:
         """Within the residency of what lies in VSM, only channels of the result may be stepped."""

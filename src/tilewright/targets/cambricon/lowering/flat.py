@@ -1,0 +1,318 @@
+"""The loops over tiles: one flat loop that computes a tile while the next one's operands load.
+
+Two iterations are merged (DLIR thesis, 5.2.6): the dims of the tile that is computed and those of
+the next stand in registers side by side. Stepping to the next tile is an odometer: the innermost
+dim advances, and where it is at its end it starts anew and the one around it advances. A buffer is
+filled again when a loop around it has advanced, which the label says that the odometer jumps to:
+
+    next tile's dims advance; loop j advanced: go to load_j+1
+    load_0: ...                    loads of buffers outside of all loops
+    load_1: ...                    loads of buffers within the outermost loop, and so on
+    loads_done:
+      compute the current tile
+      store its result if the next tile begins another
+      current tile's dims = the next one's; loads of buffers with one slot
+      again
+
+So a kernel holds its code once, whatever the sizes of its tiles are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.boxes import Spans
+from tilewright.targets.cambricon.lowering.emitter import Value
+from tilewright.targets.cambricon.lowering.streams import Agenda, Stream
+from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Store, Tile
+from tilewright.tile.dialect import BufferOp
+
+if TYPE_CHECKING:
+    from tilewright.targets.cambricon.lowering.walk import Walk
+
+UNBEGUN = -2
+"""The level before the first tile."""
+
+
+class Flat:
+    """The flat loop being emitted."""
+
+    def __init__(
+        self,
+        walk: Walk,
+        fill: Fill,
+        compute: Callable[[Tile], None],
+        store: Store,
+        stream: NewStream,
+    ) -> None:
+        self.walk, self.fill, self.compute, self.store = walk, fill, compute, store
+        e = self.e = walk.e
+        self.depth = len(walk.loops)
+        self.now = [e.register() for _ in walk.loops]
+        self.next = [e.register() for _ in walk.loops]
+        self.level = e.register()
+        """The outermost loop that advances from the current tile to the next; -1: none is left,
+        ``UNBEGUN``: there is no current tile yet."""
+        out = walk.nest.output
+        assert out is not None
+        self.output = out
+        self.filled = {one.buffer: one.depth for one in walk.nest.loads}
+        self.store_stream: Stream | None = None
+        self.load_streams: dict[BufferOp, Stream] = {}
+        self.shared = self._share(stream)
+        # Weights first: their engine is idle while the kernel before stores its last tile.
+        loads = sorted(walk.loads, key=lambda one: one.buffer.memory != "msm")
+        self.ahead = [one for one in loads if one.depth == 0 or self._slots(one.buffer) > 1]
+        self.behind = [one for one in loads if one not in self.ahead]
+        self.weights_move = any(one.depth and one.buffer.memory == "msm" for one in loads)
+        self.current: dict[BufferOp, Register] = {}
+        self.coming: dict[BufferOp, int] = {}
+        """Buffers that fill their other slot, and their depths."""
+        for one in self.ahead:
+            if one.depth and self._slots(one.buffer) > 1:
+                self.current[one.buffer] = e.register()
+                self.coming[one.buffer] = one.depth
+        if self.shared is None and self._slots(out.buffer) > 1:
+            self.current[out.buffer] = e.register()
+            self.store_stream = stream(walk.operands[out.buffer])
+        for buffer in self.coming:
+            found = None if buffer is self.shared else stream(walk.operands[buffer])
+            if found is not None:
+                self.load_streams[buffer] = found
+        self.streams = [one for key, one in self.load_streams.items() if key is not self.shared]
+        if self.store_stream is not None:
+            self.streams.append(self.store_stream)
+        if self.shared is not None:
+            # What is loaded where results were comes behind their store.
+            self.streams.append(self.load_streams[self.shared])
+        if self.streams:
+            self.agenda = Agenda(e, self.streams, e.register())
+
+    def _share(self, stream: NewStream) -> BufferOp | None:
+        """The buffer whose slots are the result's, too, if there is one; starts both streams.
+
+        Results replace its elements, so that both have two slots in the room of one for each.
+        """
+        walk, buffer = self.walk, self.walk.replaced
+        if buffer is None or self.filled[buffer] != self.output.depth or not self.output.depth:
+            return None
+        one, out = walk.operands[buffer], walk.operands[self.output.buffer]
+        if out.held or one.slot_bytes != out.slot_bytes or min(one.slots, out.slots) > 1:
+            return None
+        store, load = stream(out), stream(one)
+        if store is None or load is None:
+            return None
+        self.store_stream, self.load_streams[buffer] = store, load
+        return buffer
+
+    def _slots(self, buffer: BufferOp) -> int:
+        return 2 if buffer is self.shared else min(self.walk.operands[buffer].slots, 2)
+
+    def _base(self, buffer: BufferOp) -> Value:
+        if self.shared is not None and buffer is self.output.buffer:
+            buffer = self.shared
+        return self.current.get(buffer, self.walk.operands[buffer].address)
+
+    def _two(self, buffer: BufferOp) -> tuple[int, int]:
+        """The addresses of its two slots, that of the first tile first."""
+        one, out = self.walk.operands[buffer], self.walk.operands[self.output.buffer]
+        if buffer is self.shared and one.slots == 1:
+            other = out.address + out.slot_bytes if out.slots > 1 else one.address
+            return out.address, other
+        return one.first, 2 * one.address + one.slot_bytes - one.first
+
+    def _swap(self, register: Register, buffer: BufferOp) -> None:
+        """The other slot's address."""
+        with self.e.scope():
+            both = self.e.loaded(sum(self._two(buffer)))
+            self.e.emit("SSUB", register, both, register)
+
+    def emit(self) -> None:
+        """The loop."""
+        e = self.e
+        again, take = e.label("tile"), e.label("take")
+        done, last = e.label("loaded"), e.label("last")
+        labels = [e.label("load") for _ in range(self.depth + 1)]
+        for one in (*self.now, *self.next):
+            e.set(one, 0)
+        if self.streams:
+            self.agenda.reset()
+        e.set(self.level, UNBEGUN)
+        for buffer in self.coming:
+            # The first load fills the other one.
+            e.set(self.current[buffer], self._two(buffer)[1])
+        out = self.output.buffer
+        if out in self.current:
+            e.set(self.current[out], self.walk.operands[out].address)
+        self._loads(labels)
+        e.place(done)
+        with e.scope():
+            e.if_less(UNBEGUN, self.level, again)
+        if not self.weights_move:
+            self.walk.passing(False)
+        e.set(self.level, 0)
+        e.jump(take)
+        e.place(again)
+        self._tile()
+        with e.scope():
+            # At the last tile the level is -1.
+            e.if_less(self.level, 0, last)
+        e.place(take)
+        for stream in self.load_streams.values():
+            stream.drain()
+        for now, coming in zip(self.now, self.next, strict=True):
+            e.set(now, coming)
+        for buffer, depth in self.coming.items():
+            kept = e.label("kept")
+            if depth < self.depth:
+                with e.scope():
+                    e.if_positive(e.add(self.level, 1 - depth), kept)
+            self._swap(self.current[buffer], buffer)
+            e.place(kept)
+        self._late_loads()
+        self._renew()
+        self._advance(labels, done)
+        e.place(last)
+        if self.store_stream is not None:
+            self.store_stream.drain()
+
+    def _loads(self, labels: Sequence[str]) -> None:
+        """Loads that run one tile ahead."""
+        e = self.e
+        for depth, label in enumerate(labels):
+            e.place(label)
+            for one in self.ahead:
+                if one.depth != depth or (not depth and one.buffer is self.walk.begun):
+                    continue
+                begun = e.label("begun")
+                with e.scope():
+                    if one.buffer is self.walk.begun:
+                        e.if_less(self.level, UNBEGUN + 1, begun)
+                with e.scope():
+                    base = self._base(one.buffer)
+                    if one.buffer in self.coming:
+                        base = e.variable(base)
+                        self._swap(base, one.buffer)
+                    spans = e.settled(lambda depth=one.depth: self.walk.spans(self.next, depth))
+                    operand = self.walk.operands[one.buffer]
+                    self.fill(operand, spans, base, self.load_streams.get(one.buffer))
+                if one.buffer is self.walk.begun:
+                    e.place(begun)
+            if any(one.depth == depth and one.buffer in self.load_streams for one in self.ahead):
+                self.agenda.begin(self._pause())
+            if not depth:
+                self._renew_once()
+
+    def _pause(self) -> int:
+        """Hooks until the transfers are over that stand between two tiles."""
+        walk = self.walk
+        there = [one.buffer for one in self.behind if one.buffer.memory != "msm"]
+        if self.store_stream is None and not walk.operands[self.output.buffer].held:
+            there.append(self.output.buffer)
+        return max((walk.hooks(walk.operands[buffer]) for buffer in there), default=0)
+
+    def _renew_once(self) -> None:
+        """For buffers that are filled once."""
+        for buffer, renew in self.walk.renewals:
+            if not self.filled[buffer]:
+                with self.e.scope():
+                    renew(self._now())
+
+    def _renew(self) -> None:
+        """For buffers that the step to this tile has filled: the level still is that step's."""
+        e = self.e
+        for buffer, renew in self.walk.renewals:
+            depth = self.filled[buffer]
+            if not depth:
+                continue
+            with e.scope():
+                skip = e.label("same")
+                if depth < self.depth:
+                    e.if_positive(e.add(self.level, 1 - depth), skip)
+                renew(self._now())
+                e.place(skip)
+
+    def _now(self) -> Tile:
+        """The tile that is computed."""
+        e, walk = self.e, self.walk
+        spans = e.settled(lambda: walk.spans(self.now))
+        bases: dict[BufferOp, Value] = {}
+        for buffer, one in walk.operands.items():
+            if one.held:
+                bases[buffer] = e.settled(lambda one=one: one.lies(e, spans, walk.extents))
+            else:
+                bases[buffer] = self._base(buffer)
+
+        def kept(buffer: BufferOp) -> Spans:
+            return spans if walk.operands[buffer].held else walk.kept(buffer, spans, self.now)
+
+        return Tile(spans, bases, kept)
+
+    def _late_loads(self) -> None:
+        """Loads into buffers of one slot: behind the tile that used them."""
+        e = self.e
+        for one in self.behind:
+            with e.scope():
+                skip = e.label("held")
+                if one.depth < self.depth:
+                    # The level still is that of the step to this tile.
+                    e.if_positive(e.add(self.level, 1 - one.depth), skip)
+                self.fill(
+                    self.walk.operands[one.buffer],
+                    self.walk.spans(self.now, one.depth),
+                    self.walk.operands[one.buffer].address,
+                    None,
+                )
+                e.place(skip)
+
+    def _advance(self, labels: Sequence[str], done: str) -> None:
+        """The odometer."""
+        e = self.e
+        for number in range(self.depth - 1, -1, -1):
+            loop = self.walk.loops[number]
+            around = [one for one in self.walk.loops[:number] if one.dim == loop.dim]
+            extent = around[0].step_size if around else self.walk.extents[loop.dim.data]
+            at = self.next[number]
+            more = e.label("more")
+            e.emit("SADD", at, at, loop.step_size)
+            with e.scope():
+                end: Value = extent
+                if around and self.walk.extents[loop.dim.data] % extent:
+                    # The last tile of the loop around may be a short one.
+                    outer = self.next[self.walk.loops.index(around[0])]
+                    left = e.subtract(self.walk.extents[loop.dim.data], outer)
+                    end = e.minimum(left, extent)
+                e.if_less(at, end, more)
+            e.set(at, 0)
+            over = e.label("over")
+            e.jump(over)
+            e.place(more)
+            e.set(self.level, number)
+            e.jump(labels[number + 1])
+            e.place(over)
+        e.set(self.level, -1)
+        if self.weights_move:
+            self.walk.passing(True)
+        e.jump(done)
+
+    def _tile(self) -> None:
+        """Compute and store the current tile."""
+        e = self.e
+        with e.scope():
+            tile = self._now()
+            self.compute(tile)
+            if self.walk.operands[self.output.buffer].held:
+                return
+            keep = e.label("keep")
+            if self.output.depth < self.depth:
+                e.if_positive(e.add(self.level, 1 - self.output.depth), keep)
+            if self.store_stream is not None:
+                self.store_stream.drain()
+            self.store(tile, self.store_stream)
+            if self.store_stream is not None:
+                self.agenda.begin()
+            if self.output.buffer in self.current:
+                self._swap(self.current[self.output.buffer], self.output.buffer)
+            e.place(keep)
