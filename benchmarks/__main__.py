@@ -5,6 +5,7 @@ python -m benchmarks cambricon-x planner            some
 python -m benchmarks compile --networks lenet5 --no-save
 python -m benchmarks swatop --sample 5 --seconds 600
 python -m benchmarks cpu --resume                   go on where an interrupted run ended
+python -m benchmarks cpu --threads 1                leave two threads to a later --resume
 """
 
 from __future__ import annotations
@@ -80,6 +81,9 @@ def main() -> None:
         "--resume",
         action="store_true",
         help="take the rows that an earlier run has kept (cpu, dlir, sparse)",
+    )
+    parser.add_argument(
+        "--threads", type=int, nargs="+", choices=cpu.THREADS, help="time on these alone (cpu)"
     )
     parser.add_argument("--sample", type=int, help="so many shapes (swatop)")
     parser.add_argument(

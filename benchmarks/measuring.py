@@ -78,17 +78,17 @@ def peak_bytes() -> int:
 def alone(cores: int, function: Callable[..., Any], *arguments: Any) -> Any:
     """The result of a module's function, called in a fresh process on the first ``cores`` cores."""
     with (
-        _environment({name: str(cores) for name in THREADS}),
-        ProcessPoolExecutor(1, get_context("spawn"), _pin, (cores,)) as pool,
+        environment(cores),
+        ProcessPoolExecutor(1, get_context("spawn"), pin, (cores,)) as pool,
     ):
         return pool.submit(function, *arguments).result()
 
 
 @contextmanager
-def _environment(values: dict[str, str]):
-    """The environment with these values, for processes started meanwhile."""
-    old = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
+def environment(cores: int):
+    """``THREADS`` say so many cores, to processes that are started meanwhile."""
+    old = {name: os.environ.get(name) for name in THREADS}
+    os.environ.update({name: str(cores) for name in THREADS})
     try:
         yield
     finally:
@@ -99,7 +99,8 @@ def _environment(values: dict[str, str]):
                 os.environ[name] = value
 
 
-def _pin(cores: int) -> None:
+def pin(cores: int) -> None:
+    """This process runs on the first ``cores`` cores from now on."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:cores]))
 

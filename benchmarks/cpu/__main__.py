@@ -4,7 +4,8 @@
 
 prints; `python -m benchmarks cpu` keeps a table of all networks, with memory.
 
-All run in one process and take turns, so that what else the machine does meets all alike.
+All take turns, so that what else the machine does meets all alike, each in a process of its own
+whose threads are at rest while another's turn is timed.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print(
         f"# The cpu target against its peers\n\nBatch 1, float32, medians of "
-        f"{arguments.rounds} runs in turns: processor time on one thread, wall time on several. "
+        f"{arguments.rounds} turns: processor time on one thread, wall time on several. "
         f"{processor()}, {this_processor().lanes} lanes; {compiler_version()}; numpy "
         f"{np.__version__}, Python {platform.python_version()}.\n"
     )
@@ -75,7 +76,7 @@ def main() -> None:
             options = {"exact_convolution": exact, "numbers": arguments.numbers}
             seconds, c_seconds = build(path, folder, **options)
             for threads in arguments.threads:
-                row: Times = alone(threads, compare, path, folder, threads, arguments.rounds)
+                row = compare(path, folder, threads, arguments.rounds)
                 if not ratios:
                     print("\n".join([*row.remarks, head(row)]))
                 ratios.setdefault(threads, []).append(row.ratio)

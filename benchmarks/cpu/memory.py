@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from benchmarks import models
-from benchmarks.cpu.peers import PEERS
+from benchmarks.cpu.peers import MODULES, PEERS, installed
 from tilewright.driver import resolve, travel
 from tilewright.graph.dialect import network_of
 from tilewright.graph.passes.memory_plan import memory_plan_of
@@ -27,8 +27,6 @@ from tilewright.targets.cpu.runner import CpuRunner
 RUNS = 3
 
 STATUS = Path("/proc/self/status")
-
-MODULES = {"ONNX Runtime": "onnxruntime", "OpenVINO": "openvino"}
 
 
 def _kilobytes(field: str) -> int:
@@ -46,7 +44,8 @@ def growth(run: Callable[[], object]) -> int:
     Path("/proc/self/clear_refs").write_text("5")  # The most is counted from here on.
     before = _kilobytes("VmRSS")
     run()
-    return (_kilobytes("VmHWM") - before) * 1024
+    # The system counts by processor, and is a few pages off.
+    return max(0, _kilobytes("VmHWM") - before) * 1024
 
 
 def ours(path: Path, folder: Path) -> dict[str, int]:
@@ -69,10 +68,9 @@ def ours(path: Path, folder: Path) -> dict[str, int]:
 def theirs(peer: str, path: Path) -> int | None:
     """The growth of this process that runs a model by a peer; None without the peer's package."""
     feeds = models.feeds(onnx.load(path))
-    try:
-        import_module(MODULES[peer])
-    except ModuleNotFoundError:
+    if not installed(peer):
         return None
+    import_module(MODULES[peer])
 
     def run() -> None:
         loaded = PEERS[peer](path, feeds, 1)

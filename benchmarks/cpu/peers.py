@@ -1,4 +1,4 @@
-"""What the cpu target is measured against: each peer runs a model file as its manual advises.
+"""Who is timed: ours, and each peer as its manual advises.
 
 OpenVINO is optional (``pip install openvino``); without it, its column stays empty.
 """
@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Feeds = Mapping[str, NDArray[np.generic]]
+Arrays = dict[str, NDArray[np.generic]]
+
+OURS = "Tilewright"
 
 
 @dataclass(frozen=True)
@@ -22,31 +25,46 @@ class Peer:
     """A runtime with one model loaded: ``run`` gives the outputs by name."""
 
     name: str
-    version: str
-    run: Callable[[], dict[str, NDArray[np.generic]]]
+    run: Callable[[], Arrays]
 
 
-def onnxruntime_peer(path: Path, feeds: Feeds, threads: int) -> Peer:
+def tilewright(package: Path, feeds: Arrays, threads: int) -> Peer:
+    """A package of ours, as ``run`` of its C calls it: the inputs have been checked once."""
+    from tilewright.runtime.executable import Executable
+    from tilewright.targets.cpu.runner import CpuRunner
+
+    runner = Executable.load(package).runner
+    assert isinstance(runner, CpuRunner)
+    runner.threads = threads
+    found: Arrays = {info.name: np.empty(info.shape, info.dtype) for info in runner.outputs}
+
+    def run() -> Arrays:
+        runner.call("run", feeds, found)
+        return found
+
+    return Peer(OURS, run)
+
+
+def onnxruntime(model: Path, feeds: Arrays, threads: int) -> Peer:
     """ONNX Runtime on the processor, all its optimisations on (its default)."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
+    module: Any = import_module("onnxruntime")
+    options = module.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session = module.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
 
-    def run() -> dict[str, NDArray[np.generic]]:
-        return dict(zip(names, session.run(None, dict(feeds)), strict=True))
+    def run() -> Arrays:
+        return dict(zip(names, session.run(None, feeds), strict=True))
 
-    return Peer("ONNX Runtime", onnxruntime.__version__, run)
+    return Peer(f"ONNX Runtime {module.__version__}", run)
 
 
-def openvino_peer(path: Path, feeds: Feeds, threads: int) -> Peer:
+def openvino(model: Path, feeds: Arrays, threads: int) -> Peer:
     """OpenVINO for latency, in float32 (it would take bfloat16 where the machine has it)."""
-    openvino: Any = import_module("openvino")
-    compiled = openvino.Core().compile_model(
-        str(path),
+    module: Any = import_module("openvino")
+    compiled = module.Core().compile_model(
+        str(model),
         "CPU",
         {
             "INFERENCE_NUM_THREADS": threads,
@@ -56,29 +74,22 @@ def openvino_peer(path: Path, feeds: Feeds, threads: int) -> Peer:
         },
     )
     request = compiled.create_infer_request()
-    inputs = dict(feeds)
 
-    def run() -> dict[str, NDArray[np.generic]]:
-        found = request.infer(inputs, share_inputs=True, share_outputs=True)
+    def run() -> Arrays:
+        found = request.infer(feeds, share_inputs=True, share_outputs=True)
         return {port.get_any_name(): array for port, array in found.items()}
 
-    return Peer("OpenVINO", openvino.__version__.split("-")[0], run)
+    return Peer(f"OpenVINO {module.__version__.split('-')[0]}", run)
 
 
-PEERS: Mapping[str, Callable[[Path, Feeds, int], Peer]] = {
-    "ONNX Runtime": onnxruntime_peer,
-    "OpenVINO": openvino_peer,
+PEERS: Mapping[str, Callable[[Path, Arrays, int], Peer]] = {
+    "ONNX Runtime": onnxruntime,
+    "OpenVINO": openvino,
 }
-"""By name; a peer whose package is missing raises ModuleNotFoundError."""
+
+MODULES = {"ONNX Runtime": "onnxruntime", "OpenVINO": "openvino"}
 
 
-def available(path: Path, feeds: Feeds, threads: int) -> tuple[list[Peer], list[str]]:
-    """The peers that are installed, with the model loaded; and a remark for each other one."""
-    found: list[Peer] = []
-    remarks: list[str] = []
-    for name, load in PEERS.items():
-        try:
-            found.append(load(path, feeds, threads))
-        except ModuleNotFoundError as error:
-            remarks.append(f"{name} is left out: {error.name} is not installed")
-    return found, remarks
+def installed(peer: str) -> bool:
+    """Whether the peer's package is here."""
+    return find_spec(MODULES[peer]) is not None

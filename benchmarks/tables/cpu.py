@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -10,9 +11,13 @@ from shutil import rmtree
 from statistics import geometric_mean
 from typing import Any
 
+import onnx
+
+from benchmarks import models
 from benchmarks.cpu import memory
 from benchmarks.cpu.__main__ import NETWORKS
 from benchmarks.cpu.kernels import LOW, Kernel, timed
+from benchmarks.cpu.peers import PEERS
 from benchmarks.cpu.timing import build, compare
 from benchmarks.measuring import alone, calibrated, kept, model_path
 from benchmarks.report import Column, Table, megabytes, percent, seconds, whole
@@ -30,26 +35,28 @@ SECONDS = 4.0
 
 THREADS = (1, 2)
 
-OPTIONS = ("resume",)
+OPTIONS = ("resume", "threads")
 """What ``tables`` takes of the command line."""
 
 SHARE = 0.01
 """Part of a network's time from which on a slow kernel is listed."""
 
 KEPT = Path("build/benchmarks/cpu")
-"""Where each network's row is kept when it is measured: ``--resume`` goes on from there."""
+"""Where each network's rows are kept when they are measured: ``--resume`` goes on from there."""
 
 
-def timing(path: Path, folder: Path, threads: int) -> dict[str, Any]:
-    """Time one network on so many threads; on one thread its kernels, too."""
-    found: list[Kernel] = []
+def timing(name: str, threads: int) -> dict[str, Any]:
+    """Time one network on so many threads."""
+    folder = KEPT / name
+    if not folder.exists():
+        building(name)
+    times = compare(model_path(name), folder, threads, ROUNDS, SECONDS)
+    return {**asdict(times), **times.theirs, "ratio": times.ratio, "speed_up": 1 / times.ratio}
 
-    def watch(package: Executable, feeds: dict[str, Any]) -> None:
-        found.extend(timed(package, feeds, ROUNDS))
 
-    times = compare(path, folder, threads, ROUNDS, SECONDS, watch if threads == 1 else None)
-    row = {**asdict(times), **times.theirs, "ratio": times.ratio, "speed_up": 1 / times.ratio}
-    return {**row, **_kernels(found)} if found else row
+def kernels(path: Path, folder: Path) -> dict[str, Any]:
+    """Each kernel of a package against the roofline, on one thread."""
+    return _kernels(timed(Executable.load(folder), models.feeds(onnx.load(path)), ROUNDS))
 
 
 def _kernels(found: Sequence[Kernel]) -> dict[str, Any]:
@@ -76,22 +83,19 @@ def _kernels(found: Sequence[Kernel]) -> dict[str, Any]:
     }
 
 
-def run(name: str) -> dict[str, Any]:
-    """Everything about one network, each figure from a process of its own."""
+def building(name: str) -> dict[str, Any]:
+    """Compile a network, and look at its memory and kernels, each in a process of its own."""
     path, folder = model_path(name), KEPT / name
     rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     processor = alone(1, calibrated, KEPT.parent)
     compiling, c_compiler = alone(2, partial(build, cpu=str(processor)), path, folder)
-    times = [alone(threads, timing, path, folder, threads) for threads in THREADS]
     sizes = alone(1, memory.ours, path, folder)
     least = alone(1, memory.bound, path)
-    peers = {peer: alone(1, memory.theirs, peer, path) for peer in memory.MODULES}
-    rmtree(folder)
+    peers = {peer: alone(1, memory.theirs, peer, path) for peer in PEERS}
     arenas = sizes["weights"] + sizes["workspace"]
     return {
-        "name": name,
-        "times": times,
+        **alone(1, kernels, path, folder / "package"),
         "compile_seconds": compiling,
         "c_seconds": c_compiler,
         "memory": {
@@ -103,6 +107,21 @@ def run(name: str) -> dict[str, Any]:
             "peers": peers,
         },
     }
+
+
+def run(name: str, resume: bool, threads: Collection[int]) -> dict[str, Any]:
+    """Everything about one network, as far as it is asked for or kept."""
+    row = kept(KEPT / f"{name}.json", resume, building, name)
+    times: dict[int, dict[str, Any]] = {}
+    for count in THREADS:
+        path = KEPT / f"{name}-{count}.json"
+        if count in threads:
+            times[count] = kept(path, resume, timing, name, count)
+        elif resume and path.exists():
+            times[count] = json.loads(path.read_text())
+    if len(times) == len(THREADS):
+        rmtree(KEPT / name, ignore_errors=True)
+    return {"name": name, "times": times, **row}
 
 
 ROOFLINE = (
@@ -131,10 +150,11 @@ COMPILE = (
 )
 
 
-def _compared(rows: Sequence[dict[str, Any]], number: int) -> Table:
+def _compared(rows: Sequence[dict[str, Any]], threads: int) -> Table:
     """The table of times for one number of threads."""
-    threads = THREADS[number]
-    found: list[dict[str, Any]] = [{"name": row["name"], **row["times"][number]} for row in rows]
+    found: list[dict[str, Any]] = [
+        {"name": row["name"], **row["times"][threads]} for row in rows if threads in row["times"]
+    ]
     peers = list(found[0]["theirs"]) if found else []
     columns = (
         Column("name", "network"),
@@ -143,7 +163,7 @@ def _compared(rows: Sequence[dict[str, Any]], number: int) -> Table:
         *(Column(name, f"{name} ms", seconds) for name in peers),
         Column("ratio", "ratio to the faster", seconds),
         Column("speed_up", "speed-up", seconds),
-        Column("rounds", "runs"),
+        Column("rounds", "turns"),
         Column("error", "largest rel. difference", lambda error: f"{error:.1e}"),
     )
 
@@ -155,7 +175,7 @@ def _compared(rows: Sequence[dict[str, Any]], number: int) -> Table:
     clock = "processor time" if threads == 1 else "wall time"
     remarks = found[0]["remarks"] if found else []
     title = (
-        f"{count}: medians of runs in turns, {clock}; geometric mean of the speed-ups "
+        f"{count}: medians of turns, {clock}; geometric mean of the speed-ups "
         f"{mean(False)} in float32, {mean(True)} in int8"
     )
     return Table(title[0].upper() + title[1:], columns, found, remarks)
@@ -170,7 +190,7 @@ def _memory(rows: Sequence[dict[str, Any]]) -> Table:
         Column("ratio", "weights and workspace to bound", seconds),
         Column("growth", "process grows by MB", megabytes),
         Column("growth_ratio", "growth to bound", seconds),
-        *(Column(peer, f"{peer} grows by MB", megabytes) for peer in memory.MODULES),
+        *(Column(peer, f"{peer} grows by MB", megabytes) for peer in PEERS),
     )
     found = [{"name": row["name"], **row["memory"], **row["memory"]["peers"]} for row in rows]
     remarks = (
@@ -182,16 +202,20 @@ def _memory(rows: Sequence[dict[str, Any]]) -> Table:
     return Table("Memory while running, one thread", columns, found, remarks)
 
 
-def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
-    """Measure networks; with ``resume`` those are left out that an earlier run has measured."""
-    rows = [kept(KEPT / f"{name}.json", resume, run, name) for name in networks]
-    single = [{"name": row["name"], **row["times"][0]} for row in rows]
-    slow = [{"network": row["name"], **kernel} for row in single for kernel in row["slow"]]
+def tables(
+    networks: Sequence[str], resume: bool = False, threads: Sequence[int] = THREADS
+) -> list[Table]:
+    """Measure networks; with ``resume`` what an earlier run has measured is left out.
+
+    Times are taken on ``threads`` alone: the rest can be measured later, with ``resume``.
+    """
+    rows = [run(name, resume, threads) for name in networks]
+    slow = [{"network": row["name"], **kernel} for row in rows for kernel in row["slow"]]
     return [
-        *(_compared(rows, number) for number in range(len(THREADS))),
+        *(_compared(rows, count) for count in THREADS),
         _memory(rows),
         Table("Compiling, on two cores", COMPILE, rows),
-        Table("Kernels against the roofline, the least of all runs", ROOFLINE, single),
+        Table("Kernels against the roofline, the least of all runs", ROOFLINE, rows),
         Table("Kernels below 70 % that take 1 % of their network's time or more", SLOW, slow),
     ]
 
