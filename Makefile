@@ -62,7 +62,7 @@ check: $(VENV)/.check
 	$(BIN)/ruff format --check .
 	@# Types are one process for half a minute: tests run beside it.
 	$(BIN)/pyright & types=$$!; \
-	  $(RUN) -m pytest -q -n 2 --dist worksteal -m "not slow"; tested=$$?; \
+	  $(RUN) -m pytest -q -n 2 --dist worksteal -m "not slow" --quick; tested=$$?; \
 	  wait $$types && exit $$tested
 
 format: $(VENV)/.check

@@ -1,21 +1,52 @@
 """All tests: generated examples are the same in every run; no cache but the tests' own is used.
 
-Look for new examples with ``pytest --hypothesis-profile=explore``.
+Look for new examples with ``pytest --hypothesis-profile=explore``. With ``--quick`` the C of
+packages is built without optimisation, which takes a fifth of the time: what is tested is meaning.
 """
+
+import gc
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import settings
+
+from tilewright.targets.cpu import compiler
 
 settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile("repeatable")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="build packages' C without optimisation")
+
+
+def pytest_collection_finish() -> None:
+    # Modules and tests stay to the end: looking at them again and again took a tenth of the time.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
 @pytest.fixture(scope="session", autouse=True)
-def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory):
+def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The user's cache directory, for the tests and the processes that they start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         for name in ("", "_BYTES", "_ENTRIES"):
             patch.delenv(f"TILEWRIGHT_CACHE{name}", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_builds(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What ``--quick`` changes."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.config.getoption("--quick"):
+            run = compiler.run_compiler
+
+            def quick(command: Sequence[str]) -> None:
+                run(["-O0" if part == "-O2" else part for part in command])
+
+            patch.setattr(compiler, "run_compiler", quick)
         yield

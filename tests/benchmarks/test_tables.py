@@ -84,12 +84,14 @@ def test_dlir_compares_planners_on_its_machines(
     assert older[0].rows[1]["cycles"] == efficiency.rows[1]["cycles"]
 
 
+@pytest.mark.slow
 def test_planner_counts_every_kernel() -> None:
     (table,) = planner.tables(["lenet5"])
     assert [row["target"] for row in table.rows] == list(planner.TARGETS)
     assert all(row["kernels"] == 8 and row["candidates"] >= 8 for row in table.rows)
 
 
+@pytest.mark.slow
 def test_compile_names_every_stage() -> None:
     from tilewright.driver import ROAD
 
@@ -107,6 +109,7 @@ def test_import_tells_time_and_memory() -> None:
     assert row["ratio"] == row["process_bytes"] / row["file_bytes"]
 
 
+@pytest.mark.slow
 def test_cpu_agrees_with_its_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     one, two, memory, compiled, roofline, slow = cpu.tables(["lenet5"])
     assert roofline.rows[0]["kernels"] == 8

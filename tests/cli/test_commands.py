@@ -70,6 +70,7 @@ def test_run_prints_what_machines_read(target: str, tmp_path: Path) -> None:
     assert "conv1" in trace.read_text() and events
 
 
+@pytest.mark.slow
 def test_package_runs_like_the_model(tmp_path: Path) -> None:
     package = tmp_path / "package"
     image = np.random.default_rng(5).random((1, 1, 32, 32), np.float32)
@@ -83,6 +84,7 @@ def test_package_runs_like_the_model(tmp_path: Path) -> None:
         assert np.array_equal(one["probabilities"], two["probabilities"])
 
 
+@pytest.mark.slow
 def test_machine_values_change_the_plan() -> None:
     def total(*options: object) -> float:
         rows = answer("plan", LENET, "-t", "cambricon-x", *options)["kernels"]
@@ -168,6 +170,7 @@ def test_refusals(tmp_path: Path) -> None:
     assert refused("run", LENET, "--input", f"image={tmp_path / 'object.npy'}")
 
 
+@pytest.mark.slow
 def test_damaged_package_is_refused(tmp_path: Path) -> None:
     package = tmp_path / "package"
     answer("compile", LENET, "-t", "cambricon-x", "-o", package)
@@ -188,6 +191,7 @@ def test_output_that_is_no_package_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "precious.txt").read_text() == "keep me"
 
 
+@pytest.mark.slow
 def test_dumps_are_numbered_and_read_back(tmp_path: Path) -> None:
     answer("compile", LENET, "-t", "cambricon-x", "-o", tmp_path / "p", "--dump", tmp_path / "d")
     dumps = sorted((tmp_path / "d").iterdir())

@@ -68,6 +68,7 @@ def test_cifar10_quick() -> None:
     compare(Net(EXAMPLES / "cifar10_quick.prototxt", engine="DLP", check=True), 1)
 
 
+@pytest.mark.slow
 def test_other_layers(tmp_path: Path) -> None:
     path = tmp_path / "mixed.prototxt"
     path.write_text(MIXED)

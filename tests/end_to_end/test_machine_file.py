@@ -17,6 +17,7 @@ from tests.end_to_end.end_to_end_models import (
     network,
     run_checked,
 )
+from tests.slow import but_fast
 from tilewright.errors import TilewrightError
 from tilewright.machine.load import load_machine
 from tilewright.targets.generic.families import FAMILIES
@@ -31,7 +32,7 @@ FILES = {
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n == "crumb")) for n in FILES],
+    but_fast(FILES, ["small-npu"]),
 )
 def test_lenet(name: str, tmp_path: Path) -> None:
     executable = run_checked(lenet(), str(FILES[name]), tmp_path)

@@ -178,6 +178,7 @@ def test_int8_is_no_worse_than_onnxruntimes(seed: int, tmp_path: Path) -> None:
     assert 1e-4 < own < 1.1 * reference, (own, reference)
 
 
+@pytest.mark.slow
 def test_the_report_and_a_run_agree(tmp_path: Path) -> None:
     model = tmp_path / "cnn.onnx"
     cnn(model, 9)

@@ -49,6 +49,7 @@ def test_finite_memory_by_hand() -> None:
     assert finite_memory_bytes(kernels.pool(64, 56, 2, 2), MACHINE, MACHINE.primitive("pool")) == 0
 
 
+@pytest.mark.slow
 def test_a_fully_connected_layer_pays_for_latency() -> None:
     """SB of 32 KB takes the weights in so many transfers, each of which waits 100 cycles."""
     layer = kernels.dense(9216, 4096)

@@ -197,6 +197,7 @@ def test_a_fully_connected_layer_loses_by_double_buffering_at_high_latency() -> 
     assert all(count == 1 for _, count in found.schedule.buffers)
 
 
+@pytest.mark.slow
 def test_tiles_of_a_grouped_convolution_have_no_holes() -> None:
     """Several groups in a tile, and parts of each group's channels, would leave gaps between."""
     for seed in range(12):

@@ -129,6 +129,7 @@ def test_what_fails_is_a_verdict() -> None:
     assert results(refused) == {"import": "refused"} and refused.passed
 
 
+@pytest.mark.slow
 def test_replay(tmp_path: Path) -> None:
     path = tmp_path / "case.onnx"
     onnx.save(small(), path)

@@ -86,6 +86,7 @@ def test_folded_models_agree_node_by_node(target: str, reference: str, tmp_path:
     assert ("own" in nodes["sum"]) == (target == "cambricon-x")
 
 
+@pytest.mark.slow
 def test_own_error_is_the_kernels_share() -> None:
     code, found = call(LENET, "-t", "cambricon-x")
     assert code == 0 and all(row["exact"] for row in found["values"])
@@ -102,6 +103,7 @@ def test_own_error_is_the_kernels_share() -> None:
     assert "own" not in call(LENET, "-t", "cambricon-x", "--no-float")[1]["values"][1]
 
 
+@pytest.mark.slow
 def test_tolerance_and_saved_tensors(tmp_path: Path) -> None:
     file = tmp_path / "both.npz"
     code, found = call(LENET, "-t", "cambricon-x", "--reference", "onnxruntime", "--tolerance",

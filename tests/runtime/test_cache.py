@@ -101,6 +101,7 @@ def test_damaged_entries_are_built_again(tmp_path: Path, damage: str) -> None:
     assert builds.obtain("aa") and builds.built == ["aa", "aa"]
 
 
+@pytest.mark.slow
 def test_the_entries_used_longest_ago_go_first(tmp_path: Path) -> None:
     cache = Cache(tmp_path, most_entries=3)
     builds = Builds(cache)
@@ -121,6 +122,7 @@ def test_the_entries_used_longest_ago_go_first(tmp_path: Path) -> None:
     assert list((tmp_path / "work").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_bytes_are_bounded_and_entries_in_use_stay(tmp_path: Path) -> None:
     builds = Builds(Cache(tmp_path, most_bytes=150_000), size=25_000)
     held = builds.obtain("a1")

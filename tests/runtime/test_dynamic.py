@@ -180,6 +180,7 @@ def test_what_another_shape_may_save_is_noted(tmp_path: Path, cache: Cache) -> N
     assert refusal(lambda: made.run({"x": np.ones((2, 5), np.float32)})).startswith("onnx-")
 
 
+@pytest.mark.slow
 def test_weights_are_kept_once(tmp_path: Path, cache: Cache) -> None:
     (tmp_path / "data").mkdir()
     onnx.save(

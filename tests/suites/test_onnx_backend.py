@@ -53,6 +53,7 @@ def test_networks(case):
     check([case])
 
 
+@pytest.mark.slow
 def test_enough_pass_and_all_that_networks_are_made_of():
     known = known_refusals()
     names = {kind: [case.name for case in cases(kind)] for kind in KINDS}

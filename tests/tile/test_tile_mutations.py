@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.slow import but_fast
 from tests.tile.tile_kernels import Case, case, machine, random_schedule
 from tilewright.errors import TilewrightError
 from tilewright.ir import ArrayAttr, IntegerAttr, StringAttr, i64
@@ -74,7 +75,10 @@ def test_a_removed_move_is_caught(seed: int) -> None:
 
 @pytest.mark.parametrize(
     "engines",
-    [("load", "store", "compute"), ("dma", "dma", "compute"), ("load", "store", "store")],
+    but_fast(
+        [("load", "store", "compute"), ("dma", "dma", "compute"), ("load", "store", "store")],
+        [("dma", "dma", "compute"), ("load", "store", "store")],
+    ),
     ids="-".join,
 )
 def test_every_wait_is_needed_and_its_removal_is_caught(engines: tuple[str, str, str]) -> None:

@@ -236,6 +236,7 @@ def test_what_does_not_fit_is_refused_by_name_and_size() -> None:
     assert "memory.a.bytes" in problem.help
 
 
+@pytest.mark.slow
 def test_buffers_of_peeled_nests_share_memory_if_they_must() -> None:
     shared = 0
     for seed in range(40):

@@ -7,24 +7,30 @@ from tests.dlplib import oracle
 from tests.dlplib.operators import test_normalisation as normalisation
 from tests.dlplib.operators.test_convolution import CASES, check_layer
 from tests.dlplib.operators.test_pooling import check_pool
+from tests.slow import but_fast
 from tilewright import dlplib
 from tilewright.dlplib import Handle
 
 TARGET = "cambricon"
 
 
-@pytest.mark.parametrize("name", ["pads beyond the kernel", "depthwise"])
+@pytest.mark.parametrize("name", but_fast(["pads beyond the kernel", "depthwise"], ["depthwise"]))
 def test_convolution(name: str) -> None:
     check_layer(TARGET, CASES[name], seed=len(name))
 
 
 @pytest.mark.parametrize(
-    "name", ["largest of 2x2", "largest, overlapping and padded", "mean without pads"]
+    "name",
+    but_fast(
+        ["largest of 2x2", "largest, overlapping and padded", "mean without pads"],
+        ["largest of 2x2"],
+    ),
 )
 def test_pool(name: str) -> None:
     check_pool(TARGET, name)
 
 
+@pytest.mark.slow
 def test_batch_norm() -> None:
     normalisation.test_batch_norm_and_its_gradients(TARGET, True)
 

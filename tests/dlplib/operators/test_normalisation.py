@@ -47,7 +47,11 @@ def test_the_gradient_of_lrn_as_one_operation(settings: tuple[int, float, float,
 
 @pytest.mark.parametrize(
     ("target", "of_batch"),
-    [("cambricon-x", True), ("cambricon-x", False), pytest.param("cpu", True, marks=SLOW)],
+    [
+        pytest.param("cambricon-x", True, marks=SLOW),
+        ("cambricon-x", False),
+        pytest.param("cpu", True, marks=SLOW),
+    ],
 )
 def test_batch_norm_and_its_gradients(target: str, of_batch: bool) -> None:
     random = np.random.default_rng(of_batch)

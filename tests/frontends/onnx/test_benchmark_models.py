@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks import models
 from tests.frontends.onnx.onnx_models import assert_close, onnxruntime_of
+from tests.slow import but_fast
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import network_of
 from tilewright.graph.interpreter import interpret
@@ -65,11 +66,7 @@ def check_network(name):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "squeezenet",
-        "mobilenet_v2",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("resnet18", "shufflenet")),
-    ],
+    but_fast(["squeezenet", "mobilenet_v2", "resnet18", "shufflenet"], ["squeezenet"]),
 )
 def test_small_networks(name):
     check_network(name)

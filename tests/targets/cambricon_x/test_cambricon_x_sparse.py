@@ -84,6 +84,7 @@ def test_results_are_those_of_dense_weights(density: float, folder: Path) -> Non
     assert len(seen) == 2
 
 
+@pytest.mark.slow
 def test_few_weights_take_less_time_and_fewer_bytes(folder: Path) -> None:
     found = {d: compiled(d, False, folder) for d in DENSITIES}
     for executable in found.values():

@@ -73,10 +73,15 @@ def groups(seed: int, dtype: type) -> tuple[Quantised, list[str]]:
     return q, [q.quantise(value, 0.1, 3, dtype) for value in (b, c, e)]
 
 
-CASES = [(images, lanes, np.int8 if lanes == 8 else np.uint8) for lanes in LANES]
-SLOW = pytest.mark.slow
-CASES += [pytest.param(groups, n, np.uint8, marks=[SLOW] * (n < LANES[-1])) for n in LANES]
-CASES += [(matrices, lanes, np.uint8 if lanes == 8 else np.int8) for lanes in LANES]
+CASES = [
+    pytest.param(make, n, kinds[n == 8], marks=[pytest.mark.slow] * (n < LANES[-1]))
+    for make, *kinds in (
+        (images, np.uint8, np.int8),
+        (groups, np.uint8, np.uint8),
+        (matrices, np.int8, np.uint8),
+    )
+    for n in LANES
+]
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ def test_counts_keep_their_meaning_when_loads_come_first(seed: int) -> None:
     assert moved.waits({"load": np.array([0])})["load"][0] == 0
 
 
+@pytest.mark.slow
 def test_a_network_takes_less_than_its_kernels_alone() -> None:
     """Values are right, no wait is missing, and the first tiles load ahead."""
     executable = compiling.compile(network(), "cambricon-x")

@@ -119,14 +119,19 @@ def test_waits_between_kernels_are_needed() -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        {"memory.sb.bytes": 65536, "memory.nbin.bytes": 16384},
+        pytest.param(
+            {"memory.sb.bytes": 65536, "memory.nbin.bytes": 16384}, marks=pytest.mark.slow
+        ),
         {"memory.nbin.bytes": 3072, "memory.nbout.bytes": 3072, "memory.sb.bytes": 4096},
         pytest.param({"memory.dram.bytes_per_cycle": 8.0}, marks=pytest.mark.slow),
         pytest.param({"memory.tables.bytes": 1024}, marks=pytest.mark.slow),
         pytest.param(
             {"move.load_nbin.in_flight": 4, "move.load_sb.in_flight": 4}, marks=pytest.mark.slow
         ),
-        {"engine.load.queue": 1, "engine.compute.queue": 1, "engine.store.queue": 1},
+        pytest.param(
+            {"engine.load.queue": 1, "engine.compute.queue": 1, "engine.store.queue": 1},
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             {"move.load_nbin.transaction": 64, "move.store_nbout.transaction": 64},
             marks=pytest.mark.slow,
@@ -140,6 +145,7 @@ def test_varied_machines_compute_the_same(values: Mapping[str, float]) -> None:
     assert executable.check(image(4), outputs).mismatches == 0
 
 
+@pytest.mark.slow
 def test_a_slower_memory_takes_longer() -> None:
     cycles = []
     for rate in (128.0, 1.0):
@@ -160,6 +166,7 @@ def test_a_machine_file_runs_without_python() -> None:
     assert (executable.directory / "program" / "host").is_dir()
 
 
+@pytest.mark.slow
 def test_one_scratchpad_and_one_engine_for_moves_do_too() -> None:
     executable = compiling.compile(network(), str(Path(__file__).parent / "one_scratchpad.toml"))
     outputs = executable.run(image(2), check_races=True)
@@ -192,6 +199,7 @@ def float_machine() -> Machine:
     )
 
 
+@pytest.mark.slow
 def test_a_float_machine_comes_close() -> None:
     executable = compiling.compile(network(), "generic", machine=float_machine())
     outputs = executable.run(image(3), check_races=True)

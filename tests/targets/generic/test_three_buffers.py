@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.graph.networks import by_hand, parameters
+from tests.slow import but_fast
 from tests.targets.generic.kernel_cases import CASES, lower_case, random_case
 
 from tilewright import compiling
@@ -84,7 +85,7 @@ def test_entry_points_name_the_targets(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n[-2:] in ("-s", "-l"))) for n in TARGETS],
+    but_fast(TARGETS, ["shidiannao"]),
 )
 def test_a_network_matches_the_interpreter_bit_for_bit(name: str) -> None:
     """Every operator that runs on cambricon-x runs here; no two commands race."""

@@ -83,13 +83,13 @@ def build_library(
 
         def compile_one(pair: tuple[Path, Path]) -> None:
             source, built = pair
-            _run([compiler, *flags, *search, "-c", str(source), "-o", str(built)])
+            run_compiler([compiler, *flags, *search, "-c", str(source), "-o", str(built)])
 
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
             list(pool.map(compile_one, zip(sources, objects, strict=True)))
         linked = Path(scratch) / "linked.so"
         linking = [flag for flag in flags if flag.startswith(("-f", "-O", "-m"))]
-        _run([compiler, *linking, "-shared", *map(str, objects), "-o", str(linked), "-lm"])
+        run_compiler([compiler, *linking, "-shared", *map(str, objects), "-o", str(linked), "-lm"])
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=".building-")
         os.close(handle)
@@ -98,7 +98,8 @@ def build_library(
         Path(name).replace(target)
 
 
-def _run(command: Sequence[str]) -> None:
+def run_compiler(command: Sequence[str]) -> None:
+    """Run the compiler; raises TilewrightError with its first words if it fails."""
     try:
         ran = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS
