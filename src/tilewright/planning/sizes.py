@@ -5,8 +5,8 @@ as one of these and only makes the last one smaller. Where compute is rounded to
 are g * ceil(ceil(D / g) / n), because sizes in between compute no less and hold more; but under
 windows that overlap ceil(D / n), where that computes as little: of 54 points two tiles of 27 take
 as many granules of 16 as tiles of 32 and 22, and the larger one loads less. Two kinds of sizes are
-tried only when nothing else fits: sliding windows cut into parts (the halo is loaded for every
-part), and sizes below the granule.
+tried only when nothing else fits, or what fits is far from the bound: sliding windows cut into
+parts (the halo is loaded for every part), and sizes below the granule.
 """
 
 from __future__ import annotations
@@ -50,8 +50,13 @@ def candidate_sizes(
     if most < extent:
         found.add(max(most // granule * granule, 1) if most >= granule else most)
     if small:
-        found |= {1 << n for n in range(granule.bit_length()) if 1 << n < granule}
+        found |= {size for size in range(1, granule) if _is_even_part(size, extent)}
     return sorted((size for size in found if size <= most), reverse=True) or [most]
+
+
+def _is_even_part(size: int, extent: int) -> bool:
+    """Whether tiles of the size are the least that are so few."""
+    return size == -(-extent // -(-extent // size))
 
 
 def _evened(extent: int, size: int, granule: int) -> int:

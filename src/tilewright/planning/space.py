@@ -182,11 +182,18 @@ class Space:
 
 
 def build_space(
-    kernel: Kernel, machine: Machine, primitive: Primitive, max_rows: int = MAX_ROWS
+    kernel: Kernel,
+    machine: Machine,
+    primitive: Primitive,
+    max_rows: int = MAX_ROWS,
+    efforts: Sequence[tuple[bool, bool]] = EFFORTS,
 ) -> Space:
-    """All tilings that fit; raises TilewrightError when not even the smallest does."""
+    """All tilings of the first of the efforts (sizes.py) of which any fits.
+
+    Raises TilewrightError when not even the smallest does.
+    """
     uses = uses_of(kernel, machine, primitive)
-    for cut, small in EFFORTS:
+    for cut, small in efforts:
         sizes = tile_sizes(kernel, primitive, uses, cut=cut, small=small)
         space = uncrossed(kernel, machine, primitive, uses, sizes)
         _cross(space, max_rows)

@@ -1,10 +1,13 @@
 """The ``exact`` planner: the optimum of the cost model over the whole pruned space.
 
 Tilings come sorted by an exact lower bound and are priced in blocks, until the next bound exceeds
-the last of the best candidates so far: what is left out cannot be among them. With a timer the
-candidates are run, best cost first, and the fastest is taken; timing stops early at one that is
-as good as at the granule bound. The greedy planner's tilings are run, too, so that no error of the
-cost model lets it win.
+the last of the best candidates so far: what is left out cannot be among them. Where the best stays
+far from the granule bound, as where memories are small, the sizes that are tried otherwise when
+nothing else fits are searched, too.
+
+With a timer the candidates are run, best cost first, and the fastest is taken; timing stops early
+at one that is as good as at the granule bound. The greedy planner's tilings are run, too, so that
+no error of the cost model lets it win.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.planning.planners.schedules import agreeing, schedule_of
 from tilewright.planning.schedule import Schedule
+from tilewright.planning.sizes import EFFORTS
 from tilewright.planning.space import Space, build_space
 
 FIRST_BLOCK, BLOCK = 128, 1024
@@ -34,6 +38,9 @@ FIRST_BLOCK, BLOCK = 128, 1024
 MISJUDGED = 1.0
 """A greedy tiling is timed unless its cost exceeds the best time by more: the cost is never that
 much too high."""
+
+FAR = 0.25
+"""Of the granule bound: a best cost that is further above it lets more sizes be searched."""
 
 MIRRORS = 4
 """Rows taken from a block for each candidate that is kept; mirrored ones drop out again."""
@@ -83,12 +90,23 @@ def search(
     kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget, keep: int
 ) -> Search:
     """The ``keep`` best schedules of a kernel on one primitive."""
+    found = Search([], 0, 0, [])
+    for efforts in (EFFORTS, EFFORTS[-1:]):
+        space = build_space(kernel, machine, primitive, budget.rows, efforts)
+        found = _searched(space, found, budget, keep)
+        best = found.candidates[0].cost if found.candidates else np.inf
+        if best <= granule_bound(kernel, machine, primitive) * (1 + FAR):
+            break
+    return found
+
+
+def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search:
+    """The best of a space and of what an earlier search has found."""
     begin = perf_counter()
-    space = build_space(kernel, machine, primitive, budget.rows)
-    cuts = list(space.cuts)
+    cuts = before.cuts + space.cuts
     bounds = lower_bounds(space)
     order = np.argsort(bounds, kind="stable")
-    best: list[Candidate] = []
+    best = before.candidates
     priced, start, size = 0, 0, FIRST_BLOCK
     while start < len(order):
         block = order[start : start + size]
@@ -105,7 +123,7 @@ def search(
             best += _best_of(part, one, keep, best[-1].cost if len(best) == keep else np.inf)
         best = _distinct(best)[:keep]
         start, size = start + size, BLOCK
-    return Search(best, space.considered, priced, cuts)
+    return Search(best, before.considered + space.considered, before.priced + priced, cuts)
 
 
 def _best_of(space: Space, one: Priced, keep: int, limit: float) -> list[Candidate]:

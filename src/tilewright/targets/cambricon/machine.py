@@ -55,8 +55,8 @@ RESERVED = Fraction(7, 64)
 SUM_BYTES = 14
 """Bytes of the reserved part for each output channel: two sums, a bias and a zero."""
 
-POOL_BYTES = 10
-"""The same of pooling: a sum, two divisors and a zero."""
+MAXIMUM_BYTES, MEAN_BYTES = 2, 10
+"""The same of pooling: a zero; and for means a sum and two divisors beside it."""
 
 LRN_BYTES = 19
 """The same of the gradient of local response normalisation: squares, sums, two factors."""
@@ -232,20 +232,26 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             multiples={"c": lanes},
             whole=("kh", "kw"),
         ),
-        Primitive(
-            name="pool",
-            clips=True,
-            operations=("max_pool", "average_pool"),
-            engine="vector",
-            operands=operands,
-            epilogue=(("relu",),),
-            # Down the rows of all columns, then along the row of each window.
-            cycles=f"n*oh*ow*(kh+kw-1)*ceil(c/{lanes})",
-            peak=f"n*oh*ow*(kh+kw-1)*c/{lanes}",
-            issue=f"{TILE}+n*oh*({ROW}+ow*max((kh+kw-1)*ceil(c/{lanes}), 5+2*kw))",
-            limits={"n": 1, "c": max(reserved // POOL_BYTES // lanes * lanes, 1)},
-            multiples={"c": lanes},
-            whole=("kh", "kw"),
+        *(
+            Primitive(
+                name=name,
+                clips=True,
+                operations=(operation,),
+                engine="vector",
+                operands=operands,
+                epilogue=(("relu",),),
+                # Down the rows of all columns, then along the row of each window.
+                cycles=f"n*oh*ow*(kh+kw-1)*ceil(c/{lanes})",
+                peak=f"n*oh*ow*(kh+kw-1)*c/{lanes}",
+                issue=f"{TILE}+n*oh*({ROW}+ow*max((kh+kw-1)*ceil(c/{lanes}), 5+2*kw))",
+                limits={"n": 1, "c": max(reserved // kept // lanes * lanes, 1)},
+                multiples={"c": lanes},
+                whole=("kh", "kw"),
+            )
+            for name, operation, kept in (
+                ("pool", "max_pool", MAXIMUM_BYTES),
+                ("mean", "average_pool", MEAN_BYTES),
+            )
         ),
         Primitive(
             name="vector",
