@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from benchmarks.papers.dlir import sparse
+from benchmarks.papers.dlir import experiments, sparse
 from benchmarks.papers.dlir.code import code_of
+from benchmarks.papers.dlir.published import digested, published
 from onnx import numpy_helper
 
-from benchmarks import measuring
+from benchmarks import measuring, report
 
 
 @pytest.mark.parametrize("density", (0.5, 0.1))
@@ -37,3 +39,36 @@ def test_rows_tell_their_code() -> None:
     assert len(set(codes.values())) == 3
     assert code_of("shidiannao-l") == codes["shidiannao"]
     assert all(len(code) == 8 for code in codes.values())
+
+
+def test_rows_are_read_back_from_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What another computer measured stays on the page, as older than today's code."""
+    names = ("exact", "single", "granule", "one")
+    measured = {
+        "target": "shidiannao",
+        "code": "0a",
+        "passed": True,
+        "cycles": 40.0,
+        "latency_bound": 32.0,
+        "granule_efficiency": 0.7,
+        "tilings": 99,
+        "plans": {name: [(10.0 + place, 3), (5.0, 4)] for place, name in enumerate(names)},
+    }
+    rows = [digested(measured | {"network": network}) for network in experiments.NETWORKS]
+
+    def rows_of(*_: object) -> tuple[list[dict[str, Any]], list[str]]:
+        return rows, []
+
+    monkeypatch.setattr(experiments, "rows_of", rows_of)
+    tables = experiments.tables(experiments.NETWORKS)
+    monkeypatch.setattr(report, "RESULTS", tmp_path)
+    report.keep("dlir", "DLIR", tables, {})
+    found = published(tmp_path / "dlir.json")
+    assert len(found) == len(rows)
+    for row in rows:
+        read = found[row["network"], row["target"]]
+        assert read["cycles"] == row["cycles"] and read["code"] == "0a"
+        if row["network"] in experiments.SIX:
+            assert {key: read["gains"][key] for key in row["gains"]} == row["gains"]
+            assert len(read["partitioning"]) == len(row["partitioning"]) == 2
+    assert published(tmp_path / "none.json") == {}

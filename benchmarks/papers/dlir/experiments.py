@@ -11,7 +11,16 @@ from typing import Any
 
 from benchmarks.measuring import alone, kept
 from benchmarks.papers.dlir.code import code_of
-from benchmarks.papers.dlir.measure import gains, partitioning, run
+from benchmarks.papers.dlir.measure import run
+from benchmarks.papers.dlir.published import (
+    BUFFERING,
+    EFFICIENCY,
+    OLDER,
+    PARTITIONING,
+    STUDY,
+    digested,
+    published,
+)
 from benchmarks.report import Column, Table, percent, whole
 
 TITLE = "DLIR's experiments (section 5.3 of the thesis), simulated"
@@ -38,7 +47,7 @@ KEPT = Path("build/benchmarks/dlir")
 HAND = (0.708, 0.977)
 """Of hand-optimised code, with automatic double buffering (section 5.3.2.3)."""
 
-STUDY = {
+SHARES = {
     "cambricon": {"alexnet": 0.96, "vgg16": 0.99, "resnet50": 0.98},
     "cambricon-x": {"alexnet": 0.88, "vgg16": 0.98, "resnet50": 1.00},
     "shidiannao": {"alexnet": 0.98, "vgg16": 1.00, "resnet50": 1.00},
@@ -76,7 +85,7 @@ def mean(values: Sequence[float]) -> float:
 
 _WHICH = (Column("network", "network"), Column("target", "target"))
 
-EFFICIENCY = (
+COLUMNS = (
     *_WHICH,
     Column("passed", "bit for bit", lambda passed: "yes" if passed else "NO"),
     Column("host", "nodes' kernels on the host"),
@@ -109,7 +118,7 @@ MEANS = (
     Column("goal", "goal", percent),
     Column("hand", "thesis, of hand-optimised"),
 )
-BUFFERING = (
+GAINS = (
     *_WHICH,
     Column("single", "single", whole),
     Column("double", "double", whole),
@@ -119,7 +128,7 @@ BUFFERING = (
     Column("best_gain", "gain, off where it loses", percent),
     Column("exact_gain", "exact over single", percent),
 )
-PARTITIONING = (
+STEPS = (
     *_WHICH,
     Column("start", "start"),
     Column("slower", "time / exact's", multiple),
@@ -147,11 +156,12 @@ def rows_of(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows in the order of targets and networks, and what there was no time for.
 
-    The original machines come first, then small networks on the others. With ``resume`` a kept row
-    is taken if it is of today's code, or if it cannot be measured now: its target is not one of
-    ``chosen``, or time is up.
+    The original machines come first, then small networks on the others. With ``resume`` a row that
+    was kept here, or is on the page, is taken if it is of today's code, or if it cannot be measured
+    now: its target is not one of ``chosen``, or time is up.
     """
     begin, found, missing = time.monotonic(), dict[tuple[str, str], dict[str, Any]](), list[str]()
+    page = published() if resume else {}
     pairs = [
         (target, network)
         for target in targets
@@ -160,13 +170,15 @@ def rows_of(
     ]
     for target, network in sorted(pairs, key=lambda p: (p[0] not in ORIGINAL, p[1] not in SMALL)):
         path, code = KEPT / f"{target}-{network}.json", code_of(target)
-        old = json.loads(path.read_text()) if resume and path.exists() else None
+        old = page.get((network, target))
+        if resume and path.exists():
+            old = digested(json.loads(path.read_text()))
         if old is not None and old.get("code") == code:
             row = old
         elif target in chosen and time.monotonic() - begin < seconds:
-            row = kept(path, False, measured, network, target, code=code)
+            row = digested(kept(path, False, measured, network, target, code=code))
         elif old is not None:
-            row = old | {"code": f"{old.get('code', 'unknown')}, older"}
+            row = old | {"code": f"{old.get('code', 'unknown')}{OLDER}"}
         else:
             missing.append(f"{network} on {target}")
             continue
@@ -191,25 +203,25 @@ def tables(
     known = [name for name in TARGETS if name in target_names()]
     measurements, missing = rows_of(networks, known, resume, seconds, targets or known)
     everything = [
-        {key: value for key, value in result.items() if key != "plans"}
+        {key: value for key, value in result.items() if key not in ("gains", "partitioning")}
         | {
-            "study": STUDY.get(result["target"], {}).get(result["network"]),
+            "study": SHARES.get(result["target"], {}).get(result["network"]),
             "latency_efficiency": _of_latency_bound(result),
         }
         for result in measurements
     ]
     flat = [row for row in everything if row["network"] in SIX]
     results = [result for result in measurements if result["network"] in SIX]
-    buffering = [gains(result) for result in results]
+    buffering = [result["gains"] for result in results]
     split = [
         row | {"paper": SAVED.get(row["network"])}
         for result in results
-        for row in partitioning(result)
+        for row in result["partitioning"]
     ]
     return [
         Table(
-            "Six networks on the configurations of table 5.3",
             EFFICIENCY,
+            COLUMNS,
             flat,
             (
                 "Cycles are those of the words that ran, planned by `exact`; bounds: "
@@ -226,7 +238,7 @@ def tables(
         ),
         Table("Efficiency over the networks", MEANS, means(flat)),
         Table(
-            "Beside an independent study",
+            STUDY,
             BESIDE,
             [row for row in everything if row["study"] is not None],
             (
@@ -236,8 +248,8 @@ def tables(
             ),
         ),
         Table(
-            "Double buffering, with the granule-aware greedy planner as the base",
             BUFFERING,
+            GAINS,
             [*buffering, *_overall(buffering)],
             (
                 "Cycles are sums over kernels that run alone. Double buffering halves the "
@@ -247,8 +259,8 @@ def tables(
             ),
         ),
         Table(
-            "Greedy partitioning beside the exact planner",
             PARTITIONING,
+            STEPS,
             split,
             (
                 "Steps are tilings looked at. All tilings: every combination of the sizes that "
