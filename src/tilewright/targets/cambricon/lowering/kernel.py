@@ -225,8 +225,11 @@ class KernelLowering:
         e.finish()
         used = (*(self._bytes_of(buffer) for buffer in self._weights()), *self._results())
         own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in self.copies}
-        gaps = {} if self.gap is None else {id(self.gap.place): self.gap.registers}
-        return Lowered(tidied(e.statements, gaps), own, used, self.gap, early)
+        gap = self.gap
+        tidy = tidied(e.statements, {} if gap is None else {id(gap.place): gap.registers})
+        if gap is not None:
+            gap = replace(gap, registers=tuple(tidy.clobbers[id(gap.place)]))
+        return Lowered(tidy.statements, own, used, gap, early)
 
     def share(self, tensors: list[TensorOp]) -> None:
         """Weights that other kernels read, too: those of windows are copied, others stay plain."""

@@ -2,7 +2,7 @@
 
 Between two products the pipeline has as many cycles as the products take; what it needs beyond them
 is lost. The lowering writes each part of a kernel as if it stood alone, so that numbers are filled
-in again, copied and added up in several places. Four steps mend that, before::
+in again, copied and added up in several places. Five steps mend that, before::
 
     loop:   SADD $R5, $R3, #-1                  after:  SMOVE $R9, #12288
             SADD $R6, $R5, #1                           SMOVE $R10, #24576
@@ -14,6 +14,7 @@ in again, copied and added up in several places. Four steps mend that, before::
 
 - within a block: sums of sums with numbers become one, what has been computed is not again;
 - numbers get registers of their own that nothing else needs, filled before all loops;
+- registers are given out anew, so that some are left for that (colours.py);
 - a result that is only copied is written where the copy goes;
 - what nobody reads is left out.
 """
@@ -21,16 +22,18 @@ in again, copied and added up in several places. Four steps mend that, before::
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
 
 from tilewright.targets.cambricon.isa import BY_MNEMONIC, REGISTERS, Immediate, Register
+from tilewright.targets.cambricon.lowering.colours import coloured
 from tilewright.targets.cambricon.lowering.webs import (
     Block,
     Clobbers,
     Web,
+    adds,
     blocks_of,
     read,
     webs_of,
@@ -48,8 +51,16 @@ Code = list[Statement | None]
 """Statements; None where one has been left out."""
 
 
-def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> list[Statement]:
-    """The same computation in fewer instructions.
+@dataclass(frozen=True)
+class Tidied:
+    """The statements of a kernel, and the registers that remarks' places overwrite in them."""
+
+    statements: list[Statement]
+    clobbers: Clobbers
+
+
+def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> Tidied:
+    """The same computation in fewer instructions and other registers.
 
     Remarks stay the objects that they are. A kernel with branches to registers is left alone.
     """
@@ -57,12 +68,20 @@ def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> list[Statemen
         one.mnemonic in ("J", "CB") and not isinstance(one.operands[-1], Label)
         for one in statements
     ):
-        return list(statements)
+        return Tidied(list(statements), clobbers)
     code = list(statements)
-    for block in blocks_of(code):
+    blocks = blocks_of(code)
+    for block in blocks:
         _number(code, block, clobbers)
-    code = _fill_early(code, clobbers)
-    return _without_copies(code, clobbers)
+    webs = webs_of(code, blocks, clobbers)
+    made = coloured(code, blocks, webs)
+    moved: dict[int, list[Register]] = {id(one): [] for one in code if id(one) in clobbers}
+    for web, colour in zip(webs, made.colours, strict=True):
+        for number in web.defs:
+            if id(code[number]) in moved:
+                moved[id(code[number])].append(Register(colour))
+    code = _fill_early(made.code, webs, range(made.count, REGISTERS))
+    return Tidied(_without_copies(code, moved), moved)
 
 
 def _changed(one: Statement, mnemonic: str, *operands: Part) -> Statement:
@@ -103,7 +122,7 @@ def _number(code: list[Statement], block: Block, clobbers: Clobbers) -> None:
         # Copies are read where they come from.
         for place, register in read(one):
             other, more = base(register.number)
-            if more == 0 and other != register.number:
+            if more == 0 and other != register.number and not (adds(one) and place == 0):
                 parts = list(one.operands)
                 parts[place] = Register(other)
                 one = code[number] = replace(one, operands=tuple(parts))
@@ -177,15 +196,10 @@ def _depths(code: Sequence[Statement]) -> list[int]:
     return list(accumulate(change))[:-1]
 
 
-def _fill_early(code: list[Statement], clobbers: Clobbers) -> list[Statement]:
-    """Numbers in loops become immediates, or lie in registers that nothing else needs."""
-    webs = webs_of(code, blocks_of(code), clobbers)
+def _fill_early(code: list[Statement], webs: Sequence[Web], free: Sequence[int]) -> list[Statement]:
+    """Numbers in loops become immediates, or lie in registers that are free throughout."""
     values = _values(code, webs)
     depths = _depths(code)
-    used = {register.number for one in code for _, register in read(one)}
-    used |= {target.number for one in code if (target := written(one)) is not None}
-    used |= {register.number for some in clobbers.values() for register in some}
-    free = [number for number in range(REGISTERS) if number not in used]
     wanted: dict[int, list[tuple[int, int]]] = {}
     worth: dict[int, int] = {}
     for web in webs:

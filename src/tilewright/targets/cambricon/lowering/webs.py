@@ -17,14 +17,13 @@ from tilewright.targets.cambricon.statements import Label, Statement
 Clobbers = Mapping[int, Sequence[Register]]
 """Registers that a remark's place overwrites, by the remark's identity: a load goes there later."""
 
-ENTRY = (1 << REGISTERS) - 1
-"""A definition of every register before the first statement: what it holds is not known."""
-
 
 @dataclass
 class Web:
     """Definitions and uses that belong together."""
 
+    register: int = 0
+    """Where it lies."""
     defs: list[int] = field(default_factory=list[int])
     """Numbers of statements."""
     uses: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -55,11 +54,20 @@ def written(one: Statement) -> Register | None:
 
 
 def read(one: Statement) -> Iterator[tuple[int, Register]]:
-    """The registers that a statement reads, each with its operand's number."""
-    for place in places(one.mnemonic)[1]:
+    """The registers that a statement reads, each with its operand's number.
+
+    What it adds to is one that it writes, too.
+    """
+    target, reads = places(one.mnemonic)
+    for place in (target, *reads) if adds(one) else reads:
         found = one.operands[place]
         if isinstance(found, Register):
             yield place, found
+
+
+def adds(one: Statement) -> bool:
+    """Whether a statement adds to the register that it writes."""
+    return bool(one.modifiers.get("acc")) and places(one.mnemonic)[0] >= 0
 
 
 @dataclass(frozen=True)
@@ -105,7 +113,7 @@ def webs_of(
 
 
 class _Reaching:
-    """Definitions as bits; the lowest ones are those before the first statement."""
+    """Definitions as bits; the lowest ones stand for what registers hold before all statements."""
 
     def __init__(
         self, statements: Sequence[Statement], blocks: Sequence[Block], clobbers: Clobbers
@@ -113,6 +121,7 @@ class _Reaching:
         self.statements, self.blocks, self.clobbers = statements, blocks, clobbers
         self.at: list[int] = [-1] * REGISTERS
         """The statement of every definition."""
+        self.register = list(range(REGISTERS))
         self.of = [1 << number for number in range(REGISTERS)]
         """All definitions of every register."""
         self.bits: dict[int, list[tuple[int, int]]] = {}
@@ -124,6 +133,7 @@ class _Reaching:
             for register in registers:
                 bit = 1 << len(self.at)
                 self.at.append(number)
+                self.register.append(register.number)
                 self.of[register.number] |= bit
                 self.bits.setdefault(number, []).append((register.number, bit))
 
@@ -157,11 +167,14 @@ class _Reaching:
                             parent[root(one)] = root(first)
                     if first >= 0:
                         uses.append((number, place, first))
+                        if place == places(self.statements[number].mnemonic)[0]:
+                            ((_, own),) = self.bits[number]
+                            parent[root(own.bit_length() - 1)] = root(first)
                 for r, bit in self.bits.get(number, ()):
                     now[r] = bit
         found: dict[int, Web] = {}
         for one, number in enumerate(self.at):
-            web = found.setdefault(root(one), Web())
+            web = found.setdefault(root(one), Web(self.register[one]))
             if number < 0:
                 web.known = False
             else:
@@ -186,7 +199,7 @@ class _Reaching:
             gen.append(made)
             kept.append(everything & ~gone)
         before = [0] * len(self.blocks)
-        before[0] = ENTRY
+        before[0] = (1 << REGISTERS) - 1
         again = True
         while again:
             again = False
