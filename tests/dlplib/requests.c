@@ -56,6 +56,8 @@ int main(void)
     bad |= dlpFullyConnectedBackwardFilter(h, T(11), T(12), F(13));
     bad |= dlpBatchNormForward(h, T(11), T(12), T(13), T(14), T(15), T(16));
     bad |= dlpBatchNormBackward(h, b, T(11), T(12), T(13), T(14), T(15), T(16), T(17), T(18));
+    bad |= dlpLstmForward(h, T(11), F(12), F(13), T(14), T(15), T(16), T(17), T(18), T(19));
+    bad |= dlpLstmBackward(h, F(11), T(12), T(13), T(14), T(15));
     bad |= dlpMatrixMultiply(h, T(11), T(12), T(13), 1, 0);
     bad |= dlpVector(h, DLP_MUL, T(11), T(12), T(13));
     bad |= dlpSoftmaxForward(h, T(11), T(12));

@@ -104,9 +104,9 @@ def tables(networks: Sequence[str]) -> list[Table]:
         "percentages take the faster of the first two.",
         "Compiled, forward: the same layer as an ONNX model through `tilewright compile -t "
         "cambricon`. Backward: the calls of DLPlib on `cambricon` for the gradients of data, "
-        "weights and bias, one after the other (of an LSTM there are none). What the host moves "
-        "between layouts before and behind them has no cycles; HLAL's programs do such moves "
-        "themselves.",
+        "weights and bias, one after the other. What the host moves between layouts before and "
+        "behind them has no cycles; HLAL's programs read what the runtime has laid out by "
+        "segments.",
         "Bound: the larger of the bytes that must move at 128 GB/s and, for convolutions, the "
         "matrix unit's cycles with its own rounding, without padding. What the thesis counts "
         "backward it does not say; here it is the gradients of data, weights and bias.",
@@ -142,8 +142,8 @@ def measure(name: str) -> list[dict[str, Any]]:
                 "compiled": compiled,
                 "bound": bound,
                 "over_naive": naive / min(cycles, free),
-                "over_compiled": None if compiled is None else naive / compiled,
-                "reached": None if compiled is None else min(cycles, free) / compiled,
+                "over_compiled": naive / compiled,
+                "reached": min(cycles, free) / compiled,
                 "of_bound": bound / min(cycles, free),
                 "note": note,
             }

@@ -212,8 +212,7 @@ class Handle:
         key = (operator, settings, tuple(given.items()), tuple(wanted.items()), digests)
 
         def drawn(draw: Draw) -> Imported:
-            computed = self.target.takes_computed_weights
-            made = OperatorNetwork(operator, given, self.is_fixed, fixed, computed_weights=computed)
+            made = OperatorNetwork(operator, given, self.is_fixed, fixed)
             results = draw(made)
             return made.finish({name: (results[name], wanted[name]) for name in wanted})
 

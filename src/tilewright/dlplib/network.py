@@ -26,7 +26,7 @@ class OperatorNetwork:
     """A network under construction; ``fixed`` says that it computes in fixed point.
 
     ``constants`` are elements of some of the inputs, as they lie in memory: these become weights of
-    the network. ``computed_weights`` says that products may take computed values as weights.
+    the network.
     Refuses (``dlp-shape``) operands that the graph's shape rules do not accept.
     """
 
@@ -36,10 +36,8 @@ class OperatorNetwork:
         inputs: Mapping[str, Shape],
         fixed: bool,
         constants: Mapping[str, Array] | None = None,
-        *,
-        computed_weights: bool = True,
     ) -> None:
-        self.name, self.fixed, self.computed_weights = name, fixed, computed_weights
+        self.name, self.fixed = name, fixed
         self.weights = Weights()
         self.values: dict[str, SSAValue] = {}
         """The operands by name, in logical order."""

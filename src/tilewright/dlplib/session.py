@@ -80,6 +80,8 @@ OPERATORS: dict[str, str] = {
     "fully_connected_backward_filter": "ooo",
     "batch_norm_forward": "oooooo",
     "batch_norm_backward": "doooooooo",
+    "lstm_forward": "ooooooooo",
+    "lstm_backward": "ooooo",
     "matrix_multiply": "oooii",
     "vector": "vooo",
     "softmax_forward": "oo",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tilewright.graph.dialect import GraphOperation, KernelOp
+from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp
 from tilewright.ir import SSAValue, VerifyException
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 
@@ -50,7 +50,7 @@ class _Builder:
         operations = self.op.operations
         if not operations:
             raise VerifyException(f"kernel {self.op.symbol.data} is empty")
-        anchor = self.stage(operations[0])
+        anchor = self.known(self.stage(operations[0]))
         stages = [anchor]
         for inner in operations[1:]:
             stages.append(self.map_stage(inner, anchor))
@@ -71,6 +71,21 @@ class _Builder:
                 "loop nest of its own"
             )
         return stage
+
+    def known(self, anchor: Stage) -> Stage:
+        """The anchor, weights that are no constants marked."""
+        inputs = tuple(
+            replace(operand, computed=True)
+            if operand.role == "weight" and not self.constant(operand.name)
+            else operand
+            for operand in anchor.inputs
+        )
+        return replace(anchor, inputs=inputs)
+
+    def constant(self, name: str) -> bool:
+        """Whether the network's value of that name is a constant."""
+        value = self.values.get(name)
+        return value is not None and isinstance(value.owner, WeightOp)
 
     def map_stage(self, inner: GraphOperation, anchor: Stage) -> Stage:
         """A map over d0..dk, restated over the dims of the anchor's output."""

@@ -134,6 +134,8 @@ class Operand:
     """Binary point of a fixed-point element: value = integer / 2**fraction."""
     layout: str = ""
     """Layout of the tensor in main memory (layout.py); "" is row-major logical order."""
+    computed: bool = False
+    """Whether it is a weight that the network computes: no compiler lays it out."""
     held: str = ""
     """Memory on the chip that holds the tensor for the kernels around this one, too: it is moved
     nowhere. "" is main memory."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ class KernelBuilder:
         network.block.add_op(OutputOp.build(operands=[[kernel.result]]))
         module = ModuleOp([network])
         module.verify()
-        return module, kernel, kernel_of(kernel, value_names(module))
+        return module, kernel, _with_constants(kernel_of(kernel, value_names(module)))
 
     def finish(self, result: SSAValue) -> Case:
         module, kernel, planned = self._closed(result)
@@ -127,6 +127,13 @@ class KernelBuilder:
                 last = op.evaluate(*(inside[value] for value in op.inputs))
                 inside[op.result] = last
         return Case(planned, operands, last, module)
+
+
+def _with_constants(kernel: Kernel) -> Kernel:
+    """The kernel with weights that are constants, as those of most networks are."""
+    anchor = kernel.anchor
+    inputs = tuple(replace(operand, computed=False) for operand in anchor.inputs)
+    return replace(kernel, stages=(replace(anchor, inputs=inputs), *kernel.stages[1:]))
 
 
 def random_case(seed: int, *, fixed: bool = True) -> Case:

@@ -312,6 +312,21 @@ dlpStatus dlpBatchNormBackward(dlpHandle handle, dlpBatchNormDescriptor batch_no
                OF(dscale), OF(dshift));
 }
 
+dlpStatus dlpLstmForward(dlpHandle handle, DLP_TENSOR(x), DLP_FILTER(w), DLP_FILTER(u),
+                         DLP_TENSOR(bias), DLP_TENSOR(h0), DLP_TENSOR(c0), DLP_TENSOR(h),
+                         DLP_TENSOR(c), DLP_TENSOR(gates))
+{
+    return ASK(handle, "run lstm_forward" PAIR PAIR PAIR PAIR PAIR PAIR PAIR PAIR PAIR "\n", OF(x),
+               OF(w), OF(u), OF(bias), OF(h0), OF(c0), OF(h), OF(c), OF(gates));
+}
+
+dlpStatus dlpLstmBackward(dlpHandle handle, DLP_FILTER(u), DLP_TENSOR(c), DLP_TENSOR(gates),
+                          DLP_TENSOR(dh), DLP_TENSOR(dgates))
+{
+    return ASK(handle, "run lstm_backward" PAIR PAIR PAIR PAIR PAIR "\n", OF(u), OF(c), OF(gates),
+               OF(dh), OF(dgates));
+}
+
 dlpStatus dlpMatrixMultiply(dlpHandle handle, DLP_TENSOR(a), DLP_TENSOR(b), DLP_TENSOR(y),
                             int transpose_a, int transpose_b)
 {

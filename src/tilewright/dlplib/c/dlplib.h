@@ -154,6 +154,11 @@ dlpStatus dlpBatchNormBackward(dlpHandle handle, dlpBatchNormDescriptor batch_no
                                DLP_TENSOR(dy), DLP_TENSOR(dx), DLP_TENSOR(dscale),
                                DLP_TENSOR(dshift));
 /* Matrices of h rows and w columns, for every n and c. */
+dlpStatus dlpLstmForward(dlpHandle handle, DLP_TENSOR(x), DLP_FILTER(w), DLP_FILTER(u),
+                         DLP_TENSOR(bias), DLP_TENSOR(h0), DLP_TENSOR(c0), DLP_TENSOR(h),
+                         DLP_TENSOR(c), DLP_TENSOR(gates));
+dlpStatus dlpLstmBackward(dlpHandle handle, DLP_FILTER(u), DLP_TENSOR(c), DLP_TENSOR(gates),
+                          DLP_TENSOR(dh), DLP_TENSOR(dgates));
 dlpStatus dlpMatrixMultiply(dlpHandle handle, DLP_TENSOR(a), DLP_TENSOR(b), DLP_TENSOR(y),
                             int transpose_a, int transpose_b);
 dlpStatus dlpVector(dlpHandle handle, dlpVectorOperation operation, DLP_TENSOR(a), DLP_TENSOR(b),

@@ -20,6 +20,7 @@ from tilewright.dlplib.operators.fully_connected import (
     fully_connected_forward,
     matrix_multiply,
 )
+from tilewright.dlplib.operators.lstm import lstm_backward, lstm_forward
 from tilewright.dlplib.operators.movement import concat, reshape, transform
 from tilewright.dlplib.operators.normalisation import (
     batch_norm_backward,
@@ -50,6 +51,8 @@ __all__ = [
     "fully_connected_forward",
     "lrn_backward",
     "lrn_forward",
+    "lstm_backward",
+    "lstm_forward",
     "matrix_multiply",
     "pooling_backward",
     "pooling_forward",

@@ -107,18 +107,14 @@ def bias_backward(handle: Handle, dy: Operand, db: Operand) -> Ran:
 def channel_sums(net: OperatorNetwork, value: SSAValue) -> SSAValue:
     """[1, c] of [n, c, h, w]: sums over all but the channels, in wide numbers.
 
-    A row of ones times the values, which are the product's weights then; where weights are not
-    computed, ones are the weights of the values' transpose.
+    A row of ones times the values, which are the product's weights then.
     """
     n, c, h, w = shape_of(value)
     pixels = n * h * w
-    if net.computed_weights:
-        rows = net.reshape(net.transpose(value, (0, 2, 3, 1)), (pixels, c))
-        return net.emit("matmul", ones(net, (1, pixels)), rows)
     if pixels == 1:
         return net.copied(net.reshape(value, (1, c)))
-    columns = net.reshape(net.transpose(value, (1, 0, 2, 3)), (c, pixels))
-    return net.reshape(net.emit("matmul", columns, ones(net, (pixels, 1))), (1, c))
+    rows = net.reshape(net.transpose(value, (0, 2, 3, 1)), (pixels, c))
+    return net.emit("matmul", ones(net, (1, pixels)), rows)
 
 
 def _operands(x: Operand, w: Operand, y: Operand, bias: Operand | None) -> dict[str, Operand]:

@@ -185,7 +185,10 @@ def plan_exact(
         raise failures[0]
     physical = min(physical_bound(kernel, machine, p) for p, _ in found)
     granule = min(granule_bound(kernel, machine, p) for p, _ in found)
-    candidates = _distinct([c for _, s in found for c in s.candidates])[:keep]
+    candidates = _distinct([c for _, s in found for c in s.candidates])
+    # The best of every primitive is among them: the cost may misjudge all of another one's.
+    kept = {id(c) for c in (*candidates[:keep], *(s.candidates[0] for _, s in found if timer))}
+    candidates = [c for c in candidates if id(c) in kept]
     best, cycles, timed = candidates[0], None, 0
     if timer is not None:
         best, cycles, timed = _fastest(kernel, candidates, timer, budget, granule)

@@ -58,7 +58,9 @@ def _placed(
     placements: dict[str, Placement] = {}
     sizes = {WEIGHTS: 0, ACTIVATIONS: 0}
     for operand in kernel.operands:
-        arena = WEIGHTS if operand.role in CONSTANT_ROLES else ACTIVATIONS
+        # Only plain products take weights that the network computes, as they lie.
+        plain = operand.computed and kernel.anchor.operation == "matmul"
+        arena = WEIGHTS if operand.role in CONSTANT_ROLES and not plain else ACTIVATIONS
         layout = Layout.parse(operand.layout, len(operand.shape))
         size = -(-layout.size(operand.shape) * operand.element_bytes // ALIGNMENT) * ALIGNMENT
         if operand.held:
