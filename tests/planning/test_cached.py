@@ -1,5 +1,6 @@
 """The planner for machines behind caches: its space, its traffic, its choices."""
 
+from dataclasses import replace
 from math import ceil, prod
 
 import pytest
@@ -122,22 +123,29 @@ def test_row_major_tensors_take_the_general_primitive() -> None:
         plan(conv(layout=""), only)
 
 
-def test_a_reduction_under_a_residual_is_not_split() -> None:
+def test_a_reduction_under_a_residual_is_split_where_sums_can_start_from_it() -> None:
     kernel = conv(ci=512)
     target = kernel.output
     residual = Operand("r", target.shape, target.access, role="residual", layout=target.layout)
     total = Operand("z", target.shape, target.access, role="output", layout=target.layout)
-    added = Stage("add", kernel.anchor.dims[:4], (target, residual), total)
-    fused = Kernel("k", (kernel.anchor, added))
+    dims = kernel.anchor.dims[:4]
+    added = Stage("add", dims, (target, residual), total)
+    active = Stage("relu", dims, (target,), replace(target, name="t"))
+    late = Stage("add", dims, (active.output, residual), total)
     cpu = machine()
     depths = {
         name: {
             dict(schedule.levels[-1].tile)["ci"]
             for schedule in schedules(which, cpu, cpu.primitive("conv"))
         }
-        for name, which in (("plain", kernel), ("fused", fused))
+        for name, which in (
+            ("plain", kernel),
+            ("first", Kernel("k", (kernel.anchor, added))),
+            ("late", Kernel("k", (kernel.anchor, active, late))),
+        )
     }
-    assert depths == {"plain": {64, 128, 256, 512}, "fused": {512}}
+    every = {64, 128, 256, 512}
+    assert depths == {"plain": every, "first": every, "late": {512}}
 
 
 def nest_of(kernel: Kernel, order: tuple[str, ...], **tile: int) -> Nest:

@@ -64,6 +64,8 @@ def test_enough_pass_and_all_that_networks_are_made_of():
     assert not set(single) & {*known, *NOISE}
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of its casts that overflow on purpose
 def test_the_suite_runs_as_its_authors_describe():
     tests = BackendTest(backend, __name__)
     tests.include("^test_(relu|and2d|matmul_2d|reshape_reordered_all_dims|Linear)_cpu$")

@@ -197,10 +197,10 @@ def _products(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
     outer = [dim for dim in parallel if dim not in (row, column)]
     blocks = ceil(extents["co"] / lanes)
     depths = [extents["ci"]]
-    # A residual may share the output's memory, which partial sums would overwrite; and an output
-    # of narrower elements does not hold them.
+    # A residual may share the output's memory, which partial sums overwrite: they start from it.
+    # An output of narrower elements does not hold them.
     sums = kernel.output.element == kernel.anchor.output.element
-    if sums and not any(operand.role == "residual" for operand in kernel.inputs):
+    if sums and _summed_first(kernel):
         depths += [d for d in _REDUCTION_BLOCKS if d < extents["ci"] and d % lanes == 0]
     # Weights in blocks of several vectors are read block by block.
     least = max(primitive.multiples["co"] // lanes, 1)
@@ -220,6 +220,21 @@ def _products(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
                 if row:
                     tile[row] = height
                 yield from _orders(kernel, primitive, tile, outer, row, column)
+
+
+def _summed_first(kernel: Kernel) -> bool:
+    """Whether residuals are added to the anchor's floats before anything else is done to them."""
+    value = kernel.anchor.output
+    summed = {value.name}
+    for stage in kernel.stages[1:]:
+        names = [operand.name for operand in stage.inputs]
+        if stage.operation != "add" or stage.output.element != "float32":
+            break
+        if names.count(value.name) != 1:
+            break
+        summed |= set(names)
+        value = stage.output
+    return all(o.role != "residual" or o.name in summed for o in kernel.inputs)
 
 
 def _streams(kernel: Kernel, column: str) -> int:

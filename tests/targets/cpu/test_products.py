@@ -1,5 +1,7 @@
 """Matrix products of every shape: blocks of weights, remainders, batches, epilogues."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, check
@@ -53,6 +55,28 @@ def test_products_on_this_processor() -> None:
 
 def test_products_in_four_lanes() -> None:
     check(network(Maker(PLAIN, seed=2)), flags=(*FLAGS, "-Werror"))
+
+
+@pytest.mark.parametrize("shape", [(9, 300), (2, 7, 160)])
+def test_parts_of_a_sum_start_from_what_their_result_overwrites(shape: tuple[int, ...]) -> None:
+    """The residual's place may be the result's: partial sums, lying there, are in its stead."""
+    m = Maker(seed=3)
+    y = product(m, shape, 100, residual=True)
+    m.finish(y)
+    planned = m.compilation().kernels[0].schedule
+    (level,) = planned.levels
+    tile = tuple((dim, 64 if dim == "ci" else size) for dim, size in level.tile)
+    m.schedules["k0"] = replace(planned, levels=(replace(level, tile=tile),))
+    place = m.place
+
+    def shared() -> dict[str, int]:
+        arenas = place()
+        m.kernels[0].placement = m.network.placements.data[-1]  # type: ignore[union-attr]
+        return arenas
+
+    check(m)
+    m.place = shared  # type: ignore[method-assign]
+    check(m)
 
 
 @pytest.mark.parametrize("shape", [(64, 3072), (64, 1024)])

@@ -77,6 +77,22 @@ class Instance:
         return any(self.size(dim) < self.extents[dim] for dim in self.reduction)
 
     @property
+    def summed_first(self) -> list[Address]:
+        """What the steps behind the anchor add to its result before they do anything else.
+
+        A split reduction starts from it: the result may take the place of what is added.
+        """
+        found: list[Address] = []
+        for number, step in enumerate(self.steps[1:]):
+            others = [operand for operand in step.inputs if isinstance(operand, Address)]
+            if not self.split or step.operation != "add" or step.result.element != "float32":
+                break
+            if len(others) != 1 or number not in step.inputs:
+                break
+            found += others
+        return found
+
+    @property
     def first(self) -> str:
         """C condition: this is the first call of a split reduction."""
         return self._all_at(lambda dim: 0)

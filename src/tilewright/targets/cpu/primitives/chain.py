@@ -107,10 +107,10 @@ def write_chain(
 ) -> str:
     """Write the steps after the anchor for one vector; returns the name of the last value.
 
-    ``value`` is the C variable of the anchor's result.
+    ``value`` is the C variable of the anchor's result, with what is summed first.
     """
-    names = [value]
-    for number, step in enumerate(instance.steps[1:], 1):
+    names = [value] * (1 + len(instance.summed_first))
+    for number, step in list(enumerate(instance.steps))[len(names) :]:
         arguments = [
             names[operand]
             if isinstance(operand, int)

@@ -136,7 +136,7 @@ def _function(
 
 
 def _start(writer: Writer, tile: Tile) -> None:
-    """Set the accumulators: to the bias, or to what earlier parts of the reduction left."""
+    """Set the accumulators: to bias and what else is summed, or to what earlier parts left."""
     instance = tile.instance
     bias = instance.anchor.inputs[2] if len(instance.anchor.inputs) > 2 else None
     output = instance.output
@@ -148,6 +148,8 @@ def _start(writer: Writer, tile: Tile) -> None:
             value = vector_at(instance, bias, "co", position(bias), count)
         else:
             value = "splat_int(0)" if tile.bytes else "splat(0.0f)"
+        for operand in instance.summed_first:
+            value += f" + {vector_at(instance, operand, 'co', position(operand), count)}"
         writer.line(f"{tile.loops()} a[{tile.point}][{v}] = {value};")
 
     def earlier(v: int) -> None:
@@ -177,7 +179,7 @@ def _positions(tile: Tile, v: int) -> PositionOf:
 def _finish(writer: Writer, tile: Tile) -> None:
     """Apply the rest of the chain and write the tile."""
     instance = tile.instance
-    chain = len(instance.steps) > 1
+    chain = len(instance.steps) > 1 + len(instance.summed_first)
 
     def write(v: int, with_chain: bool) -> None:
         count = tile.lanes(v)
