@@ -56,16 +56,20 @@ class Points:
                 raise refuse("lower-layout", "operands of a map differ in layout", c.where)
             pairs = zip(window.data, self.target, output.buffer.tensor_shape, strict=True)
             self.moving[operand] = [a == b or extent == 1 for a, b, extent in pairs]
+        several = [axis for axis in output.order if output.buffer.tensor_shape[axis] > 1]
+        inner = several[-1] if several else output.order[-1]
+        # An operand that is one number along the innermost axis is spread over a vector.
+        self.single = [one for one in self.moving if not self.moving[one][inner]]
         for axis in reversed(output.order):
-            if apart or not all(moving[axis] for moving in self.moving.values()):
+            alike = all(
+                moving[axis] != (one in self.single) or output.buffer.tensor_shape[axis] == 1
+                for one, moving in self.moving.items()
+            )
+            if apart or not alike:
                 apart.append(axis)
             else:
                 shared.append(axis)
         self.shared, self.apart = shared, list(reversed(apart))
-        if not shared:
-            raise refuse(
-                "lower-layout", "an operand is one number along the innermost axis", c.where
-            )
 
     def _reserve(self) -> None:
         t = self.c.temporaries
@@ -73,8 +77,10 @@ class Points:
         wide = self.rest is not None
         each = 2 * relu + 4 * wide + 2 * len(self.limits)
         each += 0 if self.rest is None else self.rest.limit_bytes
+        each += 4 * len(self.single) + 2 * bool(self.single and not relu)
         self.part = t.left // each // 8 * 8 if each else 0
-        self.zeros = t.take(2 * self.part) if relu else 0
+        self.zeros = t.take(2 * self.part) if relu or self.single else 0
+        self.spread = {one: t.take(4 * self.part) for one in self.single}
         self.sums = t.take(4 * self.part) if wide else 0
         self.relu = relu
         self.places = [t.take(2 * self.part) for _ in self.limits]
@@ -86,7 +92,7 @@ class Points:
 
     def prologue(self) -> None:
         """What stands before all tiles."""
-        if self.relu:
+        if self.relu or self.single:
             clear(self.e, self.zeros, self.part)
         for place, (_, limit) in zip(self.places, self.limits, strict=True):
             fill(self.e, place, self.part, limit)
@@ -111,8 +117,8 @@ class Points:
                     self._run([sources[one] for one in self.inputs], result, count)
                     e.increase(result, e.multiply(count, c.output.element))
                     for one in distinct:
-                        if all(self.moving[one][axis] for axis in self.shared):
-                            e.increase(sources[one], e.multiply(count, one.element))
+                        step = 1 if one in self.single else count
+                        e.increase(sources[one], e.multiply(step, one.element))
                     return
                 axis = axes[0]
                 size = box.axes[axis].size
@@ -141,6 +147,32 @@ class Points:
     def _run(self, sources: Sequence[Value], result: Value, count: Value) -> None:
         """Elements side by side, in parts if temporaries are needed."""
         e = self.e
+        if self.single:
+            with e.scope():
+                self._spread(sources, e.minimum(count, self.part))
+                sources = [
+                    self.spread.get(operand, source)
+                    for operand, source in zip(self.inputs, sources, strict=True)
+                ]
+                self._parts(sources, result, count)
+            return
+        self._parts(sources, result, count)
+
+    def _spread(self, sources: Sequence[Value], count: Value) -> None:
+        """Vectors of the numbers that operands are along a run."""
+        e = self.e
+        zeros, n, one = e.held(self.zeros), e.held(count), e.held(1)
+        for operand, source in zip(self.inputs, sources, strict=True):
+            if operand not in self.spread:
+                continue
+            wide = operand.element == 4
+            with e.scope():
+                value = e.register()
+                e.emit("VMAX" + ".wide0" * wide, value, one, e.held(source))
+                e.emit("VAS" + ".wide" * wide, e.held(self.spread[operand]), n, zeros, value)
+
+    def _parts(self, sources: Sequence[Value], result: Value, count: Value) -> None:
+        e = self.e
         if not self.part or (isinstance(count, int) and count <= self.part):
             self._part(sources, result, count)
             return
@@ -153,7 +185,8 @@ class Points:
                 part = e.minimum(left, self.part)
                 self._part(at, to, part)
                 for one, operand in zip(at, self.inputs, strict=True):
-                    e.increase(one, e.multiply(part, operand.element))
+                    if operand not in self.spread:
+                        e.increase(one, e.multiply(part, operand.element))
                 e.increase(to, e.multiply(part, self.c.output.element))
                 e.emit("SSUB", left, left, part)
             e.emit("CB", left, again)
