@@ -44,6 +44,10 @@ class Context:
     """Says that tiles have hooks throughout, so many cycles apart."""
     renew: Callable[[Operand, Callable[[Tile], None]], None]
     """Emits code whenever an operand's buffer has been filled anew."""
+    turn: Callable[[], None]
+    """Stands where the step to the next tile may be taken between the instructions of a tile."""
+    turns: Callable[[], None]
+    """Says that tiles have such places."""
     replace: Callable[[Operand], None]
     """Says that results may be written where an operand lies."""
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import REGISTERS, Register
 from tilewright.targets.cambricon.statements import Statement, statement
 
@@ -51,7 +50,8 @@ class Emitter:
         self._labels = 0
         self._free = list(range(REGISTERS - 1, -1, -1))
         self._scopes: list[list[Register]] = [[]]
-        self._used: set[int] = set()
+        self._next = REGISTERS
+        """The first register that has not been given out, of those beyond the machine's."""
         self._constants: dict[int, Register] = {}
         self._once: list[Statement] = []
         self._body: list[Statement] = []
@@ -116,16 +116,21 @@ class Emitter:
     def register(self) -> Register:
         """A register until the scope ends."""
         if not self._free:
-            raise refuse(
-                "lower-registers",
-                f"the kernel's loops need more than {REGISTERS} scalar registers",
-                self.where,
-                "plan it with fewer tiled dims, or run it on the host",
-            )
+            # There are more than the machine has here: what is alive together matters (tidy.py).
+            self._free.append(self._next)
+            self._next += 1
         found = Register(self._free.pop())
-        self._used.add(found.number)
         self._scopes[-1].append(found)
         return found
+
+    @contextmanager
+    def beside(self) -> Generator[None]:
+        """Registers that are taken within are others than any code before or behind has."""
+        kept, self._free = self._free, []
+        try:
+            yield
+        finally:
+            self._free = kept
 
     @contextmanager
     def scope(self) -> Generator[None]:
@@ -140,11 +145,8 @@ class Emitter:
         """A register that holds a number throughout the kernel."""
         if number not in self._constants:
             # It is filled once, before all else: what is emitted already must not have used it.
-            fresh = [number for number in self._free if number not in self._used]
-            if not fresh:
-                raise refuse("lower-registers", "no register is left for a constant", self.where)
-            one = Register(max(fresh))
-            self._free.remove(one.number)
+            one = Register(self._next)
+            self._next += 1
             self._constants[number] = one
             self._once.append(statement("SMOVE", one, number))
         return self._constants[number]

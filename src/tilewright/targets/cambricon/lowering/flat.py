@@ -89,6 +89,31 @@ class Flat:
             self.streams.append(self.load_streams[self.shared])
         if self.streams:
             self.agenda = Agenda(e, self.streams, e.register())
+        self.due = e.register() if walk.turns else None
+        """Positive in a tile from whose code the step to the next one has not been taken yet."""
+        self.from_place = e.register() if walk.turns else None
+        """The number of the place in a tile's code to which that step leads back."""
+        self.places: list[str] = []
+        self.labels = [e.label("load") for _ in range(self.depth + 1)]
+        self.turned, self.step, self.back = e.label("loaded"), e.label("step"), e.label("stepped")
+
+    def turn(self) -> None:
+        """A place in a tile's code where the step to the next tile may be taken, once."""
+        if self.due is None:
+            return
+        e, number = self.e, len(self.places) + 1
+        go, back = e.label("turn"), e.label("turned")
+        self.places.append(back)
+        e.emit("CB", self.due, go)
+        e.place(back)
+
+        def block() -> None:
+            assert self.from_place is not None
+            e.place(go)
+            e.set(self.from_place, number)
+            e.jump(self.step)
+
+        e.apart(block)
 
     def _share(self, stream: NewStream) -> BufferOp | None:
         """The buffer whose slots are the result's, too, if there is one; starts both streams.
@@ -132,9 +157,7 @@ class Flat:
     def emit(self) -> None:
         """The loop."""
         e = self.e
-        again, take = e.label("tile"), e.label("take")
-        done, last = e.label("loaded"), e.label("last")
-        labels = [e.label("load") for _ in range(self.depth + 1)]
+        again, take, last = e.label("tile"), e.label("take"), e.label("last")
         for one in (*self.now, *self.next):
             e.set(one, 0)
         if self.streams:
@@ -146,10 +169,14 @@ class Flat:
         out = self.output.buffer
         if out in self.current:
             e.set(self.current[out], self.walk.operands[out].address)
-        self._loads(labels)
-        e.place(done)
-        with e.scope():
-            e.if_less(UNBEGUN, self.level, again)
+        with e.beside():
+            self._loads(self.labels)
+        e.place(self.turned)
+        with e.beside(), e.scope():
+            if self.due is None:
+                e.if_less(UNBEGUN, self.level, again)
+            else:
+                self._lead_back()
         if not self.weights_move:
             self.walk.passing(False)
         e.set(self.level, 0)
@@ -173,10 +200,34 @@ class Flat:
             e.place(kept)
         self._late_loads()
         self._renew()
-        self._advance(labels, done)
+        if self.due is not None:
+            e.set(self.due, 1)
+            e.jump(again)
+            e.place(self.step)
+            e.set(self.due, 0)
+        with e.beside():
+            self._advance(self.labels, self.turned)
         e.place(last)
         if self.store_stream is not None:
             self.store_stream.drain()
+
+    def _lead_back(self) -> None:
+        """From the step to where it was taken; before the first tile, on."""
+        e, begun, back = self.e, self.e.label("begun"), self.e.label("lead")
+        e.if_less(self.level, UNBEGUN + 1, begun)
+        e.jump(back)
+        e.place(begun)
+
+        def block() -> None:
+            origin = self.from_place
+            assert origin is not None
+            e.place(back)
+            with e.beside(), e.scope():
+                for number in range(len(self.places), 0, -1):
+                    e.if_positive(e.add(origin, 1 - number), self.places[number - 1])
+            e.jump(self.back)
+
+        e.apart(block)
 
     def _loads(self, labels: Sequence[str]) -> None:
         """Loads that run one tile ahead."""
@@ -201,7 +252,8 @@ class Flat:
                 if one.buffer is self.walk.begun:
                     e.place(begun)
             if any(one.depth == depth and one.buffer in self.load_streams for one in self.ahead):
-                self.agenda.begin(self._pause())
+                begin = self.agenda.begin if self.due is None else self.agenda.join
+                begin(self._pause())
             if not depth:
                 self._renew_once()
 
@@ -297,12 +349,29 @@ class Flat:
             self.walk.passing(True)
         e.jump(done)
 
+    def _turn_at_last(self) -> None:
+        """Step to the next tile, if no place in this tile's code has."""
+        e, go = self.e, self.e.label("turn")
+        assert self.due is not None
+        e.emit("CB", self.due, go)
+        e.place(self.back)
+
+        def block() -> None:
+            assert self.from_place is not None
+            e.place(go)
+            e.set(self.from_place, 0)
+            e.jump(self.step)
+
+        e.apart(block)
+
     def _tile(self) -> None:
         """Compute and store the current tile."""
         e = self.e
         with e.scope():
             tile = self._now()
             self.compute(tile)
+            if self.due is not None:
+                self._turn_at_last()
             if self.walk.operands[self.output.buffer].held:
                 return
             keep = e.label("keep")

@@ -203,6 +203,8 @@ class KernelLowering:
             self._widen,
             walk.pace,
             walk.renew,
+            walk.turn,
+            walk.may_turn,
             walk.replace,
         )
         kind = COMPUTES.get(context.anchor.operation.data, Points)
@@ -226,7 +228,8 @@ class KernelLowering:
         used = (*(self._bytes_of(buffer) for buffer in self._weights()), *self._results())
         own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in self.copies}
         gap = self.gap
-        tidy = tidied(e.statements, {} if gap is None else {id(gap.place): gap.registers})
+        lost = {} if gap is None else {id(gap.place): gap.registers}
+        tidy = tidied(e.statements, lost, e.where)
         if gap is not None:
             gap = replace(gap, registers=tuple(tidy.clobbers[id(gap.place)]))
         return Lowered(tidy.statements, own, used, gap, early)
@@ -302,13 +305,10 @@ class KernelLowering:
         return Need(FirstLoad(0, count, address), slots * operand.slot_bytes, slots)
 
     def _pass(self, last: bool) -> None:
-        """Leave a gap for a load of a later kernel, if registers are left."""
+        """Leave a gap for a load of a later kernel."""
         e = self.e
         with e.scope():
-            try:
-                registers = tuple(e.register() for _ in range(3))
-            except TilewrightError:
-                return
+            registers = tuple(e.register() for _ in range(3))
             busy = [self._last_of(b) if last else self._bytes_of(b) for b in self._weights()]
             self.gap = Gap(e.mark("room for a load"), registers, (*busy, *self._results()))
 

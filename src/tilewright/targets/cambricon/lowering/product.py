@@ -40,8 +40,16 @@ LONG = 24
 not behind every few: the scalar instructions of a hook pass meanwhile."""
 
 
+TURNING = 16
+"""Cycles of a product from which on the scalar instructions of the step to the next tile are hidden
+by those that wait in the queue."""
+
+
 class Product(Pixels):
     """The code of one product; ``emit`` for each place where a tile is computed."""
+
+    turns = False
+    """Whether the run at hand has places for the step to the next tile."""
 
     def __init__(self, context: Context) -> None:
         c = self.c = context
@@ -81,6 +89,8 @@ class Product(Pixels):
         c.pace(between if self.hooks else between * self.batch)
         if self.biases and self.bias is not None:
             c.renew(self.bias, self._replicate)
+        if not self.split and cycles >= TURNING * self.rows.kernel:
+            c.turns()
         if self.residual is not None and not self.split:
             # Of as many elements as the result, each read just before its result is written.
             c.replace(self.residual)
@@ -309,9 +319,12 @@ class Product(Pixels):
             if self.split:
                 e.repeat(pixels, self.each_pixel(at, matrices, width, kernel), least=1)
                 return
+            # Most pixels are in such runs, and no tile is without them for long.
+            self.turns = run.width == self.columns.kernel and run.pixels != 1
             if isinstance(pixels, int):
                 full, rest = divmod(pixels, self.batch)
                 e.repeat(full, lambda: self._batch(at, matrices, width, self.batch, kernel))
+                self.turns &= not full
                 if rest:
                     self._batch(at, matrices, width, rest, kernel)
                 return
@@ -352,6 +365,8 @@ class Product(Pixels):
             for number in range(apart):
                 first, last = (len(steps) * n // apart for n in (number, number + 1))
                 each(steps[first:last])
+                if not number and self.turns:
+                    self.c.turn()
             e.repeat(e.subtract(count, apart), each)
             self._advance()
             with e.scope():

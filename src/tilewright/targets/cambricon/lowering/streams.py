@@ -140,6 +140,14 @@ class Agenda:
         """A stream has started: the next hook is due, or the one behind a pause."""
         self.e.set(self.gate, -pause)
 
+    def join(self, pause: int = 0) -> None:
+        """A stream has started beside others: the next hook is due when they have it so."""
+        e, waits = self.e, self.e.label("waits")
+        with e.scope():
+            e.if_less(IDLE // 2, self.gate, waits)
+        self.begin(pause)
+        e.place(waits)
+
     def hook(self) -> None:
         """One transfer, if one is left and due: two cycles where none is."""
         e = self.e

@@ -21,12 +21,14 @@ in again, copied and added up in several places. Five steps mend that, before::
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
 
+from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import BY_MNEMONIC, REGISTERS, Immediate, Register
 from tilewright.targets.cambricon.lowering.colours import coloured
 from tilewright.targets.cambricon.lowering.webs import (
@@ -59,22 +61,24 @@ class Tidied:
     clobbers: Clobbers
 
 
-def tidied(statements: Sequence[Statement], clobbers: Clobbers) -> Tidied:
-    """The same computation in fewer instructions and other registers.
+def tidied(statements: Sequence[Statement], clobbers: Clobbers, where: str) -> Tidied:
+    """The same computation in fewer instructions, and in the registers that the machine has.
 
-    Remarks stay the objects that they are. A kernel with branches to registers is left alone.
+    Remarks stay the objects that they are. Refuses (``lower-registers``) what needs more.
     """
-    if any(
-        one.mnemonic in ("J", "CB") and not isinstance(one.operands[-1], Label)
-        for one in statements
-    ):
-        return Tidied(list(statements), clobbers)
     code = list(statements)
     blocks = blocks_of(code)
     for block in blocks:
         _number(code, block, clobbers)
     webs = webs_of(code, blocks, clobbers)
     made = coloured(code, blocks, webs)
+    if made.count > REGISTERS:
+        raise refuse(
+            "lower-registers",
+            f"the kernel's loops need {made.count} of {REGISTERS} scalar registers",
+            where,
+            "plan it with fewer tiled dims, or run it on the host",
+        )
     moved: dict[int, list[Register]] = {id(one): [] for one in code if id(one) in clobbers}
     for web, colour in zip(webs, made.colours, strict=True):
         for number in web.defs:
@@ -98,7 +102,7 @@ def _plain(one: Statement) -> bool:
 
 def _number(code: list[Statement], block: Block, clobbers: Clobbers) -> None:
     """Local value numbering; in place."""
-    version = [0] * REGISTERS
+    version: Counter[int] = Counter()
     sums: dict[int, tuple[int, int, int]] = {}
     """Of a register: it holds another one's value, as of a version of that, and a number more."""
     known: dict[tuple[object, ...], tuple[int, int]] = {}

@@ -45,6 +45,8 @@ class Walk:
         """What is to be done whenever a buffer has been filled anew, before its first tile."""
         self.interval: float | None = None
         """Cycles between hooks, if tiles have them throughout: then all moves wait for hooks."""
+        self.turns = False
+        """Whether tiles have places where the step to the next one may be taken."""
         self.replaced: BufferOp | None = None
         """A buffer whose elements results may replace, one for one."""
         self.hooks: Callable[[Operand], int] = lambda operand: 0
@@ -57,6 +59,15 @@ class Walk:
     def pace(self, interval: float) -> None:
         """Tiles have hooks throughout, so many cycles apart."""
         self.interval = interval
+
+    def may_turn(self) -> None:
+        """Tiles have places where the step to the next one may be taken."""
+        self.turns = True
+
+    def turn(self) -> None:
+        """A place in a tile's code, behind its first products, for the step to the next tile."""
+        if self.flat is not None:
+            self.flat.turn()
 
     def replace(self, operand: Operand) -> None:
         """Results may be written where an operand of as many elements lies."""

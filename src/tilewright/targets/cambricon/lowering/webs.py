@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-from tilewright.targets.cambricon.isa import BY_MNEMONIC, REGISTERS, Register
+from tilewright.targets.cambricon.isa import BY_MNEMONIC, Register
 from tilewright.targets.cambricon.statements import Label, Statement
 
 Clobbers = Mapping[int, Sequence[Register]]
@@ -119,10 +119,14 @@ class _Reaching:
         self, statements: Sequence[Statement], blocks: Sequence[Block], clobbers: Clobbers
     ) -> None:
         self.statements, self.blocks, self.clobbers = statements, blocks, clobbers
-        self.at: list[int] = [-1] * REGISTERS
+        named = [r for one in statements for r in one.operands if isinstance(r, Register)]
+        named += [r for some in clobbers.values() for r in some]
+        count = 1 + max((r.number for r in named), default=0)
+        self.count = count
+        self.at: list[int] = [-1] * count
         """The statement of every definition."""
-        self.register = list(range(REGISTERS))
-        self.of = [1 << number for number in range(REGISTERS)]
+        self.register = list(range(count))
+        self.of = [1 << number for number in range(count)]
         """All definitions of every register."""
         self.bits: dict[int, list[tuple[int, int]]] = {}
         """Of every statement that defines registers: their numbers and the definitions."""
@@ -199,7 +203,7 @@ class _Reaching:
             gen.append(made)
             kept.append(everything & ~gone)
         before = [0] * len(self.blocks)
-        before[0] = (1 << REGISTERS) - 1
+        before[0] = (1 << self.count) - 1
         again = True
         while again:
             again = False
