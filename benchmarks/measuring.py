@@ -99,6 +99,12 @@ def environment(cores: int):
                 os.environ[name] = value
 
 
+def cores() -> int:
+    """How many this process may use."""
+    has = hasattr(os, "sched_getaffinity")
+    return len(os.sched_getaffinity(0)) if has else os.cpu_count() or 1
+
+
 def pin(cores: int) -> None:
     """This process runs on the first ``cores`` cores from now on."""
     if hasattr(os, "sched_setaffinity"):

@@ -19,7 +19,7 @@ from benchmarks.cpu.__main__ import NETWORKS
 from benchmarks.cpu.kernels import LOW, Kernel, timed
 from benchmarks.cpu.peers import PEERS
 from benchmarks.cpu.timing import build, compare
-from benchmarks.measuring import alone, calibrated, kept, model_path
+from benchmarks.measuring import alone, calibrated, cores, kept, model_path
 from benchmarks.report import Column, Table, megabytes, percent, seconds, whole
 from tilewright.runtime.executable import Executable
 
@@ -96,6 +96,7 @@ def building(name: str) -> dict[str, Any]:
     arenas = sizes["weights"] + sizes["workspace"]
     return {
         **alone(1, kernels, path, folder / "package"),
+        "cores": alone(2, cores),
         "compile_seconds": compiling,
         "c_seconds": c_compiler,
         "memory": {
@@ -145,6 +146,7 @@ SLOW = (
 
 COMPILE = (
     Column("name", "network"),
+    Column("cores", "cores"),
     Column("compile_seconds", "model to package that runs, s", seconds),
     Column("c_seconds", "of them the C compiler", seconds),
 )
@@ -214,7 +216,7 @@ def tables(
     return [
         *(_compared(rows, count) for count in THREADS),
         _memory(rows),
-        Table("Compiling, on two cores", COMPILE, rows),
+        Table("Compiling", COMPILE, rows),
         Table("Kernels against the roofline, the least of all runs", ROOFLINE, rows),
         Table("Kernels below 70 % that take 1 % of their network's time or more", SLOW, slow),
     ]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.slow import but_fast
 from tests.tile.tile_kernels import case, random_schedule, toy
 from tilewright.ir import Parser, to_text
 from tilewright.passes import CompilerContext, PassRunner
@@ -11,9 +12,7 @@ from tilewright.tile.interpreter import run
 from tilewright.tile.passes import pipeline
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(24), *(pytest.param(s, marks=pytest.mark.slow) for s in range(24, 90))]
-)
+@pytest.mark.parametrize("seed", but_fast(range(90), range(8)))
 def test_every_pass_keeps_the_meaning(seed: int) -> None:
     example, machine = case(seed), toy(seed)
     schedule = random_schedule(example, machine, seed)

@@ -12,6 +12,7 @@ from tests.graph.passes.pass_networks import (
     inputs_of,
     random_network,
 )
+from tests.slow import but_fast
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.interpreter import interpret
@@ -57,9 +58,7 @@ def fix(module: ModuleOp, store: Weights, samples: list[dict[str, Array]]) -> Mo
     return module
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(12), *(pytest.param(s, marks=pytest.mark.slow) for s in range(12, 24))]
-)
+@pytest.mark.parametrize("seed", but_fast(range(24), range(5)))
 def test_close_to_float_and_exactly_repeatable(seed: int) -> None:
     module, store = random_network(seed)
     samples = [inputs_of(module, 100 + i) for i in range(3)]

@@ -16,6 +16,7 @@ from tests.graph.passes.pass_networks import (
     inputs_of,
     random_network,
 )
+from tests.slow import but_fast
 from tilewright.calibration import observed_ranges, samples_of
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import WeightOp, network_of
@@ -69,9 +70,7 @@ LIMITS = {
 
 
 @pytest.mark.parametrize("numbers", LIMITS)
-@pytest.mark.parametrize(
-    "seed", [*range(5), *(pytest.param(s, marks=pytest.mark.slow) for s in range(5, 12))]
-)
+@pytest.mark.parametrize("seed", but_fast(range(12), range(2)))
 def test_random_networks_stay_close(numbers: str, seed: int) -> None:
     module, store = random_network(seed)
     samples = [inputs_of(module, 100 + i) for i in range(3)]

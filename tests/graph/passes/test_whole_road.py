@@ -16,6 +16,7 @@ from tests.graph.passes.pass_networks import (
     random_network,
 )
 from tests.graph.passes.test_fix_numbers import calibrate
+from tests.slow import but_fast
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.operations import parse
@@ -113,9 +114,7 @@ class Arena:
         return [self.read(value) for value in self.network.output_op.values]
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(6), *(pytest.param(s, marks=pytest.mark.slow) for s in range(6, 14))]
-)
+@pytest.mark.parametrize("seed", but_fast(range(14), range(2)))
 @pytest.mark.parametrize("machine", MACHINES)
 def test_memory_computes_what_the_network_means(machine: str, seed: int) -> None:
     module, store, inputs, expected = compiled(seed, machine)
@@ -128,9 +127,7 @@ def test_memory_computes_what_the_network_means(machine: str, seed: int) -> None
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize(
-    "seed", [*range(2), *(pytest.param(s, marks=pytest.mark.slow) for s in range(2, 4))]
-)
+@pytest.mark.parametrize("seed", but_fast(range(4), range(1)))
 def test_text_and_second_run(machine: str, seed: int) -> None:
     module, store, inputs, _ = compiled(seed, machine)
     text = str(module)
