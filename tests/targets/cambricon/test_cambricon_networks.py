@@ -16,12 +16,17 @@ from tilewright.runtime import Executable
 SHAPE = (1, 8, 7, 6)
 
 
-def network(path: Path, nodes: list[onnx.NodeProto], weights: dict[str, Any]) -> Path:
+def network(
+    path: Path,
+    nodes: list[onnx.NodeProto],
+    weights: dict[str, Any],
+    shape: tuple[int, ...] = SHAPE,
+) -> Path:
     """A network of an image ``x``, whose last node makes ``y``."""
     graph = helper.make_graph(
         nodes,
         "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, SHAPE)],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()],
     )
@@ -91,3 +96,23 @@ def test_kernels_share_weights_of_windows(tmp_path: Path) -> None:
     ]
     made = ran(network(tmp_path / "net.onnx", nodes, {"both": weight(8, 8, 3, 3)}))
     assert not [one for one in made.manifest.kernels if one.engine == "host" and one.nodes]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kilobytes", [24, 64])
+def test_results_replace_the_residuals_that_they_add(kilobytes: int, tmp_path: Path) -> None:
+    """Tiles of a sum whose second operand comes from main memory, at two sizes of scratchpad."""
+    shape = (1, 32, 40, 36)
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["a", "second", "bias"], ["b"], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["b", "a"], ["c"]),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    weights = {"first": weight(32, 32, 3, 3), "second": weight(32, 32, 3, 3), "bias": weight(32)}
+    path = network(tmp_path / "net.onnx", nodes, weights, shape)
+    sizes = {"memory.vsm.bytes": kilobytes << 10}
+    made = tilewright.compile(path, "cambricon", values=sizes, directory=tmp_path / "package")
+    sample = {"x": np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)}
+    check = made.check(sample, made.run(sample))
+    assert check.passed and check.exact and check.mismatches == 0

@@ -15,6 +15,10 @@ filled again when a loop around it has advanced, which the label says that the o
       again
 
 So a kernel holds its code once, whatever the sizes of its tiles are.
+
+Where a tile's code has places for it (``turn``), the step stands apart: the first place that is
+reached leads there, and it leads back. The products that wait in the queue hide its instructions,
+which use registers of their own.
 """
 
 from __future__ import annotations

@@ -1,0 +1,125 @@
+"""The moves of one kernel's operands: at once, or as streams that wait for hooks."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tilewright.machine import Machine
+from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.boxes import Spans
+from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
+from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
+from tilewright.targets.cambricon.lowering.nest import Nest
+from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.streams import Stream, hooks_of, streamed
+from tilewright.targets.cambricon.lowering.tiles import Tile
+from tilewright.targets.cambricon.lowering.walk import Walk
+from tilewright.targets.cambricon.lowering.weights import Segments
+from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
+
+
+class Transfers:
+    """What a kernel's lowering knows of its moves."""
+
+    e: Emitter
+    program: ProgramOp
+    machine: Machine
+    nest: Nest
+    walk: Walk
+    operands: dict[BufferOp, Operand]
+    streams: tuple[str, ...]
+    """Roles of the operands that move in streams."""
+    spare: Register | None
+    """The register that all streams share, once there is one."""
+    segments: dict[TensorOp, Segments]
+    copies: dict[TensorOp, int]
+    """Addresses of segments that are copies, as other kernels read the original."""
+    bands: dict[TensorOp, tuple[int, int]]
+    """Address and elements of weights that are copied for bands of pixels."""
+
+    def _start_of(self, operand: Operand) -> int:
+        """Where the segments of a tensor begin in main memory."""
+        return self.copies.get(operand.buffer.tensor_op, operand.place.address)
+
+    def _stream(self, operand: Operand) -> Stream | None:
+        """A stream for an operand whose boxes have several runs, or whose tiles have hooks."""
+        if operand.role not in self.streams or operand.buffer.tensor_op in self.segments:
+            return None
+        interval = self.walk.interval
+        # What is known of a box does not depend on the registers that hold the rest.
+        trial = Emitter(self.e.where, "trial")
+        starts = [trial.register() for _ in self.nest.loops]
+        spans = Walk(trial, self.nest, {}).spans(starts, self.walk.depth(operand.buffer))
+        box = operand.box(trial, spans, self.program.extents)
+        runs = runs_of(trial, box, operand.place, operand.order)
+        if not streamed(runs, single=interval is not None):
+            return None
+        if self.spare is None:
+            self.spare = self.e.register()
+        pause = max(self._hooks(operand) - 1, 0)
+        return Stream(self.e, self._text(operand), runs, operand.element, self.spare, pause)
+
+    def _hooks(self, operand: Operand) -> int:
+        """Hooks from one transfer of an operand to the next; 0 where hooks do not measure time."""
+        interval = self.walk.interval
+        return 0 if interval is None else hooks_of(self._longest(operand), interval)
+
+    def _longest(self, operand: Operand) -> float:
+        """Cycles of the longest transfer of an operand, about."""
+        e, extents = Emitter(self.e.where, "trial"), self.program.extents
+        around = self.nest.loops[: self.walk.depth(operand.buffer)]
+        steps = {loop.dim.data: loop.step_size for loop in around}
+        first = {dim: min(steps.get(dim, extent), extent) for dim, extent in extents.items()}
+        runs = self._runs(operand, Spans(dict.fromkeys(extents, 0), first), e)
+        count = prod(number for number, _ in runs.loops if isinstance(number, int))
+        memory = operand.buffer.memory
+        output = self.nest.output is not None and operand.buffer is self.nest.output.buffer
+        ends = (memory, self.machine.main) if output else (self.machine.main, memory)
+        move = self.machine.move(*ends)
+        return move.latency + operand.slot_bytes / count / move.bytes_per_cycle
+
+    def _text(self, operand: Operand) -> str:
+        """The transfer of an operand."""
+        output = self.nest.output
+        assert output is not None
+        letter = "M" if operand.buffer.memory == "msm" else "V"
+        move = "STORE" if operand.buffer is output.buffer else "LOAD"
+        return f"{letter}{move}" + (".wide" if operand.element == 4 else "")
+
+    def _fill(self, operand: Operand, spans: Spans, base: Value, stream: Stream | None) -> None:
+        e = self.e
+        e.remark(f"load {operand.name}")
+        if operand.buffer.tensor_op in self.bands:
+            address, size = self.bands[operand.buffer.tensor_op]
+            e.emit("MLOAD", e.loaded(base), e.loaded(size), e.loaded(0), address)
+            return
+        segments = self.segments.get(operand.buffer.tensor_op)
+        if segments is not None:
+            address = e.loaded(segments.address(e, spans))
+            count = e.loaded(segments.count(e, spans))
+            letter = "M" if operand.buffer.memory == "msm" else "V"
+            e.emit(f"{letter}LOAD", e.loaded(base), count, address, self._start_of(operand))
+            return
+        runs = e.settled(lambda: self._runs(operand, spans))
+        if stream is not None:
+            stream.start(runs, base)
+        else:
+            transfer(e, self._text(operand), runs, base, operand.element)
+
+    def _runs(self, operand: Operand, spans: Spans, e: Emitter | None = None) -> Runs:
+        e = e or self.e
+        box = operand.box(e, spans, self.program.extents)
+        return runs_of(e, box, operand.place, operand.order)
+
+    def _store(self, tile: Tile, stream: Stream | None) -> None:
+        e = self.e
+        assert self.nest.output is not None
+        operand = self.operands[self.nest.output.buffer]
+        with e.scope():
+            e.remark(f"store {operand.name}")
+            runs = e.settled(lambda: self._runs(operand, tile.kept(operand.buffer)))
+            base = tile.bases[operand.buffer]
+            if stream is not None:
+                stream.start(runs, base)
+            else:
+                transfer(e, self._text(operand), runs, base, operand.element)
