@@ -214,7 +214,11 @@ def tables(
     rows = [run(name, resume, threads) for name in networks]
     slow = [{"network": row["name"], **kernel} for row in rows for kernel in row["slow"]]
     return [
-        *(_compared(rows, count) for count in THREADS),
+        *(
+            _compared(rows, count)
+            for count in THREADS
+            if any(count in row["times"] for row in rows)
+        ),
         _memory(rows),
         Table("Compiling", COMPILE, rows),
         Table("Kernels against the roofline, the least of all runs", ROOFLINE, rows),
