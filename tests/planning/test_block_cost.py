@@ -8,7 +8,7 @@ import pytest
 
 from tests.planning.test_cached_blocks import MACHINE, kernel
 from tilewright.machine import Machine
-from tilewright.planning.block_cost import BlockCost
+from tilewright.planning.block_cost import BlockCost, asked_astray
 from tilewright.planning.cached import schedules
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Level, Schedule
@@ -71,6 +71,28 @@ def test_weights_beyond_the_last_cache_come_from_memory_for_each_block() -> None
     assert bytes_of[0] < 1.5 * weights
     assert bytes_of[1] > 6 * weights
     assert price(made, often, tiny) > price(made, once, tiny)
+
+
+@pytest.mark.parametrize(
+    ("calls", "vectors", "found"),
+    [(7, 1, 0.0), (4, 2, 0.0), (3, 2, 0.5), (5, 4, 0.25), (7, 4, 0.75), (10, 4, 0.25), (2, 4, 0.0)],
+)
+def test_calls_that_are_left_over_ask_for_later_weights(
+    calls: int, vectors: int, found: float
+) -> None:
+    """Of three calls for two vectors the third asks for one that is not next."""
+    assert asked_astray(calls, vectors) == pytest.approx(found)
+
+
+@pytest.mark.parametrize("cost", ["refetched", "returned", "written"])
+def test_what_the_second_cache_loses_costs_what_the_machine_says(cost: str) -> None:
+    made, costs = kernel(64, 64, 64), MACHINE.cache_costs
+    dear = costs.model_copy(update={cost: 1.5 * getattr(costs, cost)})
+    dearer = MACHINE.model_copy(update={"cache_costs": dear})
+    large = MACHINE.with_values({"memory.l2.bytes": 1 << 26})
+    dearer_large = large.model_copy(update={"cache_costs": dear})
+    assert price(made, block(8, 16), dearer) > price(made, block(8, 16))
+    assert price(made, block(8, 16), dearer_large) == price(made, block(8, 16), large)
 
 
 def test_names_do_not_matter() -> None:

@@ -167,8 +167,42 @@ def test_what_fits_is_moved_once_and_what_does_not_is_moved_again() -> None:
     # A block of weights stays while the rows go by; the inputs still come four times.
     box = {**extents, "co": 8, "oh": 1}
     row = sum(box_bytes(operand, box) for operand in kernel.operands)
-    middling = machine(level1=64, level2=ceil(row / 0.8))
-    assert Caches(kernel, middling).price(nest, 0.0)[1] == 4 * x + w + 2 * y
+    # The next block is fetched while they do: beside the one in use, or these push each other out.
+    beside = machine(level1=64, level2=ceil((row + w / 4) / 0.8))
+    assert Caches(kernel, beside).price(nest, 0.0)[1] == 4 * x + w + 2 * y
+    narrow = machine(level1=64, level2=ceil(row / 0.8))
+    assert Caches(kernel, narrow).price(nest, 0.0)[1] > 4 * x + w + 2 * y
+
+
+def test_parts_of_rows_that_come_from_afar_are_begun_one_by_one() -> None:
+    x = Operand("x", (512, 1024), (one("n"), one("ci")))
+    w = Operand("w", (48, 1024), (one("co"), one("ci")), role="weight", layout="OI48o")
+    y = Operand("y", (512, 48), (one("n"), one("co")), role="output")
+    dims = (Dim("n", 512), Dim("co", 48), Dim("ci", 1024, "reduction"))
+    kernel = Kernel("k", (Stage("matmul", dims, (x, w), y),))
+    cpu = machine(level1=1024, level2=4096)
+    costs = cpu.cache_costs.model_copy(update={"row_bytes": 1000.0})
+    waiting = cpu.model_copy(update={"cache_costs": costs})
+
+    def extra(depth: int) -> float:
+        nest = nest_of(kernel, ("ci", "n"), ci=depth, n=8)
+        return Caches(kernel, waiting).price(nest, 0.0)[0] - Caches(kernel, cpu).price(nest, 0.0)[0]
+
+    assert extra(1024) == 0.0, "one row follows the other"
+    assert extra(128) == pytest.approx(2.0 * extra(256)) and extra(256) > 0.0
+
+
+def test_weights_read_again_from_the_second_cache_hide_in_part() -> None:
+    kernel, nest = conv(), nest_of(conv(), ("oh", "co"), co=8, oh=1)
+    small, roomy = machine(level1=64), machine(level1=1 << 28, level2=1 << 29)
+
+    def extra(cpu: Machine) -> float:
+        costs = cpu.cache_costs.model_copy(update={"near": 1.0})
+        dear = cpu.model_copy(update={"cache_costs": costs})
+        return Caches(kernel, dear).price(nest, 1e6)[0] - Caches(kernel, cpu).price(nest, 1e6)[0]
+
+    # In a first cache that keeps them they come but once.
+    assert extra(small) > 2 * extra(roomy) > 0.0
 
 
 def test_compute_hides_traffic_or_is_hidden_by_it() -> None:

@@ -192,19 +192,26 @@ class CacheCosts(_Part):
     """Part of a cache that a kernel's working set may fill."""
     exposed: float = Field(default=0.1, ge=0, le=1)
     """Part of a time that does not overlap with a greater one: of products, or of reading."""
+    near: float = Field(default=0.1, ge=0, le=1)
+    """The same of the time to read weights from the second cache, tile after tile."""
     start_bytes: float = Field(default=800.0, ge=0, le=1e6)
     """What could be moved while a piece of the result is begun that lies apart from the one
     before: swATOP's latency, and what it wastes of a transaction (Eq. 1)."""
+    row_bytes: float = Field(default=0.0, ge=0, le=1e6)
+    """What could be read beyond the second cache while a part of a row is begun that is read alone:
+    the same latency, which prefetching does not foresee."""
     block_usable: float = Field(default=0.4, gt=0, le=1)
     """Part of a cache that stays with a block of tiles while weights stream through it."""
     streamed: float = Field(default=0.3, ge=0, le=1)
     """Part of the time to read weights for the first time that does not hide behind products."""
+    refetched: float = Field(default=0.3, ge=0, le=1)
+    """Part of the time to read what the second cache did not keep of a block's scratch, and of
+    weights since the block before, that does not hide behind products."""
     pixels: float = Field(default=0.3, ge=0, le=2)
-    """Part of the time to read transformed inputs, which every block of output channels reads, that
-    does not hide."""
+    """Part of the time to read transformed inputs from the second cache, as every block of output
+    channels does, that does not hide."""
     read_again: float = Field(default=0.35, ge=0, le=1)
-    """Part of the time in which a further register tile of one plane reads the weights again that
-    does not hide: they come at another pace."""
+    """The same of weights, which further register tiles of one plane read again."""
     fetched: float = Field(default=0.5, ge=0, le=1)
     """Part of the time to read weights for the first time that does not hide where they are fetched
     ahead, to be transformed in registers."""
@@ -212,6 +219,9 @@ class CacheCosts(_Part):
     """The same where they are read again from a near cache."""
     written: float = Field(default=6.0, ge=0, le=100)
     """Transfers of each byte of scratch that transforms write beyond the second cache."""
+    returned: float = Field(default=6.0, ge=0, le=100)
+    """The same of what products write, and the transform back reads: at least the line is fetched,
+    written, and read again."""
 
 
 class Machine(_Part):

@@ -1,11 +1,12 @@
 """What blocks of tiles in scratch memory cost: three phases, none of which hides behind another.
 
-Inputs are transformed, multiplied with the weights plane by plane, and transformed back. A register
-tile of the products takes what its multiply-adds take or what its weights take to arrive: from the
-cache behind the nearest, or the one behind that if a block's scratch and all weights do not fit
-there together. The transforms hardly compute, so what they write and read beyond the second cache
-is paid in full, as it goes both ways. Weights that are transformed in registers are fetched ahead,
-and read again for every few planes.
+Inputs are transformed, multiplied with the weights plane by plane, and transformed back. A plane's
+products take what their multiply-adds take or what their weights take to arrive, which are asked
+for while the plane before is multiplied: from the second cache, or from behind it if a block's
+scratch and all weights do not fit there together. So do transformed inputs that the second cache
+lost since the block of output channels before. The transforms hardly compute, so what they write
+and read beyond the second cache is paid in full, as it goes both ways. Weights that are transformed
+in registers are fetched ahead, and read again for every few planes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ from tilewright.planning.schedule import Schedule
 
 PLANE_CYCLES = 0.2
 """What a plane more in a register tile costs a step, whatever else bounds it (measured)."""
+
+
+LOST = 0.5
+"""Part of the weights which are asked for too early that is not found when their turn comes."""
 
 
 class BlockCost:
@@ -94,31 +99,27 @@ class BlockCost:
 
     def _products(self, tiles: int, channels: int, parts: list[int], inputs: int) -> float:
         """The same of one block of output channels."""
-        registers, depth = self.registers, self.depth
+        registers, depth, costs = self.registers, self.depth, self.costs
         vectors = ceil(channels / registers.lanes)
         outputs = 0 if self.explicit else 4 * self.planes * tiles * vectors * registers.lanes
-        panel = 4 * vectors * registers.lanes * depth
+        panel, pixels = 4 * vectors * registers.lanes * depth, 4 * tiles * depth
         (near, behind), (_, beyond) = self.near, self.second
-        far = self._far(self.weights + inputs + outputs)
-        first = panel * (1.0 - far) / behind + panel * far / beyond
+        first = panel * self._far(self.weights + inputs + outputs)
+        # From one block of output channels to the next all of the block's scratch is touched.
         far = self._far(inputs + outputs + self.planes * panel)
-        pixel = 4 * depth * ((1.0 - far) / behind + far / beyond)
-        again = (
-            panel * _missed(panel + 4 * parts[0] * depth, self.costs.block_usable * near) / behind
-        )
-        lost = 0.0
+        astray = 0.0 if self.explicit else asked_astray(len(parts), vectors)
+        stream = (first * (1.0 + LOST * astray) + pixels * far) / beyond
+        work = 0.0
         for points in set(parts):
-            work, read = depth * registers.step_cycles(points, vectors), points * pixel
-            begins = points == parts[0]
-            exposed = self.costs.pixels * read
-            if begins:
-                lost += max(work, first + read) + self.costs.streamed * first + exposed
-            exposed += self.costs.read_again * again
-            lost += (parts.count(points) - begins) * (max(work, again + read) + exposed)
-        lost += 2.0 * tiles * vectors
+            each = depth * registers.step_cycles(points, vectors)
+            work += parts.count(points) * (each + registers.call_cycles(points, vectors))
+        lost = max(work, stream) + costs.refetched * min(work, stream)
+        room = costs.block_usable * near
+        again = (len(parts) - 1) * panel * _missed(panel + 4 * parts[0] * depth, room)
+        read = panel - first + again
+        lost += (costs.read_again * read + costs.pixels * pixels * (1.0 - far)) / behind
         lost -= tiles * vectors * depth / registers.vectors_per_cycle
-        written = outputs * self._far(inputs + outputs) * self.costs.written / beyond
-        return self.planes * lost + written
+        return self.planes * lost + outputs * far * costs.returned / beyond
 
     def _transformed(self, tiles: int, parts: list[int], planes: int, inputs: int) -> float:
         """The same of one vector of output channels whose weights are transformed in registers."""
@@ -140,6 +141,17 @@ class BlockCost:
     def _far(self, size: float) -> float:
         """Part of a working set that the second cache does not keep."""
         return _missed(size, self.costs.block_usable * self.second[0])
+
+
+def asked_astray(calls: int, vectors: int) -> float:
+    """Weights that the calls of one plane ask for beside those of the next, in parts of these.
+
+    Every call of a register tile asks for one vector of output channels, or for an even share of
+    one (targets/cpu/primitives/ahead.py). What calls are left over ask for is of a later block.
+    """
+    if vectors == 1:
+        return 0.0
+    return max(calls / max(calls // vectors, 1) / vectors - 1.0, 0.0)
 
 
 _IMAGES = ("input", "residual", "output")

@@ -19,9 +19,6 @@ from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 
-SOFT = 1.3
-"""Times the usable part of a cache at which nothing of a working set is found again."""
-
 
 @dataclass(frozen=True)
 class Nest:
@@ -73,6 +70,14 @@ def box_bytes(operand: Operand, sizes: Mapping[str, int]) -> int:
     return elements * operand.element_bytes
 
 
+def _along(operand: Operand) -> tuple[str, int] | None:
+    """The dim along which elements of a row-major operand lie side by side, and their bytes."""
+    inner = operand.access[-1].dims if operand.access else ()
+    if len(inner) != 1 or not Layout.parse(operand.layout, len(operand.shape)).row_major:
+        return None
+    return next(iter(inner)), operand.element_bytes
+
+
 def cache_levels(machine: Machine) -> list[tuple[int, float]]:
     """Bytes of every cache, the nearest first, and bytes per cycle from what lies behind it."""
     caches = sorted(
@@ -97,13 +102,11 @@ class Caches:
             for operand in kernel.operands
         ]
         self.costs = machine.cache_costs
-        self.levels = [(self.costs.usable * size, rate) for size, rate in cache_levels(machine)]
+        self.levels = cache_levels(machine)
         self._boxes: dict[tuple[int, ...], int] = {}
-        output = kernel.output
-        inner = output.access[-1].dims if output.access else ()
-        self._columns: tuple[str, int] | None = None
-        if len(inner) == 1 and Layout.parse(output.layout, len(output.shape)).row_major:
-            self._columns = next(iter(inner)), output.element_bytes
+        self._columns = _along(kernel.output)
+        # Blocks of channels lie side by side in images, rows' parts in matrices do not.
+        self._parts = next((_along(o) for o in kernel.inputs if o.role == "input"), None)
         self._scratch = parse_expression(primitive.scratch if primitive is not None else "0")
 
     def price(self, nest: Nest, compute: float) -> tuple[float, float]:
@@ -114,27 +117,58 @@ class Caches:
             bodies.append({**bodies[-1], dim: step})
         boxes = [self._boxes_of(body) for body in bodies]
         totals = [sum(row) for row in boxes]
+        for level, following in self._following(nest, boxes):
+            totals[level] += following
+        begun = self.costs.row_bytes / self._part(nest, bodies[-1])
         pieces = 1.0 + self.costs.start_bytes / self._run(nest, bodies[-1])
         part = self.costs.exposed
         hidden, exposed, main = (1.0 - part) * compute, part * compute, 0.0
         for level, (capacity, bandwidth) in enumerate(self.levels):
             misses = self._misses(nest, boxes, totals, capacity)
             main = sum(misses)
-            weights = written = 0.0
+            weights = written = inputs = 0.0
             for moved, (_, _, _, role) in zip(misses, self.operands, strict=True):
                 weights += moved if role == "weight" else 0.0
                 written += moved if role == "output" else 0.0
+                inputs += moved if role == "input" else 0.0
             others = main - weights - written
             if level == len(self.levels) - 1:
                 # Weights come from memory at every run; activations were written just before.
-                far = max(0.0, 1.0 - capacity / (others + written)) if others + written else 0.0
+                far = (
+                    max(0.0, 1.0 - self.costs.usable * capacity / (others + written))
+                    if others + written
+                    else 0.0
+                )
                 others, written = far * others, far * written
             if level:
-                written *= pieces
-            paid = part * (weights + others) + written
+                written = written * pieces + inputs * begun
+            beside = part if level else self.costs.near
+            paid = part * others + beside * weights + written
             hidden = max(hidden, (1.0 - part) * (weights + others) / bandwidth)
             exposed += paid / bandwidth
         return hidden + exposed, main
+
+    def _following(self, nest: Nest, boxes: list[list[int]]) -> Iterator[tuple[int, int]]:
+        """Bodies of loops with the bytes of weights that come next, and are fetched there ahead.
+
+        Where loops over points run within those over the weights, the next block of these comes
+        while the one before is in use (targets/cpu/primitives/ahead.py): both want room.
+        """
+        depth = len(nest.loops)
+        for number, (_, dims, _, role) in enumerate(self.operands):
+            changing = [level for level, (dim, _, _) in enumerate(nest.loops) if dim in dims]
+            if role == "weight" and changing and changing[-1] + 1 < depth:
+                yield from (
+                    (level, boxes[depth][number]) for level in range(changing[-1] + 1, depth + 1)
+                )
+
+    def _kept(self, size: float, capacity: float) -> float:
+        """Part of a working set that a cache keeps: of what exceeds its usable part, less and less.
+
+        A little too much is not all lost: what is evicted is not always what comes next.
+        """
+        spare = max((1.0 - self.costs.usable) * capacity, 1.0)
+        return min(1.0, max(0.0, (capacity - size) / spare))
 
     def _run(self, nest: Nest, tile: Mapping[str, int]) -> float:
         """Bytes of the result that are written one after another; blocks of channels suffice."""
@@ -143,6 +177,12 @@ class Caches:
         dim, element_bytes = self._columns
         along = bool(nest.loops) and nest.loops[-1][0] == dim
         return element_bytes * float(nest.extents[dim] if along else tile[dim])
+
+    def _part(self, nest: Nest, tile: Mapping[str, int]) -> float:
+        """Bytes of one row of a matrix that are read one after another; whole rows suffice."""
+        if not self._parts or tile[self._parts[0]] == nest.extents[self._parts[0]]:
+            return float("inf")
+        return self._parts[1] * float(tile[self._parts[0]])
 
     def _boxes_of(self, sizes: Mapping[str, int]) -> list[int]:
         found: list[int] = []
@@ -167,8 +207,7 @@ class Caches:
             moved = float(boxes[depth][number])
             for level in range(depth - 1, -1, -1):
                 dim, extent, step = nest.loops[level]
-                # A little too much is not all lost: what is evicted is not always what comes next.
-                kept = min(1.0, max(0.0, (SOFT - totals[level + 1] / capacity) / (SOFT - 1.0)))
+                kept = self._kept(totals[level + 1], capacity)
                 again = moved * -(-extent // step)
                 if not kept:
                     moved = again

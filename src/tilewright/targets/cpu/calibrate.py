@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -18,13 +19,14 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tilewright.errors import refuse
+from tilewright.machine import Machine
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.registers import REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.targets.cpu.candidates import Candidates, Sources, built
 from tilewright.targets.cpu.compiler import compiler_version
 from tilewright.targets.cpu.library import loaded
 from tilewright.targets.cpu.machine import machine
-from tilewright.targets.cpu.measure import measure
 from tilewright.targets.cpu.package import SUPPORT
 from tilewright.targets.cpu.processors import Processor, this_processor
 from tilewright.targets.cpu.runner import arena
@@ -39,8 +41,9 @@ _POINTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28)
 """Points of the tiles that are measured, and the most that fit."""
 _VECTORS = (1, 2, 3, 4, 6, 8)
 FEW_POINTS = 5
-MOST_ROUNDS = 6
-"""Measurements of a tile at both depths: two, and more while they are below the peak."""
+TURNS = 40
+"""Measurements of a tile at each depth."""
+TURN_SECONDS = 1e-3
 
 Tile = tuple[float, float, float, float]
 
@@ -97,7 +100,7 @@ def _quiet(what: str, done: int, total: int) -> None:
 
 
 def calibrate(progress: Callable[[str, int, int], None] = _quiet) -> Calibration:
-    """Measure the processor at hand, on one core; about ten seconds. Raises TilewrightError."""
+    """Measure the processor at hand, on one core; about twenty seconds. Raises TilewrightError."""
     here = this_processor()
     text = f"#define LANES {here.lanes}\n{(SUPPORT / 'calibrate.c').read_text()}"
     with loaded({"calibrate.c": text}) as library:
@@ -165,25 +168,47 @@ def _tiles(here: Processor, progress: Callable[[str, int, int], None]) -> tuple[
     for vectors in _VECTORS:
         most = max((p for p in range(1, 33) if registers.fits(p, vectors)), default=0)
         sizes += [(vectors, points) for points in sorted({*_POINTS, most}) if 0 < points <= most]
+    cycles = _cycles(here, described, primitive.name, sizes, progress)
     found: list[Tile] = []
-    for number, (vectors, points) in enumerate(sizes):
-        progress("register tiles", number, len(sizes))
-        cycles = [inf] * len(_DEPTHS)
-        for round_ in range(MOST_ROUNDS):
-            for index, depth in enumerate(_DEPTHS):
-                kernel = _product(points, vectors * here.lanes, depth)
-                tile = (("ci", depth), ("co", vectors * here.lanes), ("m", points))
-                schedule = Schedule(primitive.name, (Level(REGISTERS, tile, ("m", "co", "ci")),))
-                took = measure(kernel, described, [schedule])[0]
-                cycles[index] = min(cycles[index], took * here.clock_hz)
-            if round_ > 0 and _slope(cycles) >= _least(vectors, points, here.vectors_per_cycle):
-                break
-        if max(cycles) < inf:
-            least = _least(vectors, points, here.vectors_per_cycle)
-            found.append((vectors, points, *_fit(cycles, least)))
+    for (vectors, points), taken in zip(sizes, cycles, strict=True):
+        least = _least(vectors, points, here.vectors_per_cycle)
+        found.append((vectors, points, *_fit(taken, least)))
     if len(found) < 8:
         raise refuse("cpu-calibration", "no register tile could be measured")
     return _straight(found, here.vectors_per_cycle)
+
+
+def _cycles(
+    here: Processor,
+    described: Machine,
+    primitive: str,
+    sizes: Sequence[tuple[int, int]],
+    progress: Callable[[str, int, int], None],
+) -> list[list[float]]:
+    """Cycles of register tiles at each of ``_DEPTHS``: of all in turns, so that none is measured
+    while the processor is slower, or has more company, than for the others."""
+    with ExitStack() as stack:
+        made: list[Candidates] = []
+        for number, (vectors, points) in enumerate(sizes):
+            progress("register tiles", number, len(sizes))
+            for depth in _DEPTHS:
+                kernel = _product(points, vectors * here.lanes, depth)
+                tile = (("ci", depth), ("co", vectors * here.lanes), ("m", points))
+                schedule = Schedule(primitive, (Level(REGISTERS, tile, ("m", "co", "ci")),))
+                sources = Sources.of(kernel, described, [schedule])
+                if not sources.distinct:
+                    raise refuse("cpu-calibration", "a register tile cannot be built")
+                made.append(stack.enter_context(built(sources, (0,))))
+        repeats = [max(1, int(TURN_SECONDS / max(one.seconds(0, 8), 1e-9))) for one in made]
+        least = [inf] * len(made)
+        for _ in range(TURNS):
+            for number, one in enumerate(made):
+                least[number] = min(least[number], one.seconds(0, repeats[number]))
+    count = len(_DEPTHS)
+    return [
+        [took * here.clock_hz for took in least[start : start + count]]
+        for start in range(0, len(least), count)
+    ]
 
 
 def _least(vectors: float, points: float, vectors_per_cycle: float) -> float:

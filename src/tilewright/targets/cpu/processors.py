@@ -123,16 +123,20 @@ _MESH = (80.0, 40.0, 8.0, 4.5)
 """Bytes per cycle on Intel's servers, whose last cache lies behind a mesh (measured)."""
 
 _MESH_COSTS = CacheCosts(
-    usable=0.5,
-    exposed=0.09,
+    usable=0.7,
+    exposed=0.07,
+    near=0.15,
     start_bytes=20.0,
-    block_usable=0.565,
+    row_bytes=1000.0,
+    block_usable=0.774,
     streamed=0.17,
-    pixels=0.3,
-    read_again=0.29,
+    refetched=0.415,
+    pixels=0.59,
+    read_again=0.6,
     fetched=0.22,
     fetched_again=0.32,
-    written=1.14,
+    written=1.11,
+    returned=3.33,
 )
 """Fitted there to the kernels that ``python -m benchmarks swatop`` lists as developed on."""
 
