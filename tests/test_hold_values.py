@@ -82,6 +82,7 @@ def test_what_leaves_the_chip_is_not_held() -> None:
     assert not last.output.held
 
 
+@pytest.mark.slow
 def test_a_memory_that_holds_nothing_is_left_alone() -> None:
     assert not travelled(hold=True, holds=False).held
 

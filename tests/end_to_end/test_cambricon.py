@@ -68,6 +68,7 @@ def test_networks_run_as_loops(path: Path, size: Configuration, tmp_path: Path) 
     assert summary["cycles"] >= summary["bound_cycles"]
 
 
+@pytest.mark.slow
 def test_weights_lie_by_segment_and_the_words_say_where(tmp_path: Path) -> None:
     """Other weights in the package give other results: they are read from there, not kept."""
     made = checked(LENET, "cambricon", tmp_path)

@@ -39,6 +39,7 @@ def test_one_import_compiled_for_two_targets_gives_what_each_gives_alone(tmp_pat
     assert list(imported.weights) == before
 
 
+@pytest.mark.slow
 def test_package_keeps_no_weights_that_nothing_reads(tmp_path: Path) -> None:
     from tilewright.graph.weights import Weights
 

@@ -153,6 +153,7 @@ def by_onnxruntime(model: Path, samples: list[Array]) -> onnxruntime.InferenceSe
     return onnxruntime.InferenceSession(place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [*range(1), *(pytest.param(s, marks=pytest.mark.slow) for s in range(1, 3))]
 )

@@ -255,6 +255,7 @@ SEED = (
 WORDS = sorted(set(re.findall(r'\w+|[{}:"]|-', SEED)) | {"Deconvolution", "Crop", "dilation", "-7"})
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_changed_texts_load_or_are_refused(tmp_path_factory, data):

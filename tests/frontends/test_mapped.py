@@ -107,6 +107,7 @@ def hundred_megabytes(folder: Path) -> Path:
     return saved(folder, model_of(nodes, {"x0": (1, 2240)}, ["x5"], weights))
 
 
+@pytest.mark.slow
 def test_a_large_import_allocates_little(tmp_path: Path) -> None:
     path = hundred_megabytes(tmp_path)
     assert path.stat().st_size > 100e6

@@ -117,6 +117,7 @@ def test_sizes_below_the_granule_are_taken_where_memory_is_small(
     assert found.cost < 0.85 * plain.min()
 
 
+@pytest.mark.slow
 @given(
     kernel=st.sampled_from([*TINY, kernels.conv(24, 40, 12, 3, 2), kernels.dense(90, 700)]),
     memory=st.sampled_from(["nbin", "nbout", "sb"]),

@@ -38,9 +38,7 @@ def compared(executable: tilewright.Executable, inputs: dict[str, Array]) -> int
     return len(seen)
 
 
-@pytest.mark.parametrize(
-    "target", but_fast(["cpu", "cambricon-x", "cambricon"], ["cpu", "cambricon-x"])
-)
+@pytest.mark.parametrize("target", but_fast(["cpu", "cambricon-x", "cambricon"], ["cpu"]))
 def test_lenet(target: str) -> None:
     executable = tilewright.compile(LENET, target)
     image = np.random.default_rng(3).standard_normal((1, 1, 32, 32)).astype(np.float32)

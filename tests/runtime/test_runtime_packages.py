@@ -41,6 +41,7 @@ def forge(package: Path) -> None:
     read_manifest(package).write(package)
 
 
+@pytest.mark.slow
 def test_saved_package_runs_the_same(package: Path, tmp_path: Path) -> None:
     one = Executable.load(package)
     copy = one.save(tmp_path / "copy")

@@ -40,7 +40,7 @@ def check_pool(target: str, name: str) -> None:
     oracle.near(handle, dx, expected, 0.5 if mode == "max" else 1.5)
 
 
-@pytest.mark.parametrize("name", but_fast(CASES, ["largest, rounded up", "mean with pads"]))
+@pytest.mark.parametrize("name", but_fast(CASES, ["mean with pads"]))
 def test_pool_and_its_gradient(name: str) -> None:
     check_pool("cambricon-x", name)
 

@@ -164,7 +164,7 @@ def bytes_of_weights(module: ModuleOp) -> int:
     return sum(4 * prod(shape_of(op.result)) for op in weights)
 
 
-@pytest.mark.parametrize("memory", but_fast([1.0, 1.15, 1.4, 2.0, 9.0], [1.0, 1.4]))
+@pytest.mark.parametrize("memory", but_fast([1.0, 1.15, 1.4, 2.0, 9.0], [1.15]))
 def test_transformed_weights_take_what_memory_allows(memory: float) -> None:
     net = Builder(8, x=(1, 64, 28, 28))
     x = net.inputs["x"]

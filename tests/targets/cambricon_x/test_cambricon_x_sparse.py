@@ -68,6 +68,7 @@ def image(seed: int) -> dict[str, Any]:
     return {"x": np.random.default_rng(seed).standard_normal((1, 32, 12, 12)).astype(np.float32)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "density",
     [pytest.param(d, marks=[pytest.mark.slow] * (d != 0.25)) for d in DENSITIES],

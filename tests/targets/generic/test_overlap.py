@@ -109,6 +109,7 @@ def test_a_network_takes_less_than_its_kernels_alone() -> None:
     assert together < 0.97 * alone
 
 
+@pytest.mark.slow
 def test_buffers_keep_away_from_what_is_used_last() -> None:
     target, machine = resolve("cambricon-x")
     work = travel(network(), target, machine)

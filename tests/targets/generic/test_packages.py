@@ -156,6 +156,7 @@ def test_a_slower_memory_takes_longer() -> None:
     assert cycles[0] < cycles[1]
 
 
+@pytest.mark.slow
 def test_a_machine_file_runs_without_python() -> None:
     executable = compiling.compile(network(), str(SMALL_NPU))
     outputs = executable.run(image(2), check_races=True)
