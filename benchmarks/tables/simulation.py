@@ -15,7 +15,7 @@ TITLE = "Speed of ACC-C's simulator"
 
 NETWORKS = ("lenet5", "vgg16")
 
-ROUNDS = 3
+ROUNDS = 20
 """Runs, of which the fastest counts: the first one compiles and touches memory."""
 
 TARGET = 20e6
