@@ -129,9 +129,10 @@ class BlockCost:
         (_, behind), (_, beyond) = self.near, self.second
         far = self._far(inputs + outputs + 2 * panel)
         pixel = 4 * depth * ((1.0 - far) / behind + far / beyond)
-        lost = 2.0 * tiles * planes - tiles * planes * depth / registers.vectors_per_cycle
+        lost = -tiles * planes * depth / registers.vectors_per_cycle
         for points in parts:
             work = depth * transforming_step_cycles(points, planes, taps, registers)
+            work += registers.call_cycles(points, planes)
             read, again = points * planes * pixel, panel / behind
             lost += max(work, again + read) + self.costs.pixels * read
             lost += self.costs.fetched_again * min(work, again)
