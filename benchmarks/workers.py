@@ -137,7 +137,7 @@ def _reply(pipe: Connection, function: Callable[[], Any]) -> None:
     try:
         result = function()
         settle()
-    except Exception:
+    except Exception:  # Whatever it is, who asked is told.
         pipe.send((None, traceback.format_exc()))
     else:
         pipe.send((result, ""))
