@@ -190,7 +190,7 @@ def test_transformed_weights_take_what_memory_allows(
     if memory < 1.2:
         assert 3 in sizes, "transformed as the kernel runs"
     if memory == 9:
-        assert 6 in sizes, "transformed before"
+        assert sizes[:3] == [6, 6, 6], "nothing is as fast as what was done before"
         gains = [
             1 - method.cycles / found[kernel].cycles
             for options, found in seen
