@@ -109,18 +109,24 @@ class Epilogue:
         end = ".wide" if self.wide_result else ""
         shift = "" if not self.shift else f".shift={self.shift}"
         done = False
+        both = self.residual
+        if bias is not None and both is not None and wide and not both.left_sum and self.relu:
+            # The sums' own places take what is added to them: both at once.
+            assert residual is not None
+            text = f"VAV.wide.acc.wide0{'.wide1' if both.wide else ''}"
+            add(f"{text}.left1={both.left}" if both.left else text, at, n, bias, residual)
+            bias, both = None, None
         if bias is not None:
-            last = self.residual is None
+            last = both is None
             text = f"VAV{end if last else '.wide'}{first}.wide1{shift if last else ''}"
             target = out if last else at
             add(text, target, n, at, bias)
             done = last
-        if self.residual is not None:
+        if both is not None:
             assert residual is not None
-            one = self.residual
-            text = f"VAV{end}{first}{'.wide1' if one.wide else ''}{shift}"
-            text += f".left0={one.left_sum}" if one.left_sum else ""
-            text += f".left1={one.left}" if one.left else ""
+            text = f"VAV{end}{first}{'.wide1' if both.wide else ''}{shift}"
+            text += f".left0={both.left_sum}" if both.left_sum else ""
+            text += f".left1={both.left}" if both.left else ""
             add(text, out, n, at, residual)
             done = True
         if self.relu:
