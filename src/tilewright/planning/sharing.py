@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from math import ceil, lcm, prod
 
 from tilewright.machine import Machine
@@ -40,13 +41,13 @@ def share(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -
         schedule = _cut(kernel, machine, schedule, allowed)
     best, chosen = 1.0 / machine.cores, ""
     scratch = any(operand.role == "scratch" for operand in kernel.inputs)
-    trips: dict[str, int] = {}
+    loops: dict[str, tuple[int, int]] = {}
     for dim, extent, step in Nest.of(kernel, schedule).loops:
-        trips.setdefault(dim, ceil(extent / step))
-    for dim, count in trips.items():
+        loops.setdefault(dim, (extent, step))
+    for dim, (extent, step) in loops.items():
         if dim not in allowed:
             continue
-        busy = count / (ceil(count / machine.cores) * machine.cores)
+        busy = extent / (max(parts(extent, step, machine.cores)) * machine.cores)
         if scratch and dim not in kernel.anchor.inputs[0].dims:
             busy *= AGAIN
         if busy > best:
@@ -54,6 +55,16 @@ def share(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -
         if busy >= BALANCED:
             break
     return replace(schedule, shared=chosen)
+
+
+def parts(extent: int, step: int, cores: int) -> list[int]:
+    """Of a loop's extent, what each core computes: a run of whole tiles, the last one's edge less.
+
+    The tile at the edge counts as one of the tiles, and is the last core's.
+    """
+    trips = ceil(extent / step)
+    ends = [min(trips * core // cores * step, extent) for core in range(cores + 1)]
+    return [end - begin for begin, end in pairwise(ends)]
 
 
 def _allowed(kernel: Kernel) -> frozenset[str]:

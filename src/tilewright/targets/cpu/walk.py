@@ -96,6 +96,7 @@ class _Walk:
         self.operation = ""
         self.shared = None if program.shared is None else program.shared.data
         self.divided = False  # whether the loop that the cores share is open
+        self.fills_scratch = self._fills_scratch()
         self.loops: list[Around] = []
         self.pointers: dict[str, str] = {}
         counts: dict[str, int] = {}
@@ -103,6 +104,17 @@ class _Walk:
             letter = _LETTERS[tensor.role.data]
             counts[letter] = counts.get(letter, 0) + 1
             self.pointers[name] = letter + (str(counts[letter]) if counts[letter] > 1 else "")
+
+    def _fills_scratch(self) -> bool:
+        """Whether each core fills its scratch at its first iteration of the shared loop.
+
+        What is made of the input is used again by all iterations that have the same input.
+        """
+        if all(tensor.role.data != "scratch" for tensor in self.program.tensors.values()):
+            return False
+        anchors = [op.stages[0] for op in self.program.walk() if isinstance(op, ComputeOp)]
+        windows = [axis for stage in anchors for axis in windows_of(stage)[0].data]
+        return all(self.shared not in axis.dims for axis in windows)
 
     def source(self) -> KernelSource:
         extents = self.program.extents
@@ -194,17 +206,30 @@ class _Walk:
         self.loops.pop()
 
     def divide(self, op: LoopOp, name: str, each: Extent, dims: Mapping[str, Extent]) -> None:
-        """The outermost loop over the shared dim: every core takes a run of its iterations."""
+        """The outermost loop over the shared dim: every core takes a run of its iterations.
+
+        The tile at the edge, a loop of its own behind this one, counts as one more iteration. It
+        is the last core's, which has one before it where cores fill scratch at their first.
+        """
         lower, step, trips = op.lower.value.data, each.size, len(each.starts)
+        edge = not self.fills_scratch and any(
+            isinstance(other, LoopOp) and other.dim == op.dim and other.lower.value.data > lower
+            for other in cast("Block", op.parent).ops
+        )
         if trips == 1:
-            with self.writer.block("if (part == parts - 1)"):
+            first = "2 * part / parts == 0 && 2 * (part + 1) / parts > 0"
+            condition = first if edge else "part == parts - 1"
+            with self.writer.block(f"if ({condition})"):
                 self.block(op.body.block, {**dims, name: replace(each, start=str(lower))})
             return
         variable = _fresh(name, dims)
         start = f"{lower} + " if lower else ""
+        count = trips + edge
         first, end = (
-            f"{start}{trips} * {part} / parts * {step}" for part in ("part", "(part + 1)")
+            f"{start}{count} * {part} / parts * {step}" for part in ("part", "(part + 1)")
         )
+        if edge:
+            end = f"(part + 1 < parts ? {end} : {lower + trips * step})"
         head = f"for (long {variable} = {first}; {variable} < {end}; {variable} += {step})"
         # Told from the loop's start, not the core's: cores share what is fetched ahead, too.
         around = Around(name, variable, str(lower), step, trips)

@@ -1,0 +1,73 @@
+"""What each core computes of a kernel whose loop they share: all of it once, in balance."""
+
+import ctypes
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.targets.cpu.kernel_harness import PLAIN, Maker
+from tests.targets.cpu.test_primitives import convolution, winograd
+
+from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.sharing import parts
+from tilewright.targets.cpu.runner import CpuRunner
+from tilewright.targets.cpu.target import CpuTarget
+
+CHANNELS, COLUMNS = 12, 5
+
+
+@pytest.mark.parametrize("extent, step", [(7, 4), (111, 28), (4, 4), (9, 2), (24, 16), (5, 1)])
+@pytest.mark.parametrize("cores", [1, 2, 3, 5, 8])
+def test_parts_cover_the_extent_in_whole_tiles(extent: int, step: int, cores: int) -> None:
+    found = parts(extent, step, cores)
+    assert len(found) == cores and sum(found) == extent
+    assert max(found) <= ceil(ceil(extent / step) / cores) * step
+    assert all(size % step == 0 for size in found[:-1])
+
+
+@pytest.mark.parametrize("rows, step", [(7, 4), (7, 2), (6, 2), (3, 2), (9, 4)])
+def test_every_core_computes_its_part_of_the_rows(rows: int, step: int, tmp_path: Path) -> None:
+    m = Maker(PLAIN, seed=3)
+    value = convolution(m, (1, 8, rows, COLUMNS), CHANNELS)
+    sizes = (("ci", 8), ("co", 4), ("n", 1), ("oh", step), ("ow", COLUMNS))
+    m.schedules["k0"] = Schedule(
+        "conv", (Level("registers", sizes, ("n", "oh", "co")),), shared="oh"
+    )
+    m.finish(value)
+    CpuTarget().emit(m.compilation(), tmp_path)
+    runner = CpuRunner(tmp_path)
+    kernel = next(tmp_path.glob("src/k00_*.c")).stem
+    function = getattr(runner.library, f"{runner.prefix}_{kernel}")
+    x, w, b = (np.ones(4096, np.float32) for _ in range(3))
+    for count in (1, 2, 3, 4):
+        found: list[int] = []
+        every = np.zeros((CHANNELS // 4, rows, COLUMNS, 4), int)
+        for part in range(count):
+            y = np.full(every.shape, np.nan, np.float32)
+            pointers = [ctypes.c_void_p(array.ctypes.data) for array in (x, w, b, y)]
+            function(*pointers, ctypes.c_long(part), ctypes.c_long(count))
+            written = ~np.isnan(y)
+            found.append(int(written.all((0, 2, 3)).sum()))
+            every += written
+        assert (every == 1).all()
+        assert found == parts(rows, step, count)
+
+
+@pytest.mark.parametrize("shared", ["th", "tw", "co"])
+@pytest.mark.parametrize("planes", [0, 2])
+def test_cores_that_fill_scratch_agree_with_one(shared: str, planes: int, tmp_path: Path) -> None:
+    m = Maker(PLAIN, seed=4)
+    block = (2, 2, 1 if planes else 2)
+    value = winograd(m, (1, 9, 10, 11), 20, 4, block, planes=planes, pads=(1, 1, 1, 1))
+    m.schedules["k0"] = replace(m.schedules["k0"], shared=shared)
+    m.finish(value)
+    CpuTarget().emit(m.compilation(), tmp_path)
+    runner = CpuRunner(tmp_path)
+    alone = runner.run(m.inputs).outputs["out0"]
+    np.testing.assert_allclose(alone, m.expected()["out0"], atol=1e-4)
+    for threads in (2, 3, 4, 5):
+        runner.threads = threads
+        runner.workspace[:] = 255  # NaN
+        assert np.array_equal(runner.run(m.inputs).outputs["out0"], alone), threads
