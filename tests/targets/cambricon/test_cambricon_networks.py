@@ -116,5 +116,6 @@ def test_results_replace_the_residuals_that_they_add(kilobytes: int, tmp_path: P
     sample = {"x": np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)}
     check = made.check(sample, made.run(sample))
     assert check.passed and check.exact and check.mismatches == 0
-    words = (tmp_path / "package" / "program.hlal").read_text().splitlines()
+    (listing,) = (tmp_path / "package").rglob("program.hlal")
+    words = listing.read_text().splitlines()
     assert any("VAV" in line and ".acc" in line for line in words), "bias and residual at once"
