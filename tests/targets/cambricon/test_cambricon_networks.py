@@ -99,6 +99,21 @@ def test_kernels_share_weights_of_windows(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_steps_of_an_lstm_share_weights_in_few_transfers(tmp_path: Path) -> None:
+    """Its recurrent weights are larger than the matrix scratchpad: tiles cut them both ways."""
+    nodes = [helper.make_node("LSTM", ["x", "w", "r", "b"], ["y"], hidden_size=400)]
+    weights = {"w": weight(1, 1600, 3), "r": weight(1, 1600, 400), "b": weight(1, 3200)}
+    path = network(tmp_path / "net.onnx", nodes, weights, (3, 1, 3))
+    made = tilewright.compile(path, "cambricon", directory=tmp_path / "package")
+    sample = {"x": np.random.default_rng(1).normal(0, 1, (3, 1, 3)).astype(np.float32)}
+    check = made.check(sample, made.run(sample))
+    assert check.passed and check.exact and check.mismatches == 0
+    cycles = [one["cycles"] for one in made.summary()["kernels"] if one["cycles"]]
+    # Two steps read them; the rest takes about as long as one of these.
+    assert sum(cycles) < 3 * 1600 * 400 * 2 / 128
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kilobytes", [24, 64])
 def test_results_replace_the_residuals_that_they_add(kilobytes: int, tmp_path: Path) -> None:
     """Tiles of a sum whose second operand comes from main memory, at two sizes of scratchpad."""

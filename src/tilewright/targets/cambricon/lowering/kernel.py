@@ -230,13 +230,10 @@ class KernelLowering(Transfers):
         return Lowered(tidy.statements, own, used, gap, early)
 
     def share(self, tensors: list[TensorOp]) -> None:
-        """Weights that other kernels read, too: those of windows are copied, others stay plain."""
+        """Weights that other kernels read, too, are copied, once for each way in which they are
+        cut: where they lie plainly, a tile would be a transfer for each of its rows."""
         for tensor in tensors:
-            cut = self.segments[tensor]
-            if cut.rows * cut.width > 1:
-                self.copies[tensor] = self.reserve(tensor, cut)
-            else:
-                del self.segments[tensor]
+            self.copies[tensor] = self.reserve(tensor, self.segments[tensor])
 
     def _weights(self) -> list[BufferOp]:
         """The buffers in the matrix scratchpad."""
