@@ -21,6 +21,7 @@ from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
+from tilewright.targets.cambricon.lowering.gathered import Gathered, ring_bytes
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.pixels import Pixels
 from tilewright.targets.cambricon.lowering.tables import table_of
@@ -45,11 +46,18 @@ TURNING = 16
 by those that wait in the queue."""
 
 
+RINGS_APART = 32
+"""Bytes that are lost at most where temporaries are aligned beside the rings."""
+
+
 class Product(Pixels):
     """The code of one product; ``emit`` for each place where a tile is computed."""
 
     turns = False
     """Whether the run at hand has places for the step to the next tile."""
+
+    gathered: Gathered | None = None
+    """Where a group's pixels are gathered, those of the tile at hand."""
 
     def __init__(self, context: Context) -> None:
         c = self.c = context
@@ -74,8 +82,10 @@ class Product(Pixels):
         if self.w.buffer.tensor_op not in c.segmented:
             self._plain_weights()
         self.grouped = c.tile_size("g") > 1
+        self.rings = self._rings()
         # Whether the pixels below a row of the kernel are one vector.
         self.dense = self.columns.dilation == 1 and not self.grouped and not c.inside(self.x)
+        self.dense |= self.rings > 0
         residual = self.epilogue.residual
         self.residual = None if residual is None else c.operands[residual.buffer]
         # Whether loops within the result's residency step through a pixel's channels.
@@ -111,6 +121,15 @@ class Product(Pixels):
         blocks = -(-c.tile_size("co") * self.band // lanes) * -(-row // lanes)
         return self.rows.kernel * blocks * c.tile_size("g")
 
+    def _rings(self) -> int:
+        """Bytes in which a group's pixels are gathered; 0 where they are taken as they lie."""
+        c = self.c
+        if self.split or self.grouped or self.band > 1 or self.multiply != "VMM":
+            return 0
+        size = ring_bytes(c, self.x, self.rows, self.columns)
+        sums = (8 + 2 * self.needs_zeros + self.epilogue.limit_bytes) * c.tile_size("co")
+        return size if size + sums + RINGS_APART <= c.temporaries.left else 0
+
     def _plain_weights(self) -> None:
         """Weights as they lie in main memory: matrices of one position each."""
         c, w = self.c, self.w
@@ -124,13 +143,14 @@ class Product(Pixels):
     def _reserve(self) -> None:
         """Temporaries for as many pixels as fit them."""
         c, t = self.c, self.c.temporaries
+        self.ring = t.take(self.rings) if self.rings else 0
         most = c.tile_size("co") * c.tile_size("g") * self.band
         pixels = c.tile_size(self.columns.out) * c.tile_size("oh")
         each = most * (4 * (self.bias is not None) + 2 * (self.needs_zeros) + 8 * (not self.split))
         each += most * self.epilogue.limit_bytes
         room = max(t.left // max(each, 1), 1)
         width = c.tile_size(self.columns.out) // self.band
-        if self.parted:
+        if self.parted or self.rings:
             self.batch = 1
         elif self.split:
             self.batch = min(room, pixels)
@@ -171,6 +191,8 @@ class Product(Pixels):
             self.co_register = e.held(self.co)
             self.pixel = self.columns.stride_in(box)
             self.row = self.rows.stride_in(box)
+            if self.rings:
+                self._gather()
             self.position = e.settled(lambda: e.multiply(e.multiply(self.ci, self.co), 2))
             self.matrix_row = e.multiply(self.position, self.columns.kernel)
             self.result = e.variable(e.settled(lambda: c.base(c.output, tile)))
@@ -192,6 +214,13 @@ class Product(Pixels):
             self.halves = e.held(self.sums + self.other_sums)
             self._image(tile, box, e.settled(lambda: c.base(self.x, tile)))
             self._flush()
+
+    def _gather(self) -> None:
+        """Pixels and rows lie in rings."""
+        channels = self.c.extent("ci")
+        self.gathered = Gathered(self.e, self.ring, channels, self.columns, self.row, self.pixel)
+        # It steps from window to window itself.
+        self.row, self.pixel = self.gathered.pitch, 0
 
     def _strides(self, tile: Tile) -> None:
         """From one pixel to the next in the result and the residual, whose channels are parted."""
@@ -303,6 +332,8 @@ class Product(Pixels):
         windows = Windows(self.e, self.rows, self.columns, box, base, height, width)
         if "kh" in self.c.looped:
             windows.cut = tile.spans.of("kh")
+        if self.gathered is not None:
+            windows.each_row = self.gathered.row
         windows.emit(lambda run: self._run(run, matrix))
 
     def _run(self, run: Run, base: Value) -> None:
@@ -361,6 +392,8 @@ class Product(Pixels):
         with e.scope():
             each = self.each_pixel(at, matrices, width, kernel)
             steps = self._pending_steps()
+            if self.gathered is not None:
+                steps += self.gathered.steps()
             apart = min(count, len(steps)) if isinstance(count, int) else 1
             for number in range(apart):
                 first, last = (len(steps) * n // apart for n in (number, number + 1))
@@ -368,6 +401,8 @@ class Product(Pixels):
                 if not number and self.turns:
                     self.c.turn()
             e.repeat(e.subtract(count, apart), each)
+            if self.gathered is not None:
+                self.gathered.forward(at)
             self._advance()
             with e.scope():
                 e.set(self.pending, e.multiply(self.channels, count))

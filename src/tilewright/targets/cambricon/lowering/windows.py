@@ -82,6 +82,26 @@ class Run:
 Body = Callable[[Run], None]
 
 
+@dataclass(frozen=True)
+class Row:
+    """A row of the result whose pixels are known when it is compiled."""
+
+    at: Register
+    """Address of the first column of the first row of the image that the windows meet."""
+    before: int
+    """Columns of the first window before the image."""
+    size: int
+    """Columns of the image."""
+    left: int
+    whole: int
+    right: int
+    """Pixels cut off at the left, whole ones, and those cut off at the right."""
+    skipped: Value
+    rows: int
+    y: Value | None
+    """As those of a run."""
+
+
 def sliding(
     c: Context, access: Sequence[Affine], operand: Operand, out: str, kernel: str
 ) -> Sliding:
@@ -128,6 +148,8 @@ class Windows:
     """Pixels of a row cut off at the left, and whole ones."""
     cut: Value | None = None
     """Rows of the kernel in a tile that has not all of them."""
+    each_row: Callable[[Row, Body], None] | None = None
+    """What emits the pixels of a row instead; nothing along it may depend on the tile."""
 
     def emit(self, body: Body) -> None:
         """Emits ``body`` for every kind of run; it runs in the order of the result."""
@@ -251,6 +273,9 @@ class Windows:
         e, one = self.e, self.columns
         axis = one.along(self.box)
         with e.scope():
+            if self.each_row is not None:
+                self.each_row(self._whole_row(row, skipped, rows, y), body)
+                return
             if not axis.padded:
                 body(Run(e.variable(row), self.width, skipped, rows, 0, one.kernel, y, None))
                 return
@@ -266,6 +291,12 @@ class Windows:
                         x = self._known(run, x, count, whole, body)
                     else:
                         self._part(run, x, count, whole, body)
+
+    def _whole_row(self, row: Register, skipped: Value, rows: Value, y: Value | None) -> Row:
+        axis = self.columns.along(self.box)
+        known = axis.before, axis.size, *self.parts, self._rest(), rows
+        before, size, left, whole, right, count = (one for one in known if isinstance(one, int))
+        return Row(row, before, size, left, whole, right, skipped, count, y)
 
     def _rest(self) -> Value:
         """Pixels of a row that are cut off at the right."""
