@@ -51,6 +51,7 @@ def test_small_activations_stay_and_cost_nothing() -> None:
     assert total < sum(plan.cycles for plan in alone.plans.values())
 
 
+@pytest.mark.slow
 def test_biases_of_short_kernels_are_held() -> None:
     kernels = [one.kernel for one in travelled(hold=True).held.values()]
     biases = [operand for one in kernels for operand in one.inputs if operand.role == "bias"]
@@ -58,6 +59,7 @@ def test_biases_of_short_kernels_are_held() -> None:
     assert all(operand.held for operand in biases)
 
 
+@pytest.mark.slow
 def test_what_is_held_meets_no_buffer_and_nothing_that_lives_with_it() -> None:
     work = travelled(hold=True)
     whole = work.machine.memory("vsm").bytes or 0
@@ -73,6 +75,7 @@ def test_what_is_held_meets_no_buffer_and_nothing_that_lives_with_it() -> None:
                     assert op.get("address") + op.get("bytes") * op.slot_count <= left
 
 
+@pytest.mark.slow
 def test_what_leaves_the_chip_is_not_held() -> None:
     """The network's inputs and outputs, and what the host reads, pass main memory."""
     work = travelled(hold=True)

@@ -10,6 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 from typer.testing import CliRunner, Result
 
+from tests.slow import but_fast
 from tilewright.cli.main import app
 
 LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
@@ -43,7 +44,7 @@ def refused(*arguments: object) -> list[dict[str, str]]:
     return json.loads(result.stdout)["errors"]
 
 
-@pytest.mark.parametrize("target", ["cpu", "cambricon-x"])
+@pytest.mark.parametrize("target", but_fast(["cpu", "cambricon-x"], ["cpu"]))
 def test_run_prints_what_machines_read(target: str, tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     found = answer("run", LENET, "-t", target, "--random", 3, "--check", "--trace", trace)

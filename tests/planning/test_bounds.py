@@ -68,8 +68,8 @@ def test_a_fully_connected_layer_pays_for_latency() -> None:
 @pytest.mark.parametrize(
     "kernel",
     [
-        kernels.conv(64, 96, 28, 3),
-        kernels.conv(128, 128, 14, 3),
+        pytest.param(kernels.conv(64, 96, 28, 3), marks=pytest.mark.slow),
+        pytest.param(kernels.conv(128, 128, 14, 3), marks=pytest.mark.slow),
         kernels.conv(64, 128, 28, 1),
         kernels.conv(24, 64, 30, 5, 2),
         kernels.dense(512, 512, 64),

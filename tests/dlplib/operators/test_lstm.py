@@ -24,7 +24,7 @@ def cells(pre: Array, u: Array, h: Array, c: Array) -> tuple[Array, Array, Array
 @pytest.mark.parametrize(
     ("target", "steps", "images", "ins", "hidden"),
     [
-        ("cambricon", 3, 1, 5, 6),
+        pytest.param("cambricon", 3, 1, 5, 6, marks=pytest.mark.slow),
         ("cambricon", 1, 2, 4, 9),
         ("cambricon-x", 2, 2, 3, 5),
         pytest.param("cpu", 3, 2, 3, 5, marks=pytest.mark.slow),
