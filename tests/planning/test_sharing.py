@@ -8,8 +8,8 @@ from tilewright.machine import Machine
 from tilewright.planning import plan
 from tilewright.planning.cached_cost import Nest
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
-from tilewright.planning.schedule import Schedule
-from tilewright.planning.sharing import share
+from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.sharing import exchanged, share
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 
@@ -84,3 +84,38 @@ def test_every_core_has_scratch_so_output_channels_can_be_divided() -> None:
     schedule = plan(kernel, machine(1)).schedule
     bare = share(kernel, machine(4), schedule, 1e9).shared
     assert bare and share(held, machine(4), schedule, 1e9).shared == bare
+
+
+def points(channels: int, results: int, size: int) -> tuple[Kernel, Schedule]:
+    """A convolution of points, with loops over blocks of results around those over rows."""
+    dims = (
+        *(Dim("n", 1), Dim("co", results), Dim("oh", size), Dim("ow", size)),
+        Dim("ci", channels, "reduction"),
+    )
+    image = tuple(one(dim) for dim in ("n", "ci", "oh", "ow"))
+    x = Operand("x", (1, channels, size, size), image, layout="NCHW16c")
+    w = Operand("w", (results, channels), (one("co"), one("ci")), role="weight", layout="OI16o")
+    image = tuple(one(dim) for dim in ("n", "co", "oh", "ow"))
+    y = Operand("y", (1, results, size, size), image, role="output", layout="NCHW16c")
+    tile = (("ci", channels), ("co", 16), ("n", 1), ("oh", 1), ("ow", size))
+    schedule = Schedule("conv", (Level("registers", tile, ("n", "co", "oh")),))
+    return Kernel("k", (Stage("conv", dims, (x, w), y),)), schedule
+
+
+def test_cores_take_rows_of_images_and_columns_of_large_weights() -> None:
+    kernel, schedule = points(512, 64, 14)
+    assert share(kernel, machine(2), schedule, 1e5).shared == "oh"
+    kernel, schedule = points(512, 2048, 7)
+    assert share(kernel, machine(2), schedule, 1e5).shared == "co"
+    # What is computed takes so long that the cores' balance alone counts: 64 blocks, not 7 rows.
+    kernel, schedule = points(512, 1024, 7)
+    assert share(kernel, machine(2), schedule, 1e9).shared == "co"
+
+
+def test_what_cores_get_from_each_other() -> None:
+    kernel, _ = points(512, 64, 14)
+    rows, columns, nothing = (exchanged(kernel, machine(2), dim) for dim in ("oh", "co", ""))
+    assert 0 < rows < columns < nothing
+    # An image that no cache holds is read from the last one, whoever made it.
+    kernel, _ = points(512, 64, 140)
+    assert exchanged(kernel, machine(2), "co") == 0.0
