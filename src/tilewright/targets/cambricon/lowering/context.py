@@ -95,7 +95,8 @@ class Context:
 
     def box(self, operand: Operand, tile: Tile) -> Box:
         """The box that an operand's buffer holds while a tile is computed."""
-        return operand.box(self.e, tile.kept(operand.buffer), self.extents)
+        known = tile.boxes.get(operand.buffer)
+        return known or operand.box(self.e, tile.kept(operand.buffer), self.extents)
 
     def inside(self, operand: Operand) -> frozenset[str]:
         """Dims whose loops step through what an operand's buffer holds."""

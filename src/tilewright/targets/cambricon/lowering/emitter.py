@@ -6,10 +6,10 @@ costs nothing; on registers it emits scalar instructions, as few as it can.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tilewright.targets.cambricon.isa import REGISTERS, Register
 from tilewright.targets.cambricon.statements import Statement, statement
@@ -23,18 +23,32 @@ Operand = Register | int | str
 Kept = TypeVar("Kept")
 
 
-def _registers(value: Any) -> Iterator[Register]:
+def registers_in(value: Any) -> Iterator[Register]:
     """The registers in a value, or in the fields of a dataclass, or in what a collection holds."""
     if isinstance(value, Register):
         yield value
     elif isinstance(value, dict):
-        yield from _registers(list(value.values()))
+        yield from registers_in(list(value.values()))
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from _registers(one)
+            yield from registers_in(one)
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
-            yield from _registers(getattr(value, field.name))
+            yield from registers_in(getattr(value, field.name))
+
+
+def replaced(value: Kept, registers: Mapping[Register, Register]) -> Kept:
+    """A dataclass, or what it consists of, with other registers."""
+    found: Any = value
+    if isinstance(found, Register):
+        return cast("Kept", registers.get(found, found))
+    if isinstance(found, tuple):
+        parts = cast("tuple[Any, ...]", found)
+        return cast("Kept", tuple(replaced(one, registers) for one in parts))
+    if is_dataclass(found) and not isinstance(found, type):
+        made = {one.name: replaced(getattr(found, one.name), registers) for one in fields(found)}
+        return cast("Kept", replace(found, **made))
+    return value
 
 
 class Emitter:
@@ -167,7 +181,7 @@ class Emitter:
         """What a computation gives; all registers that it took and does not give are free again."""
         self._scopes.append([])
         found = compute()
-        kept = set(_registers(found))
+        kept = set(registers_in(found))
         for one in reversed(self._scopes.pop()):
             if one in kept:
                 self._scopes[-1].append(one)

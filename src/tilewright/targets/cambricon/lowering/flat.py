@@ -27,8 +27,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.boxes import Spans
-from tilewright.targets.cambricon.lowering.emitter import Value
+from tilewright.targets.cambricon.lowering.boxes import Box, Spans
+from tilewright.targets.cambricon.lowering.emitter import Value, registers_in, replaced
 from tilewright.targets.cambricon.lowering.streams import Agenda, Stream
 from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Store, Tile
 from tilewright.tile.dialect import BufferOp
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 UNBEGUN = -2
 """The level before the first tile."""
+
+KEPT = ("input",)
+"""Roles of the operands whose boxes computes ask for."""
 
 
 class Flat:
@@ -97,6 +100,10 @@ class Flat:
         """Positive in a tile from whose code the step to the next one has not been taken yet."""
         self.from_place = e.register() if walk.turns else None
         """The number of the place in a tile's code to which that step leads back."""
+        self.boxes: dict[BufferOp, Box] = {}
+        """What buffers hold that fill their other slot: first of the next tile, then of this."""
+        self.copies: list[tuple[Register, Register]] = []
+        """Registers of this tile's boxes, and of the next one's."""
         self.places: list[str] = []
         self.labels = [e.label("load") for _ in range(self.depth + 1)]
         self.turned, self.step, self.back = e.label("loaded"), e.label("step"), e.label("stepped")
@@ -175,16 +182,18 @@ class Flat:
             e.set(self.current[out], self.walk.operands[out].address)
         with e.beside():
             self._loads(self.labels)
+        with e.beside():
+            self._keep_boxes()
         e.place(self.turned)
-        with e.beside(), e.scope():
-            if self.due is None:
-                e.if_less(UNBEGUN, self.level, again)
-            else:
+        if self.due is None:
+            self._begin(take)
+        else:
+            with e.beside(), e.scope():
                 self._lead_back()
-        if not self.weights_move:
-            self.walk.passing(False)
-        e.set(self.level, 0)
-        e.jump(take)
+            if not self.weights_move:
+                self.walk.passing(False)
+            e.set(self.level, 0)
+            e.jump(take)
         e.place(again)
         self._tile()
         with e.scope():
@@ -193,7 +202,7 @@ class Flat:
         e.place(take)
         for stream in self.load_streams.values():
             stream.drain()
-        for now, coming in zip(self.now, self.next, strict=True):
+        for now, coming in (*zip(self.now, self.next, strict=True), *self.copies):
             e.set(now, coming)
         for buffer, depth in self.coming.items():
             kept = e.label("kept")
@@ -214,6 +223,22 @@ class Flat:
         e.place(last)
         if self.store_stream is not None:
             self.store_stream.drain()
+
+    def _begin(self, take: str) -> None:
+        """Before the first tile, there is none to compute."""
+        e, begun = self.e, self.e.label("begun")
+        with e.beside(), e.scope():
+            e.if_positive(e.subtract(UNBEGUN + 1, self.level), begun)
+
+        def block() -> None:
+            e.place(begun)
+            with e.beside():
+                if not self.weights_move:
+                    self.walk.passing(False)
+            e.set(self.level, 0)
+            e.jump(take)
+
+        e.apart(block)
 
     def _lead_back(self) -> None:
         """From the step to where it was taken; before the first tile, on."""
@@ -245,14 +270,15 @@ class Flat:
                 with e.scope():
                     if one.buffer is self.walk.begun:
                         e.if_less(self.level, UNBEGUN + 1, begun)
+                operand = self.walk.operands[one.buffer]
+                box = self._box(one.buffer, one.depth)
                 with e.scope():
                     base = self._base(one.buffer)
                     if one.buffer in self.coming:
                         base = e.variable(base)
                         self._swap(base, one.buffer)
                     spans = e.settled(lambda depth=one.depth: self.walk.spans(self.next, depth))
-                    operand = self.walk.operands[one.buffer]
-                    self.fill(operand, spans, base, self.load_streams.get(one.buffer))
+                    self.fill(operand, spans, base, self.load_streams.get(one.buffer), box)
                 if one.buffer is self.walk.begun:
                     e.place(begun)
             if any(one.depth == depth and one.buffer in self.load_streams for one in self.ahead):
@@ -260,6 +286,26 @@ class Flat:
                 begin(self._pause())
             if not depth:
                 self._renew_once()
+
+    def _box(self, buffer: BufferOp, depth: int) -> Box | None:
+        """The box with which a buffer is filled, if it is kept for the tile that uses it."""
+        e, walk = self.e, self.walk
+        kept = buffer in self.coming and walk.operands[buffer].role in KEPT
+        if not kept or walk.stepped(buffer):
+            return None
+
+        def made() -> Box:
+            return walk.operands[buffer].box(e, walk.spans(self.next, depth), walk.extents)
+
+        self.boxes[buffer] = e.settled(made)
+        return self.boxes[buffer]
+
+    def _keep_boxes(self) -> None:
+        """Registers for the boxes of the tile that is computed."""
+        for buffer, box in self.boxes.items():
+            copies = {one: self.e.register() for one in registers_in(box)}
+            self.copies += [(now, coming) for coming, now in copies.items()]
+            self.boxes[buffer] = replaced(box, copies)
 
     def _pause(self) -> int:
         """Hooks until the transfers are over that stand between two tiles."""
@@ -304,7 +350,7 @@ class Flat:
         def kept(buffer: BufferOp) -> Spans:
             return spans if walk.operands[buffer].held else walk.kept(buffer, spans, self.now)
 
-        return Tile(spans, bases, kept)
+        return Tile(spans, bases, kept, self.boxes)
 
     def _late_loads(self) -> None:
         """Loads into buffers of one slot: behind the tile that used them."""
@@ -320,6 +366,7 @@ class Flat:
                     self.walk.spans(self.now, one.depth),
                     self.walk.operands[one.buffer].address,
                     None,
+                    None,
                 )
                 e.place(skip)
 
@@ -331,8 +378,8 @@ class Flat:
             around = [one for one in self.walk.loops[:number] if one.dim == loop.dim]
             extent = around[0].step_size if around else self.walk.extents[loop.dim.data]
             at = self.next[number]
-            more = e.label("more")
             e.emit("SADD", at, at, loop.step_size)
+            e.set(self.level, number)
             with e.scope():
                 end: Value = extent
                 if around and self.walk.extents[loop.dim.data] % extent:
@@ -340,14 +387,9 @@ class Flat:
                     outer = self.next[self.walk.loops.index(around[0])]
                     left = e.subtract(self.walk.extents[loop.dim.data], outer)
                     end = e.minimum(left, extent)
-                e.if_less(at, end, more)
+                # The loads stand before: such branches are foreseen.
+                e.if_less(at, end, labels[number + 1])
             e.set(at, 0)
-            over = e.label("over")
-            e.jump(over)
-            e.place(more)
-            e.set(self.level, number)
-            e.jump(labels[number + 1])
-            e.place(over)
         e.set(self.level, -1)
         if self.weights_move:
             self.walk.passing(True)

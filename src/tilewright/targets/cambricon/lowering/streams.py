@@ -108,15 +108,19 @@ class Stream:
         e.place(row)
 
     def drain(self) -> None:
-        """All that is left."""
+        """All that is left: mostly nothing, so that the transfers stand apart."""
         e = self.e
         again, done = e.label("drain"), e.label("drained")
-        with e.scope():
-            e.if_positive(e.subtract(1, self.left), done)
-        e.place(again)
-        self.transfer()
         e.emit("CB", self.left, again)
         e.place(done)
+
+        def block() -> None:
+            e.place(again)
+            self.transfer()
+            e.emit("CB", self.left, again)
+            e.jump(done)
+
+        e.apart(block)
 
 
 def _looped(runs: Runs) -> Runs:

@@ -6,7 +6,7 @@ from math import prod
 
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.boxes import Spans
+from tilewright.targets.cambricon.lowering.boxes import Box, Spans
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
 from tilewright.targets.cambricon.lowering.nest import Nest
@@ -86,7 +86,14 @@ class Transfers:
         move = "STORE" if operand.buffer is output.buffer else "LOAD"
         return f"{letter}{move}" + (".wide" if operand.element == 4 else "")
 
-    def _fill(self, operand: Operand, spans: Spans, base: Value, stream: Stream | None) -> None:
+    def _fill(
+        self,
+        operand: Operand,
+        spans: Spans,
+        base: Value,
+        stream: Stream | None,
+        box: Box | None = None,
+    ) -> None:
         e = self.e
         e.remark(f"load {operand.name}")
         if operand.buffer.tensor_op in self.bands:
@@ -100,7 +107,13 @@ class Transfers:
             letter = "M" if operand.buffer.memory == "msm" else "V"
             e.emit(f"{letter}LOAD", e.loaded(base), count, address, self._start_of(operand))
             return
-        runs = e.settled(lambda: self._runs(operand, spans))
+        runs = e.settled(
+            lambda: (
+                self._runs(operand, spans)
+                if box is None
+                else runs_of(e, box, operand.place, operand.order)
+            )
+        )
         if stream is not None:
             stream.start(runs, base)
         else:

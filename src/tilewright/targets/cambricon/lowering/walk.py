@@ -90,7 +90,7 @@ class Walk:
             }
             for one in sorted(self.loads, key=lambda one: one.buffer.memory != "msm"):
                 if one.buffer is not self.begun:
-                    fill(self.operands[one.buffer], spans, bases[one.buffer], None)
+                    fill(self.operands[one.buffer], spans, bases[one.buffer], None, None)
             tile = Tile(spans, bases, lambda buffer: spans)
             for _, renew in self.renewals:
                 renew(tile)

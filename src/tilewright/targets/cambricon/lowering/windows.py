@@ -38,6 +38,9 @@ class Sliding:
     """The dim along which the window slides."""
     cut: tuple[int, ...] = ()
     """How many positions of the kernel meet the image where some do not; ascending."""
+    tiles: tuple[tuple[int, int, int], ...] = ()
+    """The kinds of tiles: indices of the first window before the image, those of the image that
+    are held, and windows."""
 
     def stride_in(self, box: Box) -> Value:
         """Bytes from one index to the next."""
@@ -121,8 +124,21 @@ def sliding(
             raise refuse("lower-window", f"a tile holds a part of {kernel}", c.where)
         starts = range(axis.offset, last + 1, found.stride)
         met = {len(range(*_inside(start, extent, found))) for start in starts}
-        return replace(found, cut=tuple(sorted(met - {found.kernel})))
+        tiles = _tiles(axis.offset, found.stride, span, extent, c.extent(out), c.tile_size(out))
+        return replace(found, cut=tuple(sorted(met - {found.kernel})), tiles=tiles)
     return Sliding(1, 1, 1, None, out)
+
+
+def _tiles(
+    offset: int, stride: int, span: int, extent: int, windows: int, step: int
+) -> tuple[tuple[int, int, int], ...]:
+    """The kinds of tiles of so many windows each, and the rest."""
+    kinds: set[tuple[int, int, int]] = set()
+    for number in range(0, windows, step):
+        count, low = min(step, windows - number), offset + number * stride
+        begin, end = max(low, 0), min(low + (count - 1) * stride + span, extent)
+        kinds.add((begin - low, end - begin, count))
+    return tuple(sorted(kinds))
 
 
 def _inside(start: int, extent: int, one: Sliding) -> tuple[int, int]:
@@ -326,11 +342,11 @@ class Windows:
         if not whole:
             e.repeat(count, pixel)
             return
-        begin, end = e.label("part"), e.label("parted")
+        end = e.label("parted")
         if isinstance(count, Register):
-            e.emit("CB", count, begin)
-            e.jump(end)
-            e.place(begin)
+            # There mostly are some.
+            with e.scope():
+                e.if_positive(e.subtract(1, count), end)
         elif not count:
             return
         with e.scope():
@@ -371,12 +387,24 @@ class Windows:
         if not axis.padded:
             return 0, self.width
         s, span = one.stride, (one.kernel - 1) * one.dilation + 1
-        left = e.minimum(e.divide(e.add(axis.before, s - 1), s), self.width)
+        # What holds of all tiles is not computed.
+        cut = [(-(-before // s), size, width) for before, size, width in one.tiles]
+        left = e.divide(e.add(axis.before, s - 1), s)
+        if any(number > width for number, _, width in cut):
+            left = e.minimum(left, self.width)
         first = e.subtract(e.multiply(left, s), axis.before)
         # The last window that lies in the image begins at size - span.
         room = e.add(e.subtract(e.subtract(axis.size, first), span), s)
-        most = e.subtract(self.width, left)
-        return left, e.minimum(e.divide(e.maximum(room, 0), s), most)
+        rooms = [
+            (size - (min(number, width) * s - before) - span + s, width - min(number, width))
+            for (before, _, _), (number, size, width) in zip(one.tiles, cut, strict=True)
+        ]
+        if any(least < 0 for least, _ in rooms):
+            room = e.maximum(room, 0)
+        whole = e.divide(room, s)
+        if any(max(least, 0) // s > most for least, most in rooms):
+            whole = e.minimum(whole, e.subtract(self.width, left))
+        return left, whole
 
 
 def _begun(row: Register, skipped: Value, rows: Value, y: Value | None) -> Run:
