@@ -42,6 +42,8 @@ class Pixels:
     hooks: bool
     row_hooks: bool
     """Whether hooks stand behind each pixel, or behind each row of the kernel."""
+    full = True
+    """Whether the windows at hand have all columns: products of others are no measure of time."""
 
     at: Register
     """Address of the pixel's sums."""
@@ -113,7 +115,7 @@ class Pixels:
                 for step, behind in zip(between, places, strict=True):
                     if max(behind, 0) == number:
                         step()
-                if self.row_hooks:
+                if self.row_hooks and self.full:
                     self.c.hook()
                 if number + 1 < rows:
                     further = e.register() if number == 0 else place

@@ -41,6 +41,11 @@ LONG = 24
 not behind every few: the scalar instructions of a hook pass meanwhile."""
 
 
+ALONE = 96
+"""Cycles of a pixel from which on its sums are finished by themselves: the scalar instructions pass
+meanwhile, and the last sums of a tile are few."""
+
+
 TURNING = 16
 """Cycles of a product from which on the scalar instructions of the step to the next tile are hidden
 by those that wait in the queue."""
@@ -150,7 +155,7 @@ class Product(Pixels):
         each += most * self.epilogue.limit_bytes
         room = max(t.left // max(each, 1), 1)
         width = c.tile_size(self.columns.out) // self.band
-        if self.parted or self.rings:
+        if self.parted or self.rings or (not self.split and self._pixel_cycles() >= ALONE):
             self.batch = 1
         elif self.split:
             self.batch = min(room, pixels)
@@ -351,7 +356,8 @@ class Product(Pixels):
                 e.repeat(pixels, self.each_pixel(at, matrices, width, kernel), least=1)
                 return
             # Most pixels are in such runs, and no tile is without them for long.
-            self.turns = run.width == self.columns.kernel and run.pixels != 1
+            self.full = run.width == self.columns.kernel
+            self.turns = self.full and run.pixels != 1
             if isinstance(pixels, int):
                 full, rest = divmod(pixels, self.batch)
                 e.repeat(full, lambda: self._batch(at, matrices, width, self.batch, kernel))
