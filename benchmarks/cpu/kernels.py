@@ -47,7 +47,7 @@ REASONS = {
     "layer_norm": "rows are read three times, and sums wait for each other",
     "softmax": "exponentials, and sums that wait for each other",
     "reduce": "images that pass through the last cache, which the bound does not count",
-    "lrn": "roots and divisions",
+    "lrn": "squares that are written, and read by their neighbours",
     "pointwise": "values that pass through the last cache, or that change places one by one",
     "general": "one element after another",
 }

@@ -8,7 +8,7 @@ import pytest
 from tests.targets.cpu.kernel_harness import Maker
 
 from tilewright.graph.dialect import GraphOperation
-from tilewright.graph.operations import ErfOp, ExpOp, GeluOp, SigmoidOp, SiluOp, TanhOp
+from tilewright.graph.operations import ErfOp, ExpOp, GeluOp, LrnOp, SigmoidOp, SiluOp, TanhOp
 
 GRID = np.concatenate(
     [
@@ -61,3 +61,18 @@ def test_special_values(found: dict[type[GraphOperation], np.ndarray]) -> None:
         assert np.signbit(special[kind][:2]).tolist() == [False, True]
         assert special[kind][5] > 0 > special[kind][6]
     assert all(math.isnan(values[4]) for values in special.values())
+
+
+def test_the_power_of_local_response_normalisation() -> None:
+    """Of sums from 1 to the greatest number, beside the error of the sum itself: 6 units."""
+    m = Maker()
+    x = m.input((1, 1, 1, len(GRID)))
+    m.inputs["in0"] = np.sign(GRID)[None, None, None] * np.exp(
+        np.linspace(math.log(1e-6), math.log(1e19), len(GRID)), dtype=np.float64
+    ).astype(np.float32)
+    attributes: dict[str, object] = {"size": 1, "alpha": 1.0, "beta": 0.75, "bias": 1.0}
+    m.finish(m.kernel([(LrnOp, [x], attributes)], "NCHWLc"))  # type: ignore[list-item]
+    values = m.inputs["in0"].astype(np.float64)
+    exact = values * (1 + values**2) ** -0.75
+    found = m.run()["out0"]
+    assert (np.abs(found - exact) <= 6 * np.spacing(np.abs(exact).astype(np.float32))).all()

@@ -171,6 +171,21 @@ INLINE vec sqrt_v(vec a)
     return r;
 }
 
+/* a ** -0.75 for positive numbers that are not denormal: the cube of the fourth root of 1 / a. That
+ * root begins with a quarter of the exponent, 3.2 % off at most, which three of Newton's steps make
+ * exact but for rounding; relative error below 4e-7. The greatest number stands for infinity. */
+INLINE vec inverse_three_quarters_v(vec a)
+{
+    const vec x = below_v(splat(3.4028235e38f), a), quarter = 0.25f * x;
+    vec r = (vec)(0x4f586000 - ((mask)x >> 2));
+    UNROLL for (int step = 0; step < 3; step++)
+    {
+        const vec square = r * r;
+        r = r + r * (0.25f - quarter * square * square);
+    }
+    return r * r * r;
+}
+
 /* exp(a) = 2**n * exp(r), r within ln(2)/2 of zero: a polynomial, relative error below 2e-7. */
 INLINE vec exp_v(vec a)
 {

@@ -10,6 +10,10 @@ from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
 from tilewright.targets.cpu.source import Writer, literal, plus
 
+TOGETHER = 4
+"""Points whose squares are made before the first is used: reading across what has just been
+written waits until it is in the cache."""
+
 
 def _call(instance: Instance, code: KernelCode, writer: Writer, text: str) -> None:
     arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
@@ -39,13 +43,15 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
     def each(count: int, block: str) -> None:
         positions = PositionOf(instance, "c", block, [("w", instance.size("w"), "p")])
         inner.line("vec s = splat(0.0f);")
-        inner.line(f"for (int j = 0; j < {size}; j++)")
-        inner.line(f"    s += load(squares + {block} * {lanes} + j);")
+        inner.line(f"UNROLL for (int j = 0; j < {size}; j++)")
+        inner.line(f"    s += load(own + {block} * {lanes} + j);")
         alpha = literal(float(attributes["alpha"]) / size)
         inner.line(f"s = s * {alpha} + {literal(float(attributes['bias']))};")
         value = vector_at(instance, x, "c", positions(x), count)
         beta = float(attributes["beta"])
-        if beta == 0.75:
+        if beta == 0.75 and float(attributes["bias"]) > 0 <= float(attributes["alpha"]):
+            inner.line(f"vec t = {value} * inverse_three_quarters_v(s);")
+        elif beta == 0.75:
             inner.line("s = sqrt_v(s);")
             inner.line(f"vec t = {value} / (s * sqrt_v(s));")
         elif beta == 0.5:
@@ -65,18 +71,23 @@ def emit_lrn(instance: Instance, code: KernelCode, writer: Writer) -> None:
             if count > 1 and x.stride("c", min(channels, lanes), instance.dims) != 1:
                 value = vector_at(instance, x, "c", positions(x), count)
         inner.line(f"const vec v = {value};")
-        inner.line(f"store(squares + {before} + {block} * {lanes}, v * v);")
+        inner.line(f"store(own + {before} + {block} * {lanes}, v * v);")
 
     full, rest = divmod(channels, lanes)
     with inner.block():
-        inner.line(f"float squares[{length}] = {{0}};")
-        with inner.block(f"for (long p = 0; p < {instance.size('w')}; p++)"):
+        points = instance.size("w")
+        inner.line(f"float squares[{TOGETHER}][{length}] = {{{{0}}}};")
+        with inner.block(f"for (long first = 0; first < {points}; first += {TOGETHER})"):
+            inner.line(f"const long left = {points} - first;")
+            inner.line(f"const long end = first + (left < {TOGETHER} ? left : {TOGETHER});")
             for write in (square, each):
-                if full:
-                    with inner.block(f"for (long c = 0; c < {full}; c++)"):
-                        write(lanes, "c")
-                if rest:
-                    with inner.block():
-                        write(rest, str(full))
+                with inner.block("for (long p = first; p < end; p++)"):
+                    inner.line("float *own = squares[p - first];")
+                    if full:
+                        with inner.block(f"for (long c = 0; c < {full}; c++)"):
+                            write(lanes, "c")
+                    if rest:
+                        with inner.block():
+                            write(rest, str(full))
     whole = replace(instance, steps=(replace(instance.anchor, inputs=(x,)), *instance.steps[1:]))
     _call(whole, code, writer, str(inner))
