@@ -20,6 +20,8 @@ def operand(role, **values):
 
 
 CASES = [
+    (changed("primitives", 0, reserved={"hbm": 8}), "reserved: there is no memory 'hbm'"),
+    (changed("primitives", 0, reserved={"near": -8}), "reserved.near: is negative"),
     ({"name": "a b"}, "name: 'a b' is not a name"),
     ({"name": "../x"}, "is not a name"),
     ({"main": "hbm"}, "main: there is no memory 'hbm'"),

@@ -144,6 +144,11 @@ def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -
             found.add(
                 f"{where}.limits.{shown(dim)}", f"is below its granule {primitive.multiples[dim]}"
             )
+    for name, size in primitive.reserved.items():
+        if name not in {memory.name for memory in machine.memories}:
+            found.add(f"{where}.reserved", f"there is no memory {shown(name)!r}")
+        elif size < 0:
+            found.add(f"{where}.reserved.{name}", "is negative")
     for dim, (least, most) in primitive.extents.items():
         if not 0 < least <= most:
             found.add(f"{where}.extents.{shown(dim)}", "must be a positive range")

@@ -131,6 +131,8 @@ class Primitive(_Part):
     cycles (swATOP, Eq. 2, for each micro-kernel). Empty: they follow from ``peak``."""
     scratch: str = "0"
     """Expression of the tile's dims: elements of the operand of role ``scratch`` that it uses."""
+    reserved: dict[str, int] = {}
+    """Memory -> bytes at its end, beside what the memory reserves, that it keeps for itself."""
     dot: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Products along dim ``ci`` that a lane adds up in one step (4 bytes in a 32-bit lane)."""
     temporaries: int = Field(default=0, ge=0, le=MAX_VALUE)
@@ -323,6 +325,11 @@ class Machine(_Part):
         """Whether a primitive reads operands of that rank: dot products need weights in words."""
         words = primitive.dot > 1 and role == "weight"
         return not words or bool(self.layout_of(primitive, role, rank))
+
+    def memory_beside(self, primitive: Primitive, name: str) -> Memory:
+        """A memory as a primitive leaves it to buffers; raises KeyError."""
+        found, own = self.memory(name), primitive.reserved.get(name, 0)
+        return found.model_copy(update={"reserved": found.reserved + own}) if own else found
 
     def primitives_for(self, operation: str) -> tuple[Primitive, ...]:
         """The primitives that compute an anchor operation."""

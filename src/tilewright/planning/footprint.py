@@ -60,7 +60,7 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
         if storage is None:
             reason = f"{primitive.name} of {machine.name} takes no {operand.role}"
             raise refuse("plan-operand", f"{reason} ({operand.name})", kernel.symbol)
-        memory = machine.memory(storage.memory)
+        memory = machine.memory_beside(primitive, storage.memory)
         output = operand is kernel.output
         if operand.held == memory.name:
             memory = machine.memory(machine.main)

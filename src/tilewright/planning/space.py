@@ -251,7 +251,7 @@ def _cross(space: Space, max_rows: int) -> None:
         touched = {u.memory.name for u in ready if u.name not in checked}
         checked |= {u.name for u in ready}
         for memory in {u.memory.name: u.memory for u in space.uses}.values():
-            if memory.name not in touched or not memory.room or memory.managed == "hardware":
+            if memory.name not in touched or memory.room is None or memory.managed == "hardware":
                 continue
             used = sum((space.slot_bytes(u) for u in ready if u.memory == memory), start=0)
             fits = np.flatnonzero(used <= memory.room)

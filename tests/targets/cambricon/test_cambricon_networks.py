@@ -113,6 +113,26 @@ def test_steps_of_an_lstm_share_weights_in_few_transfers(tmp_path: Path) -> None
     assert sum(cycles) < 3 * 1600 * 400 * 2 / 128
 
 
+@pytest.mark.parametrize("pad", [0, 1])
+def test_pools_in_the_matrix_scratchpad_stand_beside_weights(pad: int, tmp_path: Path) -> None:
+    """The weights of both convolutions lie there, too; the second's load while windows pool."""
+    shape = (1, 64, 56, 56)
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node(
+            "MaxPool", ["a"], ["b"], kernel_shape=[3, 3], strides=[2, 2], pads=[pad] * 4
+        ),
+        helper.make_node("Conv", ["b", "second"], ["y"], pads=[1, 1, 1, 1]),
+    ]
+    weights = {"first": weight(64, 64, 3, 3), "second": weight(128, 64, 3, 3)}
+    path = network(tmp_path / "net.onnx", nodes, weights, shape)
+    made = tilewright.compile(path, "cambricon", directory=tmp_path / "package")
+    sample = {"x": np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)}
+    check = made.check(sample, made.run(sample))
+    assert check.passed and check.exact and check.mismatches == 0
+    assert any("matrix_pool" in one["schedule"] for one in made.summary()["kernels"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kilobytes", [24, 64])
 def test_results_replace_the_residuals_that_they_add(kilobytes: int, tmp_path: Path) -> None:

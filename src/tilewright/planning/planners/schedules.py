@@ -60,8 +60,8 @@ def schedule_of(space: Space, arrangement: Arrangement, row: int) -> Schedule:
 
 
 def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
-    """The primitives that take the kernel's maps, and its operands in the layouts that they have;
-    all if none does."""
+    """The primitives that take the kernel's maps, and its operands in the layouts that they have
+    and, those that are held, where they lie; all if none does."""
     maps = [stage.operation for stage in kernel.stages[1:]]
 
     def agrees(primitive: Primitive) -> bool:
@@ -74,6 +74,8 @@ def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
                 return False
             storage = primitive.operands.get(operand.role)
             if storage is None or not _lies_along(operand, storage.along, extents):
+                return False
+            if operand.held and operand.held != storage.memory:
                 return False
         return True
 

@@ -58,6 +58,10 @@ SUM_BYTES = 14
 MAXIMUM_BYTES, MEAN_BYTES = 2, 10
 """The same of pooling: a zero; and for means a sum and two divisors beside it."""
 
+COLUMNS_BYTES = 14
+"""The same of pooling in the matrix scratchpad: four columns of a window, a result, a zero, a one.
+That scratchpad has three times the part of VSM for it."""
+
 LRN_BYTES = 19
 """The same of the gradient of local response normalisation: squares, sums, two factors."""
 
@@ -252,6 +256,23 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
                 ("pool", "max_pool", MAXIMUM_BYTES),
                 ("mean", "average_pool", MEAN_BYTES),
             )
+        ),
+        Primitive(
+            name="matrix_pool",
+            clips=True,
+            operations=("max_pool",),
+            engine="matrix",
+            # The matrix unit compares the rows of windows, many elements at once, and copies what
+            # is left to VSM; there the columns are compared. Whole rows move in one piece.
+            operands={"input": MSM, "output": VSM},
+            epilogue=(("relu",),),
+            cycles=f"n*oh*ow*max(kw-1,1)*ceil(c/{lanes})",
+            peak=f"n*oh*ow*max(kw-1,1)*c/{lanes}",
+            issue=f"{TILE}+n*oh*({ROW}+ow*max((2*kw-1)*ceil(c/{lanes}), 5+2*kw))",
+            limits={"n": 1},
+            whole=("c", "ow", "kh", "kw"),
+            extents={"c": (1, reserved // COLUMNS_BYTES), "kw": (1, 4)},
+            reserved={"msm": 3 * reserved},
         ),
         Primitive(
             name="vector",

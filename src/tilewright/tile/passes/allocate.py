@@ -73,8 +73,9 @@ class Allocate(TilePass):
                 if not held(op):
                     memories.setdefault(op.memory, []).append(op)
         for name, buffers in memories.items():
-            _pack(buffers, machine.memory(name), program, best_fit=self.best_fit)
-            _keep_away(buffers, machine.memory(name), self.avoid)
+            memory = _left(buffers, machine.memory(name), machine)
+            _pack(buffers, memory, program, best_fit=self.best_fit)
+            _keep_away(buffers, memory, self.avoid)
 
 
 def held(buffer: BufferOp) -> bool:
@@ -124,6 +125,13 @@ def _primitive(buffer: BufferOp, machine: Machine) -> Primitive | None:
         if isinstance(user, ComputeOp):
             return machine.primitive(user.primitive.data)
     return None
+
+
+def _left(buffers: Sequence[BufferOp], memory: Memory, machine: Machine) -> Memory:
+    """A memory as the primitives that use the buffers leave it."""
+    found = {one.name: one for one in (_primitive(b, machine) for b in buffers) if one is not None}
+    left = [machine.memory_beside(one, memory.name) for one in found.values()]
+    return max(left, key=lambda one: one.reserved, default=memory)
 
 
 def _measure(buffer: BufferOp, machine: Machine, extents: Mapping[str, int]) -> None:

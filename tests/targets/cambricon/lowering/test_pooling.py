@@ -10,13 +10,14 @@ from tests.targets.generic.kernel_cases import Case, KernelBuilder
 from tilewright.planning import plan
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
+from tilewright.targets.cambricon.timer import timer
 
 
-def pooled(seed: int, kind: str, *, relu: bool) -> Case:
+def pooled(seed: int, kind: str, *, relu: bool, most: int = 5) -> Case:
     """Windows that overlap or not, cut off at any side, of few channels or many."""
     build = KernelBuilder(seed)
     pick = build.random
-    kernel = [int(n) for n in pick.integers(1, 6, 2)]
+    kernel = [int(n) for n in pick.integers(1, most + 1, 2)]
     stride = [int(n) for n in pick.integers(1, 4, 2)]
     pads = [int(pick.integers(0, kernel[i % 2])) for i in range(4)]
     size = [int(kernel[i] + pick.integers(0, 24)) for i in range(2)]
@@ -44,3 +45,48 @@ def test_tiles_of_rows(rows: int) -> None:
     schedule = Schedule("pool", (Level("vsm", tuple(tile.items()), ("n", "oh")),))
     found, _, _ = run_case(case, schedule, machine())
     np.testing.assert_array_equal(found, case.expected)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 1 << 20])
+@pytest.mark.parametrize("seed", range(8))
+def test_windows_of_images_in_the_matrix_scratchpad(seed: int, rows: int) -> None:
+    """In one tile, and in several whose images take turns in two slots."""
+    case = pooled(seed, "max_pool", relu=seed % 2 == 1, most=4)
+    described = machine(CONFIGURATIONS[seed % 3])
+    tile = {dim.name: dim.extent for dim in case.kernel.anchor.dims}
+    tile["oh"] = min(tile["oh"], rows)
+    names = tuple(operand.name for operand in case.kernel.operands)
+    several = rows < case.kernel.anchor.extents["oh"]
+    schedule = Schedule(
+        "matrix_pool",
+        (Level("vsm", tuple(tile.items()), ("n", "oh")),),
+        tuple((name, 1 + several) for name in names),
+    )
+    found, _, _ = run_case(case, schedule, described)
+    np.testing.assert_array_equal(found, case.expected)
+
+
+def test_the_matrix_scratchpad_compares_all_numbers_of_16_bits() -> None:
+    """Differences of 17 bits saturate."""
+    build = KernelBuilder(0)
+    numbers = np.array([-32768, -32767, -1, 0, 1, 32766, 32767], np.int16)
+    x = build.operand((1, 1, 2, 49), layout="NHWC")
+    pairs = np.stack(np.meshgrid(numbers, numbers)).reshape(1, 1, 2, 49)
+    build.arguments[0] = build.arguments[0][0], pairs
+    case = build.finish(build.op("max_pool", x, kernel=[2, 1], strides=[2, 1], pads=[0] * 4))
+    tile = tuple((dim.name, dim.extent) for dim in case.kernel.anchor.dims)
+    schedule = Schedule("matrix_pool", (Level("vsm", tile, ("n",)),))
+    found, _, _ = run_case(case, schedule, machine())
+    np.testing.assert_array_equal(found, case.expected)
+    assert sorted(case.expected.ravel()) == sorted(np.maximum.outer(numbers, numbers).ravel())
+
+
+def test_images_of_many_rows_are_pooled_in_few_transfers() -> None:
+    """The first pool of VGG: its bytes pass main memory in 62,720 cycles."""
+    build = KernelBuilder(0)
+    x = build.operand((1, 64, 224, 224), layout="NHWC")
+    case = build.finish(build.op("max_pool", x, kernel=[2, 2], strides=[2, 2], pads=[0] * 4))
+    described = machine()
+    found = plan(case.kernel, described, timer=timer(described))
+    assert found.schedule.primitive == "matrix_pool"
+    assert found.cycles < 1.5 * 62720

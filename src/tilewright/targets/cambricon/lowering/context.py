@@ -31,6 +31,8 @@ class Context:
     stepped: Callable[[BufferOp], frozenset[str]]
     """Dims whose loops step through what a buffer holds."""
     temporaries: Temporaries
+    matrix_temporaries: Temporaries
+    """The part of the matrix scratchpad that the primitive keeps for itself."""
     table: Callable[[bytes], int]
     segmented: frozenset[TensorOp]
     """Weights laid out by segment."""

@@ -27,6 +27,7 @@ from tilewright.targets.cambricon.lowering.normalise import Lrn, Softmax
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.outer import Outer
 from tilewright.targets.cambricon.lowering.points import Points
+from tilewright.targets.cambricon.lowering.pool_matrix import MatrixPool
 from tilewright.targets.cambricon.lowering.pooling import Pool
 from tilewright.targets.cambricon.lowering.product import Product
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
@@ -64,11 +65,17 @@ def product(context: Context) -> Compute:
     return Outer(context) if outer else Product(context)
 
 
+def pool(context: Context) -> Compute:
+    """A maximum over windows of an image in either scratchpad."""
+    image, _ = context.source(context.anchor, 0)
+    return MatrixPool(context) if image.buffer.memory == "msm" else Pool(context)
+
+
 COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
     "conv": Product,
     "matmul": product,
     "depthwise_conv": Depthwise,
-    "max_pool": Pool,
+    "max_pool": pool,
     "average_pool": Pool,
     "lrn": Lrn,
     "lrn_gradient": LrnGradient,
@@ -161,6 +168,7 @@ class KernelLowering(Transfers):
         self.e = Emitter(program.symbol.data, program.symbol.data, constants)
         self.nest = nest_of(program)
         self.tables: list[bytes] = []
+        self.own = self._temporaries("msm")
         self.gap: Gap | None = None
         buffers = [*(one.buffer for one in self.nest.loads)]
         assert self.nest.output is not None
@@ -179,7 +187,6 @@ class KernelLowering(Transfers):
         """All statements of the kernel."""
         e, machine = self.e, self.machine
         assert self.nest.compute is not None
-        vsm = machine.memory("vsm")
         walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
         walk.hooks = self._hooks
         context = Context(
@@ -190,7 +197,8 @@ class KernelLowering(Transfers):
             self.operands,
             {loop.dim.data: loop.step_size for loop in self.nest.loops},
             walk.stepped,
-            Temporaries(vsm.room or 0, vsm.reserved, self.program.symbol.data),
+            self._temporaries("vsm"),
+            self.own,
             self._table,
             frozenset(self.segments),
             walk.hook,
@@ -239,11 +247,20 @@ class KernelLowering(Transfers):
         """The buffers in the matrix scratchpad."""
         return [one.buffer for one in self.nest.loads if one.buffer.memory == "msm"]
 
+    def _temporaries(self, memory: str) -> Temporaries:
+        """The end of a memory, which buffers leave to the primitive."""
+        assert self.nest.compute is not None
+        primitive = self.machine.primitive(self.nest.compute.primitive.data)
+        left = self.machine.memory_beside(primitive, memory)
+        return Temporaries(left.room or 0, left.reserved, self.program.symbol.data)
+
     def _results(self) -> tuple[Interval, ...]:
-        """The bytes of results in the matrix scratchpad."""
+        """The bytes of results in the matrix scratchpad, and of temporaries."""
         assert self.nest.output is not None
         buffer = self.nest.output.buffer
-        return (self._bytes_of(buffer),) if buffer.memory == "msm" else ()
+        found = (self._bytes_of(buffer),) if buffer.memory == "msm" else ()
+        own = self.own
+        return (*found, (own.start, own.start + own.used)) if own.used else found
 
     def _bytes_of(self, buffer: BufferOp) -> Interval:
         """All bytes of a buffer in the matrix scratchpad."""

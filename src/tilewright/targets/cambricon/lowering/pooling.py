@@ -47,6 +47,7 @@ class Pool:
     def _reserve(self) -> None:
         """Temporaries for the columns of as many pixels as fit them."""
         c, t = self.c, self.c.temporaries
+        self._reserve_first()
         channels, one = c.tile_size("c"), self.columns
         item = 4 if self.average else 2
         span, width = (one.kernel - 1) * one.dilation + 1, c.tile_size("ow")
@@ -75,6 +76,9 @@ class Pool:
         self.places: list[Register] = []
         self.targets: list[Register] = []
         self.staged = True
+
+    def _reserve_first(self) -> None:
+        """Temporaries that do not depend on how many pixels there are."""
 
     def _whole(self, width: int) -> int:
         """Pixels of a row whose windows lie in the image, where that is known; 1 at least."""
