@@ -55,6 +55,7 @@ class BlockCost:
         self.last = levels[-1]
         self.weights = sum(box_bytes(o, extents) for o in kernel.operands if o.role == "weight")
         self.images = sum(box_bytes(o, extents) for o in kernel.operands if o.role in _IMAGES)
+        self.results = box_bytes(kernel.output, extents)
         self._tiles: dict[tuple[int, ...], float] = {}
 
     def price(self, schedule: Schedule) -> tuple[float, float]:
@@ -70,6 +71,9 @@ class BlockCost:
                 blocks += count
                 block = self._block(height, width, sizes["co"], most, planes)
                 total += count * extents.get("g", 1) * block
+        if self.explicit:
+            # Fetched and written while tiles compute, which hides neither (cached_cost.py).
+            total += 2 * self.results * self._far(self.images) / self.second[1]
         again = self.weights * (blocks - 1) * _missed(self.weights + self.images, self.last[0])
         main = self.weights + again + self.images
         # Weights come from memory at every run; activations were written just before.
