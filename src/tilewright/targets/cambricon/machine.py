@@ -174,6 +174,22 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             whole=("kh", "kw"),
         ),
         Primitive(
+            name="wide_conv",
+            clips=True,
+            # All channels of a pixel, so that it is stored in one piece: sums come part by part.
+            operations=("conv",),
+            engine="matrix",
+            operands=product,
+            epilogue=EPILOGUE,
+            cycles=f"n*g*oh*ow*kh*ceil(co/{lanes})*ceil(kw*ci/{lanes})",
+            peak=f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
+            issue=f"{TILE}+n*g*oh*({ROW}+ow*{one})",
+            limits={"n": 1},
+            multiples={"co": lanes, "ci": lanes},
+            whole=("co", "ci", "kh", "kw"),
+            extents={"g": (1, 1), "co": (channels + 1, 1 << 24)},
+        ),
+        Primitive(
             name="grouped_conv",
             clips=True,
             # Two groups at once: all channels of a pixel are loaded and stored in one piece. The
@@ -340,6 +356,15 @@ MACHINE = machine()
 def lanes_of(machine: Machine) -> int:
     """Elements that a machine's vector unit takes in a cycle."""
     return machine.primitive("conv").multiples["co"]
+
+
+def part_of(machine: Machine, channels: int) -> int:
+    """How many of a pixel's channels are summed up at once: parts alike, of whole blocks."""
+    lanes, most = lanes_of(machine), machine.primitive("conv").limits["co"]
+    if channels <= most:
+        return channels
+    blocks = -(-channels // lanes)
+    return -(-blocks // -(-channels // most)) * lanes
 
 
 def queue_of(machine: Machine) -> int:

@@ -36,6 +36,7 @@ from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.transfers import Transfers
 from tilewright.targets.cambricon.lowering.walk import Walk
 from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
+from tilewright.targets.cambricon.machine import part_of
 from tilewright.targets.cambricon.statements import Statement
 from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
 from tilewright.tile.implied import visits
@@ -180,6 +181,9 @@ class KernelLowering(Transfers):
         for buffer in buffers:
             if buffer.memory == "msm" or buffer.get("role", "") == "weight":
                 found = segments_of(self.nest, buffer)
+                whole = buffer.memory == "msm" and self.nest.output.buffer.accumulates is None
+                if found is not None and whole:
+                    found = replace(found, co_step=part_of(machine, found.co_step))
                 if found is not None:
                     self.segments[buffer.tensor_op] = found
 

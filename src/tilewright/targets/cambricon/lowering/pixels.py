@@ -42,6 +42,8 @@ class Pixels:
     hooks: bool
     row_hooks: bool
     """Whether hooks stand behind each pixel, or behind each row of the kernel."""
+    at_once = 1
+    """Transfers that pass while a product runs."""
     full = True
     """Whether the windows at hand have all columns: products of others are no measure of time."""
 
@@ -95,9 +97,14 @@ class Pixels:
             if not self.grouped:
                 e.increase(self.at, sums)
             if self.hooks and not self.row_hooks:
-                self.c.hook()
+                self.hook()
 
         return each
+
+    def hook(self) -> None:
+        """As many places for a transfer as a product takes the time of."""
+        for _ in range(self.at_once):
+            self.c.hook()
 
     def _text(self, first: bool) -> str:
         return f"{self.multiply}.wide" if first and not self.split else f"{self.multiply}.acc.wide"
@@ -116,7 +123,7 @@ class Pixels:
                     if max(behind, 0) == number:
                         step()
                 if self.row_hooks and self.full:
-                    self.c.hook()
+                    self.hook()
                 if number + 1 < rows:
                     further = e.register() if number == 0 else place
                     e.emit("SADD", further, place, down)
@@ -146,7 +153,7 @@ class Pixels:
                 if dense:
                     e.emit(f"{self.multiply}.acc.wide", self.at, co, rows, place, size)
                     if self.row_hooks:
-                        self.c.hook()
+                        self.hook()
                 else:
                     with e.scope():
                         x, m = e.variable(place), e.variable(rows)

@@ -17,29 +17,30 @@ from collections.abc import Callable
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.bands import banded
+from tilewright.targets.cambricon.lowering.batches import Batches
 from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.gathered import Gathered, ring_bytes
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.pixels import Pixels
 from tilewright.targets.cambricon.lowering.tables import table_of
 from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.windows import (
-    UNROLLED,
-    Run,
     Windows,
     sliding,
     windows_box,
 )
-from tilewright.targets.cambricon.machine import lanes_of
+from tilewright.targets.cambricon.machine import lanes_of, part_of
 
 LONG = 24
 """Cycles of a pixel, or of a row of its kernel, from which on other moves go on behind each one,
 not behind every few: the scalar instructions of a hook pass meanwhile."""
 
+
+SHORT = 1.1
+"""Times its latency, what a transfer of a pixel's channels takes."""
 
 ALONE = 96
 """Cycles of a pixel from which on its sums are finished by themselves: the scalar instructions pass
@@ -55,14 +56,8 @@ RINGS_APART = 32
 """Bytes that are lost at most where temporaries are aligned beside the rings."""
 
 
-class Product(Pixels):
+class Product(Batches):
     """The code of one product; ``emit`` for each place where a tile is computed."""
-
-    turns = False
-    """Whether the run at hand has places for the step to the next tile."""
-
-    gathered: Gathered | None = None
-    """Where a group's pixels are gathered, those of the tile at hand."""
 
     def __init__(self, context: Context) -> None:
         c = self.c = context
@@ -87,6 +82,7 @@ class Product(Pixels):
         if self.w.buffer.tensor_op not in c.segmented:
             self._plain_weights()
         self.grouped = c.tile_size("g") > 1
+        self.parts = self._parts()
         self.rings = self._rings()
         # Whether the pixels below a row of the kernel are one vector.
         self.dense = self.columns.dilation == 1 and not self.grouped and not c.inside(self.x)
@@ -100,8 +96,12 @@ class Product(Pixels):
         self.hooks = self.split or cycles >= LONG
         self.row_hooks = self.dense and cycles >= LONG * self.rows.kernel
         self._reserve()
-        between = cycles / self.rows.kernel if self.row_hooks else cycles
-        c.pace(between if self.hooks else between * self.batch)
+        products = self.rows.kernel * len(self.parts)
+        between = cycles / (products if self.row_hooks else len(self.parts))
+        if self.hooks:
+            move = c.machine.move(c.machine.main, self.x.buffer.memory)
+            self.at_once = max(int(between / (SHORT * move.latency)), 1)
+        c.pace(between / self.at_once if self.hooks else between * self.batch)
         if self.biases and self.bias is not None:
             c.renew(self.bias, self._replicate)
         if not self.split and cycles >= TURNING * self.rows.kernel:
@@ -118,6 +118,19 @@ class Product(Pixels):
         reduces = self.split and self.parted
         if reduces or not stepped <= {"g", "co"} or (self.parted and self.grouped):
             raise refuse("lower-nest", "loops step through a resident tile", c.where)
+
+    def _parts(self) -> list[int]:
+        """A pixel's channels, where they are summed up part by part."""
+        c, whole = self.c, self.c.tile_size("co")
+        part = whole if self.split else part_of(c.machine, whole)
+        if part == whole:
+            return [whole]
+        if self.grouped or "co" in c.looped or self.band > 1 or self.c.inside(self.x):
+            raise refuse("lower-temporaries", "channels are too many for their sums", c.where)
+        plain = self.w.buffer.tensor_op not in c.segmented
+        if plain and self.multiply != "MMV" and c.extent("ci") > 1:
+            raise refuse("lower-weights", "weights of a part lie apart", c.where)
+        return [min(part, whole - start) for start in range(0, whole, part)]
 
     def _pixel_cycles(self) -> int:
         """Cycles of the matrix unit for one pixel, or one band of them, of a whole tile."""
@@ -149,13 +162,14 @@ class Product(Pixels):
         """Temporaries for as many pixels as fit them."""
         c, t = self.c, self.c.temporaries
         self.ring = t.take(self.rings) if self.rings else 0
-        most = c.tile_size("co") * c.tile_size("g") * self.band
+        most = self.parts[0] * c.tile_size("g") * self.band
         pixels = c.tile_size(self.columns.out) * c.tile_size("oh")
         each = most * (4 * (self.bias is not None) + 2 * (self.needs_zeros) + 8 * (not self.split))
         each += most * self.epilogue.limit_bytes
         room = max(t.left // max(each, 1), 1)
         width = c.tile_size(self.columns.out) // self.band
-        if self.parted or self.rings or (not self.split and self._pixel_cycles() >= ALONE):
+        alone = self.parted or self.rings or len(self.parts) > 1
+        if alone or (not self.split and self._pixel_cycles() >= ALONE):
             self.batch = 1
         elif self.split:
             self.batch = min(room, pixels)
@@ -173,11 +187,6 @@ class Product(Pixels):
         self.size = size
         self.table = table_of(self.epilogue.table, c) if self.epilogue.table else 0
 
-    @property
-    def needs_zeros(self) -> bool:
-        """Whether ReLU, or the start of sums without a bias, needs zeros."""
-        return self.epilogue.reads_zeros or (self.split and self.bias is None)
-
     def prologue(self) -> None:
         """What stands before all tiles."""
         if self.needs_zeros:
@@ -189,17 +198,13 @@ class Product(Pixels):
         e, c = self.e, self.c
         with e.scope():
             box = e.settled(lambda: windows_box(c.box(self.x, tile), self.rows, self.columns))
-            self.co, self.ci = tile.spans.of("co"), tile.spans.of("ci")
-            self.groups = tile.spans.of("g")
-            self.co = e.multiply(self.co, self.band)
-            self.channels = e.multiply(self.co, self.groups)
-            self.co_register = e.held(self.co)
+            self.ci, self.groups = tile.spans.of("ci"), tile.spans.of("g")
+            co = self.parts[0] if len(self.parts) > 1 else tile.spans.of("co")
+            self._take(e.multiply(co, self.band))
             self.pixel = self.columns.stride_in(box)
             self.row = self.rows.stride_in(box)
             if self.rings:
                 self._gather()
-            self.position = e.settled(lambda: e.multiply(e.multiply(self.ci, self.co), 2))
-            self.matrix_row = e.multiply(self.position, self.columns.kernel)
             self.result = e.variable(e.settled(lambda: c.base(c.output, tile)))
             self.added: Register | None = None
             if self.residual is not None:
@@ -209,6 +214,11 @@ class Product(Pixels):
             if self.bias is not None:
                 bias = self.bias
                 self.bias_at = self.biases or e.settled(lambda: c.base(bias, tile))
+            starts = range(0, self.parts[0] * len(self.parts), self.parts[0])
+            at = self.bias_at
+            self.biases_at = [None if at is None else e.add(at, 4 * start) for start in starts]
+            # Those of what is pending: the last part of the pixel before.
+            self.bias_at = self.biases_at[-1]
             if self.parted:
                 self._strides(tile)
             if self.split:
@@ -310,12 +320,6 @@ class Product(Pixels):
         if self.added is not None:
             e.increase(self.added, e.multiply(count, self._residual_bytes))
 
-    @property
-    def _residual_bytes(self) -> int:
-        one = self.epilogue.residual
-        assert one is not None
-        return 4 if one.wide else 2
-
     def _epilogue(self, at: Value, count: Value, bias: Value | None) -> None:
         self.epilogue.emit(
             self.e,
@@ -328,8 +332,6 @@ class Product(Pixels):
             table=self.table,
         )
 
-    # Runs of pixels, batches, pixels, kernel rows.
-
     def _image(self, tile: Tile, box: Box, base: Value) -> None:
         height = tile.spans.of("oh")
         width = self.e.divide(tile.spans.of(self.columns.out), self.band)
@@ -340,116 +342,3 @@ class Product(Pixels):
         if self.gathered is not None:
             windows.each_row = self.gathered.row
         windows.emit(lambda run: self._run(run, matrix))
-
-    def _run(self, run: Run, base: Value) -> None:
-        """Pixels whose windows lie alike."""
-        e = self.e
-        at, width, pixels, kernel = run.at, run.width, run.pixels, run.rows
-        with e.scope():
-            matrices = [self._first_row(run, base)]
-            if isinstance(kernel, int) and kernel <= UNROLLED and self.dense:
-                for _ in range(1, kernel):
-                    matrices.append(e.held(e.add(matrices[-1], self.matrix_row)))
-            if isinstance(width, Register) and self.dense:
-                e.emit("SMUL", width, width, self.ci)
-            if self.split:
-                e.repeat(pixels, self.each_pixel(at, matrices, width, kernel), least=1)
-                return
-            # Most pixels are in such runs, and no tile is without them for long.
-            self.full = run.width == self.columns.kernel
-            self.turns = self.full and run.pixels != 1
-            if isinstance(pixels, int):
-                full, rest = divmod(pixels, self.batch)
-                e.repeat(full, lambda: self._batch(at, matrices, width, self.batch, kernel))
-                self.turns &= not full
-                if rest:
-                    self._batch(at, matrices, width, rest, kernel)
-                return
-            left = e.variable(pixels)
-            again = e.label("batch")
-            e.place(again)
-            with e.scope():
-                count = e.minimum(left, self.batch)
-                self._batch(at, matrices, width, count, kernel)
-                e.emit("SSUB", left, left, count)
-            e.emit("CB", left, again)
-
-    def _first_row(self, run: Run, base: Value) -> Register:
-        """The matrix that belongs to the first element of a run's windows."""
-        e, place = self.e, run.skipped
-        if not isinstance(place, Register):
-            rows = e.multiply(run.skipped_rows, self.matrix_row)
-            return e.held(e.add(e.add(base, rows), e.multiply(place, self.position)))
-        e.emit("SMUL", place, place, self.position)
-        e.increase(place, base)
-        with e.scope():
-            e.increase(place, e.multiply(run.skipped_rows, self.matrix_row))
-        return place
-
-    def _batch(
-        self, at: Register, matrices: list[Register], width: Value, count: Value, kernel: Value
-    ) -> None:
-        """A few pixels, and what follows the sums of those before them.
-
-        The vector unit's instructions stand apart, between products, so that none of them waits in
-        the queue, and all behind it, for the one before.
-        """
-        e = self.e
-        with e.scope():
-            each = self.each_pixel(at, matrices, width, kernel)
-            steps = self._pending_steps()
-            if self.gathered is not None:
-                steps += self.gathered.steps()
-            apart = min(count, len(steps)) if isinstance(count, int) else 1
-            for number in range(apart):
-                first, last = (len(steps) * n // apart for n in (number, number + 1))
-                each(steps[first:last])
-                if not number and self.turns:
-                    self.c.turn()
-            e.repeat(e.subtract(count, apart), each)
-            if self.gathered is not None:
-                self.gathered.forward(at)
-            self._advance()
-            with e.scope():
-                e.set(self.pending, e.multiply(self.channels, count))
-                # These sums are the pending ones now; the next pixels' lie in the other half.
-                e.emit("SSUB", self.base, self.halves, self.base)
-            e.set(self.at, self.base)
-            # Short batches at the edges of an image would be no measure of time.
-            if not self.hooks and (not isinstance(count, int) or 2 * count > self.batch):
-                self.c.hook()
-
-    def _pending_steps(self) -> list[Callable[[], None]]:
-        """What follows the pending sums."""
-        e = self.e
-        sums = e.register()
-        e.emit("SSUB", sums, self.halves, self.base)
-        parts: dict[str, Value | None] = {
-            "bias": self.bias_at,
-            "residual": self.added,
-            "zeros": self.zeros if self.needs_zeros else None,
-        }
-        others = {name: None if at is None else e.held(at) for name, at in parts.items()}
-        return self.epilogue.steps(e, sums, self.result, self.pending, others, table=self.table)
-
-    def _advance(self) -> None:
-        """Past the pending pixels in the result and the residual."""
-        e = self.e
-        if self.parted:
-            for place, passed, step in zip(
-                (self.result, self.added), self.passed, self.steps, strict=False
-            ):
-                assert place is not None
-                e.increase(place, passed)
-                e.set(passed, step)
-            return
-        with e.scope():
-            e.increase(self.result, e.multiply(self.pending, self.c.output.element))
-            if self.added is not None:
-                e.increase(self.added, e.multiply(self.pending, self._residual_bytes))
-
-    def _flush(self) -> None:
-        """Finish the last pending sums of a tile."""
-        with self.e.scope():
-            for step in self._pending_steps():
-                step()

@@ -1,0 +1,227 @@
+"""Runs of pixels alike, batch by batch: products of some, and what follows the sums of others.
+
+While the matrix unit works on a batch, the vector unit finishes the one before. A batch is a pixel
+where that has more channels than there is room for sums of: they come part by part then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.emitter import Value
+from tilewright.targets.cambricon.lowering.epilogue import Epilogue
+from tilewright.targets.cambricon.lowering.gathered import Gathered
+from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.pixels import Pixels
+from tilewright.targets.cambricon.lowering.windows import UNROLLED, Run
+
+
+class Batches(Pixels):
+    """The batches of one product; product.py makes the choices, and fills in a tile's numbers."""
+
+    turns = False
+    """Whether the run at hand has places for the step to the next tile."""
+    gathered: Gathered | None = None
+    """Where a group's pixels are gathered, those of the tile at hand."""
+    epilogue: Epilogue
+    bias: Operand | None
+    batch: int
+    """Most pixels of a batch."""
+    parts: list[int]
+    """A pixel's channels, as they are summed up at once."""
+    parted: bool
+    """Whether loops within the result's residency step through a pixel's channels."""
+    zeros: int
+    """Address of zeros, if there are any."""
+    table: int
+
+    channels: Value
+    """Of the tile: channels of a pixel that are summed up at once, of all groups."""
+    result: Register
+    added: Register | None
+    """Addresses of the next pixel in the result and the residual."""
+    bias_at: Value | None
+    biases_at: list[Value | None]
+    """Addresses of the biases of what is pending, and of each part."""
+    base: Register
+    halves: Register
+    """Where a batch's sums begin; and that and where those of the next one do, added up."""
+    pending: Register
+    """Elements of the sums that are to be finished."""
+    passed: list[Register]
+    steps: list[Value]
+    """Bytes past the pending pixel in the result and the residual, and past each other one."""
+
+    @property
+    def needs_zeros(self) -> bool:
+        """Whether ReLU, or the start of sums without a bias, needs zeros."""
+        return self.epilogue.reads_zeros or (self.split and self.bias is None)
+
+    def _take(self, channels: Value) -> None:
+        """Sum up so many channels at once."""
+        e = self.e
+        self.co = channels
+        self.channels = e.multiply(channels, self.groups)
+        self.co_register = e.held(channels)
+        self.position = e.settled(lambda: e.multiply(e.multiply(self.ci, self.co), 2))
+        self.matrix_row = e.multiply(self.position, self.columns.kernel)
+
+    @property
+    def _residual_bytes(self) -> int:
+        one = self.epilogue.residual
+        assert one is not None
+        return 4 if one.wide else 2
+
+    def _run(self, run: Run, base: Value) -> None:
+        """Pixels whose windows lie alike."""
+        e = self.e
+        at, width, pixels, kernel = run.at, run.width, run.pixels, run.rows
+        if len(self.parts) > 1:
+            self._run_in_parts(run, base)
+            return
+        with e.scope():
+            matrices = self._matrices(run, base)
+            if isinstance(width, Register) and self.dense:
+                e.emit("SMUL", width, width, self.ci)
+            if self.split:
+                e.repeat(pixels, self.each_pixel(at, matrices, width, kernel), least=1)
+                return
+            # Most pixels are in such runs, and no tile is without them for long.
+            self.full = run.width == self.columns.kernel
+            self.turns = self.full and run.pixels != 1
+            if isinstance(pixels, int):
+                full, rest = divmod(pixels, self.batch)
+                e.repeat(full, lambda: self._batch(at, matrices, width, self.batch, kernel))
+                self.turns &= not full
+                if rest:
+                    self._batch(at, matrices, width, rest, kernel)
+                return
+            left = e.variable(pixels)
+            again = e.label("batch")
+            e.place(again)
+            with e.scope():
+                count = e.minimum(left, self.batch)
+                self._batch(at, matrices, width, count, kernel)
+                e.emit("SSUB", left, left, count)
+            e.emit("CB", left, again)
+
+    def _run_in_parts(self, run: Run, base: Value) -> None:
+        """Pixels whose windows lie alike, part by part of each one's channels."""
+        e, pixel = self.e, self.pixel
+        size = 2 * self.c.extent("ci") * self.columns.kernel * self.rows.kernel
+        starts = [self.parts[0] * number for number in range(len(self.parts))]
+        self.full = run.width == self.columns.kernel
+        with e.scope():
+            matrices: list[list[Register]] = []
+            for start, channels in zip(starts, self.parts, strict=True):
+                self._take(channels)
+                skipped = run.skipped
+                own = e.variable(skipped) if isinstance(skipped, Register) else skipped
+                matrices.append(
+                    self._matrices(replace(run, skipped=own), e.add(base, start * size))
+                )
+            if isinstance(run.width, Register) and self.dense:
+                e.emit("SMUL", run.width, run.width, self.ci)
+
+            def one() -> None:
+                for number, channels in enumerate(self.parts):
+                    self._take(channels)
+                    last = number == len(self.parts) - 1
+                    self.pixel = pixel if last else 0
+                    self.bias_at = self.biases_at[number - 1]
+                    self.turns = self.full and not number and run.pixels != 1
+                    self._batch(run.at, matrices[number], run.width, 1, run.rows)
+
+            with e.scope():
+                e.repeat(run.pixels, one)
+        self.bias_at = self.biases_at[-1]
+
+    def _matrices(self, run: Run, base: Value) -> list[Register]:
+        """The matrices of a window's rows, or the first one."""
+        e, matrices = self.e, [self._first_row(run, base)]
+        if isinstance(run.rows, int) and run.rows <= UNROLLED and self.dense:
+            for _ in range(1, run.rows):
+                matrices.append(e.held(e.add(matrices[-1], self.matrix_row)))
+        return matrices
+
+    def _first_row(self, run: Run, base: Value) -> Register:
+        """The matrix that belongs to the first element of a run's windows."""
+        e, place = self.e, run.skipped
+        if not isinstance(place, Register):
+            rows = e.multiply(run.skipped_rows, self.matrix_row)
+            return e.held(e.add(e.add(base, rows), e.multiply(place, self.position)))
+        e.emit("SMUL", place, place, self.position)
+        e.increase(place, base)
+        with e.scope():
+            e.increase(place, e.multiply(run.skipped_rows, self.matrix_row))
+        return place
+
+    def _batch(
+        self, at: Register, matrices: list[Register], width: Value, count: Value, kernel: Value
+    ) -> None:
+        """A few pixels, and what follows the sums of those before them.
+
+        The vector unit's instructions stand apart, between products, so that none of them waits in
+        the queue, and all behind it, for the one before.
+        """
+        e = self.e
+        with e.scope():
+            each = self.each_pixel(at, matrices, width, kernel)
+            steps = self._pending_steps()
+            if self.gathered is not None:
+                steps += self.gathered.steps()
+            apart = min(count, len(steps)) if isinstance(count, int) else 1
+            for number in range(apart):
+                first, last = (len(steps) * n // apart for n in (number, number + 1))
+                each(steps[first:last])
+                if not number and self.turns:
+                    self.c.turn()
+            e.repeat(e.subtract(count, apart), each)
+            if self.gathered is not None:
+                self.gathered.forward(at)
+            self._advance()
+            with e.scope():
+                e.set(self.pending, e.multiply(self.channels, count))
+                # These sums are the pending ones now; the next pixels' lie in the other half.
+                e.emit("SSUB", self.base, self.halves, self.base)
+            e.set(self.at, self.base)
+            # Short batches at the edges of an image would be no measure of time.
+            if not self.hooks and (not isinstance(count, int) or 2 * count > self.batch):
+                self.c.hook()
+
+    def _pending_steps(self) -> list[Callable[[], None]]:
+        """What follows the pending sums."""
+        e = self.e
+        sums = e.register()
+        e.emit("SSUB", sums, self.halves, self.base)
+        parts: dict[str, Value | None] = {
+            "bias": self.bias_at,
+            "residual": self.added,
+            "zeros": self.zeros if self.needs_zeros else None,
+        }
+        others = {name: None if at is None else e.held(at) for name, at in parts.items()}
+        return self.epilogue.steps(e, sums, self.result, self.pending, others, table=self.table)
+
+    def _advance(self) -> None:
+        """Past the pending pixels in the result and the residual."""
+        e = self.e
+        if self.parted:
+            for place, passed, step in zip(
+                (self.result, self.added), self.passed, self.steps, strict=False
+            ):
+                assert place is not None
+                e.increase(place, passed)
+                e.set(passed, step)
+            return
+        with e.scope():
+            e.increase(self.result, e.multiply(self.pending, self.c.output.element))
+            if self.added is not None:
+                e.increase(self.added, e.multiply(self.pending, self._residual_bytes))
+
+    def _flush(self) -> None:
+        """Finish the last pending sums of a tile."""
+        with self.e.scope():
+            for step in self._pending_steps():
+                step()
