@@ -9,7 +9,7 @@ from tilewright.planning import plan
 from tilewright.planning.cached_cost import Nest
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.planning.sharing import exchanged, share
+from tilewright.planning.sharing import divisible, exchanged, share
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 
@@ -119,3 +119,18 @@ def test_what_cores_get_from_each_other() -> None:
     # An image that no cache holds is read from the last one, whoever made it.
     kernel, _ = points(512, 64, 140)
     assert exchanged(kernel, machine(2), "co") == 0.0
+
+
+def test_a_schedule_is_taken_that_cores_can_divide_if_one_core_loses_little() -> None:
+    kernel, rows = points(64, 64, 14)
+    tile = {**dict(rows.levels[0].tile), "co": 64}
+    whole = replace(rows, levels=(Level("registers", tuple(tile.items()), ("n", "oh")),))
+    uneven = replace(
+        whole, levels=(Level("registers", (*(tile | {"oh": 10}).items(),), ("n", "oh")),)
+    )
+    priced = [(1e6, 0.0, uneven), (1.01e6, 0.0, whole), (2e6, 0.0, rows)]
+    assert divisible(kernel, machine(2), priced) == 1
+    assert divisible(kernel, machine(1), priced) == 0
+    # What one core would lose much by is not taken, nor what is hardly better for several.
+    assert divisible(kernel, machine(2), [priced[0], priced[2]]) == 0
+    assert divisible(kernel, machine(2), [priced[1], (1.01e6, 0.0, rows)]) == 0

@@ -25,7 +25,7 @@ from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.registers import REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.separable_cost import SeparableCost
-from tilewright.planning.sharing import share
+from tilewright.planning.sharing import divisible, share
 
 _REDUCTION_BLOCKS = (64, 128, 256, 512, 1024)
 _ROW_BLOCKS = (2, 4, 8, 16)
@@ -44,13 +44,14 @@ def plan_cached(
 ) -> Plan:
     """The schedule of least predicted time, the same every time; refuses as ``plan`` does.
 
-    Times are those of one core; which loop the cores share is decided last (sharing.py).
+    Times are those of one core; which loop the cores share is decided last, and a schedule that
+    they share much better is taken if one core loses little by it (sharing.py).
     """
     begin = perf_counter()
     budget = budget or Budget()
     primitive = choose_primitive(kernel, machine)
     priced = ranked(kernel, machine)
-    cost, moved, best = priced[0]
+    cost, moved, best = priced[divisible(kernel, machine, priced)]
     cycles, timed = None, 0
     for _, _, schedule in priced[: budget.timed] if timer is not None else ():
         assert timer is not None

@@ -6,7 +6,7 @@ does it, so results do not depend on how many cores there are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import ceil, lcm, prod
@@ -24,6 +24,20 @@ LEAST_CYCLES = 30_000.0
 BETTER = 0.95
 """Part of an outer loop's time that an inner one must stay below to be taken."""
 
+SCATTERED, STREAMED = 2.0, 6.0
+"""Bytes a cycle that a core gets of what another has just written, from that core's cache: of rows
+of many channels, and of whole channels, which prefetching foresees.
+
+Measured on Xeons (Sapphire Rapids): of an image, what lies in the other core's cache adds its
+bytes at this rate to a kernel's time."""
+
+OVERRUN = 2048.0
+"""Bytes that prefetching takes from another core where its run of rows begins."""
+
+NEAR, MOST_NEAR, WORTH = 1.03, 64, 0.93
+"""What another schedule may take on one core, how many are looked at, and what it must take on
+several: parts of what the best on one core takes."""
+
 AGAIN = 0.85
 """Useful part of the time where every core makes all of what lies in scratch for itself."""
 
@@ -35,8 +49,31 @@ def share(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -
     is done first, with what cores get from each other. A schedule without loops over large tensors
     is given one.
     """
+    return _shared(kernel, machine, schedule, cycles)[1]
+
+
+def divisible(
+    kernel: Kernel, machine: Machine, priced: Sequence[tuple[float, float, Schedule]]
+) -> int:
+    """Which of the schedules, best first with their cycles on one core, several cores share best.
+
+    One that takes little longer on one core, and is much better divided; else the first.
+    """
+    if machine.cores == 1 or priced[0][0] < LEAST_CYCLES:
+        return 0
+    least = priced[0][0]
+    near = [found for found in priced[:MOST_NEAR] if found[0] <= NEAR * least]
+    times = [_shared(kernel, machine, schedule, cycles)[0] for cycles, _, schedule in near]
+    best = min(range(len(near)), key=times.__getitem__)
+    return best if times[best] < WORTH * times[0] else 0
+
+
+def _shared(
+    kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float
+) -> tuple[float, Schedule]:
+    """Cycles of the slowest core, and the schedule with the loop that cores share."""
     if machine.cores == 1 or cycles < LEAST_CYCLES:
-        return schedule
+        return cycles, schedule
     allowed = _allowed(kernel)
     if not Nest.of(kernel, schedule).loops:
         schedule = _cut(kernel, machine, schedule, allowed)
@@ -54,18 +91,7 @@ def share(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -
         took += exchanged(kernel, machine, dim)
         if took < BETTER * best:
             best, chosen = took, dim
-    return replace(schedule, shared=chosen)
-
-
-SCATTERED, STREAMED = 2.0, 6.0
-"""Bytes a cycle that a core gets of what another has just written, from that core's cache: of rows
-of many channels, and of whole channels, which prefetching foresees.
-
-Measured on Xeons (Sapphire Rapids): of an image, what lies in the other core's cache adds its
-bytes at this rate to a kernel's time."""
-
-OVERRUN = 2048.0
-"""Bytes that prefetching takes from another core where its run of rows begins."""
+    return best, replace(schedule, shared=chosen)
 
 
 def exchanged(kernel: Kernel, machine: Machine, dim: str) -> float:
