@@ -38,8 +38,8 @@ class Context:
     """Weights laid out by segment."""
     hook: Callable[[], None]
     """Stands where other operands may move on between the instructions of a tile."""
-    thrifty: bool
-    """Whether registers are short: with more of them for constants there were too few."""
+    thrift: int
+    """How many times there were too few registers; each time fewer are for constants."""
     widen: Callable[[TensorOp, int, int], bool]
     """Lays weights out for bands of so many pixels at a stride, if that fits."""
     pace: Callable[[float], None]

@@ -132,8 +132,8 @@ def lower_kernel(
     Raises TilewrightError.
     """
     failure: TilewrightError | None = None
-    for streams, constants in THRIFT:
-        lowering = KernelLowering(program, machine, bases, image, reserve, streams, constants)
+    for thrift in range(len(THRIFT)):
+        lowering = KernelLowering(program, machine, bases, image, reserve, thrift)
         lowering.share([tensor for tensor in lowering.segments if not alone(tensor)])
         try:
             return lowering.lower(settle)
@@ -155,11 +155,10 @@ class KernelLowering(Transfers):
         bases: Mapping[str, int],
         image: Tables,
         reserve: Reserve,
-        streams: tuple[str, ...],
-        constants: int,
+        thrift: int,
     ) -> None:
-        self.streams = streams
-        self.thrifty = constants < THRIFT[0][1]
+        self.streams, constants = THRIFT[thrift]
+        self.thrift = thrift
         self.spare = None
         self.program = program
         self.machine = machine
@@ -206,7 +205,7 @@ class KernelLowering(Transfers):
             self._table,
             frozenset(self.segments),
             walk.hook,
-            self.thrifty,
+            self.thrift,
             self._widen,
             walk.pace,
             walk.renew,

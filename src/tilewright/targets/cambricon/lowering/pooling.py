@@ -10,20 +10,29 @@ from __future__ import annotations
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.boxes import Box
+from tilewright.targets.cambricon.lowering.boxes import Axis
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
+from tilewright.targets.cambricon.lowering.pool_means import Means
+from tilewright.targets.cambricon.lowering.pool_rows import (
+    Batch,
+    Rows,
+    alike,
+    batches_of,
+    whole_batch,
+)
 from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.windows import Run, Windows, sliding, windows_box
 from tilewright.targets.cambricon.machine import lanes_of
 
-ADDRESSES = 27
-"""Registers that the columns and the results of a batch may take."""
+ADDRESSES = (45, 27)
+"""Registers that the columns and the results of a batch may take, and how many where registers were
+too few for that; none if they still are."""
 
 
-class Pool:
+class Pool(Means):
     """The code of one pooling operation."""
 
     def __init__(self, context: Context) -> None:
@@ -55,12 +64,10 @@ class Pool:
         extra = 4 + 2 + 2 + 2 if self.average else 2 + 2 * self.relu
         room = t.left // channels - (span - one.stride) * item
         most = max(room // (one.stride * item + extra), 1)
-        self.unrolled = max(min((ADDRESSES - span + one.stride) // (one.stride + 1), most), 0)
-        if c.thrifty:
-            self.unrolled = 0
+        addresses = ADDRESSES[c.thrift] if c.thrift < len(ADDRESSES) else 0
+        self.unrolled = max(min((addresses - span + one.stride) // (one.stride + 1), most), 0)
         if self.unrolled:
             most = self.unrolled
-        width = self._whole(width)
         self.batch = -(-width // -(-width // min(most, width)))
         columns = (self.batch - 1) * one.stride + span
         size = self.size = self.batch * channels
@@ -79,16 +86,6 @@ class Pool:
 
     def _reserve_first(self) -> None:
         """Temporaries that do not depend on how many pixels there are."""
-
-    def _whole(self, width: int) -> int:
-        """Pixels of a row whose windows lie in the image, where that is known; 1 at least."""
-        c, one = self.c, self.columns
-        if "ow" in c.looped or one.axis is None:
-            return width
-        access = c.source(c.anchor, 0)[1][one.axis]
-        last = self.x.buffer.tensor_shape[one.axis] - (one.kernel - 1) * one.dilation
-        starts = [access.offset + pixel * one.stride for pixel in range(width)]
-        return max(sum(0 <= start < last for start in starts), 1)
 
     def prologue(self) -> None:
         """What stands before all tiles."""
@@ -124,33 +121,57 @@ class Pool:
             self.pixel, self.row = self.columns.stride_in(box), self.rows.stride_in(box)
             self.result = e.variable(tile.bases[c.output.buffer])
             self.tile_box = box
-            windows = Windows(
-                e,
-                self.rows,
-                self.columns,
-                box,
-                tile.bases[self.x.buffer],
-                tile.spans.of("oh"),
-                tile.spans.of("ow"),
-            )
+            base, height, width = (tile.bases[self.x.buffer], *map(tile.spans.of, ("oh", "ow")))
+            axis = self.columns.along(box)
+            if self._takes_rows(axis, width):
+                windows = Rows(e, self.rows, self.columns, box, base, height, width)
+                windows.emit(lambda run: self._row(run, axis))
+                return
+            windows = Windows(e, self.rows, self.columns, box, base, height, width)
             windows.emit(self._run)
+
+    def _takes_rows(self, axis: Axis, width: Value) -> bool:
+        """Whether all columns of a row are known."""
+        return bool(self.places) and all(
+            isinstance(one, int) for one in (width, axis.low, axis.before, axis.size)
+        )
+
+    def _row(self, run: Run, axis: Axis) -> None:
+        """All pixels of a row."""
+        e = self.e
+        assert isinstance(run.pixels, int) and isinstance(axis.low, int)
+        assert isinstance(axis.before, int) and isinstance(axis.size, int)
+        low = axis.low
+
+        def counted(first: int) -> int:
+            found = self._counted(1, first, None, low)
+            assert isinstance(found, int)
+            return found
+
+        with e.scope():
+            rows = self._counted_rows(run)
+            row = batches_of(self.columns, run.pixels, self.batch, axis.before, axis.size, counted)
+            for times, batch in alike(row):
+                e.repeat(times, lambda batch=batch: self._unrolled(run, run.at, batch, rows))
 
     def _run(self, run: Run) -> None:
         e = self.e
         with e.scope():
-            count: Value | None = self._count(run, self.tile_box) if self.average else None
+            rows = self._counted_rows(run)
+            count = e.multiply(rows, self._counted_columns(run)) if self.average else None
             at = run.at
             if self._fits(run):
                 assert isinstance(run.pixels, int)
                 left = run.pixels % self.batch
-                e.repeat(run.pixels // self.batch, lambda: self._unrolled(run, at, count))
+                whole = whole_batch(self.columns, self.batch)
+                e.repeat(run.pixels // self.batch, lambda: self._unrolled(run, at, whole, rows))
                 if left:
                     # The last batch begins among the pixels of the one before it.
                     again = self.batch - left
                     step = e.multiply(self.pixel, -again * self.columns.stride)
                     e.increase(at, step)
                     e.increase(self.result, -2 * again * self.c.tile_size("c"))
-                    self._unrolled(run, at, count)
+                    self._unrolled(run, at, whole, rows)
                 return
             if isinstance(run.pixels, int) and run.pixels % self.batch == 0:
                 e.repeat(run.pixels // self.batch, lambda: self._batch(run, at, self.batch, count))
@@ -163,24 +184,6 @@ class Pool:
                 self._batch(run, at, pixels, count)
                 e.emit("SSUB", left, left, pixels)
             e.emit("CB", left, again)
-
-    def _count(self, run: Run, box: Box) -> Value:
-        """How many elements the windows of a run have."""
-        e = self.e
-        counted = self.c.anchor.parameters.get("counted", (0, 0, 0, 0))
-        found: Value = 1
-        places = (self.rows, run.y, run.rows), (self.columns, run.x, run.width)
-        for number, (one, first, met) in enumerate(places):
-            inside = isinstance(met, int) and met == one.kernel
-            if first is None or one.axis is None or inside:
-                found = e.multiply(found, one.kernel)
-                continue
-            extent = self.x.buffer.tensor_shape[one.axis]
-            place = e.add(first, box.axes[one.axis].low)
-            end = e.minimum(e.subtract(extent + counted[number + 2], place), one.kernel)
-            begin = e.maximum(e.subtract(-counted[number], place), 0)
-            found = e.multiply(found, e.subtract(end, begin))
-        return found
 
     def _batch(self, run: Run, at: Register, pixels: Value, count: Value | None) -> None:
         e, one = self.e, self.columns
@@ -205,17 +208,6 @@ class Pool:
             e.increase(at, e.multiply(e.multiply(pixels, self.pixel), one.stride))
             e.increase(self.result, e.multiply(total, 2))
 
-    def _counts(self, count: Value | None, total: Value) -> Register | None:
-        """The vector of the windows' numbers of elements; None for a maximum."""
-        e = self.e
-        if count is None:
-            return None
-        if isinstance(count, int) and count == self.area:
-            return e.held(self.areas)
-        counts = e.held(self.counts)
-        e.emit("VAS", counts, e.held(total), e.held(self.zeros), e.held(count))
-        return counts
-
     def _fits(self, run: Run) -> bool:
         """Whether a run is batches of whole windows whose places are in registers."""
         return (
@@ -226,25 +218,25 @@ class Pool:
             and run.width == self.columns.kernel
         )
 
-    def _unrolled(self, run: Run, at: Register, count: Value | None) -> None:
-        """A batch whose columns and results have fixed places: one instruction for each."""
-        e, one, channels = self.e, self.columns, self.c.tile_size("c")
-        total = self.batch * channels
+    def _unrolled(self, run: Run, at: Register, batch: Batch, rows: Value) -> None:
+        """A batch whose columns and results have fixed places: one instruction for each.
+
+        ``rows`` are those that a mean counts.
+        """
+        e, channels = self.e, self.c.tile_size("c")
+        total = len(batch.windows) * channels
         with e.scope():
-            counts = self._counts(count, total)
-            self._down(run, at, e.held(len(self.places) * channels))
+            self._down(run, at, e.held(batch.columns * channels))
+            targets = self.targets[: len(batch.windows)]
             if not self.staged:
-                for number, to in enumerate(self.targets):
+                for number, to in enumerate(targets):
                     e.emit("SADD", to, self.result, 2 * number * channels)
-            e.increase(at, e.multiply(e.multiply(self.batch, self.pixel), one.stride))
+            e.increase(at, e.multiply(self.pixel, batch.step))
             n = e.held(channels)
             text = "VAV.wide.wide0.wide1" if self.average else "VGTM"
             begin = "VMOVE.wide.wide0" if self.average else "VMOVE"
-            for pixel, to in enumerate(self.targets):
-                first, *others = (
-                    self.places[pixel * one.stride + position * one.dilation]
-                    for position in range(one.kernel)
-                )
+            for window, to in zip(batch.windows, targets, strict=True):
+                first, *others = (self.places[column] for column in window)
                 if not others:
                     e.emit(begin, to, n, first)
                 for number, place in enumerate(others):
@@ -252,8 +244,8 @@ class Pool:
             self.c.hook()
             size = e.held(total)
             last = self.result
-            if counts is not None:
-                e.emit("VDV.wide0", last, size, e.held(self.sums), counts)
+            if self.average:
+                self._divide(batch, rows)
             elif self.staged:
                 last = e.held(self.out)
                 if not self.relu:
