@@ -46,7 +46,7 @@ MEDIUM = Configuration("cambricon-m", lanes=8, vsm=128 << 10, msm=128 << 10)
 CONFIGURATIONS = (ORIGINAL, SMALL, MEDIUM)
 """ACC-C, ACC-C-S and ACC-C-M, as printed: the medium one has fewer lanes than the small one."""
 
-TILE, ROW = 100, 20
+TILE, ROW = 30, 8
 """Cycles in which the scalar instructions of a tile, and of a row of pixels, hold up its unit."""
 
 RESERVED = Fraction(7, 64)

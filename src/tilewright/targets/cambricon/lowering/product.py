@@ -47,7 +47,7 @@ ALONE = 96
 meanwhile, and the last sums of a tile are few."""
 
 
-TURNING = 16
+TURNING = 24
 """Cycles of a product from which on the scalar instructions of the step to the next tile are hidden
 by those that wait in the queue."""
 
