@@ -9,7 +9,7 @@ from tilewright.errors import TilewrightError
 from tilewright.machine import Engine, Machine, Memory, Primitive, Storage
 from tilewright.planning import plan
 from tilewright.planning.cached import choose_primitive, registers_of, schedules
-from tilewright.planning.cached_cost import Caches, Nest, box_bytes
+from tilewright.planning.cached_cost import Caches, Nest, box_bytes, cache_levels
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
 
@@ -190,6 +190,25 @@ def test_parts_of_rows_that_come_from_afar_are_begun_one_by_one() -> None:
 
     assert extra(1024) == 0.0, "one row follows the other"
     assert extra(128) == pytest.approx(2.0 * extra(256)) and extra(256) > 0.0
+
+
+def test_sums_that_go_on_do_not_wait_for_what_they_overwrite() -> None:
+    """A result that a reduction in parts writes again has been read: a tenth of it counts."""
+    x = Operand("x", (512, 1024), (one("n"), one("ci")))
+    w = Operand("w", (512, 1024), (one("co"), one("ci")), role="weight", layout="OI48o")
+    y = Operand("y", (512, 512), (one("n"), one("co")), role="output")
+    dims = (Dim("n", 512), Dim("co", 512), Dim("ci", 1024, "reduction"))
+    kernel = Kernel("k", (Stage("matmul", dims, (x, w), y),))
+    cpu = machine(level1=1024, level2=4096)
+    caches, size = Caches(kernel, cpu), box_bytes(y, kernel.anchor.extents)
+
+    def cycles(depth: int) -> float:
+        return caches.price(nest_of(kernel, ("ci", "n"), ci=depth, n=8), 1e9)[0]
+
+    (_, behind), (_, beyond) = cache_levels(cpu)
+    once = 2 * size / behind + 0.1 * 2 * size / beyond
+    assert cycles(128) - cycles(256) == pytest.approx(4 * once)
+    assert cycles(256) - cycles(512) == pytest.approx(2 * once)
 
 
 def test_weights_read_again_from_the_second_cache_hide_in_part() -> None:

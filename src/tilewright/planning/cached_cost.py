@@ -4,7 +4,8 @@ Going outwards from the register tile, an operand that does not depend on a loop
 a cache if everything that one iteration of the loop touches fits there; one that depends on it is
 read anew, halos excepted. Reading overlaps with the compute, as hardware prefetches ahead: the
 slowest counts in full, and a tenth of all else, for what does not overlap. Writing does not: a
-cache fetches what is to be written, and makes room first, which nothing can foresee.
+cache fetches what is to be written, and makes room first, which nothing can foresee. Where sums
+go on, of a reduction in parts, they have been read before: that is as other reading is.
 """
 
 from __future__ import annotations
@@ -120,6 +121,7 @@ class Caches:
         for level, following in self._following(nest, boxes):
             totals[level] += following
         begun = self.costs.row_bytes / self._part(nest, bodies[-1])
+        results = self._results(nest, boxes[0])
         pieces = 1.0 + self.costs.start_bytes / self._run(nest, bodies[-1])
         part = self.costs.exposed
         hidden, exposed, main = (1.0 - part) * compute, part * compute, 0.0
@@ -141,7 +143,9 @@ class Caches:
                 )
                 others, written = far * others, far * written
             if level:
-                written = written * pieces + inputs * begun
+                # Sums that go on are read first, as tiles begin; then nothing is to be fetched.
+                once = min(written, results)
+                written = once * pieces + part * (written - once) + inputs * begun
             beside = part if level else self.costs.near
             paid = part * others + beside * weights + written
             hidden = max(hidden, (1.0 - part) * (weights + others) / bandwidth)
@@ -169,6 +173,14 @@ class Caches:
         """
         spare = max((1.0 - self.costs.usable) * capacity, 1.0)
         return min(1.0, max(0.0, (capacity - size) / spare))
+
+    def _results(self, nest: Nest, whole: list[int]) -> float:
+        """Bytes of the result that are fetched and written once, edges as whole tiles."""
+        number = next(n for n, (_, _, _, role) in enumerate(self.operands) if role == "output")
+        dims, found = self.operands[number][1], 2.0 * whole[number]
+        for dim, extent, step in nest.loops:
+            found *= -(-extent // step) * step / extent if dim in dims else 1.0
+        return found
 
     def _run(self, nest: Nest, tile: Mapping[str, int]) -> float:
         """Bytes of the result that are written one after another; blocks of channels suffice."""
