@@ -2,8 +2,8 @@
 
 The least of hundreds of times that were measured once is partly luck. So the ten that were fastest
 in the first pass and the picks are run again, one after the other, round after round, in turns so
-short that other programs leave some alone. The least times of the even rounds say which is the
-best; those of the odd ones, what the pick loses against it.
+short that other programs leave some alone, each after a run that warms up. The least times of the
+even rounds say which is the best; those of the odd ones, what the pick loses against it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from benchmarks.papers.swatop.brute import Store, digests
+from benchmarks.papers.swatop.brute import LONG_SECONDS, Store, digests
 from benchmarks.papers.swatop.spaces import Explored, Pick
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
@@ -31,7 +31,7 @@ ROUND_SECONDS = 1e-3
 """Least length of a candidate's run in a round."""
 
 TOTAL_SECONDS = 0.6
-"""A candidate's runs take about so long at most, if that is enough for ``LEAST`` rounds."""
+"""A candidate's runs that count take about so long at most, if that is enough for ``LEAST``."""
 
 LEAST, MOST = 4, 60
 """Rounds."""
@@ -94,9 +94,10 @@ def _run(made: Sequence[Callable[[int], float]]) -> Rounds:
     random = Random(count)
     for _ in range(count):
         row = [0.0] * len(made)
-        # Whoever came before leaves other caches behind: the order changes, and short ones warm up.
+        # Whoever came before leaves other caches behind, and scratch that it did not use has left
+        # them: the order changes, and all warm up but those that are long enough to do so alone.
         for index in random.sample(range(len(made)), len(made)):
-            if repeats[index] > 1:
+            if first[index] <= LONG_SECONDS:
                 made[index](1)
             row[index] = made[index](repeats[index])
         rows.append(row)

@@ -22,7 +22,7 @@ TURN_SECONDS = 2e-3
 """Least length of a turn, so that reading the clock does not count."""
 
 SLOW = 1.3
-"""Candidates that take so many times as long as the best are not measured again."""
+"""Candidates that take so many times as long as the best in two turns are not measured again."""
 
 
 def measure(
@@ -57,14 +57,19 @@ def _text(sources: Sources, number: int) -> str:
 def in_turns(
     candidates: Candidates, numbers: Sequence[int], turns: int, turn_seconds: float
 ) -> dict[int, float]:
-    """Least seconds of each candidate; the first turn is one run, which warms up."""
+    """Least seconds of each candidate; the first turn is one run, which warms up.
+
+    In every turn a run warms up: whoever came before left other data in the caches. What is slow is
+    run in two turns, as one alone may be disturbed.
+    """
     times = {number: candidates.seconds(number) for number in numbers}
     for turn in range(1, turns):
         limit = SLOW * min(times.values())
         for number in numbers:
-            if times[number] > limit and turn > 1:
+            if times[number] > limit and turn > 2:
                 continue
             repeats = max(1, int(turn_seconds / max(times[number], 1e-9)))
+            candidates.seconds(number)
             took = candidates.seconds(number, repeats)
             times[number] = min(times[number], took) if turn > 1 else took
     return times
