@@ -8,7 +8,7 @@ import pytest
 
 from tests.planning.test_cached_blocks import MACHINE, kernel
 from tilewright.machine import Machine
-from tilewright.planning.block_cost import BlockCost, asked_astray
+from tilewright.planning.block_cost import BlockCost
 from tilewright.planning.cached import schedules
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Level, Schedule
@@ -73,15 +73,15 @@ def test_weights_beyond_the_last_cache_come_from_memory_for_each_block() -> None
     assert price(made, often, tiny) > price(made, once, tiny)
 
 
-@pytest.mark.parametrize(
-    ("calls", "vectors", "found"),
-    [(7, 1, 0.0), (4, 2, 0.0), (3, 2, 0.5), (5, 4, 0.25), (7, 4, 0.75), (10, 4, 0.25), (2, 4, 0.0)],
-)
-def test_calls_that_are_left_over_ask_for_later_weights(
-    calls: int, vectors: int, found: float
-) -> None:
-    """Of three calls for two vectors the third asks for one that is not next."""
-    assert asked_astray(calls, vectors) == pytest.approx(found)
+def test_images_that_pass_by_do_not_take_the_weights_out_of_the_last_cache() -> None:
+    """Between two uses of the weights lie one block's images, not all."""
+    made, weights = kernel(64, 64, 224), 4 * 36 * 64 * 64
+    images = 4 * 2 * 64 * 224**2
+    small = MACHINE.with_values({"memory.l3.bytes": images // 4})
+    cost = BlockCost(made, small, PRIMITIVE)
+    assert cost.price(block(1, 56))[1] == weights + images
+    tiny = MACHINE.with_values({"memory.l3.bytes": weights})
+    assert BlockCost(made, tiny, PRIMITIVE).price(block(1, 56))[1] > 5 * weights + images
 
 
 @pytest.mark.parametrize("cost", ["refetched", "returned", "written"])

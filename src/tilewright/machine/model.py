@@ -212,8 +212,10 @@ class CacheCosts(_Part):
     pixels: float = Field(default=0.3, ge=0, le=2)
     """Part of the time to read transformed inputs from the second cache, as every block of output
     channels does, that does not hide."""
+    plain_pixels: float = Field(default=0.3, ge=0, le=2)
+    """The same where weights are transformed in registers: every product loads its own input."""
     read_again: float = Field(default=0.35, ge=0, le=1)
-    """The same of weights, which further register tiles of one plane read again."""
+    """The same of transformed weights, which further register tiles of one plane read again."""
     fetched: float = Field(default=0.5, ge=0, le=1)
     """Part of the time to read weights for the first time that does not hide where they are fetched
     ahead, to be transformed in registers."""

@@ -11,7 +11,7 @@ in registers are fetched ahead, and read again for every few planes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import ceil
 from typing import Any
 
@@ -24,10 +24,6 @@ from tilewright.planning.schedule import Schedule
 
 PLANE_CYCLES = 0.2
 """What a plane more in a register tile costs a step, whatever else bounds it (measured)."""
-
-
-LOST = 0.5
-"""Part of the weights which are asked for too early that is not found when their turn comes."""
 
 
 class BlockCost:
@@ -74,7 +70,9 @@ class BlockCost:
         if self.explicit:
             # Fetched and written while tiles compute, which hides neither (cached_cost.py).
             total += 2 * self.results * self._far(self.images) / self.second[1]
-        again = self.weights * (blocks - 1) * _missed(self.weights + self.images, self.last[0])
+        # Between two uses of the weights lies what one block reads and writes, not all images.
+        between = self.weights + self._scratch(sizes) + self.images / blocks
+        again = self.weights * (blocks - 1) * _missed(between, self.last[0])
         main = self.weights + again + self.images
         # Weights come from memory at every run; activations were written just before.
         waiting = (self.weights + again + max(0.0, self.images - self.last[0])) / self.last[1]
@@ -111,8 +109,7 @@ class BlockCost:
         first = panel * self._far(self.weights + inputs + outputs)
         # From one block of output channels to the next all of the block's scratch is touched.
         far = self._far(inputs + outputs + self.planes * panel)
-        astray = 0.0 if self.explicit else asked_astray(len(parts), vectors)
-        stream = (first * (1.0 + LOST * astray) + pixels * far) / beyond
+        stream = (first + pixels * far) / beyond
         work = 0.0
         for points in set(parts):
             each = depth * registers.step_cycles(points, vectors)
@@ -138,25 +135,21 @@ class BlockCost:
             work = depth * transforming_step_cycles(points, planes, taps, registers)
             work += registers.call_cycles(points, planes)
             read, again = points * planes * pixel, panel / behind
-            lost += max(work, again + read) + self.costs.pixels * read
+            lost += max(work, again + read) + self.costs.plain_pixels * read
             lost += self.costs.fetched_again * min(work, again)
         written = outputs * self._far(inputs + outputs) * self.costs.written / beyond
         return self.planes / planes * lost + written
 
+    def _scratch(self, sizes: Mapping[str, int]) -> float:
+        """Bytes of a block's transformed inputs, and of the products of its output channels."""
+        row, column = self.grid
+        tiles = min(sizes[row], self.extents[row]) * min(sizes[column], self.extents[column])
+        outputs = 0 if self.explicit else sizes["co"]
+        return 4.0 * self.planes * tiles * (self.depth + outputs)
+
     def _far(self, size: float) -> float:
         """Part of a working set that the second cache does not keep."""
         return _missed(size, self.costs.block_usable * self.second[0])
-
-
-def asked_astray(calls: int, vectors: int) -> float:
-    """Weights that the calls of one plane ask for beside those of the next, in parts of these.
-
-    Every call of a register tile asks for one vector of output channels, or for an even share of
-    one (targets/cpu/primitives/ahead.py). What calls are left over ask for is of a later block.
-    """
-    if vectors == 1:
-        return 0.0
-    return max(calls / max(calls // vectors, 1) / vectors - 1.0, 0.0)
 
 
 _IMAGES = ("input", "residual", "output")

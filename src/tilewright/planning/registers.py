@@ -18,6 +18,10 @@ FOLDED = 4
 WIDE_LOADS = 1.2
 """Vectors of 64 bytes that are loaded in a cycle where they are operands (measured)."""
 
+BROADCASTS = 1.75
+"""Elements that are loaded in a cycle where each is the operand of one product of 64 bytes, as in
+tiles of one vector (measured)."""
+
 
 @dataclass(frozen=True)
 class TileCycles:
@@ -98,8 +102,10 @@ class Registers:
         held = products + vectors + 1 <= self.count and points > (FOLDED if vectors > 1 else 1)
         loads = vectors + points / 2 if held else products + points
         latency, wide = 4.0, self.lanes >= 16
+        alone = products / BROADCASTS if wide and vectors == 1 else 0.0
         return max(
             products / self.vectors_per_cycle,
+            alone,
             loads / (min(self.vectors_per_cycle, WIDE_LOADS) if wide else self.vectors_per_cycle),
             (products + vectors + 3) / 6,
             latency,

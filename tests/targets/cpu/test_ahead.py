@@ -14,8 +14,10 @@ def asked(runs: Runs) -> set[int]:
         text = runs.place(str(call)).replace("/", "//")
         start = int(eval(text))
         for step in range(runs.steps):
-            for number in range(share.lines):
-                lines.add((start + step * share.step + number * share.line) // share.line)
+            for run in range(share.runs):
+                for number in range(share.lines):
+                    at = start + run * share.between + step * share.step + number * share.line
+                    lines.add(at // share.line)
     return lines
 
 
@@ -23,16 +25,18 @@ def asked(runs: Runs) -> set[int]:
 def test_calls_together_ask_for_the_whole_block(seed: int) -> None:
     random = np.random.default_rng(seed)
     vectors, steps = int(random.integers(1, 9)), int(random.integers(1, 700))
-    calls = int(random.integers(max(2, vectors), 60))
+    calls = int(random.integers(1, 60))
     apart = bool(random.integers(2))
     between = steps * 16 + 16 * int(random.integers(0, 3)) if apart else 16
-    found = asked(Runs(steps, 16, vectors, between, calls, 4))
-    runs = [v * between for v in range(vectors)] if apart and vectors > 1 else [0]
+    runs = Runs(steps, 16, vectors, between, calls, 4)
+    found = asked(runs)
+    starts = [v * between for v in range(vectors)] if apart and vectors > 1 else [0]
     length = steps * 16 * (1 if apart and vectors > 1 else vectors)
-    wanted = {(run + at) // 16 for run in runs for at in range(0, length, 16)}
+    wanted = {(start + at) // 16 for start in starts for at in range(0, length, 16)}
     assert wanted <= found
-    # Not much more: shares are rounded up, and calls that runs cannot share go beyond the block.
-    assert len(found) <= 2 * len(wanted) + steps // 16 + 2 * calls
+    # What a step asks for is rounded up, to elements or to lines: so much is asked for beyond.
+    beyond = steps // 16 if runs.share().lines == 1 else steps
+    assert len(found) <= len(wanted) + len(starts) * (beyond + 2)
 
 
 def test_few_steps_ask_for_several_lines_each() -> None:

@@ -17,6 +17,7 @@ from tilewright.targets.cpu.calibrate import (
     _identity,
     _straight,
     calibrate,
+    depths_of,
 )
 from tilewright.targets.cpu.processors import this_processor
 
@@ -37,11 +38,19 @@ TILES = ((1.0, 4.0, 5.0, 10.0), (1.0, 8.0, 6.0, 12.0), (2.0, 4.0, 5.0, 20.0))
 
 
 def test_the_fit_is_the_line_through_what_was_measured() -> None:
-    assert _fit([32 * 12.5 + 40, 96 * 12.5 + 40], 1.0) == (12.5, 40.0)
+    assert _fit((32, 96), (32 * 12.5 + 40, 96 * 12.5 + 40), 1.0) == (12.5, 40.0)
     # A call takes no less than nothing, and no step less than at the processor's peak.
-    assert _fit([320.0, 1056.0], 1.0) == (11.0, 0.0)
-    assert _fit([900.0, 800.0], 2.0) == (2.0, 800.0 - 2.0 * 96)
-    assert _fit([90.0, 80.0], 2.0) == (2.0, 0.0)
+    assert _fit((32, 96), (320.0, 1056.0), 1.0) == (11.0, 0.0)
+    assert _fit((32, 96), (900.0, 800.0), 2.0) == (2.0, 800.0 - 2.0 * 96)
+    assert _fit((32, 96), (90.0, 80.0), 2.0) == (2.0, 0.0)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("vectors", [1, 3, 8])
+def test_weights_of_what_is_measured_stay_in_the_first_cache(vectors: int, lanes: int) -> None:
+    short, long = depths_of(vectors, lanes)
+    assert 16 << 10 <= 4 * lanes * vectors * long <= 24 << 10
+    assert 2 * short < long
 
 
 def test_no_disturbed_tile_is_below_the_peak() -> None:

@@ -3,15 +3,17 @@
 The description of a processor is otherwise nominal. Register tiles are priced by the linear form
 of swATOP's Eq. 2, fitted to measurements of each micro-kernel: K steps of the reduction on a tile
 of so many points and vectors take a K + b cycles. Sizes between two that were measured take what
-lies between.
+lies between. There are two micro-kernels: the one of products and convolutions, and that of blocks
+in scratch, whose inputs lie as it reads them.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -23,11 +25,13 @@ from tilewright.machine import Machine
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.registers import REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.targets.cpu.candidates import Candidates, Sources, built
+from tilewright.targets.cpu.candidates import Sources, built
 from tilewright.targets.cpu.compiler import compiler_version
 from tilewright.targets.cpu.library import loaded
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.package import SUPPORT
+from tilewright.targets.cpu.primitives.block_products import part_text
+from tilewright.targets.cpu.primitives.code import NAME
 from tilewright.targets.cpu.processors import Processor, this_processor
 from tilewright.targets.cpu.runner import arena
 
@@ -35,13 +39,14 @@ TRIALS = 5
 """Measurements of each figure; the best counts, as anything else disturbs."""
 
 LARGEST_FILE = 1 << 20
-_DEPTHS = (32, 96)
-"""So short that all weights stay in the first cache: what lies further is priced apart."""
+_PANEL_BYTES = 24 << 10
+"""Weights of the deeper of a tile's two products: in the first cache, as what lies further is
+priced apart, and as deep as that allows, or what a call takes would blur what a step takes."""
 _POINTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28)
 """Points of the tiles that are measured, and the most that fit."""
 _VECTORS = (1, 2, 3, 4, 6, 8)
 FEW_POINTS = 5
-TURNS = 40
+TURNS = 100
 """Measurements of a tile at each depth."""
 TURN_SECONDS = 1e-3
 
@@ -60,6 +65,8 @@ class Calibration(BaseModel):
     """Bytes per cycle that are read from the first, second and third cache, and main memory."""
     tiles: tuple[Tile, ...] = Field(max_length=1000)
     """Eq. 2: vectors, points, cycles of each step of the reduction and of a call."""
+    parts: tuple[Tile, ...] = Field(default=(), max_length=1000)
+    """The same of blocks in scratch; of older files, which have none, as ``tiles``."""
 
     def applied(self) -> Processor:
         """The processor at hand with what was measured; refuses (``cpu-calibration``) another's."""
@@ -75,6 +82,7 @@ class Calibration(BaseModel):
             vectors_per_cycle=self.vectors_per_cycle,
             bandwidths=self.bandwidths,
             tiles=self.tiles,
+            parts=self.parts or self.tiles,
         )
 
     @classmethod
@@ -100,7 +108,7 @@ def _quiet(what: str, done: int, total: int) -> None:
 
 
 def calibrate(progress: Callable[[str, int, int], None] = _quiet) -> Calibration:
-    """Measure the processor at hand, on one core; about twenty seconds. Raises TilewrightError."""
+    """Measure the processor at hand, on one core; about thirty seconds. Raises TilewrightError."""
     here = this_processor()
     text = f"#define LANES {here.lanes}\n{(SUPPORT / 'calibrate.c').read_text()}"
     with loaded({"calibrate.c": text}) as library:
@@ -117,13 +125,14 @@ def calibrate(progress: Callable[[str, int, int], None] = _quiet) -> Calibration
             bandwidths.append(_bandwidth(library, here, size) / clock)
     progress("calibrate", 6, 7)
     one, two, three, main = bandwidths
-    tiles = _tiles(replace(here, clock_hz=clock, vectors_per_cycle=vectors), progress)
+    tiles, parts = _tiles(replace(here, clock_hz=clock, vectors_per_cycle=vectors), progress)
     return Calibration(
         processor=_identity(here),
         clock_hz=clock,
         vectors_per_cycle=vectors,
         bandwidths=(one, two, three, main),
         tiles=tiles,
+        parts=parts,
     )
 
 
@@ -159,8 +168,10 @@ def _bandwidth(library: ctypes.CDLL, here: Processor, size: int) -> float:
     return 4 * count / took
 
 
-def _tiles(here: Processor, progress: Callable[[str, int, int], None]) -> tuple[Tile, ...]:
-    """Eq. 2's coefficients of register tiles, in cycles."""
+def _tiles(
+    here: Processor, progress: Callable[[str, int, int], None]
+) -> tuple[tuple[Tile, ...], tuple[Tile, ...]]:
+    """Eq. 2's coefficients of both micro-kernels' register tiles, in cycles."""
     described = machine(here)
     primitive = next(p for p in described.primitives if "matmul" in p.operations)
     registers = registers_of(described, primitive)
@@ -168,47 +179,108 @@ def _tiles(here: Processor, progress: Callable[[str, int, int], None]) -> tuple[
     for vectors in _VECTORS:
         most = max((p for p in range(1, 33) if registers.fits(p, vectors)), default=0)
         sizes += [(vectors, points) for points in sorted({*_POINTS, most}) if 0 < points <= most]
-    cycles = _cycles(here, described, primitive.name, sizes, progress)
-    found: list[Tile] = []
-    for (vectors, points), taken in zip(sizes, cycles, strict=True):
-        least = _least(vectors, points, here.vectors_per_cycle)
-        found.append((vectors, points, *_fit(taken, least)))
-    if len(found) < 8:
+    if len(sizes) < 8:
         raise refuse("cpu-calibration", "no register tile could be measured")
-    return _straight(found, here.vectors_per_cycle)
+    found: list[tuple[Tile, ...]] = []
+    with ExitStack() as stack:
+        runs = _products(stack, here, described, primitive.name, sizes, progress)
+        runs += stack.enter_context(_parts(here, sizes))
+        cycles = [seconds * here.clock_hz for seconds in _in_turns(runs)]
+    for start in (0, 2 * len(sizes)):
+        tiles: list[Tile] = []
+        for number, (vectors, points) in enumerate(sizes):
+            taken = cycles[start + 2 * number : start + 2 * number + 2]
+            least = _least(vectors, points, here.vectors_per_cycle)
+            fitted = _fit(depths_of(vectors, here.lanes), taken, least)
+            tiles.append((vectors, points, *fitted))
+        found.append(_straight(tiles, here.vectors_per_cycle))
+    return found[0], found[1]
 
 
-def _cycles(
+Run = Callable[[int], float]
+"""Seconds of one of so many runs."""
+
+
+def _in_turns(runs: Sequence[Run]) -> list[float]:
+    """The least of all in turns, so that none is measured while the processor is slower, or has
+    more company, than for the others."""
+    repeats = [max(1, int(TURN_SECONDS / max(run(8), 1e-9))) for run in runs]
+    least = [inf] * len(runs)
+    for _ in range(TURNS):
+        for number, run in enumerate(runs):
+            least[number] = min(least[number], run(repeats[number]))
+    return least
+
+
+def _products(
+    stack: ExitStack,
     here: Processor,
     described: Machine,
     primitive: str,
     sizes: Sequence[tuple[int, int]],
     progress: Callable[[str, int, int], None],
-) -> list[list[float]]:
-    """Cycles of register tiles at each of ``_DEPTHS``: of all in turns, so that none is measured
-    while the processor is slower, or has more company, than for the others."""
-    with ExitStack() as stack:
-        made: list[Candidates] = []
-        for number, (vectors, points) in enumerate(sizes):
-            progress("register tiles", number, len(sizes))
-            for depth in _DEPTHS:
-                kernel = _product(points, vectors * here.lanes, depth)
-                tile = (("ci", depth), ("co", vectors * here.lanes), ("m", points))
-                schedule = Schedule(primitive, (Level(REGISTERS, tile, ("m", "co", "ci")),))
-                sources = Sources.of(kernel, described, [schedule])
-                if not sources.distinct:
-                    raise refuse("cpu-calibration", "a register tile cannot be built")
-                made.append(stack.enter_context(built(sources, (0,))))
-        repeats = [max(1, int(TURN_SECONDS / max(one.seconds(0, 8), 1e-9))) for one in made]
-        least = [inf] * len(made)
-        for _ in range(TURNS):
-            for number, one in enumerate(made):
-                least[number] = min(least[number], one.seconds(0, repeats[number]))
-    count = len(_DEPTHS)
-    return [
-        [took * here.clock_hz for took in least[start : start + count]]
-        for start in range(0, len(least), count)
+) -> list[Run]:
+    """Register tiles of products, each at its two depths."""
+    made: list[Run] = []
+    for number, (vectors, points) in enumerate(sizes):
+        progress("register tiles", number, len(sizes))
+        for depth in depths_of(vectors, here.lanes):
+            kernel = _product(points, vectors * here.lanes, depth)
+            tile = (("ci", depth), ("co", vectors * here.lanes), ("m", points))
+            schedule = Schedule(primitive, (Level(REGISTERS, tile, ("m", "co", "ci")),))
+            sources = Sources.of(kernel, described, [schedule])
+            if not sources.distinct:
+                raise refuse("cpu-calibration", "a register tile cannot be built")
+            candidates = stack.enter_context(built(sources, (0,)))
+            made.append(partial(candidates.seconds, 0))
+    return made
+
+
+@contextmanager
+def _parts(here: Processor, sizes: Sequence[tuple[int, int]]) -> Generator[list[Run]]:
+    """Register tiles of blocks in scratch, each at its two depths."""
+    shapes = [
+        (vectors, points, depth)
+        for vectors, points in sizes
+        for depth in depths_of(vectors, here.lanes)
     ]
+    texts: dict[str, str] = {}
+    for number, (vectors, points, depth) in enumerate(shapes):
+        places = [each * depth * here.lanes for each in range(vectors)]
+        text = part_text(points, places, depth, here.lanes, points).replace(NAME, "part")
+        texts[f"part_{number}.c"] = _PART.format(lanes=here.lanes, text=text, number=number)
+    # Weights, inputs and results of the largest, each with room to spare.
+    space = arena(3 * LARGEST_FILE).view(np.float32)
+    u, v, m = (space.ctypes.data + which * LARGEST_FILE for which in range(3))
+    with loaded(texts) as library:
+
+        def run(number: int, repeats: int) -> float:
+            function = getattr(library, f"part_{number}_seconds")
+            function.restype = ctypes.c_double
+            pointers = map(ctypes.c_void_p, (u, v, m))
+            return float(function(*pointers, ctypes.c_long(repeats))) / repeats
+
+        yield [partial(run, number) for number in range(len(shapes))]
+
+
+_PART = """\
+#define _POSIX_C_SOURCE 200112L
+#define LANES {lanes}
+#include "vectors.h"
+#include <time.h>
+
+{text}
+
+double part_{number}_seconds(const float *u, const float *v, float *m, long repeats)
+{{
+    struct timespec begin, end;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+    for (long r = 0; r < repeats; r++)
+        part(u, v, m, u);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
+    return (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
+}}
+"""
 
 
 def _least(vectors: float, points: float, vectors_per_cycle: float) -> float:
@@ -238,20 +310,20 @@ def _straight(tiles: Sequence[Tile], vectors_per_cycle: float) -> tuple[Tile, ..
     return tuple(found)
 
 
-def _slope(cycles: Sequence[float]) -> float:
-    """Cycles of a step, from those at ``_DEPTHS``."""
-    (short, long), (first, last) = _DEPTHS, cycles
-    return (last - first) / (long - short)
+def depths_of(vectors: int, lanes: int) -> tuple[int, int]:
+    """Steps of the two products that a tile's line is drawn through."""
+    long = _PANEL_BYTES // (4 * lanes * vectors)
+    return long // 3, long
 
 
-def _fit(cycles: Sequence[float], least: float) -> tuple[float, float]:
-    """The line through the cycles at ``_DEPTHS``: those of a step and of a call.
+def _fit(depths: Sequence[int], cycles: Sequence[float], least: float) -> tuple[float, float]:
+    """The line through the cycles at two depths: those of a step and of a call.
 
     A step takes at least ``least``, the processor's peak, and a call no less than 0: so no
     disturbed measurement makes a tile look free.
     """
-    long, last = _DEPTHS[-1], cycles[-1]
-    step = max(least, min(_slope(cycles), last / long))
+    (short, long), (first, last) = depths, cycles
+    step = max(least, min((last - first) / (long - short), last / long))
     return step, max(0.0, last - step * long)
 
 

@@ -327,8 +327,20 @@ def _others(lanes: int, vectors: float) -> tuple[Primitive, ...]:
     )
 
 
-_FITTED = ("conv", "conv_first", "matmul", "conv_explicit", "conv_explicit_first", "winograd")
-"""Primitives, or what their names begin with, whose register tiles are those calibrated."""
+_FITTED = ("conv", "matmul")
+"""What names of primitives begin with whose register tiles are those calibrated."""
+
+_BLOCKED = ("conv_explicit", "winograd")
+"""The same of those that work in scratch, with a micro-kernel of their own."""
+
+
+def _fitted(primitive: Primitive, cpu: Processor) -> Primitive:
+    """The primitive with its register tiles as they were measured."""
+    if primitive.name.startswith(_BLOCKED):
+        return primitive.model_copy(update={"fit": cpu.parts})
+    if primitive.name.startswith(_FITTED):
+        return primitive.model_copy(update={"fit": cpu.tiles})
+    return primitive
 
 
 def machine(processor: Processor | None = None) -> Machine:
@@ -354,10 +366,7 @@ def machine(processor: Processor | None = None) -> Machine:
         ),
         engines=(Engine(name="core"),),
         primitives=(
-            *(
-                p.model_copy(update={"fit": cpu.tiles}) if p.name.startswith(_FITTED) else p
-                for p in _products(cpu.lanes, cpu.vectors_per_cycle, cpu.registers)
-            ),
+            *(_fitted(p, cpu) for p in _products(cpu.lanes, cpu.vectors_per_cycle, cpu.registers)),
             *integer_primitives(cpu.lanes, cpu.words_per_cycle),
             *(
                 short_primitives(cpu.lanes, cpu.pairs_per_cycle, _wide(cpu.lanes, cpu.registers))

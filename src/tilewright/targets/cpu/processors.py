@@ -44,6 +44,8 @@ class Processor:
     tiles: tuple[tuple[float, float, float, float], ...] = ()
     """Vectors, points, cycles of a step and of a call of measured register tiles (Eq. 2 of swATOP);
     empty where they follow from the rates."""
+    parts: tuple[tuple[float, float, float, float], ...] = ()
+    """The same of blocks in scratch (primitives/block_products.py)."""
     cache_costs: CacheCosts = field(default_factory=CacheCosts)
     name: str = NATIVE
     flags: tuple[str, ...] = ("-march=native",)
@@ -128,15 +130,16 @@ _MESH_COSTS = CacheCosts(
     near=0.45,
     start_bytes=20.0,
     row_bytes=400.0,
-    block_usable=0.774,
+    block_usable=0.761,
     streamed=0.17,
-    refetched=0.415,
-    pixels=0.59,
-    read_again=0.6,
+    refetched=0.603,
+    pixels=0.4,
+    plain_pixels=0.59,
+    read_again=0.343,
     fetched=0.22,
     fetched_again=0.32,
-    written=1.11,
-    returned=3.33,
+    written=0.472,
+    returned=4.54,
 )
 """Fitted there to the kernels that ``python -m benchmarks swatop`` lists as developed on."""
 

@@ -30,14 +30,20 @@ class Ahead:
 
     step: int
     lines: int
-    """Lines that are asked for in a step."""
+    """Lines that are asked for in a step, of each run."""
     line: int
     """Elements of a line."""
+    runs: int = 1
+    """Runs of weights that the call asks for side by side, where there are more runs than calls."""
+    between: int = 0
+    """Elements from one of them to the next."""
 
     def write(self, writer: Writer) -> None:
         """Write what stands in each step; the pointer is ``ahead``."""
-        for number in range(self.lines):
-            writer.line(f"fetch({plus('ahead', str(number * self.line))});")
+        for run in range(self.runs):
+            for number in range(self.lines):
+                place = run * self.between + number * self.line
+                writer.line(f"fetch({plus('ahead', str(place))});")
         writer.line(f"ahead += {self.step};")
 
 
@@ -60,19 +66,31 @@ class Runs:
         line = LINE // self.element_bytes
         runs, length = self._runs()
         each = ceil(length / self._calls_of_a_run(runs) / self.steps)
-        return Ahead(each, 1, line) if each <= line else Ahead(*_whole(each, line), line)
+        step, lines = (each, 1) if each <= line else _whole(each, line)
+        side = self._runs_of_a_call(runs)
+        return Ahead(step, lines, line, side, self.between if side > 1 else 0)
 
     def place(self, call: str) -> str:
-        """C expression: elements from the next block's begin to where a call's share begins."""
+        """C expression: elements from the next block's begin to where a call's share begins.
+
+        Calls that the runs leave over ask again for what the first ones asked for: what lies behind
+        the block is of no use yet, and would come in the place of something that is.
+        """
         runs, length = self._runs()
-        calls = self._calls_of_a_run(runs)
+        calls, side = self._calls_of_a_run(runs), self._runs_of_a_call(runs)
         # Of many calls each reaches a little into the share of the one behind it.
         size = ceil(length / calls)
         if runs == 1:
             return f"{call} * {size}"
+        groups = ceil(runs / side)
+        turn = calls * groups
+        number = call if turn >= self.calls else f"{call} % {turn}"
+        if side > 1:
+            # The last group ends where the block does.
+            return f"{number} * {runs - side} / {max(groups - 1, 1)} * {self.between}"
         if calls == 1:
-            return f"{call} * {self.between}"
-        return f"{call} / {calls} * {self.between} + {call} % {calls} * {size}"
+            return f"{number} * {self.between}"
+        return f"{number} / {calls} * {self.between} + {number} % {calls} * {size}"
 
     def _runs(self) -> tuple[int, int]:
         """How many, and the elements of each: vectors that lie side by side are one run."""
@@ -83,6 +101,9 @@ class Runs:
 
     def _calls_of_a_run(self, runs: int) -> int:
         return max(1, self.calls // runs)
+
+    def _runs_of_a_call(self, runs: int) -> int:
+        return ceil(runs / self.calls)
 
 
 def _whole(each: int, line: int) -> tuple[int, int]:

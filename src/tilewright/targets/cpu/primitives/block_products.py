@@ -51,9 +51,23 @@ def products_text(block: Block, code: KernelCode) -> str:
 
 def _part_text(block: Block, size: int, share: Ahead) -> str:
     """One register tile: ``size`` tiles of the image x all vectors of output channels."""
-    lanes, vectors, count = block.lanes, block.vectors, prod(block.tiles)
     channel = block.step(block.w, "ci", block.channels)
     between = block.block_step(block.w, "co")
+    places = [number * between for number in range(block.vectors)]
+    return part_text(size, places, block.channels, block.lanes, prod(block.tiles), channel, share)
+
+
+def part_text(
+    size: int,
+    places: Sequence[int],
+    depth: int,
+    lanes: int,
+    count: int,
+    channel: int = 0,
+    share: Ahead | None = None,
+) -> str:
+    """One register tile of ``write_steps``; its vectors of products lie ``count`` tiles apart."""
+    vectors = len(places)
     writer = Writer()
     writer.line(f"/* {size} tiles x {vectors} vectors of output channels */")
     listed = ", ".join(f"const float *{name}" for name in ("u", "v"))
@@ -63,9 +77,7 @@ def _part_text(block: Block, size: int, share: Ahead) -> str:
         loop = f"UNROLL for (int j = 0; j < {size}; j++)"
         for number in range(vectors):
             writer.line(f"{loop} a[j][{number}] = splat(0.0f);")
-
-        steps = [number * between for number in range(vectors)]
-        write_steps(writer, size, steps, block.channels, lanes, channel, share)
+        write_steps(writer, size, places, depth, lanes, channel, share)
         for number in range(vectors):
             writer.line(
                 f"{loop} store(m + {total([(lanes, 'j')], number * count * lanes)}, "
