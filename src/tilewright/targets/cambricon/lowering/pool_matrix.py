@@ -15,12 +15,19 @@ from __future__ import annotations
 
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.pooling import Pool
 from tilewright.targets.cambricon.lowering.temporaries import fill
 from tilewright.targets.cambricon.lowering.windows import Run
 from tilewright.targets.cambricon.machine import lanes_of
 
 LEAST = -(1 << 15)
+
+UNROLLED = 3
+"""Further rows up to which their instructions are written out."""
+
+PARTS, PART = 2, 8
+"""Parts in which elements are copied, where they take more cycles than that."""
 
 
 class MatrixPool(Pool):
@@ -56,23 +63,39 @@ class MatrixPool(Pool):
             n, lanes = e.loaded(self.vectors), e.loaded(lanes_of(self.c.machine))
             e.emit("OP", e.held(self.least), e.loaded(self.down), n, e.held(self.ones), lanes)
 
-    def _down(self, run: Run, at: Register, n: Register) -> None:
+    def _down(self, run: Run, at: Register, elements: Value) -> None:
         """The rows of the windows, column by column: compared, then copied to temporaries."""
         e = self.e
         step = e.multiply(self.row, self.rows.dilation)
         with e.scope():
-            row = e.variable(at)
+            row, size = e.variable(at), e.held(elements)
             greatest, over, least = e.held(self.greatest), e.held(self.over), e.held(self.least)
 
             def further() -> None:
                 e.increase(row, step)
-                e.emit("MMOVE", over, n, least)
-                e.emit("MSM.acc", over, n, row, greatest)
-                e.emit("MSM.acc", greatest, n, over, least)
+                e.emit("MMOVE", over, size, least)
+                e.emit("MSM.acc", over, size, row, greatest)
+                e.emit("MSM.acc", greatest, size, over, least)
 
-            source = row
-            if run.rows != 1:
-                e.emit("MMOVE", greatest, n, row)
-                e.repeat(e.subtract(run.rows, 1), further)
-                source = greatest
-            e.emit("VMM", e.held(self.down), n, source, e.held(self.ones), e.held(1))
+            if run.rows == 1:
+                self._copy(row, elements)
+                return
+            e.emit("MMOVE", greatest, size, row)
+            more = e.subtract(run.rows, 1)
+            for _ in range(more) if isinstance(more, int) and more <= UNROLLED else ():
+                further()
+            if not isinstance(more, int) or more > UNROLLED:
+                e.repeat(more, further)
+            self._copy(self.greatest, elements)
+
+    def _copy(self, source: Value, n: Value) -> None:
+        """Copy elements to VSM; windows of the first part are compared while the second follows."""
+        e = self.e
+        parts = [(0, n)]
+        if isinstance(n, int) and n > PART * lanes_of(self.c.machine):
+            parts = [(n * k // PARTS, n * (k + 1) // PARTS - n * k // PARTS) for k in range(PARTS)]
+        ones, one = e.held(self.ones), e.held(1)
+        for first, size in parts:
+            with e.scope():
+                to, place = e.held(self.down + 2 * first), e.held(e.add(source, 2 * first))
+                e.emit("VMM", to, e.held(size), place, ones, one)

@@ -191,7 +191,7 @@ class Pool(Means):
             further = e.multiply(e.subtract(pixels, 1), one.stride)
             reach = e.multiply(e.subtract(run.width, 1), one.dilation)
             columns = e.add(e.add(further, reach), 1)
-            n = e.held(e.multiply(columns, self.channels))
+            n = e.multiply(columns, self.channels)
             total = e.multiply(pixels, self.channels)
             counts = self._counts(count, total)
             if self.direct:
@@ -226,7 +226,7 @@ class Pool(Means):
         e, channels = self.e, self.c.tile_size("c")
         total = len(batch.windows) * channels
         with e.scope():
-            self._down(run, at, e.held(batch.columns * channels))
+            self._down(run, at, batch.columns * channels)
             targets = self.targets[: len(batch.windows)]
             if not self.staged:
                 for number, to in enumerate(targets):
@@ -288,9 +288,9 @@ class Pool(Means):
 
             e.repeat(pixels, each, least=1)
 
-    def _down(self, run: Run, at: Register, n: Register) -> None:
+    def _down(self, run: Run, at: Register, elements: Value) -> None:
         """The rows of the windows, column by column, into temporaries."""
-        e = self.e
+        e, n = self.e, self.e.held(elements)
         text = "VAV.wide.wide0" if self.average else "VGTM"
         begin = "VMOVE.wide" if self.average else "VMOVE"
         step = e.multiply(self.row, self.rows.dilation)
