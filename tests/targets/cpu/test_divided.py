@@ -10,6 +10,9 @@ import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 from tests.targets.cpu.test_primitives import convolution, winograd
 
+from tilewright.graph.kernels import kernel_of
+from tilewright.graph.values import value_names
+from tilewright.planning import plan
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.sharing import parts
 from tilewright.targets.cpu.runner import CpuRunner
@@ -71,3 +74,28 @@ def test_cores_that_fill_scratch_agree_with_one(shared: str, planes: int, tmp_pa
         runner.threads = threads
         runner.workspace[:] = 255  # NaN
         assert np.array_equal(runner.run(m.inputs).outputs["out0"], alone), threads
+
+
+@pytest.mark.parametrize("first", ["oh", ""])
+def test_all_threads_copy_a_large_image(first: str, tmp_path: Path) -> None:
+    """Whether the first step is theirs, too, or the first thread's alone."""
+    m = Maker(PLAIN, seed=6)
+    shape = (1, 3, 70, 80)
+    values = [convolution(m, shape, 8, (3, 3), plain=True, pads=(1, 1, 1, 1)) for _ in range(2)]
+    m.finish(*values)
+    names = value_names(m.module)
+    for op, shared in zip(m.kernels, (first, "oh"), strict=True):
+        kernel = kernel_of(op, names)
+        m.schedules[kernel.symbol] = replace(plan(kernel, PLAIN).schedule, shared=shared)
+    CpuTarget().emit(m.compilation(), tmp_path)
+    runner = CpuRunner(tmp_path)
+    expected = m.expected()
+    for threads in (1, 2, 3, 5):
+        runner.threads = threads
+        for _ in range(5):
+            runner.workspace[:] = 255  # NaN
+            found = runner.run(m.inputs).outputs
+            for name, array in expected.items():
+                np.testing.assert_allclose(found[name], array, atol=1e-4)
+    source = (tmp_path / "src" / f"{runner.prefix}.c").read_text()
+    assert source.count("const long end = 70L * (part + 1) / parts * 80;") == len(m.inputs) == 2

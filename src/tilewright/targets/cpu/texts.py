@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.graph.placement import WEIGHTS
-from tilewright.planning.layout import Layout
 from tilewright.targets.base import Compilation, CompiledKernel
+from tilewright.targets.cpu.copies import divided, write_enter, write_leave
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.source import Writer, comment, string
 from tilewright.targets.cpu.walk import KERNEL, KernelSource
@@ -176,8 +176,8 @@ def network_text(
         writer.line(f"#define FURTHER_SCRATCH(part) {prefix.upper()}_TEAM_WORKSPACE_BYTES(part)")
         writer.line()
     _write_step(writer, prefix, steps)
-    _write_copies(writer, "enter", inputs, True)
-    _write_copies(writer, "leave", outputs, False)
+    write_enter(writer, inputs)
+    write_leave(writer, outputs)
     _write_work(writer, prefix, inputs, outputs, steps)
     _write_entries(writer, prefix, inputs, outputs, steps)
     return str(writer)
@@ -223,10 +223,12 @@ def _write_work(
 ) -> None:
     """What every thread of a team does: its part of each step, meeting the others in between."""
     shared = [step.source.shared for step in steps]
-    # Threads meet wherever one may need what another made: beside each shared step.
+    # Threads meet wherever one may need what another made: beside each shared step, and where
+    # they have divided the inputs.
+    apart = any(shared) and any(divided(port) for port in inputs)
     meets = [
         int(before or after)
-        for before, after in zip([False, *shared], [*shared, False], strict=True)
+        for before, after in zip([apart, *shared], [*shared, False], strict=True)
     ]
     writer.line("struct job {")
     for kind in ("const void *weights", "void *workspace", "double *seconds"):
@@ -247,13 +249,12 @@ def _write_work(
         writer.line("return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;")
     writer.line()
     writer.line("static void work(void *argument, struct team *team, long part, long parts)")
-    names_in = ", ".join(["job->workspace", *(f"job->{p.identifier}" for p in inputs)])
+    names_in = ["job->workspace", *(f"job->{p.identifier}" for p in inputs), "part", "parts"]
     names_out = ["job->weights", "job->workspace", *(f"job->{p.identifier}" for p in outputs)]
     with writer.block():
         writer.line("const struct job *job = argument;")
         writer.line("double start = 0.0;")
-        writer.line("if (part == 0)")
-        writer.line(f"    enter({names_in});")
+        writer.line(f"enter({', '.join(names_in)});")
         with writer.block(f"for (int step = 0; step < {len(steps)}; step++)"):
             writer.line("if (team && (meets[step] || job->seconds))")
             writer.line("    team_meet(team);")
@@ -309,52 +310,6 @@ def _write_entries(
         with writer.block():
             more = ", seconds" if extra else ""
             writer.line(f"{prefix}_{name}_by(NULL, weights, workspace, {names}{more});")
-
-
-def _write_copies(writer: Writer, name: str, ports: Sequence[Port], entering: bool) -> None:
-    """A function that copies the caller's arrays into the workspace, or out of it."""
-    if entering:
-        listed = [f"const {port.c_type} *{port.identifier}" for port in ports]
-        writer.line(f"static void {name}({', '.join(['void *workspace', *listed])})")
-    else:
-        listed = [f"{port.c_type} *{port.identifier}" for port in ports]
-        arenas = ["const void *weights", "const void *workspace"]
-        writer.line(f"static void {name}({', '.join([*arenas, *listed])})")
-    with writer.block():
-        writer.line("(void)workspace;")
-        if not entering:
-            writer.line("(void)weights;")
-        for port in ports:
-            _write_copy(writer, port, entering)
-    writer.line()
-
-
-def _write_copy(writer: Writer, port: Port, entering: bool) -> None:
-    arena = "weights" if port.arena == WEIGHTS else "workspace"
-    constant = "" if entering else "const "
-    place = f"({constant}{port.c_type} *)(({constant}unsigned char *){arena} + {port.offset})"
-    if port.dense:
-        size = f"{port.elements} * sizeof({port.c_type})"
-        if entering:
-            writer.line(f"memcpy({place}, {port.identifier}, {size});")
-        else:
-            writer.line(f"memcpy({port.identifier}, {place}, {size});")
-        return
-    layout = Layout.parse(port.layout, len(port.shape))
-    with writer.block():
-        writer.line(f"{constant}{port.c_type} *place = {place};")
-        writer.line("long i = 0;")
-        for axis, extent in enumerate(port.shape):
-            writer.line(f"for (long a{axis} = 0; a{axis} < {extent}; a{axis}++)")
-        terms: list[str] = []
-        for factor, stride in zip(layout.factors, port.strides, strict=True):
-            digit = f"a{factor.axis}"
-            digit += f" / {factor.divisor}" if factor.divisor > 1 else ""
-            digit += f" % {factor.modulus}" if factor.modulus else ""
-            terms.append(f"{digit} * {stride}")
-        there = f"place[{' + '.join(terms) or '0'}]"
-        mine = f"{port.identifier}[i++]"
-        writer.line("    " + (f"{there} = {mine};" if entering else f"{mine} = {there};"))
 
 
 def main_text(prefix: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
