@@ -72,6 +72,15 @@ def test_tiles_between_those_measured_take_what_lies_between() -> None:
     assert registers.step_cycles(8, 3) == registers.nominal_step_cycles(8, 3)
 
 
+def test_a_tile_of_one_vector_waits_for_its_operands() -> None:
+    """As many products take longer than in a tile of two vectors, which load half as many."""
+    wide, narrow = Registers(16, 32, 2.0), Registers(8, 16, 2.0)
+    assert wide.nominal_step_cycles(28, 1) > 1.1 * wide.nominal_step_cycles(14, 2)
+    assert wide.nominal_step_cycles(28, 1) == pytest.approx(28 / 1.75)
+    assert narrow.nominal_step_cycles(12, 1) == 6, "their broadcasts are apart"
+    assert Registers(16, 32, 1.0).nominal_step_cycles(28, 1) == 28
+
+
 def test_a_calibration_describes_the_machine(tmp_path: Path) -> None:
     path = tmp_path / "processor.json"
     path.write_text(made().model_dump_json())
@@ -81,6 +90,10 @@ def test_a_calibration_describes_the_machine(tmp_path: Path) -> None:
     assert machine.primitive("conv").fit == TILES
     assert machine.primitive("winograd_4").fit == TILES
     assert not machine.primitive("pool").fit
+    path.write_text(made(parts=TILES[:1]).model_dump_json())
+    assert TARGET.variant(str(path)).primitive("winograd_4").fit == TILES[:1]
+    assert TARGET.variant(str(path)).primitive("conv").fit == TILES
+    path.write_text(made().model_dump_json())
     assert machine.name == "cpu"
     network = tmp_path / "pictures.onnx"
     onnx.save(model(), network)
