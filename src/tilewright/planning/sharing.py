@@ -152,12 +152,16 @@ def _allowed(kernel: Kernel) -> frozenset[str]:
 
 
 def _cut(kernel: Kernel, machine: Machine, schedule: Schedule, allowed: frozenset[str]) -> Schedule:
-    """A schedule without loops, with one over the outermost dim that gives every core a part."""
+    """A schedule without loops, with one that gives every core a part; over no dim that must be
+    whole."""
     granules = _granules(kernel)
+    whole = machine.primitive(schedule.primitive).whole
     found: dict[str, int] = {}
     for dim, extent in kernel.anchor.extents.items():
         step = ceil(ceil(extent / machine.cores) / granules.get(dim, 1)) * granules.get(dim, 1)
-        if dim in allowed and step < extent and ceil(extent / step) == machine.cores:
+        if dim not in allowed or dim in whole:
+            continue
+        if step < extent and ceil(extent / step) == machine.cores:
             found[dim] = step
     if found:
         dim = min(found, key=lambda dim: exchanged(kernel, machine, dim))
