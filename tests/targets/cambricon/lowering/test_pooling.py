@@ -68,6 +68,24 @@ def test_windows_of_images_in_the_matrix_scratchpad(seed: int, rows: int) -> Non
     np.testing.assert_array_equal(found, case.expected)
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("seed", [2, 5, 6])
+def test_a_result_stays_while_its_images_come(seed: int, rows: int) -> None:
+    """One tile of the result, of which each tile of images gives some rows."""
+    case = pooled(seed, "max_pool", relu=seed % 2 == 1, most=4)
+    whole = {dim.name: dim.extent for dim in case.kernel.anchor.dims}
+    assert whole["oh"] > rows
+    part = whole | {"oh": rows}
+    levels = (
+        Level("vsm", tuple(whole.items()), ()),
+        Level("msm", tuple(part.items()), ("oh",)),
+    )
+    buffers = tuple((operand.name, 2) for operand in case.kernel.inputs)
+    schedule = Schedule("matrix_pool", levels, buffers)
+    found, _, _ = run_case(case, schedule, machine(CONFIGURATIONS[seed % 3]))
+    np.testing.assert_array_equal(found, case.expected)
+
+
 def test_the_matrix_scratchpad_compares_all_numbers_of_16_bits() -> None:
     """Differences of 17 bits saturate."""
     build = KernelBuilder(0)

@@ -51,6 +51,9 @@ class Pool(Means):
         self.area = self.rows.kernel * self.columns.kernel
         if self.x.order[-1] != 1:
             raise refuse("lower-layout", "channels do not lie side by side", c.where)
+        if c.inside(self.x) or not c.inside(c.output) <= {"n", "oh"}:
+            # Of a result that stays while images come, whole rows may be stepped.
+            raise refuse("lower-nest", "loops step through a resident tile", c.where)
         self._reserve()
 
     def _reserve(self) -> None:
@@ -119,7 +122,7 @@ class Pool(Means):
             box = e.settled(lambda: windows_box(c.box(self.x, tile), self.rows, self.columns))
             self.channels = tile.spans.of("c")
             self.pixel, self.row = self.columns.stride_in(box), self.rows.stride_in(box)
-            self.result = e.variable(tile.bases[c.output.buffer])
+            self.result = e.variable(e.settled(lambda: c.base(c.output, tile)))
             self.tile_box = box
             base, height, width = (tile.bases[self.x.buffer], *map(tile.spans.of, ("oh", "ow")))
             axis = self.columns.along(box)
