@@ -132,7 +132,7 @@ class Primitive(_Part):
     scratch: str = "0"
     """Expression of the tile's dims: elements of the operand of role ``scratch`` that it uses."""
     reserved: dict[str, int] = {}
-    """Memory -> bytes at its end, beside what the memory reserves, that it keeps for itself."""
+    """Memory -> bytes at its end that it keeps for itself, in place of what the memory reserves."""
     dot: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Products along dim ``ci`` that a lane adds up in one step (4 bytes in a 32-bit lane)."""
     temporaries: int = Field(default=0, ge=0, le=MAX_VALUE)
@@ -330,8 +330,8 @@ class Machine(_Part):
 
     def memory_beside(self, primitive: Primitive, name: str) -> Memory:
         """A memory as a primitive leaves it to buffers; raises KeyError."""
-        found, own = self.memory(name), primitive.reserved.get(name, 0)
-        return found.model_copy(update={"reserved": found.reserved + own}) if own else found
+        found, own = self.memory(name), primitive.reserved.get(name)
+        return found if own is None else found.model_copy(update={"reserved": own})
 
     def primitives_for(self, operation: str) -> tuple[Primitive, ...]:
         """The primitives that compute an anchor operation."""

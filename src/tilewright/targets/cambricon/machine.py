@@ -8,6 +8,7 @@ scratchpad. The rest is ours: see README.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -50,7 +51,8 @@ TILE, ROW = 30, 8
 """Cycles in which the scalar instructions of a tile, and of a row of pixels, hold up its unit."""
 
 RESERVED = Fraction(7, 64)
-"""Part of VSM that is the compiler's: sums, zeros, gathered windows (lowering/)."""
+"""Part of VSM that is the compiler's: sums, zeros, gathered windows (lowering/). A convolution by
+one block of channels at a time (``narrow_conv``) keeps no more than that block needs."""
 
 SUM_BYTES = 14
 """Bytes of the reserved part for each output channel: two sums, a bias and a zero."""
@@ -96,6 +98,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             linear=linear,
         )
 
+    primitives = _primitives(lanes, int(size.vsm * RESERVED))
     return Machine(
         name=size.name,
         description=f"Cambricon: {lanes} vector lanes, {lanes} x {lanes} multipliers for matrices, "
@@ -126,11 +129,23 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             Engine(name=name, queue=QUEUE)
             for name in ("vector_dma", "matrix_dma", "vector", "matrix")
         ),
-        primitives=_primitives(lanes, int(size.vsm * RESERVED)),
+        primitives=(*primitives, _narrow(primitives, lanes)),
         element="fixed16",
         accumulator="fixed32",
         instruction_bytes=8,
         layouts={"activation": "NHWC", "weight": "OHWI"},
+    )
+
+
+def _narrow(primitives: Sequence[Primitive], lanes: int) -> Primitive:
+    """Convolutions by one block of channels at a time: nearly all of VSM is for pixels then."""
+    conv = next(one for one in primitives if one.name == "conv")
+    return conv.model_copy(
+        update={
+            "name": "narrow_conv",
+            "limits": {**conv.limits, "co": lanes},
+            "reserved": {"vsm": lanes * SUM_BYTES},
+        }
     )
 
 
