@@ -13,7 +13,7 @@ FLOORS: list[set[str]] = [
     {"types"},
     {"graph", "tile"},
     {"frontends", "targets"},
-    {"runtime", "calibration", "hold_values"},
+    {"runtime", "calibration", "hold_values", "hold_weights"},
     {"work"},
     {"choose_numbers"},
     {"driver"},

@@ -21,6 +21,7 @@ from tilewright.graph.placement import (
 )
 from tilewright.graph.values import value_names
 from tilewright.hold_values import hold_values
+from tilewright.hold_weights import hold_weights
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine
 from tilewright.numerics.formats import Numbers
@@ -111,6 +112,9 @@ def plan_kernels(work: Work) -> None:
         work.held = hold_values(
             network, work.machine, by_symbol, work.plans, work.target.timer, work.exact_memory
         )
+        work.held |= hold_weights(
+            network, work.machine, by_symbol, work.plans, work.held, work.target.timer
+        )
         work.plans |= {symbol: one.plan for symbol, one in work.held.items()}
     for kernel, on_host in described:
         if on_host:
@@ -123,6 +127,7 @@ def plan_kernels(work: Work) -> None:
                 None,
                 found.cycles,
                 None if held is None else held.machine,
+                "" if held is None else held.keeps,
             )
             work.kernels.append(made)
 

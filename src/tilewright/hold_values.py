@@ -66,6 +66,8 @@ class HeldKernel:
     memory: str
     addresses: Mapping[str, int]
     """Of its held operands in that memory."""
+    keeps: str = ""
+    """The operand whose weights stay where the machine's memory has been cut (hold_weights.py)."""
 
 
 def hold_values(
@@ -170,7 +172,7 @@ class Holding:
         except TilewrightError:
             trial = {}
         after = sum(one.plan.cycles for one in trial.values())
-        if trial and after < before and all(_possible(one) for one in trial.values()):
+        if trial and after < before and all(possible(one) for one in trial.values()):
             self.found = trial
         else:
             self.fixed, self.biases = 0, {}
@@ -224,7 +226,7 @@ class Holding:
                 after += trial[symbol].plan.cycles
         except TilewrightError:
             return
-        if after < before and all(_possible(one) for one in trial.values()):
+        if after < before and all(possible(one) for one in trial.values()):
             self.found |= trial
             self.values.append(value)
 
@@ -285,14 +287,14 @@ def _holding(kernel: Kernel, names: frozenset[str], memory: str) -> Kernel:
     return replace(kernel, stages=stages)
 
 
-def _possible(one: HeldKernel) -> bool:
+def possible(one: HeldKernel) -> bool:
     """Whether every tile's box of a held operand is one run of it, and no result is a partial sum.
 
     A held operand is used where it lies, and buffers hold boxes without gaps.
     """
     kernel, schedule = one.kernel, one.plan.schedule
     if kernel.output.held and any(
-        _size(schedule, dim, extent) < extent
+        tile_size(schedule, dim, extent) < extent
         for dim, extent in kernel.anchor.extents.items()
         if dim in kernel.anchor.reduction
     ):
@@ -301,7 +303,8 @@ def _possible(one: HeldKernel) -> bool:
     return all(_one_run(operand, kernel, schedule) for operand in held)
 
 
-def _size(schedule: Schedule, dim: str, extent: int) -> int:
+def tile_size(schedule: Schedule, dim: str, extent: int) -> int:
+    """The largest extent of a schedule's tiles along a dim."""
     for level in schedule.levels:
         extent = min(level.size(dim, extent), extent)
     return extent
@@ -309,7 +312,7 @@ def _size(schedule: Schedule, dim: str, extent: int) -> int:
 
 def _one_run(operand: Operand, kernel: Kernel, schedule: Schedule) -> bool:
     extents = kernel.anchor.extents
-    sizes = {dim: _size(schedule, dim, extent) for dim, extent in extents.items()}
+    sizes = {dim: tile_size(schedule, dim, extent) for dim, extent in extents.items()}
     cut = False
     for factor in reversed(Layout.parse(operand.layout, len(operand.shape)).factors):
         extent = operand.shape[factor.axis]

@@ -91,8 +91,13 @@ def granule_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> flo
         # Not every granule is one of the compute's: the primitive's own expression knows.
         compute = min(cycles, _evaluate(primitive.peak, rounded)) * inside_fraction(kernel)
         return max(compute, physical_bound(kernel, machine, primitive))
-    compute = cycles * _met(kernel, primitive)
+    compute = compute_cycles(kernel, primitive)
     return max(compute, _traffic_cycles(kernel, machine, primitive))
+
+
+def compute_cycles(kernel: Kernel, primitive: Primitive) -> float:
+    """Cycles of the primitive's engine for the whole layer, with its rounding."""
+    return _evaluate(primitive.cycles, kernel.anchor.extents) * _met(kernel, primitive)
 
 
 def latency_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:

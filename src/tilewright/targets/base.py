@@ -54,6 +54,9 @@ class CompiledKernel:
     machine: Machine | None = None
     """The machine with the memory that values held on the chip leave to this kernel; None if that
     is all."""
+    keeps: str = ""
+    """The operand whose weights stay on the chip in memory that ``machine`` lacks: other kernels
+    read them, too."""
 
     @property
     def on_host(self) -> bool:

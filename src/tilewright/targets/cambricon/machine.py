@@ -114,7 +114,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
                 reserved=int(size.vsm * RESERVED),
                 holds=True,
             ),
-            Memory(name="msm", bytes=size.msm, banks=4, granule=8),
+            Memory(name="msm", bytes=size.msm, banks=4, granule=8, holds=True),
             Memory(name="tables", bytes=TABLES * TABLE_ELEMENTS * 2, granule=TABLE_ELEMENTS * 2),
         ),
         moves=(

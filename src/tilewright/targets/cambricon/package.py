@@ -110,7 +110,9 @@ def _lower(
             steps.append(("host", number))
             continue
         one = kernels[symbol]
-        lowering.kernel(programs[symbol], one.kernel.nodes, one.predicted_cycles, one.machine)
+        lowering.kernel(
+            programs[symbol], one.kernel.nodes, one.predicted_cycles, one.machine, one.keeps
+        )
         steps.append(("words", len(symbols)))
         symbols.append(symbol)
     places = {

@@ -90,6 +90,8 @@ class Need:
     bytes: int
     """Of all slots."""
     slots: int
+    fixed: int | None = None
+    """Where they lie, if that is not free to choose."""
 
     def at(self, place: Place) -> FirstLoad:
         """The first load to a place."""
@@ -136,6 +138,8 @@ class EarlyLoads:
         ends = [end for one in reversed(self._passed) for _, end in one.used]
         behind = -(-ends[0] // ALIGNMENT) * ALIGNMENT if ends else 0
         bases = (behind, 0, (room - need.bytes) // ALIGNMENT * ALIGNMENT)
+        if need.fixed is not None:
+            bases, room = (need.fixed,), need.fixed + need.bytes
         places = [
             Place(base, later)
             for base in bases
@@ -160,13 +164,13 @@ class EarlyLoads:
             if one.load is not None:
                 break
             if one.gap is not None:
-                if any(_meet(load.filled, busy) for busy in one.gap.busy):
+                if any(meet(load.filled, busy) for busy in one.gap.busy):
                     break
                 if self._free(number):
                     found = number
                     if self._time_behind(number) >= AMPLE * load.cycles(self._machine):
                         break
-            if any(_meet(load.filled, used) for used in one.used):
+            if any(meet(load.filled, used) for used in one.used):
                 break
         return found
 
@@ -208,5 +212,6 @@ class EarlyLoads:
         return one.gap
 
 
-def _meet(a: Interval, b: Interval) -> bool:
+def meet(a: Interval, b: Interval) -> bool:
+    """Whether two runs of bytes have one in common."""
     return a[0] < b[1] and b[0] < a[1]

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Box, Spans
 from tilewright.targets.cambricon.lowering.emitter import Value, registers_in, replaced
+from tilewright.targets.cambricon.lowering.kept_tiles import KeptTiles
 from tilewright.targets.cambricon.lowering.streams import Agenda, Stream
 from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Store, Tile
 from tilewright.tile.dialect import BufferOp
@@ -73,7 +74,14 @@ class Flat:
         loads = sorted(walk.loads, key=lambda one: one.buffer.memory != "msm")
         self.ahead = [one for one in loads if one.depth == 0 or self._slots(one.buffer) > 1]
         self.behind = [one for one in loads if one not in self.ahead]
-        self.weights_move = any(one.depth and one.buffer.memory == "msm" for one in loads)
+        stays = walk.stays
+        moving = stays is None or stays.first > 0 or not stays.there
+        self.weights_move = moving and any(
+            one.depth and one.buffer.memory == "msm" for one in loads
+        )
+        moved = [one.buffer for one in loads if one.depth and one.buffer.memory == "msm"]
+        self.kept = KeptTiles(walk, moved[0], stays) if stays is not None and moved else None
+        """The tiles of the weights, if some of them stay."""
         self.current: dict[BufferOp, Register] = {}
         self.coming: dict[BufferOp, int] = {}
         """Buffers that fill their other slot, and their depths."""
@@ -176,6 +184,9 @@ class Flat:
         e.set(self.level, UNBEGUN)
         for buffer in self.coming:
             # The first load fills the other one.
+            if self.kept is not None and buffer is self.kept.buffer:
+                self.kept.begin(self._two(buffer))
+                continue
             e.set(self.current[buffer], self._two(buffer)[1])
         out = self.output.buffer
         if out in self.current:
@@ -205,6 +216,9 @@ class Flat:
         for now, coming in (*zip(self.now, self.next, strict=True), *self.copies):
             e.set(now, coming)
         for buffer, depth in self.coming.items():
+            if self.kept is not None and buffer is self.kept.buffer:
+                e.set(self.current[buffer], self.kept.coming)
+                continue
             kept = e.label("kept")
             if depth < self.depth:
                 with e.scope():
@@ -271,6 +285,10 @@ class Flat:
                     if one.buffer is self.walk.begun:
                         e.if_less(self.level, UNBEGUN + 1, begun)
                 operand = self.walk.operands[one.buffer]
+                if self.kept is not None and one.buffer is self.kept.buffer:
+                    self.kept.load(self.walk.spans(self.next, depth), self.fill)
+                    e.place(begun)
+                    continue
                 box = self._box(one.buffer, one.depth)
                 with e.scope():
                     base = self._base(one.buffer)

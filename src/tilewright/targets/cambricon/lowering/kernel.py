@@ -20,6 +20,7 @@ from tilewright.targets.cambricon.lowering.early import (
     Place,
 )
 from tilewright.targets.cambricon.lowering.emitter import Emitter
+from tilewright.targets.cambricon.lowering.kept import Kept, Region, tile_bytes
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
 from tilewright.targets.cambricon.lowering.maximum import MaximumGradient
 from tilewright.targets.cambricon.lowering.nest import nest_of
@@ -105,6 +106,8 @@ class Lowered:
     gap: Gap | None = None
     early: FirstLoad | None = None
     """The load that it leaves to an earlier kernel."""
+    kept: Kept | None = None
+    """Weights that it leaves in the matrix scratchpad."""
 
 
 THRIFT = (
@@ -126,8 +129,11 @@ def lower_kernel(
     alone: Callable[[TensorOp], bool],
     reserve: Reserve,
     settle: Settle | None = None,
+    region: Region | None = None,
 ) -> Lowered:
     """A kernel's statements; ``alone`` says of weights whether no other kernel reads them.
+
+    Weights stay in the ``region`` for kernels that follow.
 
     Raises TilewrightError.
     """
@@ -136,7 +142,7 @@ def lower_kernel(
         lowering = KernelLowering(program, machine, bases, image, reserve, thrift)
         lowering.share([tensor for tensor in lowering.segments if not alone(tensor)])
         try:
-            return lowering.lower(settle)
+            return lowering.lower(settle, region)
         except TilewrightError as error:
             if error.problems[0].code != "lower-registers":
                 raise
@@ -186,7 +192,7 @@ class KernelLowering(Transfers):
                 if found is not None:
                     self.segments[buffer.tensor_op] = found
 
-    def lower(self, settle: Settle | None) -> Lowered:
+    def lower(self, settle: Settle | None, region: Region | None = None) -> Lowered:
         """All statements of the kernel."""
         e, machine = self.e, self.machine
         assert self.nest.compute is not None
@@ -221,6 +227,7 @@ class KernelLowering(Transfers):
                 e.emit(f"VLOAD.table={number}", zero, size, zero, self.image(data))
         compute.prologue()
         early: FirstLoad | None = None
+        kept = self._keep(region)
         need = self._need() if settle is not None else None
         if need is not None and settle is not None:
             (buffer,) = self._weights()
@@ -231,14 +238,14 @@ class KernelLowering(Transfers):
                 walk.begun, early = buffer, need.at(place)
         walk.emit(self._fill, compute.emit, self._store, self._stream)
         e.finish()
-        used = (*(self._bytes_of(buffer) for buffer in self._weights()), *self._results())
+        used = self._used(last=False)
         own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in self.copies}
         gap = self.gap
         lost = {} if gap is None else {id(gap.place): gap.registers}
         tidy = tidied(e.statements, lost, e.where)
         if gap is not None:
             gap = replace(gap, registers=tuple(tidy.clobbers[id(gap.place)]))
-        return Lowered(tidy.statements, own, used, gap, early)
+        return Lowered(tidy.statements, own, used, gap, early, kept)
 
     def share(self, tensors: list[TensorOp]) -> None:
         """Weights that other kernels read, too, are copied, once for each way in which they are
@@ -283,9 +290,43 @@ class KernelLowering(Transfers):
         start = one.address + slot * one.slot_bytes
         return start, start + one.slot_bytes
 
+    def _used(self, *, last: bool) -> tuple[Interval, ...]:
+        """The bytes of the matrix scratchpad that all tiles use, or the last one."""
+        kept = self.walk.stays
+        if kept is None:
+            slots = [self._last_of(b) if last else self._bytes_of(b) for b in self._weights()]
+        else:
+            # The last tile is one of those that stay.
+            slots = [kept.filled]
+            if kept.first and not last:
+                slots += [self._bytes_of(buffer) for buffer in self._weights()]
+        return (*slots, *self._results())
+
+    def _keep(self, region: Region | None) -> Kept | None:
+        """Weights that stay in a region, if they are the kernel's only ones and come by segment."""
+        weights = self._weights()
+        if region is None or [one.tensor_op.symbol.data for one in weights] != [region.operand]:
+            return None
+        (buffer,) = weights
+        tensor, operand = buffer.tensor_op, self.operands[buffer]
+        cut, depth = self.segments.get(tensor), self.walk.depth(buffer)
+        if cut is None or (depth and operand.slots == 1):
+            return None
+        steps = {loop.dim.data: loop.step_size for loop in self.nest.loops[:depth]}
+        kept = region.keep(tensor.get("offset"), cut, tile_bytes(cut, steps))
+        if kept is None:
+            return None
+        self.walk.stays = kept
+        if not kept.first:
+            operand.moved_to = kept.start
+            if kept.there and not depth:
+                self.walk.begun = buffer
+        return kept
+
     def _need(self) -> Need | None:
         """The only weights, if their first load is one transfer that stands before all."""
-        if len(self._weights()) != 1:
+        kept = self.walk.stays
+        if len(self._weights()) != 1 or (kept is not None and kept.there and not kept.first):
             return None
         (buffer,) = self._weights()
         operand, tensor = self.operands[buffer], buffer.tensor_op
@@ -310,6 +351,8 @@ class KernelLowering(Transfers):
             count, address = runs.elements, e.add(runs.address, runs.offset)
         assert isinstance(count, int) and isinstance(address, int)
         slots = min(operand.slots, 2) if depth else 1
+        if kept is not None and not kept.first:
+            return Need(FirstLoad(0, count, address), kept.end - kept.start, 1, kept.start)
         return Need(FirstLoad(0, count, address), slots * operand.slot_bytes, slots)
 
     def _pass(self, last: bool) -> None:
@@ -317,8 +360,7 @@ class KernelLowering(Transfers):
         e = self.e
         with e.scope():
             registers = tuple(e.register() for _ in range(3))
-            busy = [self._last_of(b) if last else self._bytes_of(b) for b in self._weights()]
-            self.gap = Gap(e.mark("room for a load"), registers, (*busy, *self._results()))
+            self.gap = Gap(e.mark("room for a load"), registers, self._used(last=last))
 
     def _widen(self, tensor: TensorOp, band: int, stride: int) -> bool:
         """Copy weights for bands of pixels; False where they do not fit the matrix scratchpad."""

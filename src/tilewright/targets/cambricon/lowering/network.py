@@ -12,7 +12,8 @@ import numpy as np
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.early import EarlyLoads, Need, Place
+from tilewright.targets.cambricon.lowering.early import EarlyLoads, Need, Place, meet
+from tilewright.targets.cambricon.lowering.kept import Kept, Region
 from tilewright.targets.cambricon.lowering.kernel import lower_kernel
 from tilewright.targets.cambricon.lowering.weights import Segments
 from tilewright.targets.cambricon.statements import (
@@ -63,6 +64,8 @@ class Lowering:
     def __post_init__(self) -> None:
         self.early = EarlyLoads(self.machine)
         self.gap: int | None = None
+        self.kept: Kept | None = None
+        """Weights that the last kernel has left in the matrix scratchpad."""
         self.biases: list[tuple[int, int]] = []
         """Offset in the arena of weights and place in the region of constants of held biases."""
         self.start: list[Statement] = []
@@ -73,20 +76,29 @@ class Lowering:
         nodes: tuple[str, ...] = (),
         cycles: float = 0.0,
         machine: Machine | None = None,
+        keeps: str = "",
     ) -> None:
         """Append a kernel that takes about so many cycles. Raises TilewrightError.
 
-        ``machine`` has the memory that held values leave to it.
+        ``machine`` has the memory that held values leave to it. The weights of the operand
+        ``keeps`` stay in the matrix scratchpad that it lacks.
         """
+        machine = machine or self.machine
+        room, whole = (one.memory("msm").bytes or 0 for one in (machine, self.machine))
         lowered = lower_kernel(
             program,
-            machine or self.machine,
+            machine,
             self.bases,
             self._put,
             self._alone,
             self._reserve,
-            self._settle,
+            lambda need: self._settle(need, machine.memory("msm").room or 0),
+            Region(keeps, room, whole, self.kept) if keeps else None,
         )
+        if lowered.kept is not None:
+            self.kept = lowered.kept
+        elif self.kept is not None and any(meet(self.kept.filled, one) for one in lowered.used):
+            self.kept = None
         for tensor, cut in lowered.segments.items():
             self.segments[tensor.get("offset")] = cut
         if lowered.early is not None and self.gap is not None:
@@ -131,9 +143,9 @@ class Lowering:
             statement("VLOAD", chip, count, zero, self.bases[CONSTANTS] + at),
         ]
 
-    def _settle(self, need: Need) -> tuple[Place, bool]:
+    def _settle(self, need: Need, room: int) -> tuple[Place, bool]:
         """Where a kernel's weights lie, and whether a kernel before takes their first load."""
-        place, self.gap = self.early.place(need, self.machine.memory("msm").room or 0)
+        place, self.gap = self.early.place(need, room)
         return place, self.gap is not None
 
     def _alone(self, tensor: TensorOp) -> bool:

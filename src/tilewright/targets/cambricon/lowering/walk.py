@@ -11,6 +11,7 @@ from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.flat import Flat
+from tilewright.targets.cambricon.lowering.kept import Kept
 from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Pass, Renew, Store, Tile
@@ -41,6 +42,8 @@ class Walk:
         self.passing = passing
         self.begun = begun
         """The buffer whose first tile is there already."""
+        self.stays: Kept | None = None
+        """What stays of the only weights for kernels that follow."""
         self.renewals: list[tuple[BufferOp, Renew]] = []
         """What is to be done whenever a buffer has been filled anew, before its first tile."""
         self.interval: float | None = None

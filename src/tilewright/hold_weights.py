@@ -1,0 +1,322 @@
+"""Weights that stay on the chip from the first kernel that reads them to the last.
+
+The steps of a recurrent layer are kernels of their own that read the same weights. Where the memory
+that weights are loaded to ``holds`` values, a part of it is given to such weights for the time of
+their life: the first kernel loads as many of their tiles there as fit, and the others find them.
+What does not fit comes tile by tile in each kernel, as ever. All kernels of that time are planned
+for the memory that is left.
+
+Before::
+
+    k1: load u (1280 KB, tile by tile), compute     k2: load u, compute     k3: load u, compute
+
+After, with 576 KB of u held::
+
+    k1: load u, compute     k2: load 704 KB of u, compute     k3: load 704 KB of u, compute
+
+Small tiles leave room for more held ones but pay a latency each, and less of them loads ahead of
+the kernel: several parts of the memory are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, prod
+
+from tilewright.errors import TilewrightError
+from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
+from tilewright.graph.kernels import operand_values
+from tilewright.graph.placement import placement_of
+from tilewright.graph.values import value_names
+from tilewright.hold_values import HeldKernel, TimerOf, possible, tile_size
+from tilewright.machine import Machine, Memory, Move
+from tilewright.planning import Plan, PlanCache, Timer, plan
+from tilewright.planning.bounds import compute_cycles
+from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.plan import Budget
+from tilewright.planning.schedule import Schedule
+
+ALIGNMENT = 64
+"""Bytes to which what is held is aligned."""
+
+SEGMENTS = ("g", "co", "c", "ci", "kh", "kw")
+"""Dims of weights in the order in which tiles lie in memory: the last ones are held."""
+
+PARTS = (2, 3, 4, 6)
+"""Kernels are tried with one part in so many of the memory; the rest is for held tiles."""
+
+WORTH = 0.01
+"""Share of the cycles of the kernels of that time that holding must save, as it is estimated."""
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """Weights that several kernels read."""
+
+    readers: Mapping[str, str]
+    """Kernel -> the operand, in the order of the network."""
+    first: int
+    last: int
+    """Steps of the first and the last of them."""
+
+
+@dataclass
+class _Search:
+    network: NetworkOp
+    machine: Machine
+    kernels: Mapping[str, Kernel]
+    plans: Mapping[str, Plan]
+    held: Mapping[str, HeldKernel]
+    timer: TimerOf | None
+    found: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
+    caches: dict[tuple[bool, tuple[int | None, ...]], PlanCache] = field(
+        default_factory=dict[tuple[bool, tuple[int | None, ...]], PlanCache]
+    )
+    """For readers of the weights, and for others, by the bytes of all memories."""
+
+    def run(self) -> dict[str, HeldKernel]:
+        names = value_names(self.network)
+        self.steps = {
+            op.symbol.data: number
+            for number, op in enumerate(self.network.block.ops)
+            if isinstance(op, KernelOp) and op.symbol.data in self.plans
+        }
+        # Equal weights lie in one place.
+        readers: dict[int, dict[str, str]] = {}
+        for op in self.network.block.ops:
+            if not isinstance(op, KernelOp) or op.symbol.data not in self.steps:
+                continue
+            values = operand_values(op, names)
+            for operand in self.kernels[op.symbol.data].inputs:
+                value = values[operand.name]
+                if operand.role == "weight" and isinstance(value.owner, WeightOp):
+                    place = placement_of(value).offset
+                    readers.setdefault(place, {})[op.symbol.data] = operand.name
+        taken: list[tuple[str, int, int]] = []
+        for users in readers.values():
+            memory = self._memory(users)
+            if len(users) < 2 or memory is None:
+                continue
+            numbers = [self.steps[symbol] for symbol in users]
+            shared = _Shared(users, min(numbers), max(numbers))
+            if any(
+                name == memory.name and first <= shared.last and shared.first <= last
+                for name, first, last in taken
+            ):
+                continue
+            best = self._best(shared, memory)
+            if best:
+                self.found |= best
+                taken.append((memory.name, shared.first, shared.last))
+        return self.found
+
+    def _memory(self, users: Mapping[str, str]) -> Memory | None:
+        """The memory that all users load the weights to, if it holds values."""
+        names = {self._place_of(symbol, "weight") for symbol in users}
+        memory = self.machine.memory(names.pop() or self.machine.main)
+        return memory if not names and memory.holds and memory.bytes else None
+
+    def _place_of(self, symbol: str, role: str) -> str | None:
+        primitive = self.machine.primitive(self._now(symbol).schedule.primitive)
+        storage = primitive.operands.get(role)
+        return None if storage is None else storage.memory
+
+    def _now(self, symbol: str) -> Plan:
+        return self.held[symbol].plan if symbol in self.held else self.plans[symbol]
+
+    def _kernel(self, symbol: str) -> Kernel:
+        return self.held[symbol].kernel if symbol in self.held else self.kernels[symbol]
+
+    def _uses(self, symbol: str, memory: str) -> bool:
+        """Whether a kernel has something in a memory."""
+        primitive = self.machine.primitive(self._now(symbol).schedule.primitive)
+        roles = {operand.role for operand in self._kernel(symbol).operands}
+        return memory in primitive.reserved or any(
+            self._place_of(symbol, role) == memory for role in roles
+        )
+
+    def _best(self, shared: _Shared, memory: Memory) -> dict[str, HeldKernel]:
+        """The fastest way to hold weights; empty where none is worth it."""
+        inside = [one for one, step in self.steps.items() if shared.first <= step <= shared.last]
+        others = [one for one in inside if one not in shared.readers]
+        between = sum(self._now(one).cycles for one in others) / (len(shared.readers) - 1)
+        lives = [one for one in inside if one in shared.readers or self._uses(one, memory.name)]
+        move = self.machine.move(self.machine.main, memory.name)
+        least = sum(self._now(one).cycles for one in lives) - sum(
+            _Tiles.of(self._kernel(one), self._now(one).schedule).ahead(move, between)
+            for one in list(shared.readers)[1:]
+        )
+        least *= 1 - WORTH
+        best: dict[str, HeldKernel] = {}
+        for left in sorted(set(self._lefts(shared, memory)), reverse=True):
+            try:
+                trial = self._trial(shared, memory, lives, left, between)
+            except TilewrightError:
+                continue
+            cycles = sum(one.plan.cycles for one in trial.values())
+            if trial and cycles < least and all(possible(one) for one in trial.values()):
+                least, best = cycles, trial
+        return best
+
+    def _lefts(self, shared: _Shared, memory: Memory) -> Iterator[int]:
+        """The bytes of the memory that kernels may have."""
+        total = memory.bytes or 0
+        symbol, name = next(iter(shared.readers.items()))
+        size = -(-_bytes(_operand(self._kernel(symbol), name)) // ALIGNMENT) * ALIGNMENT
+        for part in PARTS:
+            yield total // part // ALIGNMENT * ALIGNMENT
+        if size <= total // 2:
+            yield (total - size) // ALIGNMENT * ALIGNMENT
+
+    def _trial(
+        self, shared: _Shared, memory: Memory, lives: Sequence[str], left: int, between: float
+    ) -> dict[str, HeldKernel]:
+        """All kernels of the weights' life with so much of the memory; empty if nothing is held."""
+        alike = self._machine(list(shared.readers), memory.name, left)
+        found: dict[str, HeldKernel] = {}
+        cuts: set[tuple[int, ...]] = set()
+        for symbol in lives:
+            reads = shared.readers.get(symbol)
+            if reads is None:
+                machine = self._machine([symbol], memory.name, left)
+                found[symbol] = self._planned(symbol, machine, memory.name)
+                continue
+            room = (memory.bytes or 0) - left
+            one = self._planned(symbol, alike, memory.name, room, between)
+            tiles = _Tiles.of(one.kernel, one.plan.schedule)
+            cuts.add(tiles.cut)
+            if len(cuts) > 1 or one.plan.cycles == inf or not tiles.kept(room):
+                return {}
+            timer = None if self.timer is None else self.timer(alike)
+            if self.steps[symbol] == shared.first and timer is not None:
+                # It loads them all.
+                cycles = timer(one.kernel, one.plan.schedule)
+                one = replace(one, plan=replace(one.plan, timed_cycles=cycles))
+            found[symbol] = replace(one, keeps=reads)
+        return found
+
+    def _machine(self, symbols: Sequence[str], memory: str, left: int) -> Machine:
+        """The machine with what is left to each of some kernels: all of them then have one plan."""
+        machines = [self.held[one].machine for one in symbols if one in self.held]
+        values = {
+            f"memory.{one.name}.bytes": min(other.memory(one.name).bytes or 0 for other in machines)
+            for one in self.machine.memories
+            if one.bytes and machines
+        }
+        return self.machine.with_values({**values, f"memory.{memory}.bytes": left})
+
+    def _planned(
+        self,
+        symbol: str,
+        machine: Machine,
+        memory: str,
+        room: int | None = None,
+        between: float = 0.0,
+    ) -> HeldKernel:
+        """A kernel on a machine; with ``room`` for them its weights are held."""
+        before = self.held.get(symbol)
+        kernel = self._kernel(symbol)
+        timer = None if self.timer is None else self.timer(machine)
+        budget: Budget | None = None
+        if timer is not None and room is not None:
+            timer = _finding(timer, machine, memory, room, between)
+            budget = ALL
+        sizes = tuple(one.bytes for one in machine.memories)
+        cache = self.caches.setdefault((room is not None, sizes), {})
+        found = plan(kernel, machine, timer=timer, budget=budget, cache=cache)
+        if before is None:
+            return HeldKernel(kernel, machine, found, memory, {})
+        return replace(before, machine=machine, plan=found)
+
+
+def hold_weights(
+    network: NetworkOp,
+    machine: Machine,
+    kernels: Mapping[str, Kernel],
+    plans: Mapping[str, Plan],
+    held: Mapping[str, HeldKernel],
+    timer: TimerOf | None = None,
+) -> dict[str, HeldKernel]:
+    """The kernels that run while weights are held, by their symbols.
+
+    ``kernels`` are those of the accelerator, ``plans`` their plans where nothing is held, ``held``
+    those that run while values are (hold_values.py): they replace them.
+    """
+    return _Search(network, machine, kernels, plans, held, timer).run()
+
+
+def _operand(kernel: Kernel, name: str) -> Operand:
+    return next(one for one in kernel.operands if one.name == name)
+
+
+def _bytes(operand: Operand) -> int:
+    return prod(operand.shape) * operand.element_bytes
+
+
+@dataclass(frozen=True)
+class _Tiles:
+    """The tiles of a kernel's weights under a schedule."""
+
+    cut: tuple[int, ...]
+    """Extents of the largest tile along their dims."""
+    sizes: tuple[int, ...]
+    """Bytes of each, in the order of the network's outputs, then inputs, then rows."""
+    double: bool
+
+    @staticmethod
+    def of(kernel: Kernel, schedule: Schedule) -> _Tiles:
+        (operand,) = (one for one in kernel.inputs if one.role == "weight")
+        found = {dim for axis in operand.access for dim in axis.dims}
+        dims = [one for one in SEGMENTS if one in found] + sorted(found - set(SEGMENTS))
+        extents = [kernel.anchor.extents.get(dim, 1) for dim in dims]
+        cut = tuple(tile_size(schedule, *pair) for pair in zip(dims, extents, strict=True))
+        sizes = [operand.element_bytes]
+        for extent, size in zip(extents, cut, strict=True):
+            parts = [min(size, extent - at) for at in range(0, extent, size)]
+            sizes = [one * part for one in sizes for part in parts]
+        return _Tiles(cut, tuple(sizes), schedule.slots(operand.name) > 1)
+
+    def kept(self, room: int) -> tuple[int, ...]:
+        """Bytes of those that stay in so many bytes: the last ones."""
+        found: list[int] = []
+        for size in reversed(self.sizes):
+            if sum(found) + size > room:
+                break
+            found.append(size)
+        return tuple(found)
+
+    def saved(self, move: Move, room: int) -> float:
+        """Cycles of the transfers of those."""
+        kept = self.kept(room)
+        return len(kept) * move.latency + sum(kept) / move.bytes_per_cycle
+
+    def ahead(self, move: Move, between: float, room: int = 0) -> float:
+        """Cycles of the first load that run while kernels before compute."""
+        alone = len(self.sizes) == 1
+        if len(self.kept(room)) == len(self.sizes) or not (self.double or alone):
+            return 0.0
+        return min(move.latency + self.sizes[0] / move.bytes_per_cycle, between)
+
+
+ALL = Budget(settled=-1.0, margin=inf)
+"""Times all candidates: what a kernel takes that finds its weights may be below its bounds."""
+
+
+def _finding(timer: Timer, machine: Machine, memory: str, room: int, between: float) -> Timer:
+    """A timer of kernels that find as many tiles of their weights as fit into ``room``: without the
+    transfers of those, but no faster than they compute. It takes only schedules whose weights, if
+    they have tiles, have two slots for them.
+    """
+
+    move = machine.move(machine.main, memory)
+
+    def cycles(kernel: Kernel, schedule: Schedule) -> float:
+        tiles = _Tiles.of(kernel, schedule)
+        if len(tiles.sizes) > 1 and not tiles.double:
+            return inf
+        took = timer(kernel, schedule)
+        least = min(compute_cycles(kernel, machine.primitive(schedule.primitive)), took)
+        return max(took - tiles.saved(move, room) - tiles.ahead(move, between, room), least)
+
+    return cycles
