@@ -409,7 +409,7 @@ class Flat:
                 e.if_less(at, end, labels[number + 1])
             e.set(at, 0)
         e.set(self.level, -1)
-        if self.weights_move:
+        if self.weights_move and not (self.kept and self.kept.passes):
             self.walk.passing(True)
         e.jump(done)
 

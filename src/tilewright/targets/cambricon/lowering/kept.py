@@ -36,6 +36,8 @@ class Kept:
     start: int
     """Address of the first one in the scratchpad."""
     end: int
+    coming: int
+    """How many tiles come in every kernel."""
     there: bool = False
     """Whether an earlier kernel has left them."""
 
@@ -45,9 +47,9 @@ class Kept:
         return self.start, self.end
 
     @property
-    def contents(self) -> tuple[int, Segments, int, int, int]:
+    def contents(self) -> tuple[int, Segments, int, int, int, int]:
         """What lies where."""
-        return self.offset, self.segments, self.first, self.start, self.end
+        return self.offset, self.segments, self.first, self.start, self.end, self.coming
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,14 @@ class Region:
 
     def keep(self, offset: int, cut: Segments, tiles: tuple[int, ...]) -> Kept | None:
         """As many of the last tiles, of so many bytes each, as fit; None if not even one does."""
-        size, room = 0, self.end - self.start
+        size, coming, room = 0, len(tiles), self.end - self.start
         for tile in reversed(tiles):
             if size + tile > room:
                 break
-            size += tile
+            size, coming = size + tile, coming - 1
         if not size:
             return None
-        found = Kept(offset, cut, sum(tiles) - size, self.start, self.start + size)
+        found = Kept(offset, cut, sum(tiles) - size, self.start, self.start + size, coming)
         known = self.there is not None and self.there.contents == found.contents
         return Kept(*found.contents, there=known)
 

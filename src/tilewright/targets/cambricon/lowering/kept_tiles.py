@@ -28,6 +28,11 @@ class KeptTiles:
         self.slot = e.register()
         """Address of the slot that was filled last."""
         self.two = 0, 0
+        dims = [loop.dim.data for loop in walk.loops]
+        order = [one for one in ("g", kept.segments.channel, "ci", "kh") if one in dims]
+        self.passes = kept.there and kept.first > 0 and dims == order == dims[: walk.depth(buffer)]
+        """Whether there is a place that is passed once, behind all loads: before the first tile
+        that stays, if tiles come in the order of the segments and once."""
 
     def begin(self, two: tuple[int, int]) -> None:
         """Before all tiles; ``two``: the addresses of the slots, that of the first tile first."""
@@ -45,6 +50,11 @@ class KeptTiles:
             if kept.first:
                 e.if_positive(e.subtract(kept.first, at), slot)
             e.set(self.coming, e.add(at, kept.start - kept.first))
+            if self.passes:
+                further = e.label("further")
+                e.if_positive(e.subtract(at, kept.first), further)
+                self.walk.passing(True)
+                e.place(further)
             if kept.first:
                 e.jump(there if kept.there else come)
                 e.place(slot)

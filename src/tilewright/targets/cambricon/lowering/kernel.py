@@ -280,13 +280,13 @@ class KernelLowering(Transfers):
             size = 2 * self.bands[buffer.tensor_op][1]
         return one.address, one.address + size
 
-    def _last_of(self, buffer: BufferOp) -> Interval:
-        """The bytes of it that the last tile uses."""
+    def _last_of(self, buffer: BufferOp, tiles: int | None = None) -> Interval:
+        """The bytes of it that the last tile uses, or the last one of so many."""
         one = self.operands[buffer]
         slots = min(one.slots, 2)
         if slots == 1:
             return self._bytes_of(buffer)
-        slot = (visits(buffer) - 1 + one.later) % slots
+        slot = ((tiles or visits(buffer)) - 1 + one.later) % slots
         start = one.address + slot * one.slot_bytes
         return start, start + one.slot_bytes
 
@@ -296,10 +296,13 @@ class KernelLowering(Transfers):
         if kept is None:
             slots = [self._last_of(b) if last else self._bytes_of(b) for b in self._weights()]
         else:
-            # The last tile is one of those that stay.
+            # The last tiles stay; the one before them may still be computed.
             slots = [kept.filled]
-            if kept.first and not last:
-                slots += [self._bytes_of(buffer) for buffer in self._weights()]
+            if kept.first:
+                slots += [
+                    self._last_of(one, kept.coming) if last else self._bytes_of(one)
+                    for one in self._weights()
+                ]
         return (*slots, *self._results())
 
     def _keep(self, region: Region | None) -> Kept | None:

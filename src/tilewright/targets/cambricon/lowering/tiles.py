@@ -19,7 +19,7 @@ NewStream = Callable[[Operand], Stream | None]
 
 Pass = Callable[[bool], None]
 """Is called where the code passes once, behind all loads of weights: before the first tile, or
-(True) before the last one."""
+(True) before the last one, or the last ones if those stay in the scratchpad."""
 
 
 @dataclass(frozen=True)
