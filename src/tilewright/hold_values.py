@@ -172,7 +172,7 @@ class Holding:
         except TilewrightError:
             trial = {}
         after = sum(one.plan.cycles for one in trial.values())
-        if trial and after < before and all(possible(one) for one in trial.values()):
+        if trial and after < before and all(_stands(one) for one in trial.values()):
             self.found = trial
         else:
             self.fixed, self.biases = 0, {}
@@ -226,7 +226,7 @@ class Holding:
                 after += trial[symbol].plan.cycles
         except TilewrightError:
             return
-        if after < before and all(possible(one) for one in trial.values()):
+        if after < before and all(_stands(one) for one in trial.values()):
             self.found |= trial
             self.values.append(value)
 
@@ -287,12 +287,15 @@ def _holding(kernel: Kernel, names: frozenset[str], memory: str) -> Kernel:
     return replace(kernel, stages=stages)
 
 
-def possible(one: HeldKernel) -> bool:
+def _stands(one: HeldKernel) -> bool:
+    return possible(one.kernel, one.plan.schedule)
+
+
+def possible(kernel: Kernel, schedule: Schedule) -> bool:
     """Whether every tile's box of a held operand is one run of it, and no result is a partial sum.
 
     A held operand is used where it lies, and buffers hold boxes without gaps.
     """
-    kernel, schedule = one.kernel, one.plan.schedule
     if kernel.output.held and any(
         tile_size(schedule, dim, extent) < extent
         for dim, extent in kernel.anchor.extents.items()

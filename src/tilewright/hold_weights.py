@@ -155,7 +155,7 @@ class _Search:
             except TilewrightError:
                 continue
             cycles = sum(one.plan.cycles for one in trial.values())
-            if trial and cycles < least and all(possible(one) for one in trial.values()):
+            if trial and cycles < least and _stand(trial):
                 least, best = cycles, trial
         return best
 
@@ -250,6 +250,10 @@ def _operand(kernel: Kernel, name: str) -> Operand:
     return next(one for one in kernel.operands if one.name == name)
 
 
+def _stand(trial: Mapping[str, HeldKernel]) -> bool:
+    return all(possible(one.kernel, one.plan.schedule) for one in trial.values())
+
+
 def _bytes(operand: Operand) -> int:
     return prod(operand.shape) * operand.element_bytes
 
@@ -313,7 +317,8 @@ def _finding(timer: Timer, machine: Machine, memory: str, room: int, between: fl
 
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
         tiles = _Tiles.of(kernel, schedule)
-        if len(tiles.sizes) > 1 and not tiles.double:
+        # Words for some of those that are not possible reach beyond the held operands.
+        if not possible(kernel, schedule) or (len(tiles.sizes) > 1 and not tiles.double):
             return inf
         took = timer(kernel, schedule)
         least = min(compute_cycles(kernel, machine.primitive(schedule.primitive)), took)

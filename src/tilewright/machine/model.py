@@ -41,7 +41,8 @@ class Memory(_Part):
     reserved: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Bytes at its end that buffers leave alone, for what primitives keep there for themselves."""
     holds: bool = False
-    """Whether values may stay in it from the kernel that writes them to those that read them."""
+    """Whether values may stay in it from the kernel that writes them to those that read them, and
+    weights from the first kernel that reads them to the last."""
 
     @property
     def room(self) -> int | None:
