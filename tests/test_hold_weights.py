@@ -82,6 +82,7 @@ def cost(made: Executable) -> tuple[float, float]:
     return float(profile.cycles or 0), float(profile.dram_bytes or 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kilobytes", [768, 160])
 def test_steps_of_an_lstm_find_their_weights(kilobytes: int, tmp_path: Path) -> None:
     """All of them, or those tiles that fit."""
@@ -94,6 +95,7 @@ def test_steps_of_an_lstm_find_their_weights(kilobytes: int, tmp_path: Path) -> 
     assert cycles < slower
 
 
+@pytest.mark.slow
 def test_a_kernel_between_leaves_the_weights_alone(tmp_path: Path) -> None:
     path = convolutions(tmp_path / "net.onnx")
     ran(path, tmp_path / "package", kilobytes=256)
