@@ -102,7 +102,7 @@ def read_weights(path: Path, size: int) -> NDArray[np.uint8]:
     """A file of ``size`` bytes in memory of its own.
 
     A mapped file would share its pages between processes, but these are small: ResNet-50 and
-    VGG-16 take 4 to 5 % longer with small pages, fully connected layers alone up to 40 %.
+    VGG-16 take 4 to 5 % longer with small pages.
     """
     if not path.is_file() or path.stat().st_size != size:
         raise refuse("package-invalid", "weights.bin is missing or of another size", str(path))
