@@ -5,7 +5,8 @@ a cache if everything that one iteration of the loop touches fits there; one tha
 read anew, halos excepted. Reading overlaps with the compute, as hardware prefetches ahead: the
 slowest counts in full, and a tenth of all else, for what does not overlap. Writing does not: a
 cache fetches what is to be written, and makes room first, which nothing can foresee. Where sums
-go on, of a reduction in parts, they have been read before: that is as other reading is.
+go on, of a reduction in parts, they have been read before: that is as other reading is, and only
+their way back is not.
 """
 
 from __future__ import annotations
@@ -143,9 +144,11 @@ class Caches:
                 )
                 others, written = far * others, far * written
             if level:
-                # Sums that go on are read first, as tiles begin; then nothing is to be fetched.
+                # Sums that go on are read first, as tiles begin; then nothing is to be fetched,
+                # and their way back is paid like all writing.
                 once = min(written, results)
-                written = once * pieces + part * (written - once) + inputs * begun
+                again = (written - once) * (1.0 + part) / 2.0
+                written = once * pieces + again + inputs * begun
             beside = part if level else self.costs.near
             paid = part * others + beside * weights + written
             hidden = max(hidden, (1.0 - part) * (weights + others) / bandwidth)
