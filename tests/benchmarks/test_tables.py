@@ -139,6 +139,7 @@ def test_cpu_agrees_with_its_peer(monkeypatch: pytest.MonkeyPatch) -> None:
         cpu.tables(["lenet5"])
 
 
+@pytest.mark.slow
 def test_command_prints_and_keeps(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

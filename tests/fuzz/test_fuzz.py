@@ -35,6 +35,7 @@ def has(case: Case | None, *wanted: str) -> bool:
     return case is not None and set(wanted) <= operators(case)
 
 
+@pytest.mark.slow
 def test_a_fault_shrinks_to_a_file_that_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,7 @@ def test_the_cut_loses_nothing(kernel: kernels.Kernel) -> None:
     assert len({candidate.kind for candidate in found.candidates}) == len(found.candidates)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(48, 128, 24, 5), (512, 512, 14, 3)])
 def test_sizes_below_the_granule_are_taken_where_memory_is_small(
     size: tuple[int, int, int, int],
@@ -133,6 +134,7 @@ def test_more_memory_never_costs_more(
     assert more.predicted_cycles <= less.predicted_cycles * 1.005 + 1
 
 
+@pytest.mark.slow
 @given(
     kernel=st.sampled_from(TINY),
     bandwidths=st.tuples(st.integers(2, 200), st.integers(2, 200)),

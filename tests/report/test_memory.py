@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import onnx
 import pytest
 from report_models import folded
+from tests.slow import but_fast
 from typer.testing import CliRunner
 
 import tilewright
@@ -28,7 +29,7 @@ def call(*arguments: object) -> Any:
 
 
 @pytest.mark.parametrize("target", ["cpu", "cambricon-x"])
-@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("exact", but_fast([False, True], [False]))
 def test_report_is_the_package_s(target: str, exact: bool, tmp_path: Path) -> None:
     model = folded(tmp_path / "folded.onnx")
     more = ["--exact-memory"] if exact else []

@@ -35,7 +35,12 @@ def report(target: str, numbers: str, *keep: str, **options: Any) -> Quantisatio
 
 
 @pytest.mark.parametrize(
-    ("target", "numbers"), [("cpu", "int8"), ("cpu", "fixed16"), ("cambricon-x", "fixed16")]
+    ("target", "numbers"),
+    [
+        ("cpu", "int8"),
+        pytest.param("cpu", "fixed16", marks=pytest.mark.slow),
+        ("cambricon-x", "fixed16"),
+    ],
 )
 def test_every_layer_worst_first(target: str, numbers: str) -> None:
     told = report(target, numbers)
@@ -55,6 +60,7 @@ def test_keeping_all_layers_leaves_nothing_to_tell() -> None:
     assert told.layers == () and told.together.exact
 
 
+@pytest.mark.slow
 def test_keeping_the_worst_layer_pays() -> None:
     whole = report("cpu", "int8-power-of-two", samples=8)
     by_layer = max(whole.layers, key=lambda row: row.network.relative)

@@ -10,7 +10,12 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("target", "size"), [("cambricon-x", 5), ("cambricon-x", 4), pytest.param("cpu", 5, marks=SLOW)]
+    ("target", "size"),
+    [
+        ("cambricon-x", 5),
+        pytest.param("cambricon-x", 4, marks=SLOW),
+        pytest.param("cpu", 5, marks=SLOW),
+    ],
 )
 def test_lrn_and_its_gradient(target: str, size: int) -> None:
     random = np.random.default_rng(size)

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.slow import but_fast
 
 import tilewright
 from tilewright.runtime import Executable
@@ -113,7 +114,7 @@ def test_steps_of_an_lstm_share_weights_in_few_transfers(tmp_path: Path) -> None
     assert sum(cycles) < 3 * 1600 * 400 * 2 / 128
 
 
-@pytest.mark.parametrize("pad", [0, 1])
+@pytest.mark.parametrize("pad", but_fast([0, 1], [1]))
 def test_pools_in_the_matrix_scratchpad_stand_beside_weights(pad: int, tmp_path: Path) -> None:
     """The weights of both convolutions lie there, too; the second's load while windows pool."""
     shape = (1, 64, 56, 56)

@@ -268,6 +268,7 @@ TARGET = Toy()
 '''
 
 
+@pytest.mark.slow
 def test_a_target_installed_elsewhere_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
