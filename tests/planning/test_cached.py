@@ -192,21 +192,24 @@ def test_parts_of_rows_that_come_from_afar_are_begun_one_by_one() -> None:
     assert extra(128) == pytest.approx(2.0 * extra(256)) and extra(256) > 0.0
 
 
-def test_sums_that_go_on_wait_for_their_way_back_alone() -> None:
-    """What a reduction in parts writes again has been read: of that half a tenth counts."""
+@pytest.mark.parametrize("part", [0.1, 0.4])
+def test_sums_that_go_on_hide_in_part(part: float) -> None:
+    """What a reduction in parts writes again has been read: the machine's part of it counts."""
     x = Operand("x", (512, 1024), (one("n"), one("ci")))
     w = Operand("w", (512, 1024), (one("co"), one("ci")), role="weight", layout="OI48o")
     y = Operand("y", (512, 512), (one("n"), one("co")), role="output")
     dims = (Dim("n", 512), Dim("co", 512), Dim("ci", 1024, "reduction"))
     kernel = Kernel("k", (Stage("matmul", dims, (x, w), y),))
     cpu = machine(level1=1024, level2=4096)
+    costs = cpu.cache_costs.model_copy(update={"continued": part})
+    cpu = cpu.model_copy(update={"cache_costs": costs})
     caches, size = Caches(kernel, cpu), box_bytes(y, kernel.anchor.extents)
 
     def cycles(depth: int) -> float:
         return caches.price(nest_of(kernel, ("ci", "n"), ci=depth, n=8), 1e9)[0]
 
     (_, behind), (_, beyond) = cache_levels(cpu)
-    once = 2 * size / behind + (0.1 + 1.0) * size / beyond
+    once = 2 * size / behind + part * 2 * size / beyond
     # Of two megabytes, four kilobytes stay.
     assert cycles(128) - cycles(256) == pytest.approx(4 * once, rel=1e-4)
     assert cycles(256) - cycles(512) == pytest.approx(2 * once, rel=1e-4)

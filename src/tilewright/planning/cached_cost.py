@@ -5,8 +5,7 @@ a cache if everything that one iteration of the loop touches fits there; one tha
 read anew, halos excepted. Reading overlaps with the compute, as hardware prefetches ahead: the
 slowest counts in full, and a tenth of all else, for what does not overlap. Writing does not: a
 cache fetches what is to be written, and makes room first, which nothing can foresee. Where sums
-go on, of a reduction in parts, they have been read before: that is as other reading is, and only
-their way back is not.
+go on, of a reduction in parts, they have been read before: a part of that hides.
 """
 
 from __future__ import annotations
@@ -144,10 +143,9 @@ class Caches:
                 )
                 others, written = far * others, far * written
             if level:
-                # Sums that go on are read first, as tiles begin; then nothing is to be fetched,
-                # and their way back is paid like all writing.
+                # Sums that go on are read first, as tiles begin; then nothing is to be fetched.
                 once = min(written, results)
-                again = (written - once) * (1.0 + part) / 2.0
+                again = self.costs.continued * (written - once)
                 written = once * pieces + again + inputs * begun
             beside = part if level else self.costs.near
             paid = part * others + beside * weights + written
