@@ -1,9 +1,14 @@
 """What tiles ask for ahead of time: every line of the next block of weights, once, by some call."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from tests.targets.cpu.kernel_harness import PLAIN, Maker
+from tests.targets.cpu.test_primitives import winograd
 
 from tilewright.targets.cpu.primitives.ahead import Ahead, Runs
+from tilewright.targets.cpu.target import CpuTarget
 
 
 def asked(runs: Runs) -> set[int]:
@@ -44,3 +49,17 @@ def test_few_steps_ask_for_several_lines_each() -> None:
     assert share == Ahead(step=32, lines=2, line=16)
     half = Runs(steps=256, vector=16, vectors=1, between=0, calls=8, element_bytes=2).share()
     assert half == Ahead(step=2, lines=1, line=32)
+
+
+@pytest.mark.parametrize(
+    ("images", "block", "near"), [(1, (4, 4, 2), False), (1, (2, 4, 2), True), (2, (4, 4, 2), True)]
+)
+def test_weights_that_blocks_read_again_come_to_the_first_cache(
+    images: int, block: tuple[int, int, int], near: bool, tmp_path: Path
+) -> None:
+    """Those of a single block come from main memory, for which the second cache waits."""
+    m = Maker(PLAIN)
+    m.finish(winograd(m, (images, 8, 14, 14), 16, 4, block, pads=(1, 1, 1, 1)))
+    CpuTarget().emit(m.compilation(), tmp_path)
+    text = next(tmp_path.glob("src/k00_*.c")).read_text()
+    assert ("fetch_near(ahead" in text, "fetch(ahead" in text) == (near, not near)

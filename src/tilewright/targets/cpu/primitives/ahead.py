@@ -37,13 +37,16 @@ class Ahead:
     """Runs of weights that the call asks for side by side, where there are more runs than calls."""
     between: int = 0
     """Elements from one of them to the next."""
+    near: bool = False
+    """Whether they come to the first cache, not the second."""
 
     def write(self, writer: Writer) -> None:
         """Write what stands in each step; the pointer is ``ahead``."""
         for run in range(self.runs):
             for number in range(self.lines):
                 place = run * self.between + number * self.line
-                writer.line(f"fetch({plus('ahead', str(place))});")
+                name = "fetch_near" if self.near else "fetch"
+                writer.line(f"{name}({plus('ahead', str(place))});")
         writer.line(f"ahead += {self.step};")
 
 
@@ -61,14 +64,14 @@ class Runs:
     calls: int
     element_bytes: int
 
-    def share(self) -> Ahead:
-        """What a call asks for in a step."""
+    def share(self, near: bool = False) -> Ahead:
+        """What a call asks for in a step; ``near`` to the first cache."""
         line = LINE // self.element_bytes
         runs, length = self._runs()
         each = ceil(length / self._calls_of_a_run(runs) / self.steps)
         step, lines = (each, 1) if each <= line else _whole(each, line)
         side = self._runs_of_a_call(runs)
-        return Ahead(step, lines, line, side, self.between if side > 1 else 0)
+        return Ahead(step, lines, line, side, self.between if side > 1 else 0, near)
 
     def place(self, call: str) -> str:
         """C expression: elements from the next block's begin to where a call's share begins.

@@ -31,10 +31,13 @@ def products_text(block: Block, code: KernelCode) -> str:
         writer.line(f"const float *ahead = p < {block.planes - 1} ? u + {plane} : next;")
         between = block.block_step(block.w, "co")
         runs = Runs(block.channels, block.lanes, block.vectors, between, len(parts), FLOAT_BYTES)
+        # Weights from main memory would keep the first cache's few requests waiting; those that
+        # one block after another reads come from the second, or from just behind it.
+        share = runs.share(near=block.again)
         start = number = 0
         for size in sorted(set(parts), reverse=True):
             times = parts.count(size)
-            name = code.function("winograd_part", _part_text(block, size, runs.share()))
+            name = code.function("winograd_part", _part_text(block, size, share))
             v, m = (plus(p, str(start * block.lanes * n)) for p, n in (("v", depth), ("m", 1)))
             if times > 1:
                 writer.line(f"for (long j = 0; j < {times}; j++)")

@@ -9,7 +9,7 @@ apart than they are long: at a power of two all would fall into one set of the c
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import prod
+from math import ceil, prod
 
 from tilewright.planning.cached_blocks import register_tiles
 from tilewright.planning.domain import Affine
@@ -68,6 +68,13 @@ class Block:
     def tiles(self) -> tuple[int, int]:
         """Rows of tiles, and tiles in a row."""
         return self.instance.size("th"), self.instance.size("tw")
+
+    @property
+    def again(self) -> bool:
+        """Whether other blocks read the same weights."""
+        images, _, height, width = self.instance.output.shape
+        tiles = ceil(height / self.tile) * ceil(width / self.tile)
+        return images * tiles > prod(self.tiles)
 
     @property
     def lanes(self) -> int:
