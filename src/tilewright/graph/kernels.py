@@ -6,17 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp
+from tilewright.graph.operations.pooling import PoolOperation
 from tilewright.ir import SSAValue, VerifyException
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
+from tilewright.planning.pooling import pooled
 
 
 def kernel_of(op: KernelOp, names: Mapping[SSAValue, str]) -> Kernel:
     """The stages of a kernel; operands are named by ``names`` (graph/values.py).
 
     The first operation is the anchor; later ones are maps, restated over the anchor's parallel
-    dims. A value that the kernel reads in two ways (once as the anchor's input, once as a
-    residual) appears as two operands: see ``operand_values``. Raises VerifyException if an
-    operation has no domain, or a later one is no map of the anchor's shape.
+    dims, and at most one pool of windows that lie within the anchor's tiles (planning/pooling.py).
+    A value that the kernel reads in two ways (once as the anchor's input, once as a residual)
+    appears as two operands: see ``operand_values``. Raises VerifyException if an operation has no
+    domain, or a later one is neither such a pool nor a map of the shape before it.
     """
     return _Builder(op, names).kernel()
 
@@ -51,9 +54,16 @@ class _Builder:
         if not operations:
             raise VerifyException(f"kernel {self.op.symbol.data} is empty")
         anchor = self.known(self.stage(operations[0]))
+        pools = [inner for inner in operations[1:] if isinstance(inner, PoolOperation)]
+        pool = None
+        if pools:
+            anchor, pool = self.pool_stage(pools[0], anchor)
         stages = [anchor]
         for inner in operations[1:]:
-            stages.append(self.map_stage(inner, anchor))
+            if pool is not None and inner is pools[0]:
+                stages.append(pool)
+            else:
+                stages.append(self.map_stage(inner, anchor, stages[-1].output))
         written = [stage.output.name for stage in stages]
         if len(set(written)) != len(written):
             raise VerifyException(f"kernel {self.op.symbol.data} names two results alike")
@@ -87,14 +97,23 @@ class _Builder:
         value = self.values.get(name)
         return value is not None and isinstance(value.owner, WeightOp)
 
-    def map_stage(self, inner: GraphOperation, anchor: Stage) -> Stage:
-        """A map over d0..dk, restated over the dims of the anchor's output."""
+    def pool_stage(self, inner: PoolOperation, anchor: Stage) -> tuple[Stage, Stage]:
+        """The anchor with the dims of a pool of its result, and the pool over its dims."""
+        found = pooled(anchor, self.stage(inner))
+        if found is None:
+            raise VerifyException(
+                f"kernel {self.op.symbol.data}: the windows of {inner.name} "
+                f"(node {inner.node_name!r}) do not lie within tiles of the anchor's result"
+            )
+        return found
+
+    def map_stage(self, inner: GraphOperation, anchor: Stage, target: Operand) -> Stage:
+        """A map over d0..dk, restated over the anchor's dims of what it reads."""
         stage = self.stage(inner)
-        target = anchor.output
         if stage.reduction or stage.output.shape != target.shape:
             raise VerifyException(
                 f"kernel {self.op.symbol.data}: {inner.name} (node {inner.node_name!r}) is no map "
-                f"of the anchor's result {list(target.shape)}"
+                f"of a result {list(target.shape)}"
             )
         meaning = {f"d{axis}": access for axis, access in enumerate(target.access)}
         inputs = tuple(
@@ -106,7 +125,9 @@ class _Builder:
             for operand in stage.inputs
         )
         output = replace(stage.output, access=target.access)
-        return replace(stage, dims=_written_dims(anchor), inputs=inputs, output=output)
+        # All dims of a result are parallel to a map of it.
+        dims = tuple(Dim(dim.name, dim.extent) for dim in anchor.dims if dim.name in target.dims)
+        return replace(stage, dims=dims, inputs=inputs, output=output)
 
     @property
     def results(self) -> set[str]:
@@ -139,8 +160,3 @@ def substitute(expression: Affine, meaning: Mapping[str, Affine]) -> Affine:
         for dim, factor in inner.terms:
             terms[dim] = terms.get(dim, 0) + coefficient * factor
     return Affine(tuple((dim, factor) for dim, factor in terms.items() if factor), offset)
-
-
-def _written_dims(anchor: Stage) -> tuple[Dim, ...]:
-    """The anchor's dims on which its output depends; all are parallel to a map."""
-    return tuple(Dim(dim.name, dim.extent) for dim in anchor.dims if dim.name in anchor.output.dims)

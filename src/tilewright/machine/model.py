@@ -117,6 +117,9 @@ class Primitive(_Part):
     """Map operations that it applies as it writes results, in order; of each group at most one."""
     epilogue_any: bool = False
     """Any chain of map operations can follow, in any order (a generated C loop)."""
+    pools: tuple[str, ...] = ()
+    """Pooling operations (``max_pool``), of which one may stand in the chain where its windows lie
+    within the primitive's tiles."""
     cycles: str
     """Expression of the tile's dims: cycles to compute one tile, machine rounding included."""
     peak: str

@@ -198,7 +198,8 @@ class Kernel:
     """A chain of stages planned and run as one; they share the tile loops.
 
     The first stage is the **anchor**: the tile loops run over its dims. Later stages are maps over
-    dims of the same names. ``symbol`` is a C identifier, unique in the network.
+    dims of the same names, or reduce windows that lie within a tile (pooling.py). ``symbol`` is a C
+    identifier, unique in the network.
     """
 
     symbol: str

@@ -2,10 +2,12 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from onnx import helper, numpy_helper
 from tests.targets.cpu.built_attention import grouped_attention
 from tests.targets.cpu.built_networks import expected, image, missing, package, run_program
 from tests.targets.cpu.test_builds import USER
@@ -55,6 +57,32 @@ def test_attention_and_groups_stay_within_memory(tmp_path: Path) -> None:
     schedules = run_under_sanitizers(path, tmp_path)
     used = {schedule.partition(" ")[0] for schedule in schedules}
     assert {"attention", "conv_grouped", "layer_norm", "matmul_m", "shuffle"} <= used
+
+
+def test_pools_within_tiles_stay_within_memory(tmp_path: Path) -> None:
+    """Of images whose last rows and columns no window reads, and tiles that reach beyond them."""
+    random = np.random.default_rng(3)
+    shapes = {"w": (40, 24, 3, 3), "b": (40,), "v": (40, 40, 3, 3)}
+    weights = [
+        numpy_helper.from_array((random.standard_normal(shape) / 20).astype(np.float32), name)
+        for name, shape in shapes.items()
+    ]
+    two: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("MaxPool", ["r"], ["p"], **two),
+        helper.make_node("Conv", ["p", "v"], ["d"], pads=[0, 1, 1, 0]),
+        helper.make_node("AveragePool", ["d"], ["y"], **two),
+    ]
+    value = helper.make_tensor_value_info
+    values = [value("x", 1, (2, 24, 59, 61))], [value("y", 1, (2, 40, 14, 14))]
+    graph = helper.make_graph(nodes, "pools", *values, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "pools.onnx")
+    schedules = run_under_sanitizers(tmp_path / "pools.onnx", tmp_path)
+    used = [schedule.partition(" ")[0] for schedule in schedules]
+    assert sum(name.startswith("winograd") for name in used) == 2 and "pool" not in used
 
 
 def run_under_sanitizers(path: Path, tmp_path: Path) -> list[str]:

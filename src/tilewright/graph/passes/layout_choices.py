@@ -9,6 +9,7 @@ from math import prod
 
 from tilewright.graph.dialect import KernelOp, OutputOp, WeightOp
 from tilewright.graph.operations import Operation, PointwiseOperation
+from tilewright.graph.operations.pooling import PoolOperation
 from tilewright.graph.operations.quantisation import BYTES
 from tilewright.graph.operations.views import PadOp, SliceOp
 from tilewright.graph.passes.constraints import candidate, serving
@@ -277,6 +278,7 @@ def _lanes_are_safe(kernel: KernelOp, operands: Sequence[str], result: str, free
     checked = kernel.operations if free else kernel.operations[1:]
     return all(
         op.name.removeprefix("graph.") in LANE_SAFE
+        or (isinstance(op, PoolOperation) and op is not kernel.operations[0])
         or (isinstance(op, PadOp) and element_name(tensor_type(op.result).element_type) in BYTES)
         for op in checked
     )

@@ -114,6 +114,7 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
             ),
         },
         epilogue_any=True,
+        pools=("max_pool", "average_pool"),
         approximate=True,
         cycles=f"n*g*th*tw*(u*v*ceil(co/{lanes})*ci/{vectors:g}"
         f" + {INPUT_CYCLES[inner]}*ceil(ci/{lanes})"
@@ -123,7 +124,7 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
         scratch=f"u*v*(th*tw*{padded} + {2 * lanes})",
         # Blocks of channels must not hold two groups.
         multiples={"co": lanes, "ci": lanes},
-        whole=("r", "s", "ci", "u", "v", "kh", "kw"),
+        whole=("r", "s", "pr", "ps", "ci", "u", "v", "kh", "kw"),
         sizes="fixed",
         extents={
             "r": (tile, tile),

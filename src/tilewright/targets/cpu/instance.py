@@ -77,6 +77,13 @@ class Instance:
         return any(self.size(dim) < self.extents[dim] for dim in self.reduction)
 
     @property
+    def pool(self) -> int:
+        """Number of the step that reduces windows of the anchor's results; 0 if none does."""
+        pools = ("max_pool", "average_pool")
+        found = [n for n, step in enumerate(self.steps[1:], 1) if step.operation in pools]
+        return found[0] if found else 0
+
+    @property
     def summed_first(self) -> list[Address]:
         """What the steps behind the anchor add to its result before they do anything else.
 

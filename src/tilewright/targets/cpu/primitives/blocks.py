@@ -45,6 +45,13 @@ class Block:
         return self.instance.extents["r"]
 
     @property
+    def results(self) -> list[tuple[str, int]]:
+        """What is written of a tile, rows and columns: the dim, and its extent."""
+        extents = self.instance.extents
+        dims = [pooled if pooled in extents else dim for dim, pooled in (("r", "pr"), ("s", "ps"))]
+        return [(dim, extents[dim]) for dim in dims]
+
+    @property
     def inner(self) -> int:
         """Inputs of a tile along one axis."""
         return self.instance.extents["u"]

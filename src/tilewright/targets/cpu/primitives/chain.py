@@ -104,13 +104,16 @@ def write_chain(
     lane: str,
     position_of: PositionOf,
     count: int,
+    steps: slice | None = None,
 ) -> str:
     """Write the steps after the anchor for one vector; returns the name of the last value.
 
-    ``value`` is the C variable of the anchor's result, with what is summed first.
+    ``value`` is the C variable of the anchor's result, with what is summed first; or of the result
+    of the step before those of ``steps``.
     """
-    names = [value] * (1 + len(instance.summed_first))
-    for number, step in list(enumerate(instance.steps))[len(names) :]:
+    steps = steps or slice(1 + len(instance.summed_first), None)
+    names = [value] * steps.start
+    for number, step in list(enumerate(instance.steps))[steps]:
         arguments = [
             names[operand]
             if isinstance(operand, int)

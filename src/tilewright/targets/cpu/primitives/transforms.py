@@ -149,9 +149,10 @@ def output_text(block: Block, code: KernelCode) -> str:
     with writer.block():
         writer.line(f"for (long z = 0; z < {rows}; z++)")
         with writer.block(f"for (long g = 0; g < {columns}; g++)"):
-            for name, room, index in (("rows", "high", "z"), ("columns", "wide", "g")):
-                left = f"{room} - {index} * {tile}"
-                writer.line(f"const long {name} = {left} < {tile} ? {left} : {tile};")
+            names = (("rows", "high", "z"), ("columns", "wide", "g"))
+            for (name, room, index), (_, extent) in zip(names, block.results, strict=True):
+                left = f"{room} - {index} * {extent}"
+                writer.line(f"const long {name} = {left} < {extent} ? {left} : {extent};")
             for number in range(block.vectors):
                 _write_output(writer, block, transform, number, lanes * rows * columns)
     return str(writer)
@@ -162,7 +163,8 @@ def _write_output(writer: Writer, block: Block, transform: str, number: int, bet
     instance, tile, inner, lanes = block.instance, block.tile, block.inner, block.lanes
     rows, columns = block.tiles
     count = min(lanes, instance.size("co") - number * lanes)
-    moves = [("th", rows, "z"), ("tw", columns, "g"), ("r", tile, "i"), ("s", tile, "j")]
+    (row, height), (column, width) = block.results
+    moves = [("th", rows, "z"), ("tw", columns, "g"), (row, height, "i"), (column, width, "j")]
     position = PositionOf(instance, "co", str(number), moves)
     at = total([(lanes * columns, "z"), (lanes, "g")], block.products + number * between)
     with writer.block():
@@ -177,13 +179,40 @@ def _write_output(writer: Writer, block: Block, transform: str, number: int, bet
         writer.line(
             f"UNROLL for (int i = 0; i < {tile}; i++) {transform}(t + i, {tile}, o + i * {tile});"
         )
+        added = ""
         if block.bias is not None:
             # It depends on the channel alone.
             value = vector_at(instance, block.bias, "co", position(block.bias), count)
             writer.line(f"const vec bias = {value};")
+            added = " + bias"
+        if instance.pool:
+            _write_pool(writer, block, position, count, added)
+        results = f"p[i * {width} + j]" if instance.pool else f"o[i * {tile} + j]{added}"
         writer.line("for (long i = 0; i < rows; i++)")
         with writer.block("for (long j = 0; j < columns; j++)"):
-            added = " + bias" if block.bias is not None else ""
-            writer.line(f"vec t = o[i * {tile} + j]{added};")
-            name = write_chain(writer, instance, "t", "co", position, count)
+            writer.line(f"vec t = {results};")
+            rest = slice(instance.pool + 1, None)
+            name = write_chain(writer, instance, "t", "co", position, count, rest)
             writer.line(store_at(instance, name, "co", position(instance.output), count))
+
+
+def _write_pool(writer: Writer, block: Block, position: PositionOf, count: int, added: str) -> None:
+    """The steps up to a pool, and what it makes of the tile's windows, as the pool alone would."""
+    instance, tile = block.instance, block.tile
+    step = instance.steps[instance.pool]
+    (_, height), (_, width) = block.results
+    window = tile // height, tile // width
+    mean = step.operation == "average_pool"
+    writer.line(f"vec p[{height * width}];")
+    writer.line(f"UNROLL for (int i = 0; i < {height}; i++)")
+    with writer.block(f"UNROLL for (int j = 0; j < {width}; j++)"):
+        writer.line(f"vec a = splat({'0.0f' if mean else '-INFINITY'});")
+        writer.line(f"UNROLL for (int k = 0; k < {window[0]}; k++)")
+        with writer.block(f"UNROLL for (int l = 0; l < {window[1]}; l++)"):
+            index = f"(i * {window[0]} + k) * {tile} + j * {window[1]} + l"
+            writer.line(f"vec t = o[{index}]{added};")
+            before = slice(1, instance.pool)
+            name = write_chain(writer, instance, "t", "co", position, count, before)
+            writer.line(f"a += {name};" if mean else f"a = larger({name}, a);")
+        divided = f" / {literal(float(window[0] * window[1]))}" if mean else ""
+        writer.line(f"p[i * {width} + j] = a{divided};")

@@ -1,0 +1,124 @@
+"""fuse-pools: a pool whose windows lie within its producer's tiles joins the producer's kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.graph.dialect import KernelOp, WeightOp, YieldOp, network_of
+from tilewright.graph.operations import Operation
+from tilewright.graph.operations.pooling import PoolOperation
+from tilewright.graph.passes.constraints import candidate, serving
+from tilewright.graph.passes.editing import compiler, erase, insert, only_user
+from tilewright.graph.passes.fuse_pointwise import MAPS
+from tilewright.ir import Block, Context, ModuleOp, ModulePass, Region, SSAValue, f32
+from tilewright.machine import Machine
+from tilewright.planning.pooling import pooled
+from tilewright.types import shape_of, tensor_type
+
+
+@dataclass(frozen=True)
+class FusePools(ModulePass):
+    """Reduce the windows of a pool before the results that it reads are written.
+
+    Before::
+
+        %1 = graph.kernel "k0_conv1" (%x, %w, %s, %b) {
+          %2 = graph.winograd_conv %x, %w, %s, %b {pads = [1, 1, 1, 1], tile = 4} ...
+          %3 = graph.relu %2 : ... -> tensor<1x64x224x224xf32>
+        %4 = graph.kernel "k1_pool1" (%1) {
+          %5 = graph.max_pool %1 {kernel = [2, 2], strides = [2, 2]} ...
+
+    After::
+
+        %4 = graph.kernel "k0_conv1" (%x, %w, %s, %b) {
+          %2 = graph.winograd_conv %x, %w, %s, %b {pads = [1, 1, 1, 1], tile = 4} ...
+          %3 = graph.relu %2 : ... -> tensor<1x64x224x224xf32>
+          %5 = graph.max_pool %3 {kernel = [2, 2], strides = [2, 2]} ...
+
+    DNNVM fuses pools behind convolutions in the same way (section 4.1.3). It is done wherever it
+    can be, as it takes nothing: the same sums and comparisons in the same order, one write and one
+    read of the image less. It can be where a primitive reduces windows of its results (``pools``),
+    these are as far apart as they are wide, lie whole within its tiles and in the image, nothing
+    else reads the image, all numbers are float32, and the maps in between have constants per
+    channel as their only other operands. So it comes after choose-methods, which decides on tiles.
+    """
+
+    name = "fuse-pools"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite the module in place."""
+        machine = compiler(ctx).machine
+        for kernel in [step for step in network_of(op).block.ops if isinstance(step, KernelOp)]:
+            first = _front(kernel, machine)
+            if first is not None:
+                _join(first, kernel)
+
+
+def _front(kernel: KernelOp, machine: Machine) -> KernelOp | None:
+    """The kernel whose results a pool's kernel reduces, if both can be one."""
+    pool = kernel.operations[0] if kernel.operations else None
+    if kernel.on_host or not isinstance(pool, PoolOperation):
+        return None
+    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
+    image = outer[pool.inputs[0]]  # type: ignore[index]
+    first = image.owner
+    if not isinstance(first, KernelOp) or first.on_host or only_user(image) is not kernel:
+        return None
+    anchor, *maps = first.operations
+    if not isinstance(anchor, Operation) or not _mapped_alone(first, maps):
+        return None
+    results = [*(op.result for op in first.operations), pool.result]
+    stages = [candidate(op).stage for op in (anchor, pool)]
+    if None in stages or any(tensor_type(value).element_type != f32 for value in results):
+        return None
+    reduces = [pool.operation in p.pools for p in serving(candidate(anchor), machine)]
+    return first if reduces and all(reduces) and pooled(*stages) is not None else None  # type: ignore[arg-type]
+
+
+def _mapped_alone(kernel: KernelOp, maps: Sequence[object]) -> bool:
+    """Whether a kernel's maps have no other operands than constants per channel."""
+    outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
+    for op in maps:
+        if not isinstance(op, MAPS):
+            return False
+        for value in op.inputs:
+            constant = outer.get(value)  # type: ignore[arg-type]
+            if constant is not None and not (
+                isinstance(constant.owner, WeightOp)
+                and all(extent == 1 for extent in (*shape_of(value)[:-3], *shape_of(value)[-2:]))
+            ):
+                return False
+    return True
+
+
+def _join(first: KernelOp, kernel: KernelOp) -> None:
+    """Both kernels' operations as one kernel in the place of the second, under the first's name."""
+    kept = [value for value in kernel.inputs if value is not first.result]
+    inputs = list(dict.fromkeys((*first.inputs, *kept)))
+    block = Block(arg_types=[value.type for value in inputs])
+    inside = dict(zip(inputs, block.args, strict=True))
+    values: dict[SSAValue, SSAValue] = {}
+    for part in (first, kernel):
+        for argument, value in zip(part.body.block.args, part.inputs, strict=True):
+            values[argument] = values[first.result] if value is first.result else inside[value]
+        for op in part.operations:
+            copy = op.clone(values)  # type: ignore[arg-type]
+            copy.result.name_hint = op.result.name_hint
+            block.add_op(copy)
+            values[op.result] = copy.result
+        last = part.body.block.last_op
+        assert isinstance(last, YieldOp)
+        values[part.result] = values[last.values[0]]
+    block.add_op(YieldOp.build(operands=[[values[kernel.result]]]))
+    made = KernelOp.build(
+        operands=[inputs],
+        result_types=[kernel.result.type],
+        properties=dict(first.properties),
+        regions=[Region(block)],
+    )
+    insert(made, kernel)
+    made.result.name_hint = kernel.result.name_hint
+    kernel.result.replace_all_uses_with(made.result)
+    erase(kernel)
+    erase(first)
