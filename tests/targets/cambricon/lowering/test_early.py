@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.early import EarlyLoads, FirstLoad, Gap, Need
+from tilewright.targets.cambricon.lowering.early import (
+    LEAST,
+    EarlyLoads,
+    FirstLoad,
+    Gap,
+    Need,
+    Place,
+)
 from tilewright.targets.cambricon.machine import MACHINE
 from tilewright.targets.cambricon.statements import Statement
 
@@ -17,37 +24,64 @@ def gap(*busy: tuple[int, int]) -> Gap:
 
 
 def need(size: int, slots: int = 1) -> Need:
-    return Need(FirstLoad(0, size // slots // 2, 0), size, slots)
+    return Need(FirstLoad(0, size // slots // 2, 0), size, slots, apart=size // slots)
 
 
 def test_weights_lie_behind_those_of_the_kernel_before() -> None:
     early = EarlyLoads(MACHINE)
     early.passed([(0, 1000)], gap((0, 1000)), 1e4)
-    place, number = early.place(need(512), 4096)
-    assert (place.base, number) == (1024, 0)
+    found = early.settle(need(512), 4096)
+    assert (found.place.base, found.gap) == (1024, 0)
 
 
 def test_no_gap_takes_a_load_into_bytes_that_are_still_used() -> None:
     early = EarlyLoads(MACHINE)
     early.passed([(0, 3072)], gap((0, 3072)), 1e4)
-    assert early.place(need(2048), 4096)[1] is None
+    assert early.settle(need(2048), 4096).gap is None
 
 
 def test_the_first_tile_goes_to_the_slot_that_is_free() -> None:
     early = EarlyLoads(MACHINE)
     early.passed([(0, 4096)], gap((0, 2048)), 1e4)
-    place, number = early.place(need(4096, 2), 4096)
-    assert (place.base, place.later, number) == (0, True, 0)
+    found = early.settle(need(4096, 2), 4096)
+    assert (found.place, found.gap) == (Place(0, True), 0)
+
+
+@pytest.mark.parametrize("busy", [(0, 6 * LEAST), (2 * LEAST, 8 * LEAST)])
+def test_a_gap_takes_the_part_that_is_free(busy: tuple[int, int]) -> None:
+    """The kernel loads the rest; both together fill the place, from where the weights lie."""
+    early = EarlyLoads(MACHINE)
+    early.passed([busy], gap(busy), 1e4)
+    wanted = need(8 * LEAST)
+    found = early.settle(wanted, 8 * LEAST)
+    assert found.gap == 0
+    assert found.early is not None
+    assert found.rest is not None
+    whole = wanted.at(found.place)
+    parts = sorted((found.early, found.rest), key=lambda one: one.chip)
+    assert found.early.elements == LEAST
+    assert not (busy[0] < found.early.filled[1] and found.early.filled[0] < busy[1])
+    assert parts[0].chip == whole.chip
+    assert parts[0].filled[1] == parts[1].chip
+    assert parts[1].filled[1] == whole.filled[1]
+    assert [one.main - whole.main for one in parts] == [0, 2 * parts[0].elements]
+
+
+def test_a_few_bytes_are_not_worth_a_transfer() -> None:
+    early = EarlyLoads(MACHINE)
+    early.passed([(0, 6 * LEAST + 128)], gap((0, 6 * LEAST + 128)), 1e4)
+    found = early.settle(need(8 * LEAST), 8 * LEAST)
+    assert (found.early, found.gap, found.rest) == (None, None, None)
 
 
 def test_a_gap_takes_one_load() -> None:
     early = EarlyLoads(MACHINE)
     early.passed([], gap(), 1e4)
-    place, number = early.place(need(512), 4096)
-    assert number == 0
-    early.put(number, need(512).at(place))
+    found = early.settle(need(512), 4096)
+    assert found.gap == 0
+    early.put(found.gap, need(512).at(found.place))
     early.passed([(0, 512)], None, 1e4)
-    assert early.place(need(512), 4096)[1] is None
+    assert early.settle(need(512), 4096).gap is None
 
 
 @pytest.mark.parametrize(("cycles", "number"), [(10.0, None), (1e5, 2)])
@@ -59,7 +93,7 @@ def test_a_load_waits_for_no_other(cycles: float, number: int | None) -> None:
     early.passed([], gap(), 1e5)
     early.put(0, FirstLoad(0, 50_000, 0))
     early.passed([(0, 100_000)], None, 1e5)
-    assert early.place(need(2048), 1 << 20)[1] == number
+    assert early.settle(need(2048), 1 << 20).gap == number
 
 
 def test_a_kernel_that_waits_for_its_own_load_takes_the_next_one() -> None:
@@ -67,12 +101,12 @@ def test_a_kernel_that_waits_for_its_own_load_takes_the_next_one() -> None:
     early.passed([], gap(), 10.0)
     early.put(0, FirstLoad(0, 50_000, 0))
     early.passed([(0, 100_000)], gap((0, 100_000)), 10.0)
-    assert early.place(need(2048), 1 << 20)[1] == 1
+    assert early.settle(need(2048), 1 << 20).gap == 1
 
 
 def test_a_long_load_takes_an_early_gap_and_a_short_one_the_last() -> None:
     early = EarlyLoads(MACHINE)
     for _ in range(3):
         early.passed([], gap(), 1e3)
-    assert early.place(need(200), 1 << 20)[1] == 2
-    assert early.place(need(500_000), 1 << 20)[1] == 0
+    assert early.settle(need(200), 1 << 20).gap == 2
+    assert early.settle(need(500_000), 1 << 20).gap == 0

@@ -18,6 +18,8 @@ After::
     kernel 1: MLOAD weights of 1, VLOAD x, MLOAD weights of 2, compute, VSTORE y
     kernel 2: VLOAD y (waits for the store), compute
 
+Where some of these bytes are still used, the gap takes the others, and the kernel itself the rest.
+
 Where in the scratchpad a kernel's weights lie is chosen for that, too: around it as in a ring, so
 that they meet those of as few kernels before as possible.
 """
@@ -38,6 +40,10 @@ AMPLE = 2.0
 """Cycles from a gap to a load's kernel, in those of the load, that are enough: other transfers take
 half of the bandwidth."""
 
+LEAST = 4096
+"""Elements from which on a part of the first weights is loaded early: it saves its bytes' cycles,
+and takes the queue's time."""
+
 Interval = tuple[int, int]
 """First byte, and first behind the last."""
 
@@ -56,6 +62,13 @@ class FirstLoad:
     def filled(self) -> Interval:
         """The bytes that it fills."""
         return self.chip, self.chip + 2 * self.elements
+
+    def cut(self, elements: int) -> tuple[FirstLoad, FirstLoad]:
+        """The first so many elements, and the others."""
+        others = self.elements - elements
+        return replace(self, elements=elements), FirstLoad(
+            self.chip + 2 * elements, others, self.main + 2 * elements
+        )
 
     def cycles(self, machine: Machine) -> float:
         """How long the transfer takes alone."""
@@ -88,14 +101,29 @@ class Need:
 
     load: FirstLoad
     bytes: int
-    """Of all slots."""
-    slots: int
+    """Of all slots, or places."""
+    places: int
     fixed: int | None = None
     """Where they lie, if that is not free to choose."""
+    apart: int = 0
+    """Bytes from the first place to the second."""
 
     def at(self, place: Place) -> FirstLoad:
         """The first load to a place."""
-        return replace(self.load, chip=place.base + place.later * (self.bytes // self.slots))
+        return replace(self.load, chip=place.base + place.later * self.apart)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Where a kernel's weights lie, and how the first of them come."""
+
+    place: Place
+    early: FirstLoad | None = None
+    """What an earlier kernel loads."""
+    gap: int | None = None
+    """The number of that kernel."""
+    rest: FirstLoad | None = None
+    """What the kernel itself loads then."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +157,11 @@ class EarlyLoads:
         self._machine = machine
         self._passed: list[_Passed] = []
 
-    def place(self, need: Need, room: int) -> tuple[Place, int | None]:
-        """Where a kernel's weights lie, and the number of the kernel whose gap takes their load.
+    def settle(self, need: Need, room: int) -> Settled:
+        """Where a kernel's weights lie, and what of their first load goes into which gap.
 
-        None where no gap can take it. The next gap that leaves the load time enough is best: it
-        shares main memory with the moves of the kernels behind it.
+        The next gap that leaves the load time enough is best: it shares main memory with the moves
+        of the kernels behind it. Where no gap can take all of it, one takes as much as it can.
         """
         ends = [end for one in reversed(self._passed) for _, end in one.used]
         behind = -(-ends[0] // ALIGNMENT) * ALIGNMENT if ends else 0
@@ -144,13 +172,36 @@ class EarlyLoads:
             Place(base, later)
             for base in bases
             if 0 <= base <= room - need.bytes
-            for later in (False, True)[: need.slots]
+            for later in (False, True)[: need.places]
         ]
-        found = [(place, self._gap(need.at(place))) for place in places]
-        possible = [(place, number) for place, number in found if number is not None]
-        if not possible:
-            return places[0], None
-        return max(possible, key=lambda one: self._time_behind(one[1]))
+        loads = [(place, need.at(place)) for place in places]
+        whole = [Settled(place, load, self._gap(load)) for place, load in loads]
+        possible = [one for one in whole if one.gap is not None]
+        if possible:
+            return max(possible, key=lambda one: self._time_behind(one.gap or 0))
+        parts = [one for place, load in loads for one in self._parts(place, load)]
+        return max(parts, key=_begun, default=Settled(places[0]))
+
+    def _parts(self, place: Place, load: FirstLoad) -> list[Settled]:
+        """Ways to load the begin or the end of weights in the last kernel's gap."""
+        last = self._passed[-1].gap if self._passed else None
+        if last is None:
+            return []
+        start, end = load.filled
+        busy = [one for one in last.busy if meet(one, load.filled)]
+        found: list[Settled] = []
+        for cut, begins in (
+            (min((one[0] for one in busy), default=start), True),
+            (max((one[1] for one in busy), default=end), False),
+        ):
+            if not start < cut < end:
+                continue
+            two = load.cut((cut - start) // 2)
+            early, rest = two if begins else reversed(two)
+            gap = self._gap(early)
+            if gap is not None and early.elements >= LEAST:
+                found.append(Settled(place, early, gap, rest))
+        return found
 
     def _time_behind(self, number: int) -> float:
         """Cycles from a kernel's gap to the next kernel to be lowered, about."""
@@ -210,6 +261,11 @@ class EarlyLoads:
         assert one.gap is not None
         one.load, one.owner = load, len(self._passed)
         return one.gap
+
+
+def _begun(settled: Settled) -> int:
+    """Elements that are loaded early."""
+    return 0 if settled.early is None else settled.early.elements
 
 
 def meet(a: Interval, b: Interval) -> bool:

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
-from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.depthwise import Depthwise
 from tilewright.targets.cambricon.lowering.early import (
@@ -17,10 +15,10 @@ from tilewright.targets.cambricon.lowering.early import (
     Gap,
     Interval,
     Need,
-    Place,
+    Settled,
 )
 from tilewright.targets.cambricon.lowering.emitter import Emitter
-from tilewright.targets.cambricon.lowering.kept import Kept, Region, tile_bytes
+from tilewright.targets.cambricon.lowering.kept import Kept, Region
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
 from tilewright.targets.cambricon.lowering.maximum import MaximumGradient
 from tilewright.targets.cambricon.lowering.nest import nest_of
@@ -34,13 +32,12 @@ from tilewright.targets.cambricon.lowering.product import Product
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.tidy import tidied
 from tilewright.targets.cambricon.lowering.tiles import Tile
-from tilewright.targets.cambricon.lowering.transfers import Transfers
 from tilewright.targets.cambricon.lowering.walk import Walk
+from tilewright.targets.cambricon.lowering.weight_places import WeightPlaces
 from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
 from tilewright.targets.cambricon.machine import part_of
 from tilewright.targets.cambricon.statements import Statement
-from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
-from tilewright.tile.implied import visits
+from tilewright.tile.dialect import ProgramOp, TensorOp
 
 Reserve = Callable[[TensorOp, Segments], int]
 """Makes room in main memory for a copy of weights; its address."""
@@ -90,9 +87,8 @@ MAX_TABLES = 15
 """Tables that a kernel may use."""
 
 
-Settle = Callable[[Need], tuple[Place, bool]]
-"""Where a kernel's weights lie, and whether the first of them are there when it begins: an earlier
-kernel takes their load."""
+Settle = Callable[[Need], Settled]
+"""Where a kernel's weights lie, and what an earlier kernel loads of the first ones."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,7 @@ def lower_kernel(
     raise failure
 
 
-class KernelLowering(Transfers):
+class KernelLowering(WeightPlaces):
     """One kernel being lowered."""
 
     def __init__(
@@ -196,6 +192,7 @@ class KernelLowering(Transfers):
         """All statements of the kernel."""
         e, machine = self.e, self.machine
         assert self.nest.compute is not None
+        self._overlap(region)
         walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
         walk.hooks = self._hooks
         context = Context(
@@ -231,12 +228,14 @@ class KernelLowering(Transfers):
         need = self._need() if settle is not None else None
         if need is not None and settle is not None:
             (buffer,) = self._weights()
-            place, begun = settle(need)
-            self.operands[buffer].moved_to = place.base
-            self.operands[buffer].later = place.later
-            if begun:
-                walk.begun, early = buffer, need.at(place)
-        walk.emit(self._fill, compute.emit, self._store, self._stream)
+            found = settle(need)
+            self.operands[buffer].moved_to = found.place.base
+            self.operands[buffer].later = found.place.later
+            if found.early is not None:
+                walk.begun, early = buffer, found.early
+            if found.rest is not None:
+                self._load(found.rest)
+        walk.emit(self._fill, compute.emit, self._store, self._stream, self._part)
         e.finish()
         used = self._used(last=False)
         own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in self.copies}
@@ -253,117 +252,12 @@ class KernelLowering(Transfers):
         for tensor in tensors:
             self.copies[tensor] = self.reserve(tensor, self.segments[tensor])
 
-    def _weights(self) -> list[BufferOp]:
-        """The buffers in the matrix scratchpad."""
-        return [one.buffer for one in self.nest.loads if one.buffer.memory == "msm"]
-
     def _temporaries(self, memory: str) -> Temporaries:
         """The end of a memory, which buffers leave to the primitive."""
         assert self.nest.compute is not None
         primitive = self.machine.primitive(self.nest.compute.primitive.data)
         left = self.machine.memory_beside(primitive, memory)
         return Temporaries(left.room or 0, left.reserved, self.program.symbol.data)
-
-    def _results(self) -> tuple[Interval, ...]:
-        """The bytes of results in the matrix scratchpad, and of temporaries."""
-        assert self.nest.output is not None
-        buffer = self.nest.output.buffer
-        found = (self._bytes_of(buffer),) if buffer.memory == "msm" else ()
-        own = self.own
-        return (*found, (own.start, own.start + own.used)) if own.used else found
-
-    def _bytes_of(self, buffer: BufferOp) -> Interval:
-        """All bytes of a buffer in the matrix scratchpad."""
-        one = self.operands[buffer]
-        size = one.slots * one.slot_bytes
-        if buffer.tensor_op in self.bands:
-            size = 2 * self.bands[buffer.tensor_op][1]
-        return one.address, one.address + size
-
-    def _last_of(self, buffer: BufferOp, tiles: int | None = None) -> Interval:
-        """The bytes of it that the last tile uses, or the last one of so many."""
-        one = self.operands[buffer]
-        slots = min(one.slots, 2)
-        if slots == 1:
-            return self._bytes_of(buffer)
-        slot = ((tiles or visits(buffer)) - 1 + one.later) % slots
-        start = one.address + slot * one.slot_bytes
-        return start, start + one.slot_bytes
-
-    def _used(self, *, last: bool) -> tuple[Interval, ...]:
-        """The bytes of the matrix scratchpad that all tiles use, or the last one."""
-        kept = self.walk.stays
-        if kept is None:
-            slots = [self._last_of(b) if last else self._bytes_of(b) for b in self._weights()]
-        else:
-            # The last tiles stay; the one before them may still be computed.
-            slots = [kept.filled]
-            if kept.first:
-                slots += [
-                    self._last_of(one, kept.coming) if last else self._bytes_of(one)
-                    for one in self._weights()
-                ]
-        return (*slots, *self._results())
-
-    def _keep(self, region: Region | None) -> Kept | None:
-        """Weights that stay in a region, if they are the kernel's only ones and come by segment."""
-        weights = self._weights()
-        if region is None or [one.tensor_op.symbol.data for one in weights] != [region.operand]:
-            return None
-        (buffer,) = weights
-        tensor, operand = buffer.tensor_op, self.operands[buffer]
-        cut, depth = self.segments.get(tensor), self.walk.depth(buffer)
-        if cut is None or (depth and operand.slots == 1):
-            return None
-        steps = {loop.dim.data: loop.step_size for loop in self.nest.loops[:depth]}
-        kept = region.keep(tensor.get("offset"), cut, tile_bytes(cut, steps))
-        if kept is None:
-            return None
-        self.walk.stays = kept
-        if not kept.first:
-            operand.moved_to = kept.start
-            if kept.there and not depth:
-                self.walk.begun = buffer
-        return kept
-
-    def _need(self) -> Need | None:
-        """The only weights, if their first load is one transfer that stands before all."""
-        kept = self.walk.stays
-        if len(self._weights()) != 1 or (kept is not None and kept.there and not kept.first):
-            return None
-        (buffer,) = self._weights()
-        operand, tensor = self.operands[buffer], buffer.tensor_op
-        if tensor in self.bands:
-            address, size = self.bands[tensor]
-            return Need(FirstLoad(0, size, address), 2 * size, 1)
-        depth = next(one.depth for one in self.nest.loads if one.buffer is buffer)
-        if (depth and operand.slots == 1) or tensor.arena is None or tensor.arena.data != WEIGHTS:
-            return None
-        extents = self.program.extents
-        steps = {loop.dim.data: loop.step_size for loop in self.nest.loops}
-        first = {dim: min(steps.get(dim, extent), extent) for dim, extent in extents.items()}
-        spans, e = Spans(dict.fromkeys(extents, 0), first), Emitter(self.e.where, "first")
-        segments = self.segments.get(tensor)
-        if segments is not None:
-            count, address = segments.count(e, spans), segments.address(e, spans)
-            address = e.add(address, self._start_of(operand))
-        else:
-            runs = self._runs(operand, spans)
-            if any(number != 1 for number, _ in runs.loops):
-                return None
-            count, address = runs.elements, e.add(runs.address, runs.offset)
-        assert isinstance(count, int) and isinstance(address, int)
-        slots = min(operand.slots, 2) if depth else 1
-        if kept is not None and not kept.first:
-            return Need(FirstLoad(0, count, address), kept.end - kept.start, 1, kept.start)
-        return Need(FirstLoad(0, count, address), slots * operand.slot_bytes, slots)
-
-    def _pass(self, last: bool) -> None:
-        """Leave a gap for a load of a later kernel."""
-        e = self.e
-        with e.scope():
-            registers = tuple(e.register() for _ in range(3))
-            self.gap = Gap(e.mark("room for a load"), registers, self._used(last=last))
 
     def _widen(self, tensor: TensorOp, band: int, stride: int) -> bool:
         """Copy weights for bands of pixels; False where they do not fit the matrix scratchpad."""

@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.early import EarlyLoads, Need, Place, meet
+from tilewright.targets.cambricon.lowering.early import EarlyLoads, Need, Settled, meet
 from tilewright.targets.cambricon.lowering.kept import Kept, Region
 from tilewright.targets.cambricon.lowering.kernel import lower_kernel
 from tilewright.targets.cambricon.lowering.weights import Segments
@@ -63,7 +63,7 @@ class Lowering:
 
     def __post_init__(self) -> None:
         self.early = EarlyLoads(self.machine)
-        self.gap: int | None = None
+        self.settled: Settled | None = None
         self.kept: Kept | None = None
         """Weights that the last kernel has left in the matrix scratchpad."""
         self.biases: list[tuple[int, int]] = []
@@ -101,8 +101,9 @@ class Lowering:
             self.kept = None
         for tensor, cut in lowered.segments.items():
             self.segments[tensor.get("offset")] = cut
-        if lowered.early is not None and self.gap is not None:
-            number = self.gap
+        if lowered.early is not None and self.settled is not None:
+            number = self.settled.gap
+            assert number is not None
             gap = self.early.put(number, lowered.early)
             at = next(i for i, one in enumerate(self.parts[number]) if one is gap.place)
             self.parts[number][at : at + 1] = lowered.early.statements(gap.registers)
@@ -143,10 +144,10 @@ class Lowering:
             statement("VLOAD", chip, count, zero, self.bases[CONSTANTS] + at),
         ]
 
-    def _settle(self, need: Need, room: int) -> tuple[Place, bool]:
-        """Where a kernel's weights lie, and whether a kernel before takes their first load."""
-        place, self.gap = self.early.place(need, room)
-        return place, self.gap is not None
+    def _settle(self, need: Need, room: int) -> Settled:
+        """Where a kernel's weights lie, and what a kernel before takes of their first load."""
+        self.settled = self.early.settle(need, room)
+        return self.settled
 
     def _alone(self, tensor: TensorOp) -> bool:
         return self.shared[tensor.get("offset")] <= 1

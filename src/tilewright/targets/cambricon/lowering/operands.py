@@ -31,7 +31,10 @@ class Operand:
     moved_to: int | None = None
     """Where the first slot lies instead of at the buffer's address."""
     later: bool = False
-    """Whether the first tile goes to the second of two slots."""
+    """Whether the first tile goes to the second of two places."""
+    shift: int = 0
+    """Bytes from the first to the second of two places of a buffer that has one slot; they overlap
+    (weights_ahead.py). 0 where there is but one."""
 
     @property
     def name(self) -> str:
@@ -78,6 +81,21 @@ class Operand:
         return self.buffer.slot_count
 
     @property
+    def places(self) -> int:
+        """Places that tiles go to in turn: two at most."""
+        return 2 if self.shift else min(self.slots, 2)
+
+    @property
+    def apart(self) -> int:
+        """Bytes from one place to the next."""
+        return self.shift or self.slot_bytes
+
+    @property
+    def bytes(self) -> int:
+        """Of all slots, or places."""
+        return self.shift + self.slots * self.slot_bytes
+
+    @property
     def slot_bytes(self) -> int:
         """Bytes of one slot."""
         return int(self.buffer.get("bytes"))
@@ -90,7 +108,7 @@ class Operand:
     @property
     def first(self) -> int:
         """Address of the slot that takes the first tile."""
-        return self.address + self.later * self.slot_bytes
+        return self.address + self.later * self.apart
 
     def lies(self, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Value:
         """Address of a tile's box of a held tensor: one run of it (hold_values.py)."""

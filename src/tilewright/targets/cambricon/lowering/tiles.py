@@ -15,6 +15,10 @@ Fill = Callable[[Operand, Spans, Value, Stream | None, Box | None], None]
 """Emits the load of an operand's box into the slot at an address, or starts its stream; the box
 itself where it is known."""
 
+Part = Callable[[Operand, Spans, Value, bool], None]
+"""Emits the load of the part of an operand that lies beside the one before it (True), or of the
+rest (``Operand.shift``)."""
+
 NewStream = Callable[[Operand], Stream | None]
 
 Pass = Callable[[bool], None]

@@ -119,6 +119,28 @@ class Transfers:
         else:
             transfer(e, self._text(operand), runs, base, operand.element)
 
+    def _part(self, operand: Operand, spans: Spans, base: Value, beside: bool) -> None:
+        """The part of segments that lies ``beside`` those before them, or the rest."""
+        e, shift = self.e, operand.shift
+        segments = self.segments[operand.buffer.tensor_op]
+        behind = operand.slot_bytes - shift
+        with e.scope():
+            second = e.register()
+            e.emit("SGT", second, e.loaded(base), operand.address)
+            # At the second place the end lies beside those before, at the first place the begin.
+            first = e.multiply(second, behind if beside else -shift)
+            first = first if beside else e.add(first, shift)
+            count, most = segments.count(e, spans), (shift if beside else behind) // 2
+            if isinstance(count, int):
+                count = most
+            else:
+                left = e.subtract(count, e.divide(first, 2))
+                count = e.minimum(e.maximum(left, 0), most)
+            address = e.loaded(e.add(segments.address(e, spans), first))
+            e.remark(f"load {operand.name}, {'beside those before' if beside else 'the rest'}")
+            chip = e.loaded(e.add(base, first))
+            e.emit("MLOAD", chip, e.loaded(count), address, self._start_of(operand))
+
     def _runs(self, operand: Operand, spans: Spans, e: Emitter | None = None) -> Runs:
         e = e or self.e
         box = operand.box(e, spans, self.program.extents)

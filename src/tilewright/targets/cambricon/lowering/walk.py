@@ -14,7 +14,15 @@ from tilewright.targets.cambricon.lowering.flat import Flat
 from tilewright.targets.cambricon.lowering.kept import Kept
 from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Pass, Renew, Store, Tile
+from tilewright.targets.cambricon.lowering.tiles import (
+    Fill,
+    NewStream,
+    Part,
+    Pass,
+    Renew,
+    Store,
+    Tile,
+)
 from tilewright.tile.dialect import BufferOp, LoopOp
 
 
@@ -82,7 +90,12 @@ class Walk:
         self.renewals.append((operand.buffer, renew))
 
     def emit(
-        self, fill: Fill, compute: Callable[[Tile], None], store: Store, stream: NewStream
+        self,
+        fill: Fill,
+        compute: Callable[[Tile], None],
+        store: Store,
+        stream: NewStream,
+        part: Part,
     ) -> None:
         """All tiles; ``stream`` makes streams for operands whose boxes have several runs."""
         if not self.loops:
@@ -104,10 +117,10 @@ class Walk:
             if not self.operands[self.nest.output.buffer].held:
                 store(tile, None)
             return
-        self.flat = Flat(self, fill, compute, store, stream)
+        self.flat = Flat(self, fill, compute, store, stream, part)
         self.flat.emit()
 
-    def spans(self, starts: Sequence[Register], depth: int | None = None) -> Spans:
+    def spans(self, starts: Sequence[Value], depth: int | None = None) -> Spans:
         """The dims of a tile whose loops stand at ``starts``; of the first ``depth`` loops alone.
 
         Of two loops over one dim the inner one counts from where the outer one stands.
@@ -124,6 +137,19 @@ class Walk:
             if extent % step:
                 size[dim] = self.e.minimum(self.e.subtract(extent, start[dim]), step)
         return Spans(start, size)
+
+    def end(self, number: int, starts: Sequence[Register]) -> Value:
+        """Where loop ``number`` ends when those around it stand at ``starts``."""
+        loop = self.loops[number]
+        around = [one for one in self.loops[:number] if one.dim == loop.dim]
+        extent = self.extents[loop.dim.data]
+        if not around:
+            return extent
+        step = around[0].step_size
+        if extent % step == 0:
+            return step
+        # The last tile of the loop around is a short one.
+        return self.e.minimum(self.e.subtract(extent, starts[self.loops.index(around[0])]), step)
 
     def stepped(self, buffer: BufferOp) -> frozenset[str]:
         """Dims whose loops step through what a buffer holds."""

@@ -1,0 +1,304 @@
+"""The step from one tile to the next: the odometer, the loads that run a tile ahead, registers.
+
+Where a tile's code has places for it (``turn``), the step stands apart: the first place that is
+reached leads there, and it leads back. The products that wait in the queue hide its instructions,
+which use registers of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.boxes import Box, Spans
+from tilewright.targets.cambricon.lowering.emitter import Value, registers_in, replaced
+from tilewright.targets.cambricon.lowering.kept_tiles import KeptTiles
+from tilewright.targets.cambricon.lowering.streams import Agenda, Stream
+from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Part, Store, Tile
+from tilewright.targets.cambricon.lowering.weights_ahead import WeightsAhead
+from tilewright.tile.dialect import BufferOp
+
+if TYPE_CHECKING:
+    from tilewright.targets.cambricon.lowering.walk import Walk
+
+UNBEGUN = -2
+"""The level before the first tile."""
+
+KEPT = ("input",)
+"""Roles of the operands whose boxes computes ask for."""
+
+
+class Stepping:
+    """What a flat loop knows of its tiles, and how it steps to the next one."""
+
+    def __init__(
+        self,
+        walk: Walk,
+        fill: Fill,
+        compute: Callable[[Tile], None],
+        store: Store,
+        stream: NewStream,
+        part: Part,
+    ) -> None:
+        self.walk, self.fill, self.compute, self.store = walk, fill, compute, store
+        e = self.e = walk.e
+        self.depth = len(walk.loops)
+        self.now = [e.register() for _ in walk.loops]
+        self.next = [e.register() for _ in walk.loops]
+        self.level = e.register()
+        """The outermost loop that advances from the current tile to the next; -1: none is left,
+        ``UNBEGUN``: there is no current tile yet."""
+        out = walk.nest.output
+        assert out is not None
+        self.output = out
+        self.filled = {one.buffer: one.depth for one in walk.nest.loads}
+        self.store_stream: Stream | None = None
+        self.load_streams: dict[BufferOp, Stream] = {}
+        self.shared = self._share(stream)
+        # Weights first: their engine is idle while the kernel before stores its last tile.
+        loads = sorted(walk.loads, key=lambda one: one.buffer.memory != "msm")
+        self.ahead = [one for one in loads if one.depth == 0 or self._slots(one.buffer) > 1]
+        self.behind = [one for one in loads if one not in self.ahead]
+        stays = walk.stays
+        moving = stays is None or stays.first > 0 or not stays.there
+        self.weights_move = moving and any(
+            one.depth and one.buffer.memory == "msm" for one in loads
+        )
+        moved = [one.buffer for one in loads if one.depth and one.buffer.memory == "msm"]
+        self.kept = KeptTiles(walk, moved[0], stays) if stays is not None and moved else None
+        """The tiles of the weights, if some of them stay."""
+        self.weights = self._weights_ahead(moved, part)
+        self.current: dict[BufferOp, Register] = {}
+        self.coming: dict[BufferOp, int] = {}
+        """Buffers that fill their other slot, and their depths."""
+        for one in self.ahead:
+            if one.depth and self._slots(one.buffer) > 1:
+                self.current[one.buffer] = e.register()
+                self.coming[one.buffer] = one.depth
+        if self.shared is None and self._slots(out.buffer) > 1:
+            self.current[out.buffer] = e.register()
+            self.store_stream = stream(walk.operands[out.buffer])
+        for buffer in self.coming:
+            found = None if buffer is self.shared else stream(walk.operands[buffer])
+            if found is not None:
+                self.load_streams[buffer] = found
+        self.streams = [one for key, one in self.load_streams.items() if key is not self.shared]
+        if self.store_stream is not None:
+            self.streams.append(self.store_stream)
+        if self.shared is not None:
+            # What is loaded where results were comes behind their store.
+            self.streams.append(self.load_streams[self.shared])
+        if self.streams:
+            self.agenda = Agenda(e, self.streams, e.register())
+        self.due = e.register() if walk.turns else None
+        """Positive in a tile from whose code the step to the next one has not been taken yet."""
+        self.from_place = e.register() if walk.turns else None
+        """The number of the place in a tile's code to which that step leads back."""
+        self.boxes: dict[BufferOp, Box] = {}
+        """What buffers hold that fill their other slot: first of the next tile, then of this."""
+        self.copies: list[tuple[Register, Register]] = []
+        """Registers of this tile's boxes, and of the next one's."""
+        self.places: list[str] = []
+        self.labels = [e.label("load") for _ in range(self.depth + 1)]
+        self.turned, self.step, self.back = e.label("loaded"), e.label("step"), e.label("stepped")
+
+    def _weights_ahead(self, moved: list[BufferOp], part: Part) -> WeightsAhead | None:
+        """The weights that come while tiles of those before them are computed."""
+        if self.kept is not None or len(moved) != 1 or self._slots(moved[0]) == 1:
+            return None
+        if self.filled[moved[0]] == self.depth:
+            return None
+        return WeightsAhead(self.walk, moved[0], self.fill, part)
+
+    def _share(self, stream: NewStream) -> BufferOp | None:
+        """The buffer whose slots are the result's, too, if there is one; starts both streams.
+
+        Results replace its elements, so that both have two slots in the room of one for each.
+        """
+        walk, buffer = self.walk, self.walk.replaced
+        if buffer is None or self.filled[buffer] != self.output.depth or not self.output.depth:
+            return None
+        one, out = walk.operands[buffer], walk.operands[self.output.buffer]
+        if out.held or one.slot_bytes != out.slot_bytes or min(one.slots, out.slots) > 1:
+            return None
+        store, load = stream(out), stream(one)
+        if store is None or load is None:
+            return None
+        self.store_stream, self.load_streams[buffer] = store, load
+        return buffer
+
+    def _slots(self, buffer: BufferOp) -> int:
+        return 2 if buffer is self.shared else self.walk.operands[buffer].places
+
+    def _base(self, buffer: BufferOp) -> Value:
+        if self.shared is not None and buffer is self.output.buffer:
+            buffer = self.shared
+        return self.current.get(buffer, self.walk.operands[buffer].address)
+
+    def _two(self, buffer: BufferOp) -> tuple[int, int]:
+        """The addresses of its two slots, that of the first tile first."""
+        one, out = self.walk.operands[buffer], self.walk.operands[self.output.buffer]
+        if buffer is self.shared and one.slots == 1:
+            other = out.address + out.slot_bytes if out.slots > 1 else one.address
+            return out.address, other
+        return one.first, 2 * one.address + one.apart - one.first
+
+    def _swap(self, register: Register, buffer: BufferOp) -> None:
+        """The other slot's address."""
+        with self.e.scope():
+            both = self.e.loaded(sum(self._two(buffer)))
+            self.e.emit("SSUB", register, both, register)
+
+    def turn(self) -> None:
+        """A place in a tile's code where the step to the next tile may be taken, once."""
+        if self.due is None:
+            return
+        e, number = self.e, len(self.places) + 1
+        go, back = e.label("turn"), e.label("turned")
+        self.places.append(back)
+        e.emit("CB", self.due, go)
+        e.place(back)
+
+        def block() -> None:
+            assert self.from_place is not None
+            e.place(go)
+            e.set(self.from_place, number)
+            e.jump(self.step)
+
+        e.apart(block)
+
+    def _lead_back(self) -> None:
+        """From the step to where it was taken; before the first tile, on."""
+        e, begun, back = self.e, self.e.label("begun"), self.e.label("lead")
+        e.if_less(self.level, UNBEGUN + 1, begun)
+        e.jump(back)
+        e.place(begun)
+
+        def block() -> None:
+            origin = self.from_place
+            assert origin is not None
+            e.place(back)
+            with e.beside(), e.scope():
+                for number in range(len(self.places), 0, -1):
+                    e.if_positive(e.add(origin, 1 - number), self.places[number - 1])
+            e.jump(self.back)
+
+        e.apart(block)
+
+    def _loads(self, labels: Sequence[str]) -> None:
+        """Loads that run one tile ahead."""
+        e = self.e
+        for depth, label in enumerate(labels):
+            e.place(label)
+            for one in self.ahead:
+                if one.depth != depth or (not depth and one.buffer is self.walk.begun):
+                    continue
+                if self.weights is not None and one.buffer is self.weights.buffer:
+                    continue
+                begun = e.label("begun")
+                with e.scope():
+                    if one.buffer is self.walk.begun:
+                        e.if_less(self.level, UNBEGUN + 1, begun)
+                operand = self.walk.operands[one.buffer]
+                if self.kept is not None and one.buffer is self.kept.buffer:
+                    self.kept.load(self.walk.spans(self.next, depth), self.fill)
+                    e.place(begun)
+                    continue
+                box = self._box(one.buffer, one.depth)
+                with e.scope():
+                    base = self._base(one.buffer)
+                    if one.buffer in self.coming:
+                        base = e.variable(base)
+                        self._swap(base, one.buffer)
+                    spans = e.settled(lambda depth=one.depth: self.walk.spans(self.next, depth))
+                    self.fill(operand, spans, base, self.load_streams.get(one.buffer), box)
+                if one.buffer is self.walk.begun:
+                    e.place(begun)
+            if any(one.depth == depth and one.buffer in self.load_streams for one in self.ahead):
+                begin = self.agenda.begin if self.due is None else self.agenda.join
+                begin(self._pause())
+            if not depth:
+                self._renew_once()
+
+    def _box(self, buffer: BufferOp, depth: int) -> Box | None:
+        """The box with which a buffer is filled, if it is kept for the tile that uses it."""
+        e, walk = self.e, self.walk
+        kept = buffer in self.coming and walk.operands[buffer].role in KEPT
+        if not kept or walk.stepped(buffer):
+            return None
+
+        def made() -> Box:
+            return walk.operands[buffer].box(e, walk.spans(self.next, depth), walk.extents)
+
+        self.boxes[buffer] = e.settled(made)
+        return self.boxes[buffer]
+
+    def _keep_boxes(self) -> None:
+        """Registers for the boxes of the tile that is computed."""
+        for buffer, box in self.boxes.items():
+            copies = {one: self.e.register() for one in registers_in(box)}
+            self.copies += [(now, coming) for coming, now in copies.items()]
+            self.boxes[buffer] = replaced(box, copies)
+
+    def _pause(self) -> int:
+        """Hooks until the transfers are over that stand between two tiles."""
+        walk = self.walk
+        there = [one.buffer for one in self.behind if one.buffer.memory != "msm"]
+        if self.store_stream is None and not walk.operands[self.output.buffer].held:
+            there.append(self.output.buffer)
+        return max((walk.hooks(walk.operands[buffer]) for buffer in there), default=0)
+
+    def _advance(self, labels: Sequence[str], done: str) -> None:
+        """The odometer."""
+        e = self.e
+        for number in range(self.depth - 1, -1, -1):
+            at = self.next[number]
+            e.emit("SADD", at, at, self.walk.loops[number].step_size)
+            e.set(self.level, number)
+            with e.scope():
+                # The loads stand before: such branches are foreseen.
+                e.if_less(at, self.walk.end(number, self.next), labels[number + 1])
+            e.set(at, 0)
+        e.set(self.level, -1)
+        if self.weights_move and not self.weights and not (self.kept and self.kept.passes):
+            self.walk.passing(True)
+        e.jump(done)
+
+    def _turn_at_last(self) -> None:
+        """Step to the next tile, if no place in this tile's code has."""
+        e, go = self.e, self.e.label("turn")
+        assert self.due is not None
+        e.emit("CB", self.due, go)
+        e.place(self.back)
+
+        def block() -> None:
+            assert self.from_place is not None
+            e.place(go)
+            e.set(self.from_place, 0)
+            e.jump(self.step)
+
+        e.apart(block)
+
+    def _renew_once(self) -> None:
+        """For buffers that are filled once."""
+        for buffer, renew in self.walk.renewals:
+            if not self.filled[buffer]:
+                with self.e.scope():
+                    renew(self._now())
+
+    def _now(self) -> Tile:
+        """The tile that is computed."""
+        e, walk = self.e, self.walk
+        spans = e.settled(lambda: walk.spans(self.now))
+        bases: dict[BufferOp, Value] = {}
+        for buffer, one in walk.operands.items():
+            if one.held:
+                bases[buffer] = e.settled(lambda one=one: one.lies(e, spans, walk.extents))
+            else:
+                bases[buffer] = self._base(buffer)
+
+        def kept(buffer: BufferOp) -> Spans:
+            return spans if walk.operands[buffer].held else walk.kept(buffer, spans, self.now)
+
+        return Tile(spans, bases, kept, self.boxes)

@@ -1,0 +1,164 @@
+"""Where one kernel's weights lie in the matrix scratchpad, and how the first of them come."""
+
+from __future__ import annotations
+
+from tilewright.graph.placement import WEIGHTS
+from tilewright.targets.cambricon.lowering.boxes import Spans
+from tilewright.targets.cambricon.lowering.early import (
+    ALIGNMENT,
+    FirstLoad,
+    Gap,
+    Interval,
+    Need,
+)
+from tilewright.targets.cambricon.lowering.emitter import Emitter
+from tilewright.targets.cambricon.lowering.kept import Kept, Region, tile_bytes
+from tilewright.targets.cambricon.lowering.temporaries import Temporaries
+from tilewright.targets.cambricon.lowering.transfers import Transfers
+from tilewright.tile.dialect import BufferOp
+from tilewright.tile.implied import visits
+
+
+class WeightPlaces(Transfers):
+    """What a kernel's lowering knows of its weights."""
+
+    own: Temporaries
+    """The end of the matrix scratchpad, which buffers leave to the primitive."""
+    gap: Gap | None
+    """Where a load for a later kernel may stand."""
+
+    def _weights(self) -> list[BufferOp]:
+        """The buffers in the matrix scratchpad."""
+        return [one.buffer for one in self.nest.loads if one.buffer.memory == "msm"]
+
+    def _results(self) -> tuple[Interval, ...]:
+        """The bytes of results in the matrix scratchpad, and of temporaries."""
+        assert self.nest.output is not None
+        buffer = self.nest.output.buffer
+        found = (self._bytes_of(buffer),) if buffer.memory == "msm" else ()
+        own = self.own
+        return (*found, (own.start, own.start + own.used)) if own.used else found
+
+    def _bytes_of(self, buffer: BufferOp) -> Interval:
+        """All bytes of a buffer in the matrix scratchpad."""
+        one = self.operands[buffer]
+        size = one.bytes
+        if buffer.tensor_op in self.bands:
+            size = 2 * self.bands[buffer.tensor_op][1]
+        return one.address, one.address + size
+
+    def _last_of(self, buffer: BufferOp, tiles: int | None = None) -> Interval:
+        """The bytes of it that the last tile uses, or the last one of so many."""
+        one = self.operands[buffer]
+        if one.places == 1 or (tiles is None and self._uneven(buffer)):
+            return self._bytes_of(buffer)
+        slot = ((tiles or visits(buffer)) - 1 + one.later) % one.places
+        start = one.address + slot * one.apart
+        return start, start + one.slot_bytes
+
+    def _uneven(self, buffer: BufferOp) -> bool:
+        """Whether one of two loops over a dim around it is shorter in its last round."""
+        loops = self.nest.loops[: self.walk.depth(buffer)]
+        return any(
+            one.dim == other.dim and self.walk.extents[one.dim.data] % one.step_size > 0
+            for number, one in enumerate(loops)
+            for other in loops[number + 1 :]
+        )
+
+    def _used(self, *, last: bool) -> tuple[Interval, ...]:
+        """The bytes of the matrix scratchpad that all tiles use, or the last one."""
+        kept = self.walk.stays
+        if kept is None:
+            slots = [self._last_of(b) if last else self._bytes_of(b) for b in self._weights()]
+        else:
+            # The last tiles stay; the one before them may still be computed.
+            slots = [kept.filled]
+            if kept.first:
+                slots += [
+                    self._last_of(one, kept.coming) if last else self._bytes_of(one)
+                    for one in self._weights()
+                ]
+        return (*slots, *self._results())
+
+    def _keep(self, region: Region | None) -> Kept | None:
+        """Weights that stay in a region, if they are the kernel's only ones and come by segment."""
+        weights = self._weights()
+        if region is None or [one.tensor_op.symbol.data for one in weights] != [region.operand]:
+            return None
+        (buffer,) = weights
+        tensor, operand = buffer.tensor_op, self.operands[buffer]
+        cut, depth = self.segments.get(tensor), self.walk.depth(buffer)
+        if cut is None or (depth and operand.places == 1):
+            return None
+        steps = {loop.dim.data: loop.step_size for loop in self.nest.loops[:depth]}
+        kept = region.keep(tensor.get("offset"), cut, tile_bytes(cut, steps))
+        if kept is None:
+            return None
+        self.walk.stays = kept
+        if not kept.first:
+            operand.moved_to = kept.start
+            if kept.there and not depth:
+                self.walk.begun = buffer
+        return kept
+
+    def _need(self) -> Need | None:
+        """The only weights, if their first load is one transfer that stands before all."""
+        kept = self.walk.stays
+        if len(self._weights()) != 1 or (kept is not None and kept.there and not kept.first):
+            return None
+        (buffer,) = self._weights()
+        operand, tensor = self.operands[buffer], buffer.tensor_op
+        if tensor in self.bands:
+            address, size = self.bands[tensor]
+            return Need(FirstLoad(0, size, address), 2 * size, 1)
+        depth = next(one.depth for one in self.nest.loads if one.buffer is buffer)
+        if (depth and operand.places == 1) or tensor.arena is None or tensor.arena.data != WEIGHTS:
+            return None
+        extents = self.program.extents
+        steps = {loop.dim.data: loop.step_size for loop in self.nest.loops}
+        first = {dim: min(steps.get(dim, extent), extent) for dim, extent in extents.items()}
+        spans, e = Spans(dict.fromkeys(extents, 0), first), Emitter(self.e.where, "first")
+        segments = self.segments.get(tensor)
+        if segments is not None:
+            count, address = segments.count(e, spans), segments.address(e, spans)
+            address = e.add(address, self._start_of(operand))
+        else:
+            runs = self._runs(operand, spans)
+            if any(number != 1 for number, _ in runs.loops):
+                return None
+            count, address = runs.elements, e.add(runs.address, runs.offset)
+        assert isinstance(count, int) and isinstance(address, int)
+        if kept is not None and not kept.first:
+            return Need(FirstLoad(0, count, address), kept.end - kept.start, 1, kept.start)
+        first = FirstLoad(0, count, address)
+        if not depth:
+            return Need(first, operand.slot_bytes, 1)
+        return Need(first, operand.bytes, operand.places, apart=operand.apart)
+
+    def _overlap(self, region: Region | None) -> None:
+        """Weights that have one slot, and room beside it, lie at two places in turn."""
+        weights = self._weights()
+        if region is not None or len(weights) != 1:
+            return
+        (buffer,) = weights
+        operand, cut = self.operands[buffer], self.segments.get(buffer.tensor_op)
+        depth = next(one.depth for one in self.nest.loads if one.buffer is buffer)
+        if cut is None or operand.places > 1 or not 0 < depth < len(self.nest.loops):
+            return
+        room = self.own.start - operand.slot_bytes
+        operand.shift = max(min(room, operand.slot_bytes // 2) // ALIGNMENT * ALIGNMENT, 0)
+
+    def _load(self, load: FirstLoad) -> None:
+        """A load of which all is known."""
+        e = self.e
+        with e.scope():
+            e.remark("the rest of the first weights")
+            count = e.loaded(load.elements)
+            e.emit("MLOAD", e.loaded(load.chip), count, e.loaded(0), load.main)
+
+    def _pass(self, last: bool) -> None:
+        """Leave a gap for a load of a later kernel."""
+        e = self.e
+        with e.scope():
+            registers = tuple(e.register() for _ in range(3))
+            self.gap = Gap(e.mark("room for a load"), registers, self._used(last=last))

@@ -1,0 +1,86 @@
+"""Weights that come while all tiles of those before them are computed, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.targets.cambricon.lowering.kernel_words import run_case
+from tests.targets.generic.kernel_cases import Case, KernelBuilder
+
+from tilewright.machine import Machine
+from tilewright.planning.schedule import Level, Schedule
+from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
+
+_, SMALL, _ = map(machine, CONFIGURATIONS)
+
+CHANNELS, DEEP = 16, 32
+SLOT = 2 * CHANNELS * DEEP * 9
+"""Bytes of the weights of 16 channels."""
+
+RATE = 24.0
+"""Bytes of weights that come in a cycle where that is slow."""
+
+
+def conv(channels: int) -> Case:
+    build = KernelBuilder(channels)
+    y = build.op(
+        "conv",
+        build.image(1, DEEP, 6, 5),
+        build.operand((channels, DEEP, 3, 3), 10, layout="OHWI"),
+        build.operand((channels,), 18, bits=32),
+        strides=(1, 1),
+        pads=(1, 1, 1, 1),
+        dilations=(1, 1),
+        group=1,
+    )
+    return build.finish(build.op("requantise", y, result=(16, 8)))
+
+
+def schedule(case: Case, slots: int, order: tuple[str, ...]) -> Schedule:
+    tile = {**case.kernel.anchor.extents, "co": CHANNELS, "oh": 2, "ow": 5}
+    level = Level("vsm", tuple(tile.items()), order)
+    kinds = {one.name: slots if one.role == "weight" else 2 for one in case.kernel.operands}
+    return Schedule("conv", (level,), tuple(kinds.items()))
+
+
+@pytest.mark.parametrize("channels", [32, 48, 64, 72])
+@pytest.mark.parametrize(("slots", "room"), [(2, 2.0), (1, 1.0), (1, 1.25), (1, 1.5), (1, 2.0)])
+def test_results_do_not_depend_on_the_room_for_weights(
+    channels: int, slots: int, room: float
+) -> None:
+    """Even and odd numbers of tiles; the last one of 72 channels is short."""
+    case = conv(channels)
+    described = SMALL.with_values({"memory.msm.bytes": int(room * SLOT)})
+    found, _, _ = run_case(case, schedule(case, slots, ("co", "oh")), described)
+    np.testing.assert_array_equal(found, case.expected)
+
+
+def slow(room: float) -> Machine:
+    """Weights take longer to come than a tile to be computed; other transfers take nearly no time,
+    as parts of pixels are transfers of their own."""
+    quick = {f"move.{move.name}.latency": 2 for move in SMALL.moves}
+    return SMALL.with_values(
+        {"memory.msm.bytes": int(room * SLOT), "move.mload.bytes_per_cycle": RATE} | quick
+    )
+
+
+def test_room_beside_one_slot_takes_a_part_of_the_next_weights() -> None:
+    """Less of the tiles behind the first is waited for; scalar instructions hide some of it."""
+    case = conv(64)
+    tried = [
+        run_case(case, schedule(case, 1, ("co", "oh")), slow(room))[1].cycles
+        for room in (1.0, 1.25, 1.5)
+    ]
+    assert tried[0] > tried[1] > tried[2]
+
+
+def test_the_next_weights_come_under_all_tiles_of_those_before() -> None:
+    """A tile of two rows takes less time than their load; all tiles of a round take more."""
+    case = conv(64)
+    load, products = SLOT / RATE, (64 // 16) * 6 * 5 * 3 * 6
+    assert products / 4 / 3 < load < products / 4
+    one, two = (
+        run_case(case, schedule(case, slots, ("co", "oh")), slow(slots))[1].cycles
+        for slots in (1, 2)
+    )
+    assert one - two > 2.5 * load
