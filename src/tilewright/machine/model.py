@@ -204,11 +204,8 @@ class CacheCosts(_Part):
     """What could be moved while a piece of the result is begun that lies apart from the one
     before: swATOP's latency, and what it wastes of a transaction (Eq. 1)."""
     row_bytes: float = Field(default=0.0, ge=0, le=1e6)
-    """What could be read beyond the second cache while a part of a row is begun that is read alone:
-    the same latency, which prefetching does not foresee."""
-    continued: float = Field(default=0.1, ge=0, le=1)
-    """Part of the time that does not hide in which sums that go on, of a reduction in parts, are
-    read and written beyond the second cache."""
+    """What could be read beyond the second cache while a part of a row is begun that is read alone,
+    of inputs or of sums that go on: the same latency, which prefetching does not foresee."""
     block_usable: float = Field(default=0.4, gt=0, le=1)
     """Part of a cache that stays with a block of tiles while weights stream through it."""
     streamed: float = Field(default=0.3, ge=0, le=1)

@@ -5,7 +5,9 @@ a cache if everything that one iteration of the loop touches fits there; one tha
 read anew, halos excepted. Reading overlaps with the compute, as hardware prefetches ahead: the
 slowest counts in full, and a tenth of all else, for what does not overlap. Writing does not: a
 cache fetches what is to be written, and makes room first, which nothing can foresee. Where sums
-go on, of a reduction in parts, they have been read before: a part of that hides.
+go on, of a reduction in parts, they have been read before: that is as other reading is, with a
+latency for every part of a row. Weights that stream through the second cache, and what the
+last of them adds, leave the result there.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
+
+_PASSING = ("weight", "residual", "bias")
+"""Roles of operands that sums in the second cache do not make room for."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +127,12 @@ class Caches:
             totals[level] += following
         begun = self.costs.row_bytes / self._part(nest, bodies[-1])
         results = self._results(nest, boxes[0])
-        pieces = 1.0 + self.costs.start_bytes / self._run(nest, bodies[-1])
+        run = self._run(nest, bodies[-1])
+        pieces = 1.0 + self.costs.start_bytes / run
         part = self.costs.exposed
         hidden, exposed, main = (1.0 - part) * compute, part * compute, 0.0
         for level, (capacity, bandwidth) in enumerate(self.levels):
-            misses = self._misses(nest, boxes, totals, capacity)
+            misses = self._misses(nest, boxes, totals, capacity, first=not level)
             main = sum(misses)
             weights = written = inputs = 0.0
             for moved, (_, _, _, role) in zip(misses, self.operands, strict=True):
@@ -145,7 +151,7 @@ class Caches:
             if level:
                 # Sums that go on are read first, as tiles begin; then nothing is to be fetched.
                 once = min(written, results)
-                again = self.costs.continued * (written - once)
+                again = (part + self.costs.row_bytes / run) * (written - once)
                 written = once * pieces + again + inputs * begun
             beside = part if level else self.costs.near
             paid = part * others + beside * weights + written
@@ -211,16 +217,23 @@ class Caches:
         return found
 
     def _misses(
-        self, nest: Nest, boxes: list[list[int]], totals: list[int], capacity: float
+        self, nest: Nest, boxes: list[list[int]], totals: list[int], capacity: float, first: bool
     ) -> list[float]:
         """Bytes of each operand that come through a cache's outer side."""
         found: list[float] = []
         depth = len(nest.loops)
+        passing = [
+            sum(row[n] for n, (_, _, _, role) in enumerate(self.operands) if role in _PASSING)
+            for row in boxes
+        ]
         for number, (_, dims, _, role) in enumerate(self.operands):
             moved = float(boxes[depth][number])
             for level in range(depth - 1, -1, -1):
                 dim, extent, step = nest.loops[level]
-                kept = self._kept(totals[level + 1], capacity)
+                size = totals[level + 1]
+                if role == "output" and dim not in dims and not first:
+                    size -= passing[level + 1]
+                kept = self._kept(size, capacity)
                 again = moved * -(-extent // step)
                 if not kept:
                     moved = again

@@ -130,7 +130,6 @@ _MESH_COSTS = CacheCosts(
     near=0.45,
     start_bytes=20.0,
     row_bytes=400.0,
-    continued=0.4,
     block_usable=0.761,
     streamed=0.17,
     refetched=0.603,
