@@ -33,6 +33,7 @@ def apply(
     *outputs: SSAValue,
     method: tuple[str, ...] = TILES,
     machine: Machine = MACHINE,
+    tolerance: float = 2e-5,
 ) -> ModuleOp:
     """The network behind the pass; its meaning is compared on the way, and places are given."""
     module = net.finish(*outputs)
@@ -46,7 +47,7 @@ def apply(
     module.verify()
     after = evaluate(module, net.store, inputs)
     assert_same(middle, after, 0)
-    assert_same(before, after, 2e-5)
+    assert_same(before, after, tolerance)
     text = str(module)
     FusePools().apply(made, module)
     assert str(module) == text, "a second run changes nothing"
@@ -154,6 +155,14 @@ def test_constants_per_channel_may_lie_between_and_images_may_not() -> None:
     net = Builder(8, x=(1, 16, 12, 12), r=(1, 16, 1, 1))
     y = net.op("mul", net.conv(net.inputs["x"], 16, **PADS), net.inputs["r"])
     assert not pooled(apply(net, net.op("max_pool", y, **TWO)))
+
+
+@pytest.mark.parametrize(("kind", "joined"), [("max_pool", True), ("average_pool", False)])
+def test_the_largest_of_short_floats_joins_and_their_mean_does_not(kind: str, joined: bool) -> None:
+    net = Builder(13, x=(1, 16, 12, 12))
+    y = net.op("cast", net.conv(net.inputs["x"], 16, **PADS), to="float16")
+    y = net.op("cast", net.op(kind, y, **TWO), to="float32")
+    assert pooled(apply(net, y, tolerance=2e-3)) is joined
 
 
 def test_what_follows_the_pool_may_read_images() -> None:

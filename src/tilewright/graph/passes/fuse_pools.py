@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from tilewright.graph.dialect import KernelOp, WeightOp, YieldOp, network_of
 from tilewright.graph.operations import Operation
-from tilewright.graph.operations.pooling import PoolOperation
+from tilewright.graph.operations.pooling import MaxPoolOp, PoolOperation
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import compiler, erase, insert, only_user
 from tilewright.graph.passes.fuse_pointwise import MAPS
-from tilewright.ir import Block, Context, ModuleOp, ModulePass, Region, SSAValue, f32
+from tilewright.ir import Block, Context, ModuleOp, ModulePass, Region, SSAValue, bf16, f16, f32
 from tilewright.machine import Machine
 from tilewright.planning.pooling import pooled
 from tilewright.types import shape_of, tensor_type
@@ -40,8 +40,9 @@ class FusePools(ModulePass):
     can be, as it takes nothing: the same sums and comparisons in the same order, one write and one
     read of the image less. It can be where a primitive reduces windows of its results (``pools``),
     these are as far apart as they are wide, lie whole within its tiles and in the image, nothing
-    else reads the image, all numbers are float32, and the maps in between have constants per
-    channel as their only other operands. So it comes after choose-methods, which decides on tiles.
+    else reads the image, all numbers are floats (of 32 bits for a mean), and the maps in between
+    have constants per channel as their only other operands. So it comes after choose-methods, which
+    decides on tiles.
     """
 
     name = "fuse-pools"
@@ -69,8 +70,10 @@ def _front(kernel: KernelOp, machine: Machine) -> KernelOp | None:
     if not isinstance(anchor, Operation) or not _mapped_alone(first, maps):
         return None
     results = [*(op.result for op in first.operations), pool.result]
+    # The largest of what is rounded to 16 bits is the same in 32; a mean would be rounded later.
+    floats = (f32, f16, bf16) if isinstance(pool, MaxPoolOp) else (f32,)
     stages = [candidate(op).stage for op in (anchor, pool)]
-    if None in stages or any(tensor_type(value).element_type != f32 for value in results):
+    if None in stages or any(tensor_type(value).element_type not in floats for value in results):
         return None
     reduces = [pool.operation in p.pools for p in serving(candidate(anchor), machine)]
     return first if reduces and all(reduces) and pooled(*stages) is not None else None  # type: ignore[arg-type]
