@@ -86,19 +86,3 @@ def packed(e: Emitter, axes: Sequence[Axis], order: Sequence[int], element: int)
         step = e.multiply(step, axes[axis].size)
         count = e.multiply(count, axes[axis].size)
     return Box(tuple(axes), tuple(strides), count)
-
-
-def box_of(
-    e: Emitter,
-    window: Sequence[Affine],
-    shape: Sequence[int],
-    spans: Spans,
-    extents: Mapping[str, int],
-    order: Sequence[int],
-    element: int,
-) -> Box:
-    """The box of a window, packed."""
-    axes = [
-        axis_of(e, axis, extent, spans, extents) for axis, extent in zip(window, shape, strict=True)
-    ]
-    return packed(e, axes, order, element)

@@ -35,6 +35,7 @@ from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.walk import Walk
 from tilewright.targets.cambricon.lowering.weight_places import WeightPlaces
 from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
+from tilewright.targets.cambricon.lowering.whole_rows import take_whole_rows
 from tilewright.targets.cambricon.machine import part_of
 from tilewright.targets.cambricon.statements import Statement
 from tilewright.tile.dialect import ProgramOp, TensorOp
@@ -176,6 +177,11 @@ class KernelLowering(WeightPlaces):
         assert self.nest.output is not None
         buffers.append(self.nest.output.buffer)
         self.operands = {buffer: Operand(buffer, machine, bases) for buffer in buffers}
+        if pictures := [one for one in self._weights() if self.operands[one].role == "input"]:
+            picture = self.operands[pictures[0]]
+            if self._weights() == pictures and not picture.held:
+                move = machine.move(machine.main, "msm")
+                take_whole_rows(picture, self.nest, move, self.own.start)
         self.segments = {}
         self.copies = {}
         self.bands = {}

@@ -18,6 +18,9 @@ class LrnGradient(Lrn):
     These lie between the same zeros as the squares did. All channels of a pixel fit temporaries.
     """
 
+    passes = 19
+    added = 3
+
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         c, values = self.c, self.c.anchor.parameters

@@ -11,6 +11,7 @@ from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.tiles import Tile
+from tilewright.targets.cambricon.machine import lanes_of
 from tilewright.targets.generic.lowering.steps import elements, fraction
 
 
@@ -25,9 +26,15 @@ class Lrn:
     """The sum of squares of neighbouring channels, pixel by pixel.
 
     Squares lie between zeros, so that the window of the first and last channels needs no other
-    code. Their sums have 64 bits, as they may exceed 32. They double: those of two neighbours give
-    those of four, so that a window of five takes three additions.
+    code. Their sums have 64 bits, as they may exceed 32. An addition takes two neighbours; where
+    windows are longer, sums double instead: those of two neighbours give those of four.
     """
+
+    passes = 9
+    """Cycles for a row of lanes beside those of the additions: the square, scale and constant at
+    twice the time, the power at four times, as the description's primitive says."""
+    added = 2
+    """Cycles of an addition for a row of lanes."""
 
     def __init__(self, context: Context) -> None:
         c = self.c = context
@@ -47,6 +54,7 @@ class Lrn:
         t = self.c.temporaries
         around = self.window - 1
         self.steps = doublings(self.window)
+        self.pairs = -(-self.window // 2) <= sum(1 + odd for _, _, odd in self.steps)
         # Channels at a time: squares and factors of 32 bits, sums of 64.
         self.part = min(self.channels, (t.left - 12 * around - 24) // 16 // 8 * 8)
         if self.part < 1:
@@ -55,6 +63,8 @@ class Lrn:
         self.sums = t.take(8 * (self.part + around))
         self.factors = t.take(4 * self.part)
         self.table = self._powers(float(values["beta"]))
+        rows = -(-self.channels // lanes_of(c.machine))
+        c.pace(rows * (self.passes + self.added * min(self.window - 1, 3)))
 
     def _powers(self, beta: float, factor: float = 1.0) -> int:
         """The table of the power -beta, times a factor."""
@@ -129,10 +139,24 @@ class Lrn:
         e.emit(scaled, sums, n, sums, e.held(self.factors))
         e.emit("VAS.long.long0", sums, n, sums, e.held(self.constant))
 
+    def _add_pairs(self, count: int, kind: str) -> None:
+        """The same by additions of two neighbours each: none is made for channels beyond."""
+        e, n, sums = self.e, self.e.held(count), self.e.held(self.sums)
+        for first in range(0, self.window - 1, 2):
+            two = (e.held(self.squares + 4 * at) for at in (first, first + 1))
+            again = ".acc" if first else ""
+            e.emit(f"VAV.{kind}{again}.wide0.wide1", sums, n, *two)
+        if self.window % 2:
+            last = e.held(self.squares + 4 * (self.window - 1))
+            e.emit(f"VAV.{kind}.{kind}0.wide1", sums, n, sums, last)
+
     def _add_up(self, count: int, kind: str) -> None:
         """Sums over windows of what lies between zeros, of 64 bits (``long``) or 32 (``wide``)."""
         e, item = self.e, 8 if kind == "long" else 4
         sums, addends = e.held(self.sums), e.held(self.squares)
+        if self.pairs and self.steps:
+            self._add_pairs(count, kind)
+            return
         if not self.steps:
             e.emit(f"VMOVE.{kind}.wide0", sums, e.held(count), addends)
         for number, (reach, more, odd) in enumerate(self.steps):

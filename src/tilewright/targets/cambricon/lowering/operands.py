@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.domain import ELEMENT_BYTES
-from tilewright.targets.cambricon.lowering.boxes import Box, Spans, box_of
+from tilewright.targets.cambricon.lowering.boxes import Box, Spans, axis_of, packed
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import runs_of
 from tilewright.targets.generic.lowering.locations import TensorPlace, physical_order
@@ -35,6 +35,10 @@ class Operand:
     shift: int = 0
     """Bytes from the first to the second of two places of a buffer that has one slot; they overlap
     (weights_ahead.py). 0 where there is but one."""
+    whole: int | None = None
+    """An axis that is held whole, though computes take a part of it (whole_rows.py)."""
+    whole_bytes: int = 0
+    """Bytes of a slot then."""
 
     @property
     def name(self) -> str:
@@ -98,7 +102,7 @@ class Operand:
     @property
     def slot_bytes(self) -> int:
         """Bytes of one slot."""
-        return int(self.buffer.get("bytes"))
+        return self.whole_bytes or int(self.buffer.get("bytes"))
 
     @property
     def address(self) -> int:
@@ -119,12 +123,11 @@ class Operand:
 
     def box(self, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Box:
         """The box of a tile, with strides of elements as main memory has them."""
-        return box_of(
-            e,
-            self.buffer.window.data,
-            self.buffer.tensor_shape,
-            spans,
-            extents,
-            self.order,
-            self.element,
-        )
+        shape = self.buffer.tensor_shape
+        axes = [
+            axis_of(e, axis, extent, spans, extents)
+            for axis, extent in zip(self.buffer.window.data, shape, strict=True)
+        ]
+        if self.whole is not None:
+            axes[self.whole] = replace(axes[self.whole], size=shape[self.whole], whole=True)
+        return packed(e, axes, self.order, self.element)

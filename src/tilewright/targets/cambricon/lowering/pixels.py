@@ -83,6 +83,7 @@ class Pixels:
 
         def each(between: Steps = ()) -> None:
             written = isinstance(kernel, int) and kernel <= UNROLLED and dense and not self.grouped
+            rolled = dense and not self.grouped and not self.split
             if written:
                 self._written_out(at, matrices, size, down, between)
             elif self.grouped:
@@ -90,8 +91,9 @@ class Pixels:
                     place, matrix = e.variable(at), e.variable(matrices[0])
                     e.repeat(self.groups, lambda: group(place, matrix), least=1)
             else:
-                self._rolled(at, matrices[0], size, width, kernel, down, dense)
-            for step in () if written else between:
+                steps = between if rolled else ()
+                self._rolled(at, matrices[0], size, width, kernel, down, dense, steps)
+            for step in () if written or rolled else between:
                 step()
             e.increase(at, forward)
             if not self.grouped:
@@ -138,13 +140,20 @@ class Pixels:
         kernel: Value,
         down: Value,
         dense: bool,
+        between: Steps = (),
     ) -> None:
-        """A loop over kernel rows, and over their positions where those lie apart."""
+        """A loop over kernel rows, and over their positions where those lie apart.
+
+        Steps stand behind the first product: behind the last ones they would fill the queue, and
+        nothing would hide the scalar instructions from one pixel to the next.
+        """
         e, co = self.e, self.co_register
         with e.scope():
             place, rows = e.variable(at), e.variable(matrix)
             if not self.split and dense:
                 e.emit(self._text(True), self.at, co, rows, place, size)
+                for step in between:
+                    step()
                 e.increase(place, down)
                 e.increase(rows, self.matrix_row)
                 kernel = e.subtract(kernel, 1)
