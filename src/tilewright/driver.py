@@ -13,16 +13,12 @@ from tilewright.calibration import (
 from tilewright.choose_numbers import calibrate, kept_on_host, quantise
 from tilewright.errors import refuse
 from tilewright.graph.dialect import KernelOp, network_of
-from tilewright.graph.kernels import kernel_of, operand_values
+from tilewright.graph.kernels import kernel_of
 from tilewright.graph.passes import kernel_pipeline, place_pipeline, simplify_pipeline
-from tilewright.graph.placement import (
-    Placement,
-    placement_of,
-)
+from tilewright.graph.placement import arenas_of
 from tilewright.graph.values import value_names
-from tilewright.hold_values import hold_values
+from tilewright.hold_values import hold_values, placements_of
 from tilewright.hold_weights import hold_weights
-from tilewright.ir import SSAValue
 from tilewright.machine import Machine
 from tilewright.numerics.formats import Numbers
 from tilewright.passes import CompilerContext, PassRunner
@@ -113,7 +109,13 @@ def plan_kernels(work: Work) -> None:
             network, work.machine, by_symbol, work.plans, work.target.timer, work.exact_memory
         )
         work.held |= hold_weights(
-            network, work.machine, by_symbol, work.plans, work.held, work.target.timer
+            network,
+            work.machine,
+            by_symbol,
+            work.plans,
+            work.held,
+            work.target.timer,
+            work.target.run_timer(work.machine, arenas_of(network)),
         )
         work.plans |= {symbol: one.plan for symbol, one in work.held.items()}
     for kernel, on_host in described:
@@ -159,15 +161,11 @@ def build_tiles(work: Work) -> None:
         work.progress("tile", number, len(work.kernels))
         if item.schedule is None:
             continue
-        values = operand_values(kernels[item.kernel.symbol], names)
-        placements = {name: _place(value) for name, value in values.items()}
+        placements = placements_of(kernels[item.kernel.symbol], names)
         machine = item.machine or work.machine
         held = work.held.get(item.kernel.symbol)
         if held is not None:
-            placements |= {
-                name: (held.memory, address, placements[name][2])
-                for name, address in held.addresses.items()
-            }
+            placements = held.placed(placements)
         program = build(item.kernel, item.schedule, machine, placements)
         passes = tile_pipeline(machine, tuple(text for texts in used.values() for text in texts))
         work.runner.context = context_of(work, {}, machine)
@@ -176,12 +174,6 @@ def build_tiles(work: Work) -> None:
             for one in programs_of(program):
                 used |= last_used(one)
         work.kernels[number] = replace(item, program=program)
-
-
-def _place(value: SSAValue) -> tuple[str, int, tuple[int, ...]]:
-    """A value's placement as the tile level takes it."""
-    found: Placement = placement_of(value)
-    return found.arena, found.offset, found.strides
 
 
 ROAD: tuple[Station, ...] = (

@@ -28,14 +28,14 @@ from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, Output
 from tilewright.graph.kernels import operand_values
 from tilewright.graph.passes.addresses import Addresses
 from tilewright.graph.passes.memory_plan import MemoryPlan, PlannedBuffer, memory_plan_of
-from tilewright.graph.placement import ACTIVATIONS
+from tilewright.graph.placement import ACTIVATIONS, placement_of
 from tilewright.graph.values import value_names
 from tilewright.ir import BlockArgument, SSAValue
 from tilewright.machine import Machine, Memory
 from tilewright.planning import Plan, PlanCache, Timer, plan
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
-from tilewright.planning.schedule import Schedule
+from tilewright.tile.build import Placement
 from tilewright.types import layout_of, shape_of
 
 ALIGNMENT = 64
@@ -68,6 +68,20 @@ class HeldKernel:
     """Of its held operands in that memory."""
     keeps: str = ""
     """The operand whose weights stay where the machine's memory has been cut (hold_weights.py)."""
+
+    def placed(self, placements: Mapping[str, Placement]) -> dict[str, Placement]:
+        """Where its operands lie, those that are held in their memory."""
+        held = {
+            name: (self.memory, address, placements[name][2])
+            for name, address in self.addresses.items()
+        }
+        return {**placements, **held}
+
+
+def placements_of(op: KernelOp, names: Mapping[SSAValue, str]) -> dict[str, Placement]:
+    """Where the operands of a network's kernel lie in main memory, as the tile level takes it."""
+    found = {name: placement_of(value) for name, value in operand_values(op, names).items()}
+    return {name: (one.arena, one.offset, one.strides) for name, one in found.items()}
 
 
 def hold_values(
@@ -172,7 +186,7 @@ class Holding:
         except TilewrightError:
             trial = {}
         after = sum(one.plan.cycles for one in trial.values())
-        if trial and after < before and all(_stands(one) for one in trial.values()):
+        if trial and after < before:
             self.found = trial
         else:
             self.fixed, self.biases = 0, {}
@@ -226,7 +240,7 @@ class Holding:
                 after += trial[symbol].plan.cycles
         except TilewrightError:
             return
-        if after < before and all(_stands(one) for one in trial.values()):
+        if after < before:
             self.found |= trial
             self.values.append(value)
 
@@ -285,50 +299,3 @@ def _holding(kernel: Kernel, names: frozenset[str], memory: str) -> Kernel:
         for stage in kernel.stages
     )
     return replace(kernel, stages=stages)
-
-
-def _stands(one: HeldKernel) -> bool:
-    return possible(one.kernel, one.plan.schedule)
-
-
-def possible(kernel: Kernel, schedule: Schedule) -> bool:
-    """Whether every tile's box of a held operand is one run of it, and no result is a partial sum.
-
-    A held operand is used where it lies, and buffers hold boxes without gaps.
-    """
-    if kernel.output.held and any(
-        tile_size(schedule, dim, extent) < extent
-        for dim, extent in kernel.anchor.extents.items()
-        if dim in kernel.anchor.reduction
-    ):
-        return False
-    held = [operand for operand in kernel.operands if operand.held]
-    return all(_one_run(operand, kernel, schedule) for operand in held)
-
-
-def tile_size(schedule: Schedule, dim: str, extent: int) -> int:
-    """The largest extent of a schedule's tiles along a dim."""
-    for level in schedule.levels:
-        extent = min(level.size(dim, extent), extent)
-    return extent
-
-
-def _one_run(operand: Operand, kernel: Kernel, schedule: Schedule) -> bool:
-    extents = kernel.anchor.extents
-    sizes = {dim: tile_size(schedule, dim, extent) for dim, extent in extents.items()}
-    cut = False
-    for factor in reversed(Layout.parse(operand.layout, len(operand.shape)).factors):
-        extent = operand.shape[factor.axis]
-        if factor.modulus or factor.divisor != 1:
-            return False
-        if extent == 1:
-            continue
-        axis = operand.access[factor.axis]
-        whole = all(sizes.get(dim, 1) == extents.get(dim, 1) for dim in axis.dims)
-        low, span = axis.interval({dim: (0, extents.get(dim, 1)) for dim in axis.dims})
-        whole = whole and low <= 0 and low + span >= extent
-        box = axis.interval({dim: (0, sizes.get(dim, 1)) for dim in axis.dims})[1]
-        if cut and box > 1:
-            return False
-        cut = cut or not whole
-    return True

@@ -15,7 +15,9 @@ After, with 576 KB of u held::
     k1: load u, compute     k2: load 704 KB of u, compute     k3: load 704 KB of u, compute
 
 Small tiles leave room for more held ones but pay a latency each, and less of them loads ahead of
-the kernel: several parts of the memory are tried.
+the kernel: several parts of the memory are tried. For each, schedules are chosen by an estimate of
+what a kernel takes that finds its weights; then all kernels of that time are run, one after the
+other, and the fastest way is taken if it beats holding nothing.
 """
 
 from __future__ import annotations
@@ -29,13 +31,16 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
 from tilewright.graph.kernels import operand_values
 from tilewright.graph.placement import placement_of
 from tilewright.graph.values import value_names
-from tilewright.hold_values import HeldKernel, TimerOf, possible, tile_size
-from tilewright.machine import Machine, Memory, Move
+from tilewright.hold_values import HeldKernel, TimerOf, placements_of
+from tilewright.ir import ModuleOp
+from tilewright.machine import Machine, Memory
 from tilewright.planning import Plan, PlanCache, Timer, plan
-from tilewright.planning.bounds import compute_cycles
 from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.held import last_fitting, tile_bytes
 from tilewright.planning.plan import Budget
 from tilewright.planning.schedule import Schedule
+from tilewright.targets.base import CompiledKernel, RunTimer
+from tilewright.tile.lower import tile
 
 ALIGNMENT = 64
 """Bytes to which what is held is aligned."""
@@ -45,9 +50,6 @@ SEGMENTS = ("g", "co", "c", "ci", "kh", "kw")
 
 PARTS = (2, 3, 4, 6)
 """Kernels are tried with one part in so many of the memory; the rest is for held tiles."""
-
-WORTH = 0.01
-"""Share of the cycles of the kernels of that time that holding must save, as it is estimated."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class _Search:
     plans: Mapping[str, Plan]
     held: Mapping[str, HeldKernel]
     timer: TimerOf | None
+    run_timer: RunTimer
     found: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
     caches: dict[tuple[bool, tuple[int | None, ...]], PlanCache] = field(
         default_factory=dict[tuple[bool, tuple[int | None, ...]], PlanCache]
@@ -76,23 +79,22 @@ class _Search:
     """For readers of the weights, and for others, by the bytes of all memories."""
 
     def run(self) -> dict[str, HeldKernel]:
-        names = value_names(self.network)
-        self.steps = {
-            op.symbol.data: number
-            for number, op in enumerate(self.network.block.ops)
+        names = self.names = value_names(self.network)
+        self.ops = {
+            op.symbol.data: op
+            for op in self.network.block.ops
             if isinstance(op, KernelOp) and op.symbol.data in self.plans
         }
+        self.steps = {symbol: number for number, symbol in enumerate(self.ops)}
         # Equal weights lie in one place.
         readers: dict[int, dict[str, str]] = {}
-        for op in self.network.block.ops:
-            if not isinstance(op, KernelOp) or op.symbol.data not in self.steps:
-                continue
+        for symbol, op in self.ops.items():
             values = operand_values(op, names)
-            for operand in self.kernels[op.symbol.data].inputs:
+            for operand in self.kernels[symbol].inputs:
                 value = values[operand.name]
                 if operand.role == "weight" and isinstance(value.owner, WeightOp):
                     place = placement_of(value).offset
-                    readers.setdefault(place, {})[op.symbol.data] = operand.name
+                    readers.setdefault(place, {})[symbol] = operand.name
         taken: list[tuple[str, int, int]] = []
         for users in readers.values():
             memory = self._memory(users)
@@ -139,25 +141,45 @@ class _Search:
     def _best(self, shared: _Shared, memory: Memory) -> dict[str, HeldKernel]:
         """The fastest way to hold weights; empty where none is worth it."""
         inside = [one for one, step in self.steps.items() if shared.first <= step <= shared.last]
-        others = [one for one in inside if one not in shared.readers]
-        between = sum(self._now(one).cycles for one in others) / (len(shared.readers) - 1)
         lives = [one for one in inside if one in shared.readers or self._uses(one, memory.name)]
-        move = self.machine.move(self.machine.main, memory.name)
-        least = sum(self._now(one).cycles for one in lives) - sum(
-            _Tiles.of(self._kernel(one), self._now(one).schedule).ahead(move, between)
-            for one in list(shared.readers)[1:]
-        )
-        least *= 1 - WORTH
+        least = self._run(inside, {})
         best: dict[str, HeldKernel] = {}
         for left in sorted(set(self._lefts(shared, memory)), reverse=True):
             try:
-                trial = self._trial(shared, memory, lives, left, between)
+                trial = self._trial(shared, memory, lives, left)
+                cycles = self._run(inside, trial) if trial else inf
             except TilewrightError:
                 continue
-            cycles = sum(one.plan.cycles for one in trial.values())
-            if trial and cycles < least and _stand(trial):
+            if cycles < least:
                 least, best = cycles, trial
         return best
+
+    def _run(self, symbols: Sequence[str], trial: Mapping[str, HeldKernel]) -> float:
+        """Cycles of kernels one after the other, some of them as a trial has them."""
+        made: list[CompiledKernel] = []
+        for symbol in symbols:
+            one = trial.get(symbol) or self.held.get(symbol)
+            machine, keeps = (self.machine, "") if one is None else (one.machine, one.keeps)
+            found = self._now(symbol) if one is None else one.plan
+            made.append(self._compiled(symbol, found.schedule, machine, keeps, cycles=found.cycles))
+        return self.run_timer(made)
+
+    def _compiled(
+        self,
+        symbol: str,
+        schedule: Schedule,
+        machine: Machine,
+        keeps: str = "",
+        cycles: float = 0.0,
+        name: str = "",
+    ) -> CompiledKernel:
+        """A kernel under a schedule, ready for the run timer; ``name`` is its symbol there."""
+        kernel = replace(self._kernel(symbol), symbol=name or symbol)
+        placements = placements_of(self.ops[symbol], self.names)
+        if symbol in self.held:
+            placements = self.held[symbol].placed(placements)
+        program = tile(kernel, schedule, machine, placements, check=False)
+        return CompiledKernel(kernel, schedule, ModuleOp([program]), cycles, machine, keeps)
 
     def _lefts(self, shared: _Shared, memory: Memory) -> Iterator[int]:
         """The bytes of the memory that kernels may have."""
@@ -170,7 +192,7 @@ class _Search:
             yield (total - size) // ALIGNMENT * ALIGNMENT
 
     def _trial(
-        self, shared: _Shared, memory: Memory, lives: Sequence[str], left: int, between: float
+        self, shared: _Shared, memory: Memory, lives: Sequence[str], left: int
     ) -> dict[str, HeldKernel]:
         """All kernels of the weights' life with so much of the memory; empty if nothing is held."""
         alike = self._machine(list(shared.readers), memory.name, left)
@@ -182,11 +204,11 @@ class _Search:
                 machine = self._machine([symbol], memory.name, left)
                 found[symbol] = self._planned(symbol, machine, memory.name)
                 continue
-            room = (memory.bytes or 0) - left
-            one = self._planned(symbol, alike, memory.name, room, between)
+            one = self._planned(symbol, alike, memory.name, reads)
             tiles = _Tiles.of(one.kernel, one.plan.schedule)
             cuts.add(tiles.cut)
-            if len(cuts) > 1 or one.plan.cycles == inf or not tiles.kept(room):
+            kept = last_fitting(tiles.sizes, (memory.bytes or 0) - left)
+            if len(cuts) > 1 or one.plan.cycles == inf or not kept:
                 return {}
             timer = None if self.timer is None else self.timer(alike)
             if self.steps[symbol] == shared.first and timer is not None:
@@ -206,28 +228,45 @@ class _Search:
         }
         return self.machine.with_values({**values, f"memory.{memory}.bytes": left})
 
-    def _planned(
-        self,
-        symbol: str,
-        machine: Machine,
-        memory: str,
-        room: int | None = None,
-        between: float = 0.0,
-    ) -> HeldKernel:
-        """A kernel on a machine; with ``room`` for them its weights are held."""
+    def _planned(self, symbol: str, machine: Machine, memory: str, keeps: str = "") -> HeldKernel:
+        """A kernel on a machine; the weights that it ``keeps`` are there already."""
         before = self.held.get(symbol)
         kernel = self._kernel(symbol)
         timer = None if self.timer is None else self.timer(machine)
-        budget: Budget | None = None
-        if timer is not None and room is not None:
-            timer = _finding(timer, machine, memory, room, between)
-            budget = ALL
         sizes = tuple(one.bytes for one in machine.memories)
-        cache = self.caches.setdefault((room is not None, sizes), {})
-        found = plan(kernel, machine, timer=timer, budget=budget, cache=cache)
+        cache = self.caches.setdefault((bool(keeps), sizes), {})
+        if keeps:
+            timer = self._finding(symbol, machine, keeps)
+        found = plan(kernel, machine, timer=timer, budget=ALL if keeps else None, cache=cache)
         if before is None:
             return HeldKernel(kernel, machine, found, memory, {})
         return replace(before, machine=machine, plan=found)
+
+    def _finding(self, symbol: str, machine: Machine, keeps: str) -> Timer:
+        """A timer of a kernel that finds as many tiles of its weights as fit: behind itself.
+
+        It takes only schedules whose weights, if they have tiles, have two slots for them.
+        """
+
+        def cycles(kernel: Kernel, schedule: Schedule) -> float:
+            tiles = _Tiles.of(kernel, schedule)
+            if len(tiles.sizes) > 1 and not tiles.double:
+                return inf
+            try:
+                one, again = (
+                    self._compiled(symbol, schedule, machine, keeps, name=name)
+                    for name in (symbol, f"{symbol}_again")
+                )
+                alone = self.run_timer([one])
+                return self.run_timer([replace(one, predicted_cycles=alone), again]) - alone
+            except TilewrightError:
+                return inf
+
+        return cycles
+
+
+ALL = Budget(settled=-1.0, margin=inf)
+"""Times all candidates: what a kernel takes that finds its weights may be below its bounds."""
 
 
 def hold_weights(
@@ -237,21 +276,21 @@ def hold_weights(
     plans: Mapping[str, Plan],
     held: Mapping[str, HeldKernel],
     timer: TimerOf | None = None,
+    run_timer: RunTimer | None = None,
 ) -> dict[str, HeldKernel]:
     """The kernels that run while weights are held, by their symbols.
 
     ``kernels`` are those of the accelerator, ``plans`` their plans where nothing is held, ``held``
-    those that run while values are (hold_values.py): they replace them.
+    those that run while values are (hold_values.py): they replace them. Nothing is held where
+    ``run_timer`` cannot tell whether that pays.
     """
-    return _Search(network, machine, kernels, plans, held, timer).run()
+    if run_timer is None:
+        return {}
+    return _Search(network, machine, kernels, plans, held, timer, run_timer).run()
 
 
 def _operand(kernel: Kernel, name: str) -> Operand:
     return next(one for one in kernel.operands if one.name == name)
-
-
-def _stand(trial: Mapping[str, HeldKernel]) -> bool:
-    return all(possible(one.kernel, one.plan.schedule) for one in trial.values())
 
 
 def _bytes(operand: Operand) -> int:
@@ -274,54 +313,9 @@ class _Tiles:
         found = {dim for axis in operand.access for dim in axis.dims}
         dims = [one for one in SEGMENTS if one in found] + sorted(found - set(SEGMENTS))
         extents = [kernel.anchor.extents.get(dim, 1) for dim in dims]
-        cut = tuple(tile_size(schedule, *pair) for pair in zip(dims, extents, strict=True))
-        sizes = [operand.element_bytes]
-        for extent, size in zip(extents, cut, strict=True):
-            parts = [min(size, extent - at) for at in range(0, extent, size)]
-            sizes = [one * part for one in sizes for part in parts]
-        return _Tiles(cut, tuple(sizes), schedule.slots(operand.name) > 1)
-
-    def kept(self, room: int) -> tuple[int, ...]:
-        """Bytes of those that stay in so many bytes: the last ones."""
-        found: list[int] = []
-        for size in reversed(self.sizes):
-            if sum(found) + size > room:
-                break
-            found.append(size)
-        return tuple(found)
-
-    def saved(self, move: Move, room: int) -> float:
-        """Cycles of the transfers of those."""
-        kept = self.kept(room)
-        return len(kept) * move.latency + sum(kept) / move.bytes_per_cycle
-
-    def ahead(self, move: Move, between: float, room: int = 0) -> float:
-        """Cycles of the first load that run while kernels before compute."""
-        alone = len(self.sizes) == 1
-        if len(self.kept(room)) == len(self.sizes) or not (self.double or alone):
-            return 0.0
-        return min(move.latency + self.sizes[0] / move.bytes_per_cycle, between)
-
-
-ALL = Budget(settled=-1.0, margin=inf)
-"""Times all candidates: what a kernel takes that finds its weights may be below its bounds."""
-
-
-def _finding(timer: Timer, machine: Machine, memory: str, room: int, between: float) -> Timer:
-    """A timer of kernels that find as many tiles of their weights as fit into ``room``: without the
-    transfers of those, but no faster than they compute. It takes only schedules whose weights, if
-    they have tiles, have two slots for them.
-    """
-
-    move = machine.move(machine.main, memory)
-
-    def cycles(kernel: Kernel, schedule: Schedule) -> float:
-        tiles = _Tiles.of(kernel, schedule)
-        # Words for some of those that are not possible reach beyond the held operands.
-        if not possible(kernel, schedule) or (len(tiles.sizes) > 1 and not tiles.double):
-            return inf
-        took = timer(kernel, schedule)
-        least = min(compute_cycles(kernel, machine.primitive(schedule.primitive)), took)
-        return max(took - tiles.saved(move, room) - tiles.ahead(move, between, room), least)
-
-    return cycles
+        cut = tuple(
+            min(level.size(dim, extent) for level in schedule.levels)
+            for dim, extent in zip(dims, extents, strict=True)
+        )
+        sizes = tile_bytes(zip(extents, cut, strict=True), operand.element_bytes)
+        return _Tiles(cut, sizes, schedule.slots(operand.name) > 1)

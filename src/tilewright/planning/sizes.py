@@ -19,6 +19,7 @@ from tilewright.machine import Primitive
 from tilewright.planning.bounds import PRODUCTS
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import Ints, Use
+from tilewright.planning.held import whole_sums
 
 EFFORTS = ((False, False), (True, False), (False, True), (True, True))
 """Whether windows are cut, and whether sizes below the granule are tried; the best liked first."""
@@ -91,7 +92,7 @@ def tile_sizes(
         granule = primitive.multiples.get(dim, 1) if granular else 1
         limit = 1 if dim in FURTHER_BATCHES else primitive.limits.get(dim)
         uncut = dim in windows and not cut and (limit or extent) >= extent
-        if dim in primitive.whole or uncut:
+        if dim in primitive.whole or dim in whole_sums(kernel) or uncut:
             found = [extent]
         else:
             found = candidate_sizes(extent, granule, limit, small, even=dim in slid)

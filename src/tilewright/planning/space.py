@@ -28,6 +28,7 @@ from tilewright.planning.footprint import (
     run_elements,
     uses_of,
 )
+from tilewright.planning.held import usable
 from tilewright.planning.sizes import EFFORTS, tile_sizes
 
 MAX_ROWS = 1_000_000
@@ -102,7 +103,11 @@ class Space:
                 split |= self.trips(dim) > 1
         return split
 
-    def solid(self) -> Bools:
+    def allowed(self) -> Bools:
+        """Column: whether tiles are as moves and held operands need them."""
+        return self._solid() & usable(self.kernel, {dim: self.size(dim) for dim in self.index})
+
+    def _solid(self) -> Bools:
         """Column: whether no tile of the result has holes.
 
         Where two dims run along one axis, such as groups and their channels, tiles of several
@@ -257,6 +262,6 @@ def _cross(space: Space, max_rows: int) -> None:
             fits = np.flatnonzero(used <= memory.room)
             space.index = {d: column[fits] for d, column in space.index.items()}
         rows = space.rows
-    solid = np.flatnonzero(space.solid())
-    if len(solid) < space.rows:
-        space.index = {d: column[solid] for d, column in space.index.items()}
+    allowed = np.flatnonzero(space.allowed())
+    if len(allowed) < space.rows:
+        space.index = {d: column[allowed] for d, column in space.index.items()}

@@ -7,7 +7,7 @@ its folder. Graph passes, planning and tile passes ask the machine, never the ta
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
@@ -62,6 +62,10 @@ class CompiledKernel:
     def on_host(self) -> bool:
         """Whether the host runs it."""
         return self.program is None
+
+
+RunTimer = Callable[[Sequence[CompiledKernel]], float]
+"""Simulated cycles of kernels that run one after the other."""
 
 
 @dataclass(frozen=True)
@@ -227,6 +231,14 @@ class Target(ABC):
 
     def timer(self, machine: Machine) -> Timer | None:
         """A simulator for the planner's best candidates, or None if the target has none."""
+        return None
+
+    def run_timer(self, machine: Machine, arenas: Mapping[str, int]) -> RunTimer | None:
+        """A simulator of several kernels of a network, with what one leaves on the chip for others.
+
+        ``arenas`` has the bytes of the regions of main memory that their tensors lie in. None if
+        the target has none.
+        """
         return None
 
     def planner(

@@ -204,6 +204,8 @@ PRODUCTS = [
     matmul((5, 3), (5, 4), (True, False), (3, 1)),
     matmul((2, 3, 4), (4, 5), (False, False), (5,)),
     matmul((2, 1, 3, 4), (3, 5, 4), (False, True), None),
+    matmul((4, 1, 6), (3, 6), (False, True), (3,)),
+    matmul((4, 1, 6), (4, 6, 3), (False, False), None),
 ]
 
 NORMALISATIONS = [

@@ -102,7 +102,7 @@ def test_the_loop_nests_cover_conv_pool_matmul_and_lrn() -> None:
         "average_pool": 4,
         "lrn": 5,
     }
-    assert covered.count("matmul") == 5
+    assert covered.count("matmul") == 7
 
 
 FIXED = [example for example in ITERABLE if example.operation in ("conv", "matmul", "max_pool")]
@@ -139,7 +139,7 @@ def test_dims_have_the_names_that_machines_know() -> None:
         "conv": {"n co oh ow ci kh kw", "n g co oh ow ci kh kw", "n c oh ow kh kw"},
         "max_pool": {"n c oh ow kh kw"},
         "average_pool": {"n c oh ow kh kw"},
-        "matmul": {"n co ci", "b0 m co ci", "b0 b1 m co ci"},
+        "matmul": {"n co ci", "b0 m co ci", "b0 b1 m co ci", "m b0 co ci"},
         "lrn": {"n c h w j"},
     }
     for example in EXAMPLES:
@@ -148,6 +148,17 @@ def test_dims_have_the_names_that_machines_know() -> None:
             assert " ".join(stage.extents) in names[example.operation]
             reduction = {"ci", "kh", "kw", "j"} & set(stage.extents)
             assert set(stage.reduction) == reduction
+
+
+def test_single_rows_by_one_matrix_are_rows_of_one_product() -> None:
+    """A batch by a matrix each stays a batch."""
+    found = {
+        example.shapes[:2]: stage_of(example.make()).extents
+        for example in EXAMPLES
+        if example.operation == "matmul"
+    }
+    assert found[(4, 1, 6), (3, 6)] == {"m": 4, "b0": 1, "co": 3, "ci": 6}
+    assert found[(4, 1, 6), (4, 6, 3)] == {"b0": 4, "m": 1, "co": 3, "ci": 6}
 
 
 def test_depthwise_is_an_operation_of_its_own() -> None:

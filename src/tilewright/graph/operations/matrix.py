@@ -78,11 +78,17 @@ class MatMulOp(Operation):
         return result if bias is None else result + bias
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
-        """Dims n, co | ci when the operands have rank 2 (rows n), else b0.., m, co | ci."""
+        """Dims n, co | ci when the operands have rank 2 (rows n), else b0.., m, co | ci.
+
+        A batch of single rows by one matrix are the rows m of one product.
+        """
         shape = shape_of(self.result)
         a, b = shape_of(self.inputs[0]), shape_of(self.inputs[1])
         rows = "n" if max(len(a), len(b)) == 2 else "m"
         names = [f"b{axis}" for axis in range(len(shape) - 2)] + [rows, "co"]
+        if self._is_batch_of_rows:
+            names[-3:-1] = reversed(names[-3:-1])
+            rows = names[-2]
         depth = a[-2] if self.transposed[0] else a[-1]
         dims = [Dim(name, extent) for name, extent in zip(names, shape, strict=True)]
         dims.append(Dim("ci", depth, "reduction"))
@@ -104,3 +110,12 @@ class MatMulOp(Operation):
             accesses.append((access(shape_of(self.inputs[2]), [rows, "co"]), "bias"))
         target = [one(name) for name in names]
         return self.make_stage(dims, operands, accesses, result, target)
+
+    @property
+    def _is_batch_of_rows(self) -> bool:
+        """Whether the innermost batch dim has several single rows, all by one matrix and bias."""
+        shape = shape_of(self.result)
+        others = [shape_of(value)[:-1] for value in self.inputs[2:]]
+        others.append(shape_of(self.inputs[1])[:-2])
+        single = len(shape) > 2 and shape[-2] == 1 and shape[-3] > 1
+        return single and all(extent == 1 for extents in others for extent in extents)

@@ -182,7 +182,7 @@ def _rows(space: Space, tilings: list[dict[str, int]]) -> Space:
 
 def _fits(space: Space, slots: int) -> Bools:
     """Per row, whether every memory holds its tiles ``slots`` times, those that stay once."""
-    fits = space.solid()
+    fits = space.allowed()
     for memory in {use.memory.name: use.memory for use in space.uses}.values():
         if memory.room is None or memory.managed == "hardware":
             continue

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine
-from tilewright.targets.base import Compilation, Runner, Target, Timer
+from tilewright.targets.base import Compilation, Runner, RunTimer, Target, Timer
 from tilewright.targets.cambricon.hlal.assemble import assemble
 from tilewright.targets.cambricon.hlal.run import sizes_of
 from tilewright.targets.cambricon.machine import ORIGINAL, Configuration, machine
@@ -16,7 +17,7 @@ from tilewright.targets.cambricon.manual import manual
 from tilewright.targets.cambricon.package import WORD_BYTES, read_package, write_package
 from tilewright.targets.cambricon.runner import CambriconRunner
 from tilewright.targets.cambricon.statements import disassemble, to_text
-from tilewright.targets.cambricon.timer import timer
+from tilewright.targets.cambricon.timer import run_timer, timer
 
 
 class CambriconTarget(Target):
@@ -46,6 +47,10 @@ class CambriconTarget(Target):
     def timer(self, machine: Machine) -> Timer | None:
         """The simulator on the kernel's words."""
         return timer(machine)
+
+    def run_timer(self, machine: Machine, arenas: Mapping[str, int]) -> RunTimer | None:
+        """The simulator on the kernels' words."""
+        return run_timer(machine, arenas)
 
     def word_bytes(self, machine: Machine) -> int:
         """Bytes of an instruction word."""

@@ -1,8 +1,10 @@
-"""The planner's timer: cycles of one kernel's words under one schedule, no values computed."""
+"""The planner's timers: cycles of a kernel's words, or of several kernels', no values computed."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from math import inf
 
 import numpy as np
@@ -13,10 +15,16 @@ from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
-from tilewright.targets.base import Timer
-from tilewright.targets.cambricon.lowering.network import ALIGNMENT, CONSTANTS, Lowering
+from tilewright.targets.base import CompiledKernel, RunTimer, Timer
+from tilewright.targets.cambricon.lowering.network import (
+    ALIGNMENT,
+    CONSTANTS,
+    Lowering,
+    shared_weights,
+)
 from tilewright.targets.cambricon.simulate.simulator import Simulator
 from tilewright.tile.build import Placement
+from tilewright.tile.dialect import programs_of
 from tilewright.tile.lower import tile
 
 CONSTANT_ROLES = ("weight", "bias")
@@ -39,12 +47,35 @@ def timer(machine: Machine) -> Timer:
             lowering.kernel(program, kernel.nodes)
         except TilewrightError:
             return inf
-        main = np.zeros(bases[CONSTANTS] + len(lowering.image), np.uint8)
-        simulator = Simulator(lowering.words(), whole, main, values=False)
-        simulator.run()
-        return float(simulator.result().cycles)
+        return _simulated(lowering, whole)
 
     return cycles
+
+
+def run_timer(machine: Machine, arenas: Mapping[str, int]) -> RunTimer:
+    """Simulated cycles of kernels in a row, as a package would hold them."""
+    ends = accumulate(arenas.values(), initial=0)
+    bases = dict(zip((*arenas, CONSTANTS), ends, strict=True))
+
+    def cycles(kernels: Sequence[CompiledKernel]) -> float:
+        programs = [[*programs_of(one.program)] for one in kernels if one.program is not None]
+        lowering = Lowering(machine, bases, shared_weights([p for own in programs for p in own]))
+        for one, own in zip(kernels, programs, strict=True):
+            for program in own:
+                lowering.kernel(
+                    program, one.kernel.nodes, one.predicted_cycles, one.machine, one.keeps
+                )
+        return _simulated(lowering, machine)
+
+    return cycles
+
+
+def _simulated(lowering: Lowering, machine: Machine) -> float:
+    """Cycles of all that has been lowered."""
+    main = np.zeros(lowering.bases[CONSTANTS] + len(lowering.image), np.uint8)
+    simulator = Simulator(lowering.words(), machine, main, values=False)
+    simulator.run()
+    return float(simulator.result().cycles)
 
 
 def _placed(

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tilewright.planning.held import last_fitting, tile_bytes
 from tilewright.targets.cambricon.lowering.early import Interval
 from tilewright.targets.cambricon.lowering.weights import Segments
 
@@ -63,11 +64,8 @@ class Region:
 
     def keep(self, offset: int, cut: Segments, tiles: tuple[int, ...]) -> Kept | None:
         """As many of the last tiles, of so many bytes each, as fit; None if not even one does."""
-        size, coming, room = 0, len(tiles), self.end - self.start
-        for tile in reversed(tiles):
-            if size + tile > room:
-                break
-            size, coming = size + tile, coming - 1
+        coming = len(tiles) - last_fitting(tiles, self.end - self.start)
+        size = sum(tiles[coming:])
         if not size:
             return None
         found = Kept(offset, cut, sum(tiles) - size, self.start, self.start + size, coming)
@@ -75,16 +73,9 @@ class Region:
         return Kept(*found.contents, there=known)
 
 
-def tile_bytes(cut: Segments, steps: Mapping[str, int]) -> tuple[int, ...]:
+def weight_tiles(cut: Segments, steps: Mapping[str, int]) -> tuple[int, ...]:
     """Bytes of each tile in the order of the segments, of 16-bit weights; ``steps`` are the tile
     sizes of the dims that have a loop."""
     extents = {"g": cut.group, cut.channel: cut.co, "ci": cut.ci, "kh": cut.rows}
-    parts = [
-        [min(step, extent - at) for at in range(0, extent, step)]
-        for dim, extent in extents.items()
-        for step in [min(steps.get(dim, extent), extent)]
-    ]
-    sizes = [2 * cut.width]
-    for part in parts:
-        sizes = [size * one for size in sizes for one in part]
-    return tuple(sizes)
+    cuts = [(extent, min(steps.get(dim, extent), extent)) for dim, extent in extents.items()]
+    return tile_bytes(cuts, 2 * cut.width)

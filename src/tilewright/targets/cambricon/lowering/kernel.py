@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from tilewright.errors import TilewrightError, refuse
+from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.depthwise import Depthwise
@@ -29,6 +29,7 @@ from tilewright.targets.cambricon.lowering.points import Points
 from tilewright.targets.cambricon.lowering.pool_matrix import MatrixPool
 from tilewright.targets.cambricon.lowering.pooling import Pool
 from tilewright.targets.cambricon.lowering.product import Product
+from tilewright.targets.cambricon.lowering.tables import Filled, KernelTables
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.tidy import tidied
 from tilewright.targets.cambricon.lowering.tiles import Tile
@@ -43,7 +44,7 @@ from tilewright.tile.dialect import ProgramOp, TensorOp
 Reserve = Callable[[TensorOp, Segments], int]
 """Makes room in main memory for a copy of weights; its address."""
 
-Tables = Callable[[bytes], int]
+Image = Callable[[bytes], int]
 """Puts 16-bit elements into main memory, each content once; their address."""
 
 
@@ -84,10 +85,6 @@ COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
 }
 """By the anchor's operation; all others are maps."""
 
-MAX_TABLES = 15
-"""Tables that a kernel may use."""
-
-
 Settle = Callable[[Need], Settled]
 """Where a kernel's weights lie, and what an earlier kernel loads of the first ones."""
 
@@ -105,6 +102,8 @@ class Lowered:
     """The load that it leaves to an earlier kernel."""
     kept: Kept | None = None
     """Weights that it leaves in the matrix scratchpad."""
+    tables: Filled = ()
+    """What it leaves in the machine's tables."""
 
 
 THRIFT = (
@@ -122,21 +121,23 @@ def lower_kernel(
     program: ProgramOp,
     machine: Machine,
     bases: Mapping[str, int],
-    image: Tables,
+    image: Image,
     alone: Callable[[TensorOp], bool],
     reserve: Reserve,
     settle: Settle | None = None,
     region: Region | None = None,
+    tables: Filled = (),
 ) -> Lowered:
     """A kernel's statements; ``alone`` says of weights whether no other kernel reads them.
 
-    Weights stay in the ``region`` for kernels that follow.
+    Weights stay in the ``region`` for kernels that follow; ``tables`` is what earlier kernels have
+    left in the machine's.
 
     Raises TilewrightError.
     """
     failure: TilewrightError | None = None
     for thrift in range(len(THRIFT)):
-        lowering = KernelLowering(program, machine, bases, image, reserve, thrift)
+        lowering = KernelLowering(program, machine, bases, image, reserve, thrift, tables)
         lowering.share([tensor for tensor in lowering.segments if not alone(tensor)])
         try:
             return lowering.lower(settle, region)
@@ -156,9 +157,10 @@ class KernelLowering(WeightPlaces):
         program: ProgramOp,
         machine: Machine,
         bases: Mapping[str, int],
-        image: Tables,
+        image: Image,
         reserve: Reserve,
         thrift: int,
+        tables: Filled,
     ) -> None:
         self.streams, constants = THRIFT[thrift]
         self.thrift = thrift
@@ -170,7 +172,7 @@ class KernelLowering(WeightPlaces):
         self.reserve = reserve
         self.e = Emitter(program.symbol.data, program.symbol.data, constants)
         self.nest = nest_of(program)
-        self.tables: list[bytes] = []
+        self.tables = KernelTables(tables, self.e.where)
         self.own = self._temporaries("msm")
         self.gap: Gap | None = None
         buffers = [*(one.buffer for one in self.nest.loads)]
@@ -211,7 +213,7 @@ class KernelLowering(WeightPlaces):
             walk.stepped,
             self._temporaries("vsm"),
             self.own,
-            self._table,
+            self.tables.number,
             frozenset(self.segments),
             walk.hook,
             self.thrift,
@@ -224,7 +226,7 @@ class KernelLowering(WeightPlaces):
         )
         kind = COMPUTES.get(context.anchor.operation.data, Points)
         compute = kind(context)
-        for number, data in enumerate(self.tables, 1):
+        for number, data in self.tables.loads.items():
             with e.scope():
                 zero, size = e.loaded(0), e.loaded(len(data) // 2)
                 e.emit(f"VLOAD.table={number}", zero, size, zero, self.image(data))
@@ -250,7 +252,8 @@ class KernelLowering(WeightPlaces):
         tidy = tidied(e.statements, lost, e.where)
         if gap is not None:
             gap = replace(gap, registers=tuple(tidy.clobbers[id(gap.place)]))
-        return Lowered(tidy.statements, own, used, gap, early, kept)
+        left = self.tables.left
+        return Lowered(tidy.statements, own, used, gap, early, kept, left)
 
     def share(self, tensors: list[TensorOp]) -> None:
         """Weights that other kernels read, too, are copied, once for each way in which they are
@@ -276,10 +279,3 @@ class KernelLowering(WeightPlaces):
         self.operands[buffer].moved_to = 0
         del self.segments[tensor]
         return True
-
-    def _table(self, data: bytes) -> int:
-        if data not in self.tables:
-            self.tables.append(data)
-        if len(self.tables) > MAX_TABLES:
-            raise refuse("lower-tables", f"needs more than {MAX_TABLES} tables", self.e.where)
-        return self.tables.index(data) + 1

@@ -15,6 +15,7 @@ from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.early import EarlyLoads, Need, Settled, meet
 from tilewright.targets.cambricon.lowering.kept import Kept, Region
 from tilewright.targets.cambricon.lowering.kernel import lower_kernel
+from tilewright.targets.cambricon.lowering.tables import Filled
 from tilewright.targets.cambricon.lowering.weights import Segments
 from tilewright.targets.cambricon.statements import (
     Statement,
@@ -66,6 +67,8 @@ class Lowering:
         self.settled: Settled | None = None
         self.kept: Kept | None = None
         """Weights that the last kernel has left in the matrix scratchpad."""
+        self.tables: Filled = ()
+        """What the last kernel has left in the machine's tables."""
         self.biases: list[tuple[int, int]] = []
         """Offset in the arena of weights and place in the region of constants of held biases."""
         self.start: list[Statement] = []
@@ -94,7 +97,9 @@ class Lowering:
             self._reserve,
             lambda need: self._settle(need, machine.memory("msm").room or 0),
             Region(keeps, room, whole, self.kept) if keeps else None,
+            self.tables,
         )
+        self.tables = lowered.tables
         if lowered.kept is not None:
             self.kept = lowered.kept
         elif self.kept is not None and any(meet(self.kept.filled, one) for one in lowered.used):

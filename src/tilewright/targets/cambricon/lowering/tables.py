@@ -1,11 +1,51 @@
-"""Function tables of a kernel: their contents as numerics has them."""
+"""Function tables: their contents as numerics has them, and which of the machine's hold them.
+
+A table keeps its contents from kernel to kernel, so one that an earlier kernel has loaded is not
+loaded again. Where none is free, the one goes that was used longest ago.
+"""
 
 from __future__ import annotations
 
+from tilewright.errors import refuse
 from tilewright.numerics import tables
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.generic.lowering.steps import elements, fraction
 from tilewright.tile.dialect import StageOp
+
+MAX_TABLES = 15
+"""Tables that a kernel may use."""
+
+Filled = tuple[tuple[int, bytes], ...]
+"""Numbers of tables and their contents, the one that was used longest ago first."""
+
+
+class KernelTables:
+    """The machine's tables while one kernel is lowered; ``there`` is what it finds in them."""
+
+    def __init__(self, there: Filled, where: str) -> None:
+        self._there, self._where = dict(there), where
+        self._used: dict[int, bytes] = {}
+        self.loads: dict[int, bytes] = {}
+        """What the kernel loads: 16-bit elements by the number of the table."""
+
+    def number(self, data: bytes) -> int:
+        """The table of the kernel that has these contents. Raises TilewrightError."""
+        for number, known in (*self._used.items(), *self._there.items()):
+            if known == data and self._used.get(number, data) == data:
+                self._used[number] = data
+                return number
+        free = [one for one in range(1, MAX_TABLES + 1) if one not in self._there]
+        number = next((one for one in (*free, *self._there) if one not in self._used), None)
+        if number is None:
+            raise refuse("lower-tables", f"needs more than {MAX_TABLES} tables", self._where)
+        self._used[number] = self.loads[number] = data
+        return number
+
+    @property
+    def left(self) -> Filled:
+        """What the next kernel finds."""
+        before = {one: data for one, data in self._there.items() if one not in self._used}
+        return (*before.items(), *self._used.items())
 
 
 def table_of(stage: StageOp, c: Context) -> int:

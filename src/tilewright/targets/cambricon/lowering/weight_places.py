@@ -12,7 +12,7 @@ from tilewright.targets.cambricon.lowering.early import (
     Need,
 )
 from tilewright.targets.cambricon.lowering.emitter import Emitter
-from tilewright.targets.cambricon.lowering.kept import Kept, Region, tile_bytes
+from tilewright.targets.cambricon.lowering.kept import Kept, Region, weight_tiles
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.transfers import Transfers
 from tilewright.tile.dialect import BufferOp
@@ -91,7 +91,7 @@ class WeightPlaces(Transfers):
         if cut is None or (depth and operand.places == 1):
             return None
         steps = {loop.dim.data: loop.step_size for loop in self.nest.loops[:depth]}
-        kept = region.keep(tensor.get("offset"), cut, tile_bytes(cut, steps))
+        kept = region.keep(tensor.get("offset"), cut, weight_tiles(cut, steps))
         if kept is None:
             return None
         self.walk.stays = kept

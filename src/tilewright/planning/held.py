@@ -1,0 +1,80 @@
+"""Tiles of what stays on the chip.
+
+Operands that are held (``Operand.held``) are used where they lie. A buffer holds a box without
+gaps, so every tile's box of a held operand must be one run of it; and what is held is a result,
+never a partial sum.
+
+Of weights that several kernels read, as many tiles stay as fit, the last ones: a later kernel then
+loads its first tile while an earlier one computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.footprint import Bools, Ints
+from tilewright.planning.layout import Layout
+
+
+def whole_sums(kernel: Kernel) -> tuple[str, ...]:
+    """The dims that no tile may cut because the result is held."""
+    return kernel.anchor.reduction if kernel.output.held else ()
+
+
+def usable(kernel: Kernel, sizes: Mapping[str, Ints]) -> Bools:
+    """Per row of tile sizes, whether held operands can be used where they lie."""
+    extents = kernel.anchor.extents
+    found = np.ones(np.broadcast_shapes(*(column.shape for column in sizes.values())), np.bool_)
+    for dim in whole_sums(kernel):
+        found &= sizes.get(dim, extents[dim]) == extents[dim]
+    for operand in kernel.operands:
+        if operand.held:
+            found &= _one_run(operand, extents, sizes)
+    return found
+
+
+def _one_run(operand: Operand, extents: Mapping[str, int], sizes: Mapping[str, Ints]) -> Bools:
+    found, cut = np.array(True), np.array(False)
+    for factor in reversed(Layout.parse(operand.layout, len(operand.shape)).factors):
+        extent = operand.shape[factor.axis]
+        if factor.modulus or factor.divisor != 1:
+            return np.array(False)
+        if extent == 1:
+            continue
+        axis = operand.access[factor.axis]
+        low, span = axis.interval({dim: (0, extents.get(dim, 1)) for dim in axis.dims})
+        whole, box = np.array(low <= 0 and low + span >= extent), np.array(1)
+        for dim, step in axis.terms:
+            size = sizes.get(dim, np.array(1))
+            whole = whole & (size == extents.get(dim, 1))
+            box = box + abs(step) * (size - 1)
+        found = found & ~(cut & (box > 1))
+        cut = cut | ~whole
+    return found
+
+
+def tile_bytes(cuts: Iterable[tuple[int, int]], element: int) -> tuple[int, ...]:
+    """Bytes of every tile of a tensor, in the order in which they lie in memory.
+
+    ``cuts`` has the extent and the tile size of each dim, outermost first; ``element`` is the bytes
+    of one element.
+    """
+    sizes = [element]
+    for extent, step in cuts:
+        parts = [min(step, extent - at) for at in range(0, extent, step)]
+        sizes = [size * part for size in sizes for part in parts]
+    return tuple(sizes)
+
+
+def last_fitting(tiles: Sequence[int], room: int) -> int:
+    """How many of the last tiles, of so many bytes each, fit together into so many bytes."""
+    count = 0
+    for size in reversed(tiles):
+        room -= size
+        if room < 0:
+            break
+        count += 1
+    return count
