@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.planning import planning_kernels as kernels
+from tilewright.errors import TilewrightError
 from tilewright.planning import plan
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.held import last_fitting, tile_bytes, usable
@@ -77,6 +78,15 @@ def test_no_plan_cuts_the_sums_of_a_held_result(planner: Greedy | None) -> None:
     assert any(level.size("ci", 1600) < 1600 for level in cut.levels)
     held = plan(holding(free, "y"), SMALL, search=planner).schedule
     assert all(level.size("ci", 1600) == 1600 for level in held.levels)
+
+
+def test_where_no_small_tile_is_usable_a_large_one_is_found() -> None:
+    """The greedy planner, whose tilings are tried beside, finds nothing to start from."""
+    kernel = holding(kernels.pool(16, 12, 2, 2), "x")
+    with pytest.raises(TilewrightError, match="plan-capacity"):
+        Greedy()(kernel, SMALL)
+    found = plan(kernel, SMALL, timer=lambda kernel, schedule: 1e6).schedule
+    assert all(level.size("ow", 6) == 6 for level in found.levels)
 
 
 def test_the_space_of_a_held_operand_has_usable_tiles_alone() -> None:

@@ -217,7 +217,11 @@ def _beside_greedy(kernel: Kernel, machine: Machine, found: Plan, timer: Timer) 
     for start, buffers in product(("granule", "one"), (2, 1)):
         if found.cycles <= found.granule_bound:
             break
-        greedy = Greedy(start, buffers)(kernel, machine)
+        try:
+            greedy = Greedy(start, buffers)(kernel, machine)
+        except TilewrightError:
+            # It starts from a tile that held operands do not allow.
+            continue
         if greedy.predicted_cycles > found.cycles * (1 + MISJUDGED):
             continue
         took = timer(kernel, greedy.schedule)
