@@ -10,10 +10,11 @@ from tests.planning.test_cached_blocks import MACHINE, kernel
 from tilewright.machine import Machine
 from tilewright.planning.block_cost import BlockCost
 from tilewright.planning.cached import schedules
-from tilewright.planning.domain import Kernel
+from tilewright.planning.domain import Affine, Dim, Kernel
 from tilewright.planning.schedule import Level, Schedule
 
 PRIMITIVE = MACHINE.primitive("winograd_4")
+PLAIN = MACHINE.primitive("winograd_4_plain")
 
 
 def block(height: int, width: int, vectors: int = 2) -> Schedule:
@@ -93,6 +94,49 @@ def test_what_the_second_cache_loses_costs_what_the_machine_says(cost: str) -> N
     dearer_large = large.model_copy(update={"cache_costs": dear})
     assert price(made, block(8, 16), dearer) > price(made, block(8, 16))
     assert price(made, block(8, 16), dearer_large) == price(made, block(8, 16), large)
+
+
+def plain(ci: int, co: int, size: int) -> Kernel:
+    """With weights that are transformed as the kernel runs."""
+    made = kernel(ci, co, size)
+    stage = made.stages[0]
+    x, w, s = stage.inputs
+    taps = Affine((("kh", 1),)), Affine((("kw", 1),))
+    w = replace(w, shape=(co, ci, 3, 3), access=(*w.access[:2], *taps), layout="OIHW16o")
+    dims = (*stage.dims, Dim("kh", 3, "reduction"), Dim("kw", 3, "reduction"))
+    return replace(made, stages=(replace(stage, dims=dims, inputs=(x, w, s)),))
+
+
+def test_transforming_weights_costs_less_the_more_products_it_stands_beside() -> None:
+    machine = MACHINE.with_values({"memory.l3.bytes": 1 << 30, "memory.dram.bytes_per_cycle": 1e6})
+    more = [
+        BlockCost(plain(256, 64, size), machine, PLAIN).price(block(size // 4, size // 4))[0]
+        / price(kernel(256, 64, size), block(size // 4, size // 4), machine)
+        for size in (8, 16, 32)
+    ]
+    assert more[0] > more[1] > more[2] > 1
+
+
+_DEARER = {"beside": (0.0, 0.5, 1.0), "rewritten": (2.0, 3.0, 4.0), "summed": (1.0, 3.0, 5.0)}
+
+
+def test_transforming_weights_costs_what_the_machine_says() -> None:
+    made, costs = plain(256, 64, 16), MACHINE.cache_costs
+    for name, values in _DEARER.items():
+        dear = [costs.model_copy(update={name: value}) for value in values]
+        machines = [MACHINE.model_copy(update={"cache_costs": one}) for one in dear]
+        prices = [BlockCost(made, one, PLAIN).price(block(4, 4))[0] for one in machines]
+        assert prices[0] < prices[1] < prices[2], name
+
+
+def test_weights_that_come_from_a_slow_memory_are_worth_a_transform() -> None:
+    """On a small map: four times the bytes take longer to arrive than products to compute."""
+    slow = MACHINE.with_values({"memory.dram.bytes_per_cycle": 2.0})
+    for size, worth in ((8, True), (64, False)):
+        shape = block(min(size // 4, 8), 2 if size == 8 else 8, 3)
+        transformed = price(kernel(512, 512, size), shape, slow)
+        found = BlockCost(plain(512, 512, size), slow, PLAIN).price(shape)[0]
+        assert (found < transformed) == worth, size
 
 
 def test_names_do_not_matter() -> None:

@@ -115,7 +115,7 @@ def _method(kernel: Kernel) -> str:
     """Names a kernel's method: direct, explicit, winograd of some size of tile, or product."""
     anchor = kernel.anchor
     if anchor.operation == "winograd_conv":
-        plain = ", weights transformed in registers" if "kh" in anchor.extents else ""
+        plain = ", weights transformed on the way" if "kh" in anchor.extents else ""
         return f"winograd {anchor.extents['r']}{plain}"
     names = {"matmul": "product", "explicit_conv": "explicit"}
     return names.get(anchor.operation, "direct")

@@ -200,6 +200,8 @@ class CacheCosts(_Part):
     """Part of a time that does not overlap with a greater one: of products, or of reading."""
     near: float = Field(default=0.1, ge=0, le=1)
     """The same of the time to read weights from the second cache, tile after tile."""
+    cold: float = Field(default=0.1, ge=0, le=1)
+    """The same of the time to read weights from main memory."""
     start_bytes: float = Field(default=800.0, ge=0, le=1e6)
     """What could be moved while a piece of the result is begun that lies apart from the one
     before: swATOP's latency, and what it wastes of a transaction (Eq. 1)."""
@@ -216,15 +218,19 @@ class CacheCosts(_Part):
     pixels: float = Field(default=0.3, ge=0, le=2)
     """Part of the time to read transformed inputs from the second cache, as every block of output
     channels does, that does not hide."""
-    plain_pixels: float = Field(default=0.3, ge=0, le=2)
-    """The same where weights are transformed in registers: every product loads its own input."""
     read_again: float = Field(default=0.35, ge=0, le=1)
     """The same of transformed weights, which further register tiles of one plane read again."""
     fetched: float = Field(default=0.5, ge=0, le=1)
     """Part of the time to read weights for the first time that does not hide where they are fetched
-    ahead, to be transformed in registers."""
-    fetched_again: float = Field(default=0.0, ge=0, le=1)
-    """The same where they are read again from a near cache."""
+    ahead, to be transformed beside products."""
+    beside: float = Field(default=0.5, ge=0, le=1)
+    """Part of the time to transform weights beside products, or of these, that does not hide."""
+    summed: float = Field(default=3.0, ge=0, le=100)
+    """Transfers between the same of each byte of sums that products write for every block of input
+    channels, and go on from."""
+    rewritten: float = Field(default=3.0, ge=0, le=100)
+    """Transfers between the first cache and the second of each byte of weights that are transformed
+    beside products: it comes in, goes out, and comes in again."""
     written: float = Field(default=6.0, ge=0, le=100)
     """Transfers of each byte of scratch that transforms write beyond the second cache."""
     returned: float = Field(default=6.0, ge=0, le=100)

@@ -6,7 +6,8 @@ for while the plane before is multiplied: from the second cache, or from behind 
 scratch and all weights do not fit there together. So do transformed inputs that the second cache
 lost since the block of output channels before. The transforms hardly compute, so what they write
 and read beyond the second cache is paid in full, as it goes both ways. Weights that are transformed
-in registers are fetched ahead, and read again for every few planes.
+as products need them are read once for every row of planes, and written into panels that the second
+cache keeps; products go on meanwhile, and later from sums that they have written.
 """
 
 from __future__ import annotations
@@ -16,21 +17,19 @@ from math import ceil
 from typing import Any
 
 from tilewright.machine import Machine, Primitive, parse_expression
-from tilewright.planning.cached_blocks import register_tiles
+from tilewright.planning.cached_blocks import panel_channels, register_tiles
 from tilewright.planning.cached_cost import box_bytes, cache_levels
 from tilewright.planning.domain import Kernel
 from tilewright.planning.registers import Registers, registers_of
 from tilewright.planning.schedule import Schedule
-
-PLANE_CYCLES = 0.2
-"""What a plane more in a register tile costs a step, whatever else bounds it (measured)."""
 
 
 class BlockCost:
     """Prices schedules of one kernel on a primitive with scratch; keeps what they share.
 
     Exposed parts of transfers were fitted to measured times of the kernels that ``python -m
-    benchmarks swatop`` lists as developed on.
+    benchmarks swatop`` lists as developed on; those of weights transformed on the way to 13 layers
+    such as VGG's and ResNet's, in both tiles (the pick loses 3.3 % on average, at most 11 %).
     """
 
     def __init__(self, kernel: Kernel, machine: Machine, primitive: Primitive) -> None:
@@ -43,6 +42,8 @@ class BlockCost:
         self.planes = extents.get("u", 1) * extents.get("v", 1)
         # Explicit convolutions lay out whole windows, and write results at once.
         self.explicit = "u" not in extents
+        # Of windows whose weights are yet to be transformed; else 0.
+        self.taps = 0 if self.explicit or "kh" not in extents else extents["kh"]
         self.depth = extents["ci"] * (extents["kh"] * extents["kw"] if self.explicit else 1)
         self.grid = ("oh", "ow") if self.explicit else ("th", "tw")
         levels = cache_levels(machine)
@@ -57,7 +58,7 @@ class BlockCost:
     def price(self, schedule: Schedule) -> tuple[float, float]:
         """Cycles, and bytes to and from main memory."""
         options = dict(schedule.options)
-        most, planes = int(options["points"]), int(options.get("planes", 0))
+        most = int(options["points"])
         sizes = dict(schedule.levels[-1].tile)
         extents, total, blocks = self.extents, self.cycles, 0
         row, column = self.grid
@@ -65,7 +66,7 @@ class BlockCost:
             for columns, width in _runs(extents[column], sizes[column]):
                 count = extents["n"] * rows * columns
                 blocks += count
-                block = self._block(height, width, sizes["co"], most, planes)
+                block = self._block(height, width, sizes["co"], most)
                 total += count * extents.get("g", 1) * block
         if self.explicit:
             # Fetched and written while tiles compute, which hides neither (cached_cost.py).
@@ -76,15 +77,12 @@ class BlockCost:
         main = self.weights + again + self.images
         # Weights come from memory at every run; activations were written just before.
         waiting = (self.weights + again + max(0.0, self.images - self.last[0])) / self.last[1]
-        exposed = self.costs.fetched if planes else self.costs.streamed
+        exposed = self.costs.fetched if self.taps else self.costs.streamed
         return max(total, waiting) + exposed * min(total, waiting), main
 
-    def _block(self, height: int, width: int, channels: int, most: int, planes: int) -> float:
-        """Cycles of one block beyond those of its products at full speed and its transforms.
-
-        ``planes`` are those of one register tile that transforms weights; else 0.
-        """
-        key, tiles = (height, width, channels, most, planes), height * width
+    def _block(self, height: int, width: int, channels: int, most: int) -> float:
+        """Cycles of one block beyond those of its products at full speed and its transforms."""
+        key, tiles = (height, width, channels, most), height * width
         if key not in self._tiles:
             parts = register_tiles(width, most) * height
             if not self.explicit:
@@ -92,10 +90,8 @@ class BlockCost:
             inputs = 4 * self.planes * tiles * self.depth
             found = inputs * self._far(inputs) * self.costs.written / self.second[1]
             for count, part in _runs(self.extents["co"], channels):
-                if planes:
-                    found += count * self._transformed(tiles, parts, planes, inputs)
-                else:
-                    found += count * self._products(tiles, part, parts, inputs)
+                price = self._transformed if self.taps else self._products
+                found += count * price(tiles, part, parts, inputs)
             self._tiles[key] = found
         return self._tiles[key]
 
@@ -122,23 +118,33 @@ class BlockCost:
         lost -= tiles * vectors * depth / registers.vectors_per_cycle
         return self.planes * lost + outputs * far * costs.returned / beyond
 
-    def _transformed(self, tiles: int, parts: list[int], planes: int, inputs: int) -> float:
-        """The same of one vector of output channels whose weights are transformed in registers."""
-        registers, depth, taps = self.registers, self.extents["ci"], self.extents["kh"]
-        outputs = 4 * self.planes * tiles * registers.lanes
-        panel = 4 * registers.lanes * depth * taps**2
+    def _transformed(self, tiles: int, channels: int, parts: list[int], inputs: int) -> float:
+        """The same where weights are transformed beside the products, a panel at a time."""
+        registers, depth, costs = self.registers, self.depth, self.costs
+        vectors, rows = ceil(channels / registers.lanes), self.extents["u"]
         (_, behind), (_, beyond) = self.near, self.second
-        far = self._far(inputs + outputs + 2 * panel)
-        pixel = 4 * depth * ((1.0 - far) / behind + far / beyond)
-        lost = -tiles * planes * depth / registers.vectors_per_cycle
-        for points in parts:
-            work = depth * transforming_step_cycles(points, planes, taps, registers)
-            work += registers.call_cycles(points, planes)
-            read, again = points * planes * pixel, panel / behind
-            lost += max(work, again + read) + self.costs.plain_pixels * read
-            lost += self.costs.fetched_again * min(work, again)
-        written = outputs * self._far(inputs + outputs) * self.costs.written / beyond
-        return self.planes / planes * lost + written
+        weight = 4 * vectors * registers.lanes * depth
+        outputs, pixels = 4 * self.planes * tiles * vectors * registers.lanes, 4 * tiles * depth
+        panels = 2 * rows * weight * panel_channels(depth) // depth
+        far = self._far(inputs + outputs + panels + self.taps**2 * weight)
+        turns = ceil(depth / panel_channels(depth))
+        work = 0.0
+        for points in set(parts):
+            each = depth * registers.step_cycles(points, vectors)
+            work += parts.count(points) * (each + turns * registers.call_cycles(points, vectors))
+        # Of every panel but the last, sums are written and read again.
+        work += (turns - 1) * costs.summed * (outputs / self.planes) / behind
+        stream = pixels * far / beyond
+        read = pixels * (1.0 - far) * costs.pixels + (len(parts) - 1) * weight * costs.read_again
+        lost = max(work, stream) + costs.refetched * min(work, stream) + read / behind
+        # What the first cache keeps of both panels, and of the weights that they are made of.
+        block = panels + self.taps**2 * weight * panel_channels(depth) // depth
+        made = (self.planes * costs.rewritten + rows * self.taps**2) * weight / behind
+        made *= _missed(block, costs.block_usable * self.near[0])
+        lost = self.planes * lost
+        products = self.planes * tiles * vectors * depth / registers.vectors_per_cycle
+        lost = max(lost + costs.beside * made, made + costs.beside * products) - products
+        return lost + outputs * self._far(inputs + outputs) * costs.returned / beyond
 
     def _scratch(self, sizes: Mapping[str, int]) -> float:
         """Bytes of a block's transformed inputs, and of the products of its output channels."""
@@ -153,21 +159,6 @@ class BlockCost:
 
 
 _IMAGES = ("input", "residual", "output")
-
-
-def transforming_step_cycles(points: int, planes: int, taps: int, registers: Registers) -> float:
-    """Cycles of a step on some planes of a row, with weights that are transformed in registers.
-
-    Every product has a broadcast of its own, which AVX-512 takes as an operand. Of the transform
-    about half the operations are multiply-adds; the others add beside them (measured).
-    """
-    products = points * planes
-    sums = taps * (taps - 1) / 2
-    sums = 0.6 * planes + 0.8 * sums
-    work = registers.step_cycles(products, 1) + sums / registers.vectors_per_cycle
-    whole = 0.8 * taps**2
-    loads = whole + products / 2 if registers.lanes >= 16 else (whole + products) / 2
-    return max(work, loads, 4.0) + PLANE_CYCLES * planes
 
 
 def _runs(extent: int, step: int) -> Iterator[tuple[int, int]]:

@@ -5,13 +5,12 @@ that loop is the innermost. The larger a block, the less often the weights are r
 smaller, the nearer its scratch stays.
 
 Weights that are yet to be transformed (the stage then has the window's taps as dims ``kh`` and
-``kw``) are transformed in registers, for a few planes at a time of one vector of output channels.
+``kw``) are transformed as products need them, into two small panels of scratch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -24,14 +23,14 @@ from tilewright.planning.schedule import Level, Schedule
 
 _VECTORS = (1, 2, 3, 4, 6)
 
-_PLANES = (2, 3, 4, 6)
-"""Planes that a register tile covers where weights are transformed in registers.
+PANEL = 64
+"""Input channels whose weights are transformed at a time; half or twice as many are as good, more
+or fewer are not (measured)."""
 
-One alone is as fast while weights are near, and loses up to a fifth when they are not (measured).
-"""
 
-_SPARE = 2
-"""Vector registers that sums of the weights' transform need."""
+def panel_channels(channels: int) -> int:
+    """Input channels of a panel of weights that are transformed as products need them."""
+    return min(channels, PANEL)
 
 
 def register_tiles(points: int, most: int) -> list[int]:
@@ -87,20 +86,14 @@ def _register_tiles(
 ) -> Iterator[tuple[int, tuple[tuple[str, int], ...]]]:
     """Vectors of output channels, with the options that a schedule has."""
     channels = ceil(extents["co"] / registers.lanes)
-    counts = range(1, registers.count + 1)
-    transforming = "kh" in extents and "v" in extents
-    for number in _PLANES if transforming else _VECTORS:
-        spare = _SPARE if transforming else 0
-        fitting = [p for p in counts if replace(registers, temporaries=spare).fits(p, number)]
-        if not fitting:
-            continue
-        if not transforming:
-            if number <= channels:
-                # A separable convolution's windows have register tiles of their own.
-                windows = (("columns", registers.count // 2 - 2),) if "c" in extents else ()
-                yield number, (*windows, ("points", fitting[-1]))
-        elif not extents["v"] % number:
-            yield 1, (("planes", number), ("points", fitting[-1]))
+    # Where weights are yet to be transformed, a row's planes share the work by vectors.
+    most = extents["u"] if "kh" in extents and "v" in extents else max(_VECTORS)
+    for number in _VECTORS:
+        fitting = [p for p in range(1, registers.count + 1) if registers.fits(p, number)]
+        if fitting and number <= min(channels, most):
+            # A separable convolution's windows have register tiles of their own.
+            windows = (("columns", registers.count // 2 - 2),) if "c" in extents else ()
+            yield number, (*windows, ("points", fitting[-1]))
 
 
 def _shares(extent: int) -> list[int]:

@@ -140,7 +140,8 @@ class Caches:
                 written += moved if role == "output" else 0.0
                 inputs += moved if role == "input" else 0.0
             others = main - weights - written
-            if level == len(self.levels) - 1:
+            last = level == len(self.levels) - 1
+            if last:
                 # Weights come from memory at every run; activations were written just before.
                 far = (
                     max(0.0, 1.0 - self.costs.usable * capacity / (others + written))
@@ -153,7 +154,7 @@ class Caches:
                 once = min(written, results)
                 again = (part + self.costs.row_bytes / run) * (written - once)
                 written = once * pieces + again + inputs * begun
-            beside = part if level else self.costs.near
+            beside = self.costs.near if not level else self.costs.cold if last else part
             paid = part * others + beside * weights + written
             hidden = max(hidden, (1.0 - part) * (weights + others) / bandwidth)
             exposed += paid / bandwidth

@@ -59,11 +59,10 @@ def test_every_core_computes_its_part_of_the_rows(rows: int, step: int, tmp_path
 
 
 @pytest.mark.parametrize("shared", ["th", "tw", "co"])
-@pytest.mark.parametrize("planes", [0, 2])
-def test_cores_that_fill_scratch_agree_with_one(shared: str, planes: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("plain", [False, True])
+def test_cores_that_fill_scratch_agree_with_one(shared: str, plain: bool, tmp_path: Path) -> None:
     m = Maker(PLAIN, seed=4)
-    block = (2, 2, 1 if planes else 2)
-    value = winograd(m, (1, 9, 10, 11), 20, 4, block, planes=planes, pads=(1, 1, 1, 1))
+    value = winograd(m, (1, 9, 10, 11), 20, 4, (2, 2, 2), plain=plain, pads=(1, 1, 1, 1))
     m.schedules["k0"] = replace(m.schedules["k0"], shared=shared)
     m.finish(value)
     CpuTarget().emit(m.compilation(), tmp_path)

@@ -91,20 +91,20 @@ def winograd(
     residual: bool = False,
     bias: bool = True,
     taps: int = 3,
-    planes: int = 0,
+    plain: bool = False,
     group: int = 1,
     **attributes: object,
 ) -> SSAValue:
     """Rows and columns of tiles, and vectors of output channels in a block; scratch is exact.
 
-    With ``planes`` weights are transformed in registers, so many planes at once.
+    ``plain`` weights are transformed as the kernel runs.
     """
     x = m.input(image, B)
     inner, ci, co = tile + taps - 1, image[1] // group, channels // group
     # Transformed weights: any at all, for what is tested is the method's second half.
-    extent, layout = (taps, "OIHWLo") if planes else (inner, "OHWILo")
+    extent, layout = (taps, "OIHWLo") if plain else (inner, "OHWILo")
     u = m.weight((channels, ci, extent, extent), layout, 1.0 / ci)
-    end = ("" if taps == 3 else "_5x5") + ("_plain" if planes else "")
+    end = ("" if taps == 3 else "_5x5") + ("_plain" if plain else "")
     primitive = m.machine.primitive(f"winograd_{tile}{end}")
     height, width, vectors = block
     outer = {"n": 1, "g": 1} if group > 1 else {"n": 1}
@@ -113,7 +113,7 @@ def winograd(
         {**sizes, "ci": ci, "u": inner, "v": inner}
     )
     level = Level("registers", tuple(sorted(sizes.items())), (*outer, "th", "tw", "co"))
-    points = (28 if m.lanes == 16 else 10) // (planes or vectors)
+    points = (28 if m.lanes == 16 else 10) // vectors
     attributes |= {"taps": taps, "group": group}
     inputs: list[SSAValue | int] = [x, u, m.scratch(int(needed))]
     if bias:
@@ -128,10 +128,7 @@ def winograd(
         chain.append((AddOp, [0, m.input(shape, B)], {}))
     chain.append((ReluOp, [len(chain) - 1], {}))
     found = m.kernel(chain, B)  # type: ignore[arg-type]
-    options = (("points", max(points, 1)),)
-    if planes:
-        options = (("planes", planes), *options)
-    schedule = Schedule(primitive.name, (level,), options=options)
+    schedule = Schedule(primitive.name, (level,), options=(("points", max(points, 1)),))
     m.schedules[m.kernels[-1].symbol.data] = schedule
     return found
 
@@ -208,20 +205,28 @@ CASES: dict[str, Callable[[Maker], SSAValue]] = {
         m, (2, 32, 9, 11), 64, 2, (2, 3, 1), True, taps=5, group=2, pads=(1, 2, 0, 2)
     ),
     "winograd_plain": lambda m: winograd(
-        m, (1, 48, 14, 14), 40, 4, (4, 4, 1), True, planes=3, pads=ONES
+        m, (1, 48, 14, 14), 40, 4, (4, 4, 2), True, plain=True, pads=ONES
     ),
-    "winograd_plain_rows": lambda m: winograd(
-        m, (2, 17, 13, 9), 23, 4, (2, 3, 1), planes=6, bias=False, pads=(0, 2, 1, 0)
+    "winograd_plain_panels": lambda m: winograd(
+        m, (1, 192, 9, 13), 64, 4, (3, 4, 3), plain=True, pads=ONES
     ),
-    "winograd_plain_pairs": lambda m: winograd(
-        m, (1, 16, 9, 30), 32, 4, (1, 4, 1), planes=2, group=1
+    "winograd_plain_last_panel": lambda m: winograd(
+        m, (2, 69, 13, 9), 23, 4, (2, 3, 2), plain=True, bias=False, pads=(0, 2, 1, 0)
     ),
-    "winograd_plain_single": lambda m: winograd(m, (1, 33, 7, 7), 16, 4, (2, 2, 1), planes=1),
+    "winograd_plain_short_panel": lambda m: winograd(
+        m, (1, 67, 5, 5), 48, 4, (1, 1, 3), plain=True, pads=ONES
+    ),
+    "winograd_plain_few_channels": lambda m: winograd(
+        m, (1, 5, 9, 30), 32, 4, (1, 4, 1), plain=True
+    ),
+    "winograd_plain_groups": lambda m: winograd(
+        m, (1, 96, 9, 11), 96, 4, (2, 3, 2), True, plain=True, group=2, pads=ONES
+    ),
     "winograd_plain_2": lambda m: winograd(
-        m, (1, 64, 7, 7), 64, 2, (4, 4, 1), True, planes=4, pads=ONES
+        m, (1, 80, 7, 7), 64, 2, (4, 4, 4), True, plain=True, pads=ONES
     ),
     "winograd_plain_5x5": lambda m: winograd(
-        m, (1, 32, 12, 9), 32, 2, (3, 5, 1), taps=5, planes=3, group=2, pads=(2, 2, 2, 2)
+        m, (1, 32, 12, 9), 96, 2, (3, 5, 3), taps=5, plain=True, group=2, pads=(2, 2, 2, 2)
     ),
     "conv_3x3": lambda m: convolution(m, (1, 32, 8, 8), 32, (3, 3), pads=(1, 1, 1, 1)),
     "conv_residual": lambda m: convolution(

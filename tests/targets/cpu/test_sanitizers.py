@@ -13,6 +13,8 @@ from tests.targets.cpu.built_networks import expected, image, missing, package, 
 from tests.targets.cpu.test_builds import USER
 
 import tilewright
+from tilewright.graph import passes
+from tilewright.graph.passes.choose_methods import ChooseMethods
 
 pytestmark = pytest.mark.slow
 
@@ -83,6 +85,34 @@ def test_pools_within_tiles_stay_within_memory(tmp_path: Path) -> None:
     schedules = run_under_sanitizers(tmp_path / "pools.onnx", tmp_path)
     used = [schedule.partition(" ")[0] for schedule in schedules]
     assert sum(name.startswith("winograd") for name in used) == 2 and "pool" not in used
+
+
+def test_weights_that_are_transformed_on_the_way_stay_within_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With a last panel that is short, channels that fill no vectors, and groups."""
+    names = ("winograd_4_plain", "winograd_2_5x5_plain")
+    monkeypatch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=names))
+    random = np.random.default_rng(5)
+    shapes = {"w": (40, 69, 3, 3), "b": (40,), "v": (96, 40, 3, 3), "u": (64, 48, 5, 5)}
+    weights = [
+        numpy_helper.from_array((random.standard_normal(shape) / 20).astype(np.float32), name)
+        for name, shape in shapes.items()
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["c", "v"], ["d"], pads=[0, 1, 1, 0]),
+        helper.make_node("Conv", ["d", "u"], ["y"], group=2),
+    ]
+    value = helper.make_tensor_value_info
+    values = [value("x", 1, (1, 69, 19, 23))], [value("y", 1, (1, 64, 14, 18))]
+    graph = helper.make_graph(nodes, "plain", *values, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "plain.onnx")
+    schedules = run_under_sanitizers(tmp_path / "plain.onnx", tmp_path)
+    used = [schedule.partition(" ")[0] for schedule in schedules]
+    found = [name for name in used if "winograd" in name]
+    assert found == ["winograd_4_plain", "winograd_4_plain", "winograd_2_5x5_plain"]
 
 
 def run_under_sanitizers(path: Path, tmp_path: Path) -> list[str]:

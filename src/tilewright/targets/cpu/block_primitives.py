@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.machine import Primitive, Storage
+from tilewright.planning.cached_blocks import PANEL
 
 FEW_CHANNELS = 4
 """Convolutions of at most so many input channels take a plain NCHW input."""
@@ -101,6 +102,7 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
     inner = tile + taps - 1
     image = f"NCHW{lanes}c"
     padded = f"{lanes}*(ceil(ci/{lanes}) + ceil(co/{lanes}))"
+    panels = f" + 2*v*{lanes}*(min(ci, {PANEL})*ceil(co/{lanes}) + 1)"
     return Primitive(
         name=f"winograd_{tile}{'' if taps == 3 else '_5x5'}{'_plain' if plain else ''}",
         operations=("winograd_conv",),
@@ -120,8 +122,8 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
         f" + {INPUT_CYCLES[inner]}*ceil(ci/{lanes})"
         f" + {OUTPUT_CYCLES[tile, inner]}*ceil(co/{lanes}))",
         peak=f"n*g*th*tw*u*v*co*ci/{lanes * vectors:g}",
-        # Transformed inputs and products, plane by plane, a vector apart.
-        scratch=f"u*v*(th*tw*{padded} + {2 * lanes})",
+        # Transformed inputs and products, plane by plane, a vector apart; two panels of weights.
+        scratch=f"u*v*(th*tw*{padded} + {2 * lanes})" + (panels if plain else ""),
         # Blocks of channels must not hold two groups.
         multiples={"co": lanes, "ci": lanes},
         whole=("r", "s", "pr", "ps", "ci", "u", "v", "kh", "kw"),

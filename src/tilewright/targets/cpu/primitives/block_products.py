@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 from tilewright.targets.cpu.instance import Instance
@@ -93,18 +93,22 @@ def write_steps(
     writer: Writer,
     size: int,
     places: Sequence[int],
-    depth: int,
+    depth: int | tuple[str, str],
     lanes: int,
     channel: int = 0,
     ahead: Ahead | None = None,
+    beside: Callable[[], None] | None = None,
 ) -> None:
     """Write the reduction of a register tile, of ``size`` points, that reads ``v`` and ``u``.
 
     ``v`` are the points' inputs, [block][point][lane]; ``u`` the weights, of which vectors of
     output channels lie at ``places``, ``channel`` elements (a vector) from one input to the next.
-    ``ahead`` is what each step asks for of the weights that come next.
+    ``depth`` is the number of inputs, or C expressions of how many blocks of them there are and
+    how many more. ``ahead`` is what each step asks for of the weights that come next; ``beside``
+    writes what else is done with each block.
     """
-    blocks, rest = divmod(depth, lanes)
+    whole = (str(depth // lanes), str(depth % lanes)) if isinstance(depth, int) else depth
+    blocks, rest = whole
     channel = channel or lanes
 
     def step() -> None:
@@ -117,13 +121,15 @@ def write_steps(
             for number in range(len(places)):
                 writer.line(f"a[j][{number}] += e * w{number};")
 
-    if blocks:
+    if blocks != "0":
         with writer.block(f"for (long c = 0; c < {blocks}; c++)"):
+            if beside is not None:
+                beside()
             with writer.block(f"for (long i = 0; i < {lanes}; i++)"):
                 step()
             writer.line(f"u += {channel * lanes};")
             writer.line(f"v += {lanes * size};")
-    if rest:
+    if rest != "0":
         with writer.block(f"for (long i = 0; i < {rest}; i++)"):
             step()
 

@@ -2,8 +2,10 @@
 
 Scratch holds the inputs, ``[plane][part][block of channels][tile of the part][lane]``, and behind
 them the products, ``[plane][vector of output channels][tile][lane]``. A part is what one register
-tile of the products covers; it reads its inputs from end to end. Planes are one vector further
-apart than they are long: at a power of two all would fall into one set of the cache.
+tile of the products covers; it reads its inputs from end to end. Behind both may lie two panels of
+weights, each the planes of one row, ``[plane][vector of output channels][input channel][lane]``.
+Planes are one vector further apart than they are long: at a power of two all would fall into one
+set of the cache.
 """
 
 from __future__ import annotations
@@ -117,6 +119,11 @@ class Block:
     def products(self) -> int:
         """Where in scratch the products begin."""
         return self.planes * self.input_plane
+
+    @property
+    def panels(self) -> int:
+        """Where in scratch the panels of weights begin that are transformed on their way."""
+        return self.products + self.planes * self.output_plane
 
     @property
     def rows(self) -> int:

@@ -1,82 +1,210 @@
-"""Products of a block of tiles with weights that are transformed on their way, in registers.
+"""Products of a block of tiles with weights that are transformed on their way, a row at a time.
 
-A register tile covers a few planes of one row of planes, for a part of the tiles and one vector of
-output channels. For each input channel it reads the window's taps, evaluates the row's polynomial
-in every column and those of its planes across the columns (numerics/winograd.py), and multiplies.
-Transformed weights are up to four times as many bytes as the window; here they are never written.
-The factors of G's rows are left to the inputs, so all that is done to weights is adding and
-multiplying by small powers of the points.
+The planes of one row, for a few input channels, are a panel that stays in a near cache. There are
+two: while register tiles multiply with one of them, they transform the weights of the other, the
+next row's, a few between any two blocks of input channels (double buffering). Writing costs the
+second cache more than products do; so spread, it hides behind them. Sums of the channels before lie
+with the products in scratch, and each register tile goes on from there.
+
+For each input channel the window's taps are read, the row's polynomial is evaluated in every column
+and those of its planes across the columns (numerics/winograd.py). The factors of G's rows are left
+to the inputs, so all that is done to weights is adding and multiplying by powers of the points.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil, prod
 
 from tilewright.numerics.winograd import POINTS
+from tilewright.planning.cached_blocks import panel_channels
 from tilewright.planning.domain import ELEMENT_BYTES
+from tilewright.targets.cpu.primitives.ahead import Runs
+from tilewright.targets.cpu.primitives.block_products import write_steps
 from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.chain import weights_at
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode
-from tilewright.targets.cpu.source import Writer, plus, total
-
-CACHE_LINE = 64
-"""Bytes that one instruction fetches ahead."""
+from tilewright.targets.cpu.source import Writer, literal, plus, total
 
 
 def transformed_products_text(block: Block, code: KernelCode) -> str:
     """Multiply every plane of the block with the weights of that plane."""
-    if block.vectors != 1:
-        raise block.instance.cannot("weights are transformed for one vector of output channels")
-    lanes, taps, inner = block.lanes, block.taps, block.inner
-    channel = taps * taps * lanes
-    steps = [block.step(block.w, "ci", block.channels), block.step(block.w, "kh", taps)]
-    if (block.channels > 1 and steps[0] != channel) or steps[1] != taps * lanes:
-        raise block.instance.cannot("the weights' taps must lie side by side, then channels")
-    groups = plane_groups(inner, block.instance.options["planes"])
-    parts, depth = block.parts, ceil(block.channels / lanes)
-    # The weights of the next output channels are fetched by the first part of as many register
-    # tiles as it takes, so many lines for each input channel.
-    line = CACHE_LINE // ELEMENT_BYTES[block.w.element]
-    lines = channel / line
-    each = ceil(lines / (inner * len(groups)))
+    panel = _Panel(block)
+    taken, inner, lanes = panel.channels, block.inner, block.lanes
+    kind = block.w.c_type
     writer = Writer()
-    writer.line(
-        f"/* {block.planes} products of {prod(block.tiles)} tiles x {block.channels} channels */"
-    )
-    writer.line(f"static void {NAME}(const {block.w.c_type} *w, float *s)")
+    tiles = prod(block.tiles)
+    writer.line(f"/* {block.planes} products of {tiles} tiles x {block.channels} channels */")
+    writer.line(f"static void {NAME}(const {kind} *w, float *s, const {kind} *next)")
     with writer.block():
-        writer.line(f"float *m = s + {block.products};")
-        writer.line(f"const {block.w.c_type} *next = w + {channel * block.channels};")
-        for number, (row, planes) in enumerate((i, q) for i in range(inner) for q in groups):
-            ahead = number * each * block.channels * line
-            fetches = ahead < channel * block.channels
-            first = row * inner
-            start = 0
-            for size in sorted(set(parts), reverse=True):
-                times = parts.count(size)
-                text = _part_text(block, size, row, planes, each)
-                name = code.function("winograd_transformed_part", text)
-                v = plus("s", str(first * block.input_plane + start * depth * lanes))
-                m = plus("m", str(first * block.output_plane + start * lanes))
-                step = size * lanes
-                if times > 1:
-                    writer.line(f"for (long j = 0; j < {times}; j++)")
-                    v, m = f"{v} + j * {step * depth}", f"{m} + j * {step}"
-                    fetch = f"j ? 0 : {line}"
-                else:
-                    fetch = str(line if not start else 0)
-                fetch = fetch if fetches and not start else "0"
-                where = plus("next", str(ahead if fetches else 0))
-                writer.line(f"{'    ' if times > 1 else ''}{name}(w, {v}, {where}, {m}, {fetch});")
-                start += size * times
+        writer.line(f"float *u = s + {block.panels};")
+        # Nothing stands beside the first row's transform.
+        transform = code.function("winograd_weights", _weights_text(block, 0))
+        writer.line(f"for (long v = 0; v < {block.vectors}; v++)")
+        writer.line(f"for (long i = 0; i < {taken}; i++)")
+        source = total([(panel.vector, "v"), (panel.channel, "i")])
+        place = total([(taken * lanes, "v"), (lanes, "i")])
+        writer.line(f"    {transform}(w + {source}, u + {place});")
+        with writer.block(f"for (long c = 0; c < {block.channels}; c += {taken})"):
+            writer.line(f"const {kind} *g = w + {total([(panel.channel, 'c')])};")
+            writer.line(f"const {kind} *then = g + {taken * panel.channel};")
+            writer.line(f"const {kind} *ahead = c + {taken} < {block.channels} ? then : next;")
+            rest = f"{block.channels} - c"
+            writer.line(f"const long depth = {rest} < {taken} ? {rest} : {taken};")
+            rest = f"{block.channels - taken} - c"
+            writer.line(f"const long later = {rest} < {taken} ? {rest} : {taken};")
+            for row in range(inner):
+                last = row == inner - 1
+                following = code.function(
+                    "winograd_weights", _weights_text(block, 0 if last else row + 1)
+                )
+                with writer.block(f"for (long p = 0; p < {inner}; p++)"):
+                    _write_row(writer, panel, code, row, following)
     return str(writer)
 
 
-def plane_groups(inner: int, count: int) -> list[tuple[int, ...]]:
-    """The planes of a row in groups of ``count``; in pairs those of one point but for its sign."""
-    order = [0, inner - 1, *range(1, inner - 1)] if count == 2 else list(range(inner))
-    return [tuple(order[start : start + count]) for start in range(0, inner, count)]
+class _Panel:
+    """What one block of input channels needs of weights, and how register tiles share the work."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        taps, lanes = block.taps, block.lanes
+        self.channel = taps * taps * lanes
+        steps = [block.step(block.w, "ci", block.channels), block.step(block.w, "kh", taps)]
+        if (block.channels > 1 and steps[0] != self.channel) or steps[1] != taps * lanes:
+            raise block.instance.cannot("the weights' taps must lie side by side, then channels")
+        if block.vectors > block.inner or block.inner % 2:
+            raise block.instance.cannot("rows of planes must be even, and as many as vectors")
+        self.channels = panel_channels(block.channels)
+        self.vector = block.block_step(block.w, "co") or block.channels * self.channel
+        calls = block.inner * len(block.parts)
+        # Each call transforms so many of one vector; all of them together, everything.
+        self.share = next(
+            size
+            for size in range(1, self.channels + 1)
+            if not self.channels % size and block.vectors * (self.channels // size) <= calls
+        )
+        self.plane = (self.channels * block.vectors + 1) * lanes
+        self.runs = Runs(
+            self.channels,
+            self.channel,
+            block.vectors,
+            self.vector,
+            block.inner * calls,
+            ELEMENT_BYTES[block.w.element],
+        )
+
+    def parts(self) -> Iterator[tuple[int, int, int, int]]:
+        """Runs of register tiles: the number and the tile of the first, the size, how many."""
+        start = number = 0
+        parts = self.block.parts
+        for size in sorted(set(parts), reverse=True):
+            times = parts.count(size)
+            yield number, start, size, times
+            start += size * times
+            number += times
+
+
+def _write_row(writer: Writer, panel: _Panel, code: KernelCode, row: int, transform: str) -> None:
+    """The register tiles of plane ``p`` of a row; they transform the next row's weights."""
+    block, lanes, inner = panel.block, panel.block.lanes, panel.block.inner
+    count, depth = len(block.parts), ceil(block.channels / lanes)
+    last = row == inner - 1
+    now, other = row % 2 * inner * panel.plane, (row + 1) % 2 * inner * panel.plane
+    per = panel.channels // panel.share
+    for number, start, size, times in panel.parts():
+        name = code.function("winograd_part", _part_text(panel, size, transform))
+        call = total([(count, "p"), (1, "j")] if times > 1 else [(count, "p")], number)
+        with writer.block(f"for (long j = 0; j < {times}; j++)" if times > 1 else ""):
+            writer.line(f"const long call = {call};")
+            writer.line(f"const long v = call / {per}, i = call % {per} * {panel.share};")
+            inputs = [(block.input_plane, "p"), (size, "c")]
+            products = [(block.output_plane, "p")]
+            if times > 1:
+                inputs.append((size * depth * lanes, "j"))
+                products.append((size * lanes, "j"))
+            first, then = row * inner, "then" if last else "g"
+            place = panel.runs.place(f"(call + {first * count})" if row else "call")
+            at = block.products + first * block.output_plane + start * lanes
+            more = total([(panel.vector, "v"), (panel.channel, "i")])
+            arguments = [
+                f"u + {total([(panel.plane, 'p')], now)}",
+                f"s + {total(inputs, first * block.input_plane + start * depth * lanes)}",
+                f"s + {total(products, at)}",
+                f"ahead + {place}",
+                f"{then} + {more}",
+                plus("u", total([(panel.channels * lanes, "v"), (lanes, "i")], other)),
+                f"v < {block.vectors} ? {'later' if last else 'depth'} - i : 0",
+                "depth",
+                "c",
+            ]
+            writer.line(f"{name}({', '.join(arguments)});")
+
+
+def _part_text(panel: _Panel, size: int, transform: str) -> str:
+    """One register tile: ``size`` tiles of the image x all vectors of output channels."""
+    block, share = panel.block, panel.share
+    lanes, vectors, tiles = block.lanes, block.vectors, prod(block.tiles)
+    kind = block.w.c_type
+    each = ceil(share / max(1, panel.channels // lanes))
+    advance = f"left--, g += {panel.channel}, o += {lanes}"
+    writer = Writer()
+    writer.line(f"/* {size} tiles x {vectors} vectors of output channels, and of the weights that")
+    writer.line(f" * come next {share} input channels */")
+    writer.line(
+        f"static void {NAME}(const float *u, const float *v, float *m, const {kind} *ahead, "
+        f"const {kind} *g, float *o, long left, long depth, long before)"
+    )
+    with writer.block():
+        writer.line(f"vec a[{size}][{vectors}];")
+        loop = f"UNROLL for (int j = 0; j < {size}; j++)"
+        places = [total([(lanes, "j")], number * tiles * lanes) for number in range(vectors)]
+        for number, place in enumerate(places):
+            writer.line(f"{loop} a[j][{number}] = before ? load(m + {place}) : splat(0.0f);")
+        writer.line(f"left = left < {share} ? left : {share};")
+
+        def beside() -> None:
+            writer.line(f"for (int e = 0; e < {each} && left > 0; e++, {advance})")
+            writer.line(f"    {transform}(g, o);")
+
+        write_steps(
+            writer,
+            size,
+            [number * panel.channels * lanes for number in range(vectors)],
+            (f"depth / {lanes}", f"depth % {lanes}" if block.channels % lanes else "0"),
+            lanes,
+            ahead=panel.runs.share(),
+            beside=beside,
+        )
+        writer.line(f"for (; left > 0; {advance})")
+        writer.line(f"    {transform}(g, o);")
+        for number, place in enumerate(places):
+            writer.line(f"{loop} store(m + {place}, a[j][{number}]);")
+    return str(writer)
+
+
+def _weights_text(block: Block, row: int) -> str:
+    """One input channel's weights of all planes of a row, for a vector of output channels."""
+    taps, lanes, points = block.taps, block.lanes, POINTS[block.inner]
+    plane = (panel_channels(block.channels) * block.vectors + 1) * lanes
+    writer = Writer()
+    writer.line(f"/* row {row} of the transformed weights of one input channel */")
+    writer.line(f"INLINE void {NAME}(const {block.w.c_type} *w, float *o)")
+    with writer.block():
+        rows = _needed(points[row], taps)
+        for c in range(taps):
+            names = {r: f"g{r}{c}" for r in rows}
+            loads: list[str] = []
+            for r, name in names.items():
+                at = str((r * taps + c) * lanes)
+                loads.append(f"{name} = {weights_at(block.instance, block.w, at, lanes, 'w')}")
+            writer.line(f"const vec {', '.join(loads)};")
+            value = evaluated(points[row], [names.get(r, "") for r in range(taps)])
+            writer.line(f"const vec c{c} = {value};")
+        for number, point in enumerate(points):
+            value = evaluated(point, [f"c{c}" for c in range(taps)])
+            writer.line(f"store({plus('o', str(number * plane))}, {value});")
+    return str(writer)
 
 
 def evaluated(point: int | None, names: Sequence[str]) -> str:
@@ -92,7 +220,7 @@ def evaluated(point: int | None, names: Sequence[str]) -> str:
 
     def some(first: int) -> str:
         terms = [
-            f"{float(size**k)}f * {name}" if size**k > 1 else name
+            f"{literal(size**k)} * {name}" if size**k != 1 else name
             for k, name in list(enumerate(names))[first::2]
         ]
         return f"({' + '.join(terms)})" if len(terms) > 1 else terms[0]
@@ -105,61 +233,3 @@ def _needed(point: int | None, count: int) -> tuple[int, ...]:
     if point is None:
         return (count - 1,)
     return tuple(range(count)) if point else (0,)
-
-
-def _part_text(block: Block, size: int, row: int, planes: Sequence[int], fetched: int) -> str:
-    """One register tile: ``size`` tiles of the image x some planes of a row."""
-    lanes, taps, points = block.lanes, block.taps, POINTS[block.inner]
-    blocks, rest = divmod(block.channels, lanes)
-    columns = sorted({c for plane in planes for c in _needed(points[plane], taps)})
-    channel = taps * taps * lanes
-    listed = ", ".join(map(str, planes))
-    writer, instance = Writer(), block.instance
-    writer.line(f"/* {size} tiles x planes {listed} of row {row}, one vector of output channels */")
-    kinds = ((block.w.c_type, "w"), ("float", "v"), (block.w.c_type, "next"))
-    listed = ", ".join(f"const {kind} *{name}" for kind, name in kinds)
-    writer.line(f"static void {NAME}({listed}, float *m, long step)")
-    with writer.block():
-        writer.line(f"vec a[{size}][{len(planes)}];")
-        loop = f"UNROLL for (int j = 0; j < {size}; j++)"
-        for number in range(len(planes)):
-            writer.line(f"{loop} a[j][{number}] = splat(0.0f);")
-
-        def step() -> None:
-            for c in columns:
-                rows = _needed(points[row], taps)
-                taken = {
-                    r: weights_at(instance, block.w, str((r * taps + c) * lanes), lanes, "w")
-                    for r in rows
-                }
-                if len(rows) == 1:
-                    writer.line(f"const vec c{c} = {taken[rows[0]]};")
-                    continue
-                loads = ", ".join(f"g{c}{r} = {text}" for r, text in taken.items())
-                writer.line(f"const vec {loads};")
-                names = [f"g{c}{r}" for r in range(taps)]
-                writer.line(f"const vec c{c} = {evaluated(points[row], names)};")
-            for number, plane in enumerate(planes):
-                text = evaluated(points[plane], [f"c{c}" for c in range(taps)])
-                writer.line(f"const vec u{number} = {text};")
-            for number in range(fetched):
-                writer.line(f"fetch({plus('next', total([(number, 'step')]))});")
-            with writer.block(loop):
-                for number, plane in enumerate(planes):
-                    at = total([(lanes, "j")], plane * block.input_plane)
-                    writer.line(f"a[j][{number}] += v[{at} + i] * u{number};")
-            writer.line(f"w += {channel};")
-            writer.line(f"next += {total([(fetched, 'step')])};")
-
-        if blocks:
-            with writer.block(f"for (long c = 0; c < {blocks}; c++)"):
-                with writer.block(f"for (long i = 0; i < {lanes}; i++)"):
-                    step()
-                writer.line(f"v += {lanes * size};")
-        if rest:
-            with writer.block(f"for (long i = 0; i < {rest}; i++)"):
-                step()
-        for number, plane in enumerate(planes):
-            at = total([(lanes, "j")], plane * block.output_plane)
-            writer.line(f"{loop} store(m + {at}, a[j][{number}]);")
-    return str(writer)

@@ -1,6 +1,6 @@
 """Convolution by Winograd's method: transform a block of tiles, multiply, transform back.
 
-Weights come transformed, or are transformed in registers on their way into the products.
+Weights come transformed, or are transformed on their way into the products.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         write_first(instance, line, writer)
         made = transformed_products_text if block.plain else products_text
         products = code.function("winograd_products", made(block, code))
-        pointers = [plus(w.pointer, w.offset(instance.dims)), s.pointer]
-        if not block.plain:
-            pointers.append(plus(w.pointer, next_weights(instance, w)))
+        now, later = w.offset(instance.dims), next_weights(instance, w)
+        pointers = [plus(w.pointer, now), s.pointer, plus(w.pointer, later)]
         writer.line(call(products, pointers))
         output = code.function("winograd_output", output_text(block, code))
         arguments = [
