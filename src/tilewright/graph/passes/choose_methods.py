@@ -28,7 +28,7 @@ __all__ = ["ChooseMethods", "methods_of", "select"]
 GAIN = 0.9
 """Part of the direct method's cycles that another one must stay below to be taken."""
 
-WORTH = 0.05
+WORTH = 0.03
 """Part of a kernel's cycles that more bytes of weights must save."""
 
 SCRATCH_SHARE = 0.25
