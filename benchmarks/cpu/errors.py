@@ -3,7 +3,8 @@
     python -m benchmarks.cpu.errors
 
 Layers of well-known networks on normal data with weights of He's variance; the largest error of an
-output, relative to the largest output.
+output, relative to the largest output. Every form of Winograd's method that the planner would take
+for the layer, if it were the only one, has a row.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from tilewright.compiling import compile as compile_model
+from tilewright.targets.cpu.machine import machine
 
 LAYERS = (
     *((16, 16, 112, 3), (64, 64, 56, 3), (128, 128, 28, 3), (256, 256, 14, 3), (512, 512, 14, 3)),
@@ -25,8 +27,8 @@ LAYERS = (
 )
 """Input channels, output channels, extents of the image and the window; the size is kept."""
 
-FORMS = (1e6, 1.0)
-"""Times the least memory that may be taken: weights are then transformed before, or meanwhile."""
+FORMS = ("winograd_2", "winograd_4", "winograd_6", "winograd_2_5x5")
+"""Primitives, each also with weights that are transformed as it runs."""
 
 HEAD = "| layer | method | its error | direct | ONNX Runtime |\n|---|---|---|---|---|"
 
@@ -66,9 +68,9 @@ def exact(model: onnx.ModelProto, x: NDArray[np.float32]) -> NDArray[np.float64]
 
 
 def measure(
-    ci: int, co: int, size: int, folder: Path, taps: int = 3, growth: float = FORMS[0]
-) -> str:
-    """One row of the table; ``growth`` is the machine's ``memory_growth``."""
+    ci: int, co: int, size: int, folder: Path, taps: int = 3, form: str = "winograd_4"
+) -> str | None:
+    """One row of the table: a layer by one of the primitives; None if the planner prefers none."""
     model, x = layer(ci, co, size, taps)
     path = folder / "layer.onnx"
     onnx.save(model, path)
@@ -78,22 +80,19 @@ def measure(
         return f"{float(np.abs(found - expected).max() / np.abs(expected).max()):.1e}"
 
     errors: list[str] = []
-    method = "conv"
-    for direct in (False, True):
-        package = compile_model(
-            path,
-            target="cpu",
-            values={"memory_growth": growth},
-            exact_convolution=direct,
-        )
+    whole = machine().with_values({"memory_growth": 1e6})
+    for exactly in (False, True):
+        kept = [p for p in whole.primitives if p.name == form or not p.approximate]
+        alone = whole.model_copy(update={"primitives": tuple(kept)})
+        package = compile_model(path, machine=alone, exact_convolution=exactly)
+        names = [k.schedule.partition(" ")[0] for k in package.manifest.kernels]
+        if not exactly and form not in names:
+            return None
         errors.append(error(package.run({"x": x})["y"]))
-        if not direct:
-            names = [k.schedule.partition(" ")[0] for k in package.manifest.kernels]
-            method = next(name for name in names if name.startswith(("conv", "winograd")))
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     theirs = error(np.asarray(session.run(None, {"x": x})[0]))
     where = f"{ci} x {co} x {size} x {size}" + (f", {taps} x {taps}" if taps != 3 else "")
-    return f"| {where} | {method} | {errors[0]} | {errors[1]} | {theirs} |"
+    return f"| {where} | {form} | {errors[0]} | {errors[1]} | {theirs} |"
 
 
 def main() -> None:
@@ -101,8 +100,10 @@ def main() -> None:
     print(HEAD)
     with tempfile.TemporaryDirectory() as scratch:
         for ci, co, size, taps in LAYERS:
-            for growth in FORMS:
-                print(measure(ci, co, size, Path(scratch), taps, growth), flush=True)
+            for form in (name + end for name in FORMS for end in ("", "_plain")):
+                row = measure(ci, co, size, Path(scratch), taps, form)
+                if row is not None:
+                    print(row, flush=True)
 
 
 if __name__ == "__main__":

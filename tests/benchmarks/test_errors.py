@@ -12,13 +12,22 @@ def test_float64_is_the_same_convolution() -> None:
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    np.testing.assert_allclose(session.run(None, {"x": x})[0], exact(model, x), atol=1e-5)
+    found = np.asarray(session.run(None, {"x": x})[0])
+    np.testing.assert_allclose(found, exact(model, x), atol=1e-5)
 
 
 def test_a_row_tells_the_methods_apart(tmp_path: Path) -> None:
-    _, where, method, ours, direct, theirs, _ = measure(64, 64, 28, tmp_path).split("|")
-    assert where.strip() == "64 x 64 x 28 x 28"
-    assert method.strip().startswith("winograd")
-    assert 0 < float(theirs) < 3e-6
-    assert 0 < float(direct) < 3e-6
-    assert 0 < float(ours) < 3e-5
+    found: list[float] = []
+    for form in ("winograd_2", "winograd_4_plain", "winograd_6"):
+        row = measure(64, 64, 56, tmp_path, form=form)
+        assert row is not None
+        _, where, method, ours, direct, theirs, _ = row.split("|")
+        assert (where.strip(), method.strip()) == ("64 x 64 x 56 x 56", form)
+        assert 0 < float(theirs) < 3e-6
+        assert 0 < float(direct) < 3e-6
+        found.append(float(ours))
+    assert 0 < found[0] < found[1] < found[2] < 5e-5
+
+
+def test_what_no_planner_takes_has_no_row(tmp_path: Path) -> None:
+    assert measure(16, 16, 7, tmp_path, form="winograd_2_5x5") is None

@@ -1,8 +1,8 @@
 """Large computed weights in a temporary file, mapped: they need not all be in memory at once.
 
-Transformed weights (Winograd's are four times as large), folded and quantised ones would otherwise
-pile up from the pass that makes them to the package that they are written to. The file has no
-name, so nobody else can change it, and it is gone with the last array that lies in it.
+Transformed weights (Winograd's are up to seven times as large), folded and quantised ones would
+otherwise pile up from the pass that makes them to the package that they are written to. The file
+has no name, so nobody else can change it, and it is gone with the last array that lies in it.
 """
 
 from __future__ import annotations

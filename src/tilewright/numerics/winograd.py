@@ -6,16 +6,20 @@ algorithms for convolutional neural networks", CVPR 2016, sections 4.1 to 4.3):
 
     Y = A^T [ sum over input channels of (G g G^T) * (B^T d B) ] A
 
-G and A^T evaluate polynomials at E points: 0, 1, -1, infinity for E = 4, and 2, -2 besides for
-E = 6. Rows of G have a factor that could stand in B^T as well; B^T depends on the points alone, so
-F(4x4, 3x3) and F(2x2, 5x5) share it. What is gained in products is lost in digits: the transforms
-have entries up to 8 and sums that cancel.
+G and A^T evaluate polynomials at E points: 0, 1, -1, infinity for E = 4, 2 and -2 besides for
+E = 6, 1/2 and -1/2 as well for E = 8. Rows of G have a factor that could stand in B^T as well; B^T
+depends on the points alone, so F(4x4, 3x3) and F(2x2, 5x5) share it. All matrices follow from the
+points; A^T and B^T are exact in float32. What is gained in products is lost in digits: the
+transforms have entries up to 32 and sums that cancel. Of a dozen sets of eight points (Barabasz et
+al., "Error analysis and improving the accuracy of Winograd convolution for deep neural networks",
+ACM TOMS 46, 2020) this one has the least error in the mean on random data of 64 and 512 channels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,29 +27,39 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-POINTS: Mapping[int, tuple[int | None, ...]] = {
-    4: (0, 1, -1, None),
-    6: (0, 1, -1, 2, -2, None),
+_HALF = Fraction(1, 2)
+
+POINTS: Mapping[int, tuple[Fraction | None, ...]] = {
+    4: (*map(Fraction, (0, 1, -1)), None),
+    6: (*map(Fraction, (0, 1, -1, 2, -2)), None),
+    8: (*map(Fraction, (0, 1, -1, 2, -2, _HALF, -_HALF)), None),
 }
 """By E: where the polynomials are evaluated; None is infinity."""
 
-SCALES: Mapping[int, tuple[float, ...]] = {
-    4: (1, 1 / 2, 1 / 2, 1),
-    6: (1 / 4, -1 / 6, -1 / 6, 1 / 24, 1 / 24, 1),
-}
-"""By E: the factors of G's rows."""
 
-_INPUTS: Mapping[int, Sequence[Sequence[int]]] = {
-    4: [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, -1, 0, 1]],
-    6: [
-        [4, 0, -5, 0, 1, 0],
-        [0, -4, -4, 1, 1, 0],
-        [0, 4, -4, -1, 1, 0],
-        [0, -2, -1, 2, 1, 0],
-        [0, 2, -1, -2, 1, 0],
-        [0, 4, 0, -5, 0, 1],
-    ],
-}
+def _factored(inner: int) -> tuple[list[float], Array]:
+    """The factors of G's rows, which are positive, and B^T, [inner, inner]: from the points.
+
+    The row of a point p is the product of (x - q) over all other finite points q, by rising powers
+    of x; its factor is the inverse of what that is at p, but for the sign, which the row takes.
+    """
+    finite = [point for point in POINTS[inner] if point is not None]
+    factors: list[float] = []
+    rows: list[list[float]] = []
+    for point in POINTS[inner]:
+        others = [other for other in finite if other != point]
+        row, at = [Fraction(1)], Fraction(1)
+        for other in others:
+            row = [low - other * high for low, high in zip([0, *row], [*row, 0], strict=True)]
+            at *= point - other if point is not None else 1
+        sign = -1 if at < 0 else 1
+        factors.append(float(sign / at))
+        rows.append([float(sign * value) for value in row] + [0.0] * (inner - len(row)))
+    return factors, np.array(rows)
+
+
+SCALES: Mapping[int, tuple[float, ...]] = {inner: tuple(_factored(inner)[0]) for inner in POINTS}
+"""By E: the factors of G's rows."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +95,11 @@ def _transforms(tile: int, taps: int) -> Transforms:
     inner = tile + taps - 1
     weights = np.array(SCALES[inner])[:, None] * _powers(inner, taps)
     outputs = np.ascontiguousarray(_powers(inner, tile).T)
-    return Transforms(tile, taps, np.array(_INPUTS[inner], np.float64), weights, outputs)
+    return Transforms(tile, taps, _factored(inner)[1], weights, outputs)
 
 
 TRANSFORMS: Mapping[tuple[int, int], Transforms] = {
-    sizes: _transforms(*sizes) for sizes in ((2, 3), (4, 3), (2, 5))
+    sizes: _transforms(*sizes) for sizes in ((2, 3), (4, 3), (6, 3), (2, 5))
 }
 """By extents of the output tile and of the window."""
 

@@ -24,6 +24,9 @@ from tilewright.types import shape_of
 
 MACHINE = cpu(Processor(lanes=16, registers=32))
 
+FAST = cpu(Processor(lanes=16, registers=32, vectors_per_cycle=2.0))
+"""Products take half as long there, and what is done beside them counts twice."""
+
 
 def anchors(module: ModuleOp) -> list[Operation]:
     kernels = [op for op in network_of(module).block.ops if isinstance(op, KernelOp)]
@@ -150,6 +153,8 @@ def test_laying_out_windows_saves_nothing_of_what_is_written() -> None:
 
 FORMS = [
     ((64, 64, 28, 3, 1), ("winograd_2", "winograd_4", "winograd_2_plain", "winograd_4_plain")),
+    ((64, 64, 37, 3, 1), ("winograd_6", "winograd_6_plain")),
+    ((64, 96, 20, 3, 2), ("winograd_6", "winograd_6_plain")),
     ((32, 64, 20, 5, 1), ("winograd_2_5x5", "winograd_2_5x5_plain")),
     ((64, 96, 13, 5, 2), ("winograd_2_5x5", "winograd_2_5x5_plain")),
 ]
@@ -166,7 +171,7 @@ def test_every_form_can_be_asked_for(shape: tuple[int, int, int, int, int], prim
     assert anchor.operation == "winograd_conv"
     plain = primitive.endswith("_plain")
     tile = int(primitive.split("_")[1])
-    assert anchor.integer("tile", 2, 4) == tile
+    assert anchor.integer("tile", 2, 6) == tile
     assert shape_of(anchor.inputs[1])[2] == (taps if plain else tile + taps - 1)
     assert (anchor.integer("taps", 3, 5), anchor.integer("group", 1, 9)) == (taps, group)
 
@@ -192,7 +197,7 @@ def test_transformed_weights_take_what_memory_allows(
     x = net.inputs["x"]
     for channels in (64, 128, 128, 256):
         x = net.op("relu", net.conv(x, channels, pads=(1, 1, 1, 1)))
-    module = apply(net, x, machine=MACHINE.with_values({"memory_growth": memory}))
+    module = apply(net, x, machine=FAST.with_values({"memory_growth": memory}))
     sizes = [shape_of(op.inputs[1])[2] for op in anchors(module)]
     least = 4 * (9 * (64 * 64 + 64 * 128 + 128 * 128 + 128 * 256) + 64 + 128 + 128 + 256)
     live = 4 * 28 * 28 * (128 + 256)
@@ -201,7 +206,7 @@ def test_transformed_weights_take_what_memory_allows(
     if memory < 1.2:
         assert 3 in sizes, "transformed as the kernel runs"
     if memory == 9:
-        assert sizes[:3] == [6, 6, 6], "nothing is as fast as what was done before"
+        assert 3 not in sizes, "nothing is as fast as what was done before"
         gains = [
             1 - method.cycles / found[kernel].cycles
             for options, found in seen

@@ -129,6 +129,8 @@ PAIRS: Sequence[Callable[[Maker], tuple[SSAValue, SSAValue]]] = [
     lambda m: pair(m, (1, 16, 7, 8), 20, 2, (4, 4, 1), kind=AveragePoolOp, planes=4, residual=True),
     lambda m: pair(m, (2, 32, 9, 11), 64, 2, (2, 3, 1), taps=5, group=2, pads=(1, 2, 0, 2)),
     lambda m: pair(m, (1, 16, 10, 8), 16, 2, (3, 4, 1), taps=5, planes=3, pads=(2, 2, 2, 2)),
+    lambda m: pair(m, (1, 17, 27, 20), 23, 6, (2, 4, 2), residual=True),
+    lambda m: pair(m, (1, 16, 13, 16), 32, 6, (3, 2, 1), (3, 2), AveragePoolOp, planes=4),
 ]
 """Tiles and windows of all kinds, edges, odd channels and images, maps on both sides."""
 
@@ -154,7 +156,8 @@ def _check(m: Maker, flags: tuple[str, ...], chosen: slice = slice(None)) -> Non
     made = [make(m) for make in PAIRS[chosen]]
     m.finish(*(value for both in made for value in both))
     found = m.run(flags)
-    compare(found, m.expected(), 4e-5)
+    # Found: 5e-6, but 5e-5 where sums of a hundred are clipped to 0.3.
+    compare(found, m.expected(), 8e-5)
     _same(found, len(made))
 
 

@@ -198,6 +198,17 @@ CASES: dict[str, Callable[[Maker], SSAValue]] = {
     "winograd_deep": lambda m: winograd(m, (1, 256, 7, 7), 48, 4, (2, 2, 3), pads=ONES),
     "winograd_2": lambda m: winograd(m, (1, 64, 7, 7), 64, 2, (4, 4, 4), True, pads=ONES),
     "winograd_2_parts": lambda m: winograd(m, (1, 33, 9, 13), 50, 2, (2, 7, 2), pads=(1, 0, 0, 1)),
+    "winograd_6": lambda m: winograd(m, (1, 48, 27, 31), 40, 6, (2, 6, 2), True, pads=ONES),
+    "winograd_6_parts": lambda m: winograd(m, (2, 17, 13, 40), 23, 6, (1, 3, 1), pads=(0, 2, 1, 0)),
+    "winograd_6_groups": lambda m: winograd(
+        m, (1, 64, 14, 9), 96, 6, (2, 2, 2), group=2, bias=False, pads=(2, 1, 3, 2)
+    ),
+    "winograd_6_plain": lambda m: winograd(
+        m, (1, 80, 14, 20), 40, 6, (3, 4, 2), True, plain=True, pads=ONES
+    ),
+    "winograd_6_plain_single": lambda m: winograd(
+        m, (1, 33, 11, 7), 23, 6, (1, 2, 1), plain=True, pads=(0, 1, 2, 3)
+    ),
     "winograd_5x5": lambda m: winograd(
         m, (1, 32, 13, 27), 40, 2, (2, 7, 2), True, taps=5, pads=(2, 2, 2, 2)
     ),

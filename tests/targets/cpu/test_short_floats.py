@@ -336,7 +336,7 @@ def test_winograds_method_widens_weights_on_their_way(name: str, tmp_path: Path)
         for exact in (False, True)
     )
     kinds = [[r.schedule.partition(" ")[0] for r in one.manifest.kernels] for one in (made, direct)]
-    assert "winograd_4_plain" in kinds[0] and not any("winograd" in kind for kind in kinds[1])
+    assert "winograd_6_plain" in kinds[0] and not any("winograd" in kind for kind in kinds[1])
     bytes_of = [
         (one.directory / "program" / "weights.bin").stat().st_size for one in (made, direct)
     ]

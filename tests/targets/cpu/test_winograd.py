@@ -17,12 +17,12 @@ from tilewright.types import Array
 UNIT = 2.0**-24
 """Unit roundoff of float32."""
 
-RELATIVE = {(2, 3): 1e-6, (4, 3): 2e-5, (2, 5): 2e-5}
+RELATIVE = {(2, 3): 1e-6, (4, 3): 2e-5, (6, 3): 4e-5, (2, 5): 2e-5}
 """Largest error of an output, of the largest output, for random data of up to 512 channels.
 
 A sum of 9 * 512 products in float32 has about 1e-6. Tiles of 2 x 2 for windows of 3 x 3 have
 transforms of entries 1 and stay there. Those of 6 x 6 inputs amplify: what is added for one output
-is up to 40 times its size."""
+is up to 40 times its size. Those of 8 x 8 inputs lose twice as much in the mean."""
 
 
 def network(
@@ -126,6 +126,10 @@ CASES = [
     ("winograd_4", (256, 64, 13, 14, (1, 1, 1, 1))),
     ("winograd_4_plain", (512, 128, 14, 14, (1, 1, 1, 1))),
     ("winograd_2", (512, 64, 7, 7, (1, 1, 1, 1))),
+    ("winograd_6", (64, 64, 56, 56, (1, 1, 1, 1))),
+    ("winograd_6", (24, 40, 41, 27, (0, 1, 2, 0))),
+    ("winograd_6_plain", (128, 96, 30, 26, (1, 1, 1, 1))),
+    ("winograd_6", (512, 64, 18, 18, (1, 1, 1, 1))),
     ("winograd_2_5x5", (96, 64, 27, 27, (2, 2, 2, 2), 5, 2)),
     ("winograd_2_5x5_plain", (32, 64, 14, 14, (2, 1, 1, 2), 5)),
 ]
@@ -162,5 +166,5 @@ def test_errors_stay_within_what_analysis_allows(
     error = error_of(primitive)
     assert (error <= allowed(data, pads, tile, plain)).all()
     assert float(error.max()) / scale < RELATIVE[tile, data["w"].shape[2]]
-    if ci >= 64 and height >= 14 and tile == 4:
+    if ci >= 64 and height >= 14 and tile > 2:
         assert float(error.max()) / scale > least, "the direct method is more exact"

@@ -40,7 +40,7 @@ class WinogradConvOp(Operation):
     @property
     def sizes(self) -> tuple[int, int]:
         """Extents of the tile and of the window."""
-        return self.integer("tile", 2, 4), self.integer("taps", 3, 5)
+        return self.integer("tile", 2, 6), self.integer("taps", 3, 5)
 
     def infer(self, types: Sequence[Type]) -> Type:
         """[n, co, oh, ow] with oh = h + top + bottom - taps + 1."""

@@ -56,7 +56,7 @@ class ChooseMethods(ModulePass):
     swATOP (section 3) chooses among its methods in the same way: by predicted time. Every form that
     a primitive of the machine serves is planned, with the layouts that the primitive asks for, and
     is a choice if it is faster than the direct method by a margin. Weights that are transformed
-    here, in float64, are up to four times as many bytes, so the choice is the network's: starting
+    here, in float64, are up to seven times as many bytes, so the choice is the network's: starting
     with the fastest forms that keep the weights as they are, those are changed that gain most for
     their bytes, as long as all memory stays below the machine's ``memory_growth`` times the weights
     and the most activations that live at once. Scratch as large as the cache before the last one

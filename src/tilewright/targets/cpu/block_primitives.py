@@ -83,10 +83,10 @@ def explicit(
     )
 
 
-INPUT_CYCLES: Mapping[int, int] = {4: 90, 6: 230}
+INPUT_CYCLES: Mapping[int, int] = {4: 90, 6: 230, 8: 470}
 """Cycles to transform one vector of channels of an input tile, by the tile's extent."""
 
-OUTPUT_CYCLES: Mapping[tuple[int, int], int] = {(2, 4): 50, (4, 6): 145, (2, 6): 110}
+OUTPUT_CYCLES: Mapping[tuple[int, int], int] = {(2, 4): 50, (4, 6): 145, (2, 6): 110, (6, 8): 350}
 """Cycles to transform back one vector of channels of an output tile, and to write it, by the
 extents of the output tile and the input tile."""
 

@@ -119,7 +119,7 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
         *(
             winograd(lanes, vectors, sizes, plain)
             for plain in (False, True)
-            for sizes in ((2, 3), (4, 3), (2, 5))
+            for sizes in ((2, 3), (4, 3), (6, 3), (2, 5))
         ),
         Primitive(
             name="depthwise_conv",

@@ -11,8 +11,24 @@ from tilewright.targets.cpu.source import Writer, literal, total
 # One dimension of B^T and A^T, with what rows share computed once: by the extents of tile and
 # inputs for the output, by that of the inputs alone for them.
 _INPUT = {
+    8: """\
+    const vec low = 4.25f * i[4 * step] - (i[2 * step] + i[6 * step]);
+    const vec odd = 4.25f * i[3 * step] - (i[1 * step] + i[5 * step]);
+    const vec high = i[6 * step] - 1.25f * i[4 * step] + 0.25f * i[2 * step];
+    const vec twice = i[5 * step] - 1.25f * i[3 * step] + 0.25f * i[1 * step];
+    const vec wide = i[6 * step] - 5.0f * i[4 * step] + 4.0f * i[2 * step];
+    const vec half = i[5 * step] - 5.0f * i[3 * step] + 4.0f * i[1 * step];
+    o[0] = 5.25f * (i[4 * step] - i[2 * step]) + (i[0] - i[6 * step]);
+    o[1] = low + odd;
+    o[2] = low - odd;
+    o[3] = high + 2.0f * twice;
+    o[4] = high - 2.0f * twice;
+    o[5] = wide + 0.5f * half;
+    o[6] = wide - 0.5f * half;
+    o[7] = 5.25f * (i[3 * step] - i[5 * step]) + (i[7 * step] - i[1 * step]);
+""",
     6: """\
-    const vec low = i[4 * step] - 4.0f * i[2 * step], odd = i[3 * step] - 4.0f * i[1 * step];
+    const vec low = 4.0f * i[2 * step] - i[4 * step], odd = 4.0f * i[1 * step] - i[3 * step];
     const vec high = i[4 * step] - i[2 * step], twice = 2.0f * (i[3 * step] - i[1 * step]);
     o[0] = 4.0f * i[0] - 5.0f * i[2 * step] + i[4 * step];
     o[1] = low + odd;
@@ -29,6 +45,17 @@ _INPUT = {
 """,
 }
 _OUTPUT = {
+    (6, 8): """\
+    const vec s = i[1 * step] + i[2 * step], d = i[1 * step] - i[2 * step];
+    const vec t = i[3 * step] + i[4 * step], e = i[3 * step] - i[4 * step];
+    const vec h = i[5 * step] + i[6 * step], f = i[5 * step] - i[6 * step];
+    o[0] = (i[0] + s) + (t + h);
+    o[1] = d + 2.0f * e + 0.5f * f;
+    o[2] = s + 4.0f * t + 0.25f * h;
+    o[3] = d + 8.0f * e + 0.125f * f;
+    o[4] = s + 16.0f * t + 0.0625f * h;
+    o[5] = d + 32.0f * e + 0.03125f * f + i[7 * step];
+""",
     (4, 6): """\
     const vec s = i[1 * step] + i[2 * step], d = i[1 * step] - i[2 * step];
     const vec t = i[3 * step] + i[4 * step], e = i[3 * step] - i[4 * step];
@@ -94,18 +121,14 @@ def input_text(block: Block, code: KernelCode) -> str:
         with writer.block(f"for (long z = 0; z < {columns}; z++)"):
             writer.line(f"const long top = row + y * {block.tile};")
             writer.line(f"const long left = column + z * {block.tile};")
-            _write_load(
+            _write_columns(
                 writer,
+                transform,
                 inner,
                 (height, width),
                 total(
                     [(between, "c"), (steps["row"], "(top + i)"), (steps["column"], "(left + j)")]
                 ),
-            )
-            # Columns first; each result's row is a column of the tile.
-            writer.line(
-                f"UNROLL for (int j = 0; j < {inner}; j++) "
-                f"{transform}(d + j, {inner}, t + j * {inner});"
             )
             at = f"y * {columns} + z"
             writer.line(f"float *o = s + place[{at}] + c * step[{at}];")
@@ -117,21 +140,28 @@ def input_text(block: Block, code: KernelCode) -> str:
     return str(writer)
 
 
-def _write_load(writer: Writer, inner: int, image: tuple[int, int], at: str) -> None:
-    """Load one tile of one block of channels; positions outside the image are zero."""
+def _write_columns(
+    writer: Writer, transform: str, inner: int, image: tuple[int, int], at: str
+) -> None:
+    """Transform the columns of one tile of one block of channels, each into a row of ``t``.
+
+    Positions outside the image are zero.
+    """
     height, width = image
-    writer.line(f"vec d[{inner * inner}], t[{inner * inner}];")
+    writer.line(f"vec t[{inner * inner}];")
     inside = f"top >= 0 && top <= {height - inner} && left >= 0 && left <= {width - inner}"
-    with writer.block(f"if ({inside})"):
-        writer.line(f"UNROLL for (int i = 0; i < {inner}; i++)")
-        writer.line(f"UNROLL for (int j = 0; j < {inner}; j++)")
-        writer.line(f"    d[i * {inner} + j] = load(x + {at});")
-    with writer.block("else"):
-        writer.line(f"for (int i = 0; i < {inner}; i++)")
-        with writer.block(f"for (int j = 0; j < {inner}; j++)"):
-            rows = f"top + i >= 0 && top + i < {height}"
-            writer.line(f"const int in = {rows} && left + j >= 0 && left + j < {width};")
-            writer.line(f"d[i * {inner} + j] = in ? load(x + {at}) : splat(0.0f);")
+    columns = f"for (int j = 0; j < {inner}; j++)"
+    with writer.block(f"if ({inside})"), writer.block(f"UNROLL {columns}"):
+        writer.line(f"vec d[{inner}];")
+        writer.line(f"UNROLL for (int i = 0; i < {inner}; i++) d[i] = load(x + {at});")
+        writer.line(f"{transform}(d, 1, t + j * {inner});")
+    with writer.block("else"), writer.block(columns):
+        writer.line(f"vec d[{inner}];")
+        writer.line(f"const int within = left + j >= 0 && left + j < {width};")
+        with writer.block(f"for (int i = 0; i < {inner}; i++)"):
+            writer.line(f"const int in = within && top + i >= 0 && top + i < {height};")
+            writer.line(f"d[i] = in ? load(x + {at}) : splat(0.0f);")
+        writer.line(f"{transform}(d, 1, t + j * {inner});")
 
 
 def output_text(block: Block, code: KernelCode) -> str:

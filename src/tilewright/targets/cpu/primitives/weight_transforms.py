@@ -14,6 +14,7 @@ to the inputs, so all that is done to weights is adding and multiplying by power
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from math import ceil, prod
 
 from tilewright.numerics.winograd import POINTS
@@ -207,7 +208,7 @@ def _weights_text(block: Block, row: int) -> str:
     return str(writer)
 
 
-def evaluated(point: int | None, names: Sequence[str]) -> str:
+def evaluated(point: Fraction | None, names: Sequence[str]) -> str:
     """C expression of a polynomial of the named coefficients at a point; None is infinity.
 
     Even and odd powers apart, so that a point and its negative share both sums.
@@ -220,7 +221,7 @@ def evaluated(point: int | None, names: Sequence[str]) -> str:
 
     def some(first: int) -> str:
         terms = [
-            f"{literal(size**k)} * {name}" if size**k != 1 else name
+            f"{literal(float(size**k))} * {name}" if size**k != 1 else name
             for k, name in list(enumerate(names))[first::2]
         ]
         return f"({' + '.join(terms)})" if len(terms) > 1 else terms[0]
@@ -228,7 +229,7 @@ def evaluated(point: int | None, names: Sequence[str]) -> str:
     return f"{some(0)} {'+' if point > 0 else '-'} {some(1)}"
 
 
-def _needed(point: int | None, count: int) -> tuple[int, ...]:
+def _needed(point: Fraction | None, count: int) -> tuple[int, ...]:
     """The coefficients that a value depends on."""
     if point is None:
         return (count - 1,)
