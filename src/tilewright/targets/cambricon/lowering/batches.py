@@ -182,6 +182,7 @@ class Batches(Pixels):
             if self.gathered is not None:
                 self.gathered.forward(at)
             self._advance()
+            self.c.finish()
             with e.scope():
                 e.set(self.pending, e.multiply(self.channels, count))
                 # These sums are the pending ones now; the next pixels' lie in the other half.

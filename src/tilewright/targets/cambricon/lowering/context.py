@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.errors import refuse
@@ -52,6 +52,10 @@ class Context:
     """Says that tiles have such places."""
     replace: Callable[[Operand], None]
     """Says that results may be written where an operand lies."""
+    trails: Callable[[Sequence[str]], None]
+    """Says that a tile's results are finished pixel by pixel, in the order of these dims."""
+    finish: Callable[[], None]
+    """Stands where another one of them is finished."""
 
     @property
     def where(self) -> str:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.stepping import UNBEGUN, Stepping
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ class Flat(Stepping):
             e.set(self.current[buffer], self._two(buffer)[1])
         out = self.output.buffer
         if out in self.current:
-            e.set(self.current[out], self.walk.operands[out].address)
+            # Where results leave behind their pixels, the step to a tile takes the other slot.
+            slot = self.walk.operands[out].address if self.trail is None else self._two(out)[1]
+            e.set(self.current[out], slot)
         with e.beside():
             self._loads(self.labels)
         with e.beside():
@@ -76,6 +79,8 @@ class Flat(Stepping):
             stream.drain()
         for now, coming in (*zip(self.now, self.next, strict=True), *self.copies):
             e.set(now, coming)
+        if self.trail is not None:
+            self._swap(self.current[out], out)
         for buffer, depth in self.coming.items():
             if self.kept is not None and buffer is self.kept.buffer:
                 e.set(self.current[buffer], self.kept.coming)
@@ -100,8 +105,9 @@ class Flat(Stepping):
         with e.beside():
             self._advance(self.labels, self.turned)
         e.place(last)
-        if self.store_stream is not None:
-            self.store_stream.drain()
+        stored = self.trail or self.store_stream
+        if stored is not None:
+            stored.drain()
 
     def _begin(self, take: str) -> None:
         """Before the first tile, there is none to compute."""
@@ -160,6 +166,12 @@ class Flat(Stepping):
             if self.due is not None:
                 self._turn_at_last()
             if self.walk.operands[self.output.buffer].held:
+                return
+            if self.trail is not None:
+                pixels: Value = 1
+                for dim in self.walk.pixels:
+                    pixels = e.multiply(pixels, tile.spans.of(dim))
+                self.trail.leave(pixels)
                 return
             keep = e.label("keep")
             if self.output.depth < self.depth:

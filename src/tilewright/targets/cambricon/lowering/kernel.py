@@ -136,8 +136,9 @@ def lower_kernel(
     Raises TilewrightError.
     """
     failure: TilewrightError | None = None
-    for thrift in range(len(THRIFT)):
+    for thrift, trails in ((0, True), *((number, False) for number in range(len(THRIFT)))):
         lowering = KernelLowering(program, machine, bases, image, reserve, thrift, tables)
+        lowering.trails = trails
         lowering.share([tensor for tensor in lowering.segments if not alone(tensor)])
         try:
             return lowering.lower(settle, region)
@@ -165,6 +166,8 @@ class KernelLowering(WeightPlaces):
         self.streams, constants = THRIFT[thrift]
         self.thrift = thrift
         self.spare = None
+        self.trails = False
+        """Whether results may leave behind their pixels: that takes registers, too."""
         self.program = program
         self.machine = machine
         self.bases = bases
@@ -202,7 +205,7 @@ class KernelLowering(WeightPlaces):
         assert self.nest.compute is not None
         self._overlap(region)
         walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
-        walk.hooks = self._hooks
+        walk.hooks, walk.pieces = self._hooks, self._pieces
         context = Context(
             e,
             self.program,
@@ -223,6 +226,8 @@ class KernelLowering(WeightPlaces):
             walk.turn,
             walk.may_turn,
             walk.replace,
+            walk.may_trail if self.trails else lambda dims: None,
+            walk.finish,
         )
         kind = COMPUTES.get(context.anchor.operation.data, Points)
         compute = kind(context)

@@ -106,6 +106,9 @@ class Product(Batches):
             c.renew(self.bias, self._replicate)
         if not self.split and cycles >= TURNING * self.rows.kernel:
             c.turns()
+        whole = not (self.split or self.parted or self.grouped or len(self.parts) > 1)
+        if self.hooks and whole and self.batch == self.band == 1:
+            c.trails(("oh", self.columns.out))
         if self.residual is not None and not self.split:
             # Of as many elements as the result, each read just before its result is written.
             c.replace(self.residual)

@@ -8,13 +8,14 @@ which use registers of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Box, Spans
 from tilewright.targets.cambricon.lowering.emitter import Value, registers_in, replaced
 from tilewright.targets.cambricon.lowering.kept_tiles import KeptTiles
-from tilewright.targets.cambricon.lowering.streams import Agenda, Stream
+from tilewright.targets.cambricon.lowering.streams import Agenda, Stream, Trail
 from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Part, Store, Tile
 from tilewright.targets.cambricon.lowering.weights_ahead import WeightsAhead
 from tilewright.tile.dialect import BufferOp
@@ -83,9 +84,13 @@ class Stepping:
             found = None if buffer is self.shared else stream(walk.operands[buffer])
             if found is not None:
                 self.load_streams[buffer] = found
-        self.streams = [one for key, one in self.load_streams.items() if key is not self.shared]
+        self.streams: list[Stream | Trail] = [
+            one for key, one in self.load_streams.items() if key is not self.shared
+        ]
+        self.trail = self._trail()
+        """The store of results that leave while their own tile is computed."""
         if self.store_stream is not None:
-            self.streams.append(self.store_stream)
+            self.streams.append(self.trail or self.store_stream)
         if self.shared is not None:
             # What is loaded where results were comes behind their store.
             self.streams.append(self.load_streams[self.shared])
@@ -127,6 +132,18 @@ class Stepping:
             return None
         self.store_stream, self.load_streams[buffer] = store, load
         return buffer
+
+    def _trail(self) -> Trail | None:
+        """Results leave pixel by pixel, if each is a transfer and no other tile computes them."""
+        walk, stream = self.walk, self.store_stream
+        if stream is None or self.shared is not None or self.output.depth < self.depth:
+            return None
+        steps = {loop.dim.data: loop.step_size for loop in walk.loops}
+        sizes = [walk.extents.get(dim, 1) for dim in walk.pixels]
+        pixels = prod(min(steps.get(d, n), n) for d, n in zip(walk.pixels, sizes, strict=True))
+        if pixels == 1 or walk.pieces(walk.operands[self.output.buffer]) != pixels:
+            return None
+        return Trail(stream, lambda: self.store(self._now(), stream))
 
     def _slots(self, buffer: BufferOp) -> int:
         return 2 if buffer is self.shared else self.walk.operands[buffer].places

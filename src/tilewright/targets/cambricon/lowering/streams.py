@@ -7,7 +7,7 @@ before as many hooks as it is likely to take. What is left when the tile is done
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import ceil
 
@@ -46,6 +46,7 @@ class Stream:
         self.e, self.text, self.runs, self.element = e, text, runs, element
         self.left = e.register()
         """Transfers left in the innermost loop over runs."""
+        self.waiting = self.left
         self.chip, self.main = e.register(), e.register()
         count = runs.elements
         self.size: Value = count if isinstance(count, int) else e.register()
@@ -108,19 +109,80 @@ class Stream:
         e.place(row)
 
     def drain(self) -> None:
-        """All that is left: mostly nothing, so that the transfers stand apart."""
+        """All that is left."""
+        _drain(self)
+
+
+class Trail:
+    """The store of results behind their pixels: each is a transfer, and may leave when it is done.
+
+    Pixels are announced one late, by the products of the next one, so the last of a tile is so in
+    the next tile. The box of a tile is taken up when that of the tile before has left.
+    """
+
+    def __init__(self, stream: Stream, begin: Callable[[], None]) -> None:
+        """``begin`` takes up the box of the tile that is computed."""
+        self.e, self.stream, self.begin = stream.e, stream, begin
+        self.pause = stream.pause
+        self.waiting = self.e.register()
+        """Pixels that may leave."""
+
+    def reset(self) -> None:
+        """Nothing is to be moved."""
+        self.stream.reset()
+        self.e.set(self.waiting, -1)
+
+    def announce(self) -> None:
+        """Another pixel is done."""
+        self.e.increase(self.waiting, 1)
+
+    def transfer(self) -> None:
+        """The next pixel."""
+        e, known = self.e, self.e.label("known")
+        e.emit("CB", self.stream.left, known)
+        with e.beside(), e.scope():
+            self.begin()
+        e.place(known)
+        self.stream.transfer()
+        e.emit("SSUB", self.waiting, self.waiting, 1)
+
+    def leave(self, pixels: Value) -> None:
+        """Behind a tile of so many pixels: at least one of them leaves, and all before them."""
         e = self.e
-        again, done = e.label("drain"), e.label("drained")
-        e.emit("CB", self.left, again)
+        again, done = e.label("leave"), e.label("left")
+        with e.scope():
+            e.if_less(e.subtract(pixels, 2), self.waiting, again)
         e.place(done)
 
         def block() -> None:
             e.place(again)
             self.transfer()
-            e.emit("CB", self.left, again)
+            with e.beside(), e.scope():
+                e.if_less(e.subtract(pixels, 2), self.waiting, again)
             e.jump(done)
 
         e.apart(block)
+
+    def drain(self) -> None:
+        """Behind the last tile, whose last pixel nothing has announced."""
+        self.announce()
+        _drain(self)
+
+
+def _drain(one: Stream | Trail) -> None:
+    """Transfers while one waits: mostly none does, so that they stand apart."""
+    e = one.e
+    again, done = e.label("drain"), e.label("drained")
+    e.emit("CB", one.waiting, again)
+    e.place(done)
+
+    def block() -> None:
+        e.place(again)
+        one.transfer()
+        e.emit("CB", one.waiting, again)
+        e.jump(done)
+
+    e.apart(block)
 
 
 def _looped(runs: Runs) -> Runs:
@@ -131,14 +193,16 @@ def _looped(runs: Runs) -> Runs:
 class Agenda:
     """The streams of a kernel and their hooks; ``gate`` counts the hooks until one is due."""
 
-    def __init__(self, e: Emitter, streams: Sequence[Stream], gate: Register) -> None:
+    def __init__(self, e: Emitter, streams: Sequence[Stream | Trail], gate: Register) -> None:
         self.e, self.streams, self.gate = e, streams, gate
+        # What is announced pixel by pixel is looked for at every hook.
+        self.idle = 0 if any(isinstance(one, Trail) for one in streams) else IDLE
 
     def reset(self) -> None:
         """Nothing is to be moved."""
         for stream in self.streams:
             stream.reset()
-        self.e.set(self.gate, IDLE)
+        self.e.set(self.gate, self.idle)
 
     def begin(self, pause: int = 0) -> None:
         """A stream has started: the next hook is due, or the one behind a pause."""
@@ -164,8 +228,8 @@ class Agenda:
             labels = [e.label("stream") for _ in self.streams]
             e.place(go)
             for stream, label in zip(self.streams, labels, strict=True):
-                e.emit("CB", stream.left, label)
-            e.set(self.gate, IDLE)
+                e.emit("CB", stream.waiting, label)
+            e.set(self.gate, self.idle)
             e.jump(back)
             for stream, label in zip(self.streams, labels, strict=True):
                 e.place(label)

@@ -64,19 +64,22 @@ class Transfers:
         interval = self.walk.interval
         return 0 if interval is None else hooks_of(self._longest(operand), interval)
 
-    def _longest(self, operand: Operand) -> float:
-        """Cycles of the longest transfer of an operand, about."""
+    def _pieces(self, operand: Operand) -> int:
+        """Transfers of an operand's largest box."""
         e, extents = Emitter(self.e.where, "trial"), self.program.extents
         around = self.nest.loops[: self.walk.depth(operand.buffer)]
         steps = {loop.dim.data: loop.step_size for loop in around}
         first = {dim: min(steps.get(dim, extent), extent) for dim, extent in extents.items()}
         runs = self._runs(operand, Spans(dict.fromkeys(extents, 0), first), e)
-        count = prod(number for number, _ in runs.loops if isinstance(number, int))
+        return prod(number for number, _ in runs.loops if isinstance(number, int))
+
+    def _longest(self, operand: Operand) -> float:
+        """Cycles of the longest transfer of an operand, about."""
         memory = operand.buffer.memory
         output = self.nest.output is not None and operand.buffer is self.nest.output.buffer
         ends = (memory, self.machine.main) if output else (self.machine.main, memory)
         move = self.machine.move(*ends)
-        return move.latency + operand.slot_bytes / count / move.bytes_per_cycle
+        return move.latency + operand.slot_bytes / self._pieces(operand) / move.bytes_per_cycle
 
     def _text(self, operand: Operand) -> str:
         """The transfer of an operand."""

@@ -58,10 +58,14 @@ class Walk:
         """Cycles between hooks, if tiles have them throughout: then all moves wait for hooks."""
         self.turns = False
         """Whether tiles have places where the step to the next one may be taken."""
+        self.pixels: tuple[str, ...] = ()
+        """The dims of a tile's pixels, if their results may leave one by one."""
         self.replaced: BufferOp | None = None
         """A buffer whose elements results may replace, one for one."""
         self.hooks: Callable[[Operand], int] = lambda operand: 0
         """Hooks that pass while an operand is moved."""
+        self.pieces: Callable[[Operand], int] = lambda operand: 0
+        """Transfers of an operand's largest box."""
         self.extents = nest.program.extents
         self.loops: Sequence[LoopOp] = nest.loops
         known = [one for one in nest.loads if one.buffer in operands]
@@ -84,6 +88,15 @@ class Walk:
         """Results may be written where an operand of as many elements lies."""
         if not operand.held:
             self.replaced = operand.buffer
+
+    def may_trail(self, dims: Sequence[str]) -> None:
+        """A tile's results are finished pixel by pixel, in the order of these dims."""
+        self.pixels = tuple(dims)
+
+    def finish(self) -> None:
+        """Another pixel of a tile is finished."""
+        if self.flat is not None and self.flat.trail is not None:
+            self.flat.trail.announce()
 
     def renew(self, operand: Operand, renew: Renew) -> None:
         """Emit code whenever an operand's buffer has been filled anew."""
