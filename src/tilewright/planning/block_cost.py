@@ -125,9 +125,9 @@ class BlockCost:
         (_, behind), (_, beyond) = self.near, self.second
         weight = 4 * vectors * registers.lanes * depth
         outputs, pixels = 4 * self.planes * tiles * vectors * registers.lanes, 4 * tiles * depth
-        panels = 2 * rows * weight * panel_channels(depth) // depth
+        panels = 2 * rows * weight * panel_channels(depth, tiles) // depth
         far = self._far(inputs + outputs + panels + self.taps**2 * weight)
-        turns = ceil(depth / panel_channels(depth))
+        turns = ceil(depth / panel_channels(depth, tiles))
         work = 0.0
         for points in set(parts):
             each = depth * registers.step_cycles(points, vectors)
@@ -138,7 +138,7 @@ class BlockCost:
         read = pixels * (1.0 - far) * costs.pixels + (len(parts) - 1) * weight * costs.read_again
         lost = max(work, stream) + costs.refetched * min(work, stream) + read / behind
         # What the first cache keeps of both panels, and of the weights that they are made of.
-        block = panels + self.taps**2 * weight * panel_channels(depth) // depth
+        block = panels + self.taps**2 * weight * panel_channels(depth, tiles) // depth
         made = (self.planes * costs.rewritten + rows * self.taps**2) * weight / behind
         made *= _missed(block, costs.block_usable * self.near[0])
         lost = self.planes * lost

@@ -27,10 +27,14 @@ PANEL = 64
 """Input channels whose weights are transformed at a time; half or twice as many are as good, more
 or fewer are not (measured)."""
 
+FEW_TILES = 8
+"""Up to so many tiles use a panel: half of it lies in the first cache, and what the products of
+fewer input channels write and read again is little (measured for 4 and 16 tiles)."""
 
-def panel_channels(channels: int) -> int:
-    """Input channels of a panel of weights that are transformed as products need them."""
-    return min(channels, PANEL)
+
+def panel_channels(channels: int, tiles: int) -> int:
+    """Input channels of a panel of weights that are transformed as ``tiles`` tiles need them."""
+    return min(channels, PANEL if tiles > FEW_TILES else PANEL // 2)
 
 
 def register_tiles(points: int, most: int) -> list[int]:

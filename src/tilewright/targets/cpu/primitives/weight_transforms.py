@@ -76,7 +76,7 @@ class _Panel:
             raise block.instance.cannot("the weights' taps must lie side by side, then channels")
         if block.vectors > block.inner or block.inner % 2:
             raise block.instance.cannot("rows of planes must be even, and as many as vectors")
-        self.channels = panel_channels(block.channels)
+        self.channels = panel_channels(block.channels, prod(block.tiles))
         self.vector = block.block_step(block.w, "co") or block.channels * self.channel
         calls = block.inner * len(block.parts)
         # Each call transforms so many of one vector; all of them together, everything.
@@ -187,7 +187,7 @@ def _part_text(panel: _Panel, size: int, transform: str) -> str:
 def _weights_text(block: Block, row: int) -> str:
     """One input channel's weights of all planes of a row, for a vector of output channels."""
     taps, lanes, points = block.taps, block.lanes, POINTS[block.inner]
-    plane = (panel_channels(block.channels) * block.vectors + 1) * lanes
+    plane = (panel_channels(block.channels, prod(block.tiles)) * block.vectors + 1) * lanes
     writer = Writer()
     writer.line(f"/* row {row} of the transformed weights of one input channel */")
     writer.line(f"INLINE void {NAME}(const {block.w.c_type} *w, float *o)")
