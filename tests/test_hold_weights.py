@@ -122,6 +122,7 @@ def test_steps_of_an_lstm_find_their_weights(kilobytes: int, tmp_path: Path) -> 
     assert cycles < slower
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pays", [True, False])
 def test_the_run_of_all_kernels_says_whether_holding_pays(
     pays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -187,6 +188,7 @@ def test_weights_that_a_kernel_between_overwrites_are_loaded_again(
     assert cost(made)[1] >= 2 * WEIGHT_BYTES
 
 
+@pytest.mark.slow
 def test_no_weights_are_held_that_one_kernel_reads() -> None:
     target, machine = resolve("cambricon")
     lenet = Path(__file__).parents[1] / "examples" / "lenet5" / "lenet5.onnx"

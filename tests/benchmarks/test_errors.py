@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+import pytest
 from benchmarks.cpu.errors import exact, layer, measure
 
 
@@ -16,6 +17,7 @@ def test_float64_is_the_same_convolution() -> None:
     np.testing.assert_allclose(found, exact(model, x), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_row_tells_the_methods_apart(tmp_path: Path) -> None:
     found: list[float] = []
     for form in ("winograd_2", "winograd_4_plain", "winograd_6"):
