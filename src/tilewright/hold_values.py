@@ -20,7 +20,7 @@ with one load then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 
 from tilewright.errors import TilewrightError
@@ -33,7 +33,8 @@ from tilewright.graph.values import value_names
 from tilewright.ir import BlockArgument, SSAValue
 from tilewright.machine import Machine, Memory
 from tilewright.planning import Plan, PlanCache, Timer, plan
-from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.domain import Kernel
+from tilewright.planning.held import holding
 from tilewright.planning.layout import Layout
 from tilewright.tile.build import Placement
 from tilewright.types import layout_of, shape_of
@@ -261,7 +262,7 @@ class Holding:
             for one in alive:
                 if self._lies_in(value, one.buffer):
                     addresses[name] = total - one.end + place.offset - one.buffer.offset
-        kernel = _holding(self.kernels[symbol], frozenset(addresses), memory.name)
+        kernel = holding(self.kernels[symbol], addresses, memory.name)
         machine = self.machine.with_values({f"memory.{memory.name}.bytes": left})
         timer = None if self.timer is None else self.timer(machine)
         cache = self.caches.setdefault(left, {})
@@ -284,18 +285,3 @@ def _lowest(beside: Sequence[_Value], size: int, start: int) -> int:
             break
         start = max(start, one.end)
     return start
-
-
-def _holding(kernel: Kernel, names: frozenset[str], memory: str) -> Kernel:
-    def operand(one: Operand) -> Operand:
-        return replace(one, held=memory) if one.name in names else one
-
-    stages = tuple(
-        replace(
-            stage,
-            inputs=tuple(operand(one) for one in stage.inputs),
-            output=operand(stage.output),
-        )
-        for stage in kernel.stages
-    )
-    return replace(kernel, stages=stages)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -11,30 +10,13 @@ import pytest
 from tests.planning import planning_kernels as kernels
 from tilewright.errors import TilewrightError
 from tilewright.planning import plan
-from tilewright.planning.domain import Kernel, Operand
-from tilewright.planning.held import last_fitting, tile_bytes, usable
+from tilewright.planning.domain import Operand
+from tilewright.planning.held import holding, last_fitting, tile_bytes, usable
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.planning.space import build_space
 from tilewright.targets.cambricon.machine import machine
 
 SMALL = machine().with_values({"memory.msm.bytes": 24 << 10})
-
-
-def holding(kernel: Kernel, name: str) -> Kernel:
-    """The kernel with one of its operands in VSM."""
-
-    def operand(one: Operand) -> Operand:
-        return replace(one, held="vsm") if one.name == name else one
-
-    stages = tuple(
-        replace(
-            stage,
-            inputs=tuple(operand(one) for one in stage.inputs),
-            output=operand(stage.output),
-        )
-        for stage in kernel.stages
-    )
-    return replace(kernel, stages=stages)
 
 
 def runs(operand: Operand, tile: dict[str, int]) -> int:
@@ -56,7 +38,7 @@ def runs(operand: Operand, tile: dict[str, int]) -> int:
 
 
 def test_every_tile_of_a_held_operand_is_one_run() -> None:
-    kernel = holding(kernels.conv(6, 6, 5, kernel=1), "x")
+    kernel = holding(kernels.conv(6, 6, 5, kernel=1), ["x"], "vsm")
     (x,) = (one for one in kernel.operands if one.name == "x")
     extents = kernel.anchor.extents
     candidates = [dim for dim in extents if dim in x.dims and extents[dim] > 1]
@@ -76,13 +58,13 @@ def test_no_plan_cuts_the_sums_of_a_held_result(planner: Greedy | None) -> None:
     free = kernels.dense(1600, 512)
     cut = plan(free, SMALL, search=planner).schedule
     assert any(level.size("ci", 1600) < 1600 for level in cut.levels)
-    held = plan(holding(free, "y"), SMALL, search=planner).schedule
+    held = plan(holding(free, ["y"], "vsm"), SMALL, search=planner).schedule
     assert all(level.size("ci", 1600) == 1600 for level in held.levels)
 
 
 def test_where_no_small_tile_is_usable_a_large_one_is_found() -> None:
     """The greedy planner, whose tilings are tried beside, finds nothing to start from."""
-    kernel = holding(kernels.pool(16, 12, 2, 2), "x")
+    kernel = holding(kernels.pool(16, 12, 2, 2), ["x"], "vsm")
     with pytest.raises(TilewrightError, match="plan-capacity"):
         Greedy()(kernel, SMALL)
     found = plan(kernel, SMALL, timer=lambda kernel, schedule: 1e6).schedule
@@ -90,7 +72,7 @@ def test_where_no_small_tile_is_usable_a_large_one_is_found() -> None:
 
 
 def test_the_space_of_a_held_operand_has_usable_tiles_alone() -> None:
-    kernel = holding(kernels.conv(64, 96, 12), "y")
+    kernel = holding(kernels.conv(64, 96, 12), ["y"], "vsm")
     free = build_space(kernels.conv(64, 96, 12), SMALL, SMALL.primitive("conv"))
     space = build_space(kernel, SMALL, SMALL.primitive("conv"))
     assert usable(kernel, {dim: space.size(dim) for dim in space.index}).all()

@@ -10,13 +10,31 @@ loads its first tile while an earlier one computes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.footprint import Bools, Ints
 from tilewright.planning.layout import Layout
+
+
+def holding(kernel: Kernel, names: Collection[str], memory: str) -> Kernel:
+    """The kernel with the operands of these names held in a memory."""
+
+    def operand(one: Operand) -> Operand:
+        return replace(one, held=memory) if one.name in names else one
+
+    stages = tuple(
+        replace(
+            stage,
+            inputs=tuple(operand(one) for one in stage.inputs),
+            output=operand(stage.output),
+        )
+        for stage in kernel.stages
+    )
+    return replace(kernel, stages=stages)
 
 
 def whole_sums(kernel: Kernel) -> tuple[str, ...]:
