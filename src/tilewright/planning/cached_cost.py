@@ -6,8 +6,8 @@ read anew, halos excepted. Reading overlaps with the compute, as hardware prefet
 slowest counts in full, and a tenth of all else, for what does not overlap. Writing does not: a
 cache fetches what is to be written, and makes room first, which nothing can foresee. Where sums
 go on, of a reduction in parts, they have been read before: that is as other reading is, with a
-latency for every part of a row. Weights that stream through the second cache, and what the
-last of them adds, leave the result there.
+latency for every part of a row. Weights that stream through the second cache, and residuals and
+biases, which only the last sums meet, leave the result there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 
 _PASSING = ("weight", "residual", "bias")
-"""Roles of operands that sums in the second cache do not make room for."""
+"""Roles of operands that pass through the second cache without pushing sums out."""
 
 
 @dataclass(frozen=True)

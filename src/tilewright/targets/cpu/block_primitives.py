@@ -122,7 +122,8 @@ def winograd(lanes: int, vectors: float, sizes: tuple[int, int], plain: bool) ->
         f" + {INPUT_CYCLES[inner]}*ceil(ci/{lanes})"
         f" + {OUTPUT_CYCLES[tile, inner]}*ceil(co/{lanes}))",
         peak=f"n*g*th*tw*u*v*co*ci/{lanes * vectors:g}",
-        # Transformed inputs and products, plane by plane, a vector apart; two panels of weights.
+        # Transformed inputs and products, plane by plane, a vector apart; two panels of weights,
+        # which few tiles do not fill (panel_channels).
         scratch=f"u*v*(th*tw*{padded} + {2 * lanes})" + (panels if plain else ""),
         # Blocks of channels must not hold two groups.
         multiples={"co": lanes, "ci": lanes},
