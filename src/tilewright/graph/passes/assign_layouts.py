@@ -9,7 +9,7 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, YieldOp, net
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import compiler, erase, insert, make
-from tilewright.graph.passes.fuse_pointwise import enclose, kernel_symbol, symbols_of
+from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
 from tilewright.graph.passes.layout_choices import Choice, choices_of, operand_roles
 from tilewright.graph.passes.strides import size
 from tilewright.ir import (

@@ -11,7 +11,7 @@ from tilewright.graph.passes.addresses import Addresses
 from tilewright.graph.passes.assign_layouts import copy_kernel
 from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import compiler, sweep
-from tilewright.graph.passes.fuse_pointwise import enclose, kernel_symbol, symbols_of
+from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
 from tilewright.graph.passes.layout_choices import parts_of
 from tilewright.graph.passes.strides import dense_box, parse, reshape_box, slice_box
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, StringAttr, UnitAttr

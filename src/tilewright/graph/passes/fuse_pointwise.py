@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.graph.dialect import KernelOp, WeightOp, YieldOp, network_of
-from tilewright.graph.names import identifier
+from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import AffineOperation, Operation, PointwiseOperation
 from tilewright.graph.operations.numbers import RequantiseOp
 from tilewright.graph.passes.constraints import candidate, fixed_element, serving
-from tilewright.graph.passes.editing import VIEWS, compiler, insert, only_user, operations_of
+from tilewright.graph.passes.editing import VIEWS, compiler, only_user, operations_of
+from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
 from tilewright.ir import (
-    Block,
     Context,
     ModuleOp,
     ModulePass,
-    Region,
     SSAValue,
-    StringAttr,
     bf16,
     f16,
     f32,
 )
-from tilewright.ir import Operation as AnyOperation
 from tilewright.machine import Machine, Primitive
 from tilewright.types import FixedType, element_name, shape_of, tensor_type
-
-_SYMBOL_LENGTH = 40
 
 MAPS = (PointwiseOperation, RequantiseOp)
 """What joins the operation before it; networks that come with their numbers requantise."""
@@ -185,57 +178,3 @@ def widens_or_rounds(step: Operation) -> bool:
     return step.operation == "cast" and all(
         tensor_type(value).element_type in floats for value in (*step.inputs, step.result)
     )
-
-
-def enclose(chain: Sequence[Operation], symbol: str) -> KernelOp:
-    """Put operations, each reading the one before, into a kernel in the place of the last."""
-    last, inside = chain[-1], {step.result for step in chain}
-    outer = list(
-        dict.fromkeys(value for step in chain for value in step.inputs if value not in inside)
-    )
-    block = Block(arg_types=[value.type for value in outer])
-    for value, argument in zip(outer, block.args, strict=True):
-        argument.name_hint = value.name_hint
-    engine = chain[0].engine
-    reason = chain[0].reason
-    kernel = KernelOp.build(
-        operands=[outer],
-        result_types=[last.result.type],
-        properties={
-            "symbol": StringAttr(symbol),
-            "engine": engine or StringAttr("accelerator"),
-            **({"reason": reason} if reason is not None else {}),
-        },
-        regions=[Region(block)],
-    )
-    insert(kernel, last)
-    kernel.result.name_hint = last.result.name_hint
-    last.result.replace_all_uses_with(kernel.result)
-    inner = dict(zip(outer, block.args, strict=True))
-    for step in chain:
-        step.detach()
-        step.engine = step.reason = None
-        for index, value in enumerate(step.inputs):
-            if value in inner:
-                step.operands[index] = inner[value]
-        block.add_op(step)
-    block.add_op(YieldOp.build(operands=[[last.result]]))
-    return kernel
-
-
-def kernel_symbol(chain: Sequence[Operation], index: int, used: set[str], hint: str = "") -> str:
-    """A C identifier, unique among ``used`` (to which it is added), that reminds of the node."""
-    name = hint or next((step.node_name for step in chain if step.node_name), "")
-    plain = identifier(name, chain[0].operation)[:_SYMBOL_LENGTH].rstrip("_")
-    symbol = f"k{index}_{plain}"
-    while symbol in used:
-        index += 1
-        symbol = f"k{index}_{plain}"
-    used.add(symbol)
-    return symbol
-
-
-def symbols_of(module: AnyOperation) -> set[str]:
-    """The symbols of the network's kernels."""
-    network = network_of(module)
-    return {op.symbol.data for op in network.block.ops if isinstance(op, KernelOp)}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.graph.dialect import KernelOp, WeightOp, YieldOp, network_of
+from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.operations.pooling import MaxPoolOp, PoolOperation
 from tilewright.graph.passes.constraints import candidate, serving
-from tilewright.graph.passes.editing import compiler, erase, insert, only_user
+from tilewright.graph.passes.editing import compiler, erase, only_user
+from tilewright.graph.passes.enclosing import copied, enclose_with
 from tilewright.graph.passes.fuse_pointwise import MAPS
-from tilewright.ir import Block, Context, ModuleOp, ModulePass, Region, SSAValue, bf16, f16, f32
+from tilewright.ir import Context, ModuleOp, ModulePass, bf16, f16, f32
 from tilewright.machine import Machine
 from tilewright.planning.pooling import pooled
 from tilewright.types import shape_of, tensor_type
@@ -97,30 +98,9 @@ def _mapped_alone(kernel: KernelOp, maps: Sequence[object]) -> bool:
 
 def _join(first: KernelOp, kernel: KernelOp) -> None:
     """Both kernels' operations as one kernel in the place of the second, under the first's name."""
-    kept = [value for value in kernel.inputs if value is not first.result]
-    inputs = list(dict.fromkeys((*first.inputs, *kept)))
-    block = Block(arg_types=[value.type for value in inputs])
-    inside = dict(zip(inputs, block.args, strict=True))
-    values: dict[SSAValue, SSAValue] = {}
-    for part in (first, kernel):
-        for argument, value in zip(part.body.block.args, part.inputs, strict=True):
-            values[argument] = values[first.result] if value is first.result else inside[value]
-        for op in part.operations:
-            copy = op.clone(values)  # type: ignore[arg-type]
-            copy.result.name_hint = op.result.name_hint
-            block.add_op(copy)
-            values[op.result] = copy.result
-        last = part.body.block.last_op
-        assert isinstance(last, YieldOp)
-        values[part.result] = values[last.values[0]]
-    block.add_op(YieldOp.build(operands=[[values[kernel.result]]]))
-    made = KernelOp.build(
-        operands=[inputs],
-        result_types=[kernel.result.type],
-        properties=dict(first.properties),
-        regions=[Region(block)],
-    )
-    insert(made, kernel)
+    chain = copied(first.operations, first, {}, kernel)
+    chain += copied(kernel.operations, kernel, {first.result: chain[-1].result}, kernel)
+    made = enclose_with(chain, first.properties)
     made.result.name_hint = kernel.result.name_hint
     kernel.result.replace_all_uses_with(made.result)
     erase(kernel)

@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import constant, erase, insert, make
-from tilewright.graph.passes.fuse_pointwise import enclose, kernel_symbol, symbols_of
+from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
 from tilewright.graph.passes.points import KEEPING, Points, largest_product_sum
 from tilewright.graph.values import value_names
 from tilewright.ir import (

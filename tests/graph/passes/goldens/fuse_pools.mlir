@@ -16,11 +16,11 @@ builtin.module {
     %b = graph.weight {symbol = "b"} : tensor<64xf32>
     %0 = graph.scratch : tensor<146688xf32>
     %1 = graph.kernel "k0_a" (%x, %w, %0, %b) : (tensor<1x64x28x28xf32>, tensor<64x64x3x3xf32>, tensor<146688xf32>, tensor<64xf32>) -> tensor<1x64x14x14xf32> attributes {engine = "accelerator"} {
-    ^bb0(%2: tensor<1x64x28x28xf32>, %3: tensor<64x64x3x3xf32>, %4: tensor<146688xf32>, %5: tensor<64xf32>):
-      %6 = graph.winograd_conv %2, %3, %4, %5 {pads = [1 : i64, 1 : i64, 1 : i64, 1 : i64], tile = 6 : i64, taps = 3 : i64, group = 1 : i64, node = "a"} : (tensor<1x64x28x28xf32>, tensor<64x64x3x3xf32>, tensor<146688xf32>, tensor<64xf32>) -> tensor<1x64x28x28xf32>
-      %7 = graph.relu %6 {node = "b"} : (tensor<1x64x28x28xf32>) -> tensor<1x64x28x28xf32>
-      %8 = graph.max_pool %7 {kernel = [2 : i64, 2 : i64], strides = [2 : i64, 2 : i64], node = "c"} : (tensor<1x64x28x28xf32>) -> tensor<1x64x14x14xf32>
-      graph.yield %8 : tensor<1x64x14x14xf32>
+    ^bb0(%x_1: tensor<1x64x28x28xf32>, %w_1: tensor<64x64x3x3xf32>, %2: tensor<146688xf32>, %b_1: tensor<64xf32>):
+      %3 = graph.winograd_conv %x_1, %w_1, %2, %b_1 {pads = [1 : i64, 1 : i64, 1 : i64, 1 : i64], tile = 6 : i64, taps = 3 : i64, group = 1 : i64, node = "a"} : (tensor<1x64x28x28xf32>, tensor<64x64x3x3xf32>, tensor<146688xf32>, tensor<64xf32>) -> tensor<1x64x28x28xf32>
+      %4 = graph.relu %3 {node = "b"} : (tensor<1x64x28x28xf32>) -> tensor<1x64x28x28xf32>
+      %5 = graph.max_pool %4 {kernel = [2 : i64, 2 : i64], strides = [2 : i64, 2 : i64], node = "c"} : (tensor<1x64x28x28xf32>) -> tensor<1x64x14x14xf32>
+      graph.yield %5 : tensor<1x64x14x14xf32>
     }
     graph.output %1 : tensor<1x64x14x14xf32>
   }

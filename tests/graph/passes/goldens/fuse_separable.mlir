@@ -19,9 +19,9 @@ builtin.module {
     %0 = graph.scratch : tensor<3584xf32>
     %no_bias.3 = graph.weight {symbol = "no_bias.3"} : tensor<32xf32>
     %1 = graph.kernel "k1_d" (%x, %v, %w, %0, %no_bias.3, %b) : (tensor<1x32x112x112xf32>, tensor<32x1x3x3xf32>, tensor<16x32x1x1xf32>, tensor<3584xf32>, tensor<32xf32>, tensor<16xf32>) -> tensor<1x16x112x112xf32> attributes {engine = "accelerator"} {
-    ^bb0(%2: tensor<1x32x112x112xf32>, %3: tensor<32x1x3x3xf32>, %4: tensor<16x32x1x1xf32>, %5: tensor<3584xf32>, %6: tensor<32xf32>, %7: tensor<16xf32>):
-      %8 = graph.separable_conv %2, %3, %4, %5, %6, %7 {strides = [1 : i64, 1 : i64], pads = [1 : i64, 1 : i64, 1 : i64, 1 : i64], dilations = [1 : i64, 1 : i64], between = "clip", minimum = 0.000000e+00 : f64, maximum = 6.000000e+00 : f64, node = "a", merged = ["c", "d"]} : (tensor<1x32x112x112xf32>, tensor<32x1x3x3xf32>, tensor<16x32x1x1xf32>, tensor<3584xf32>, tensor<32xf32>, tensor<16xf32>) -> tensor<1x16x112x112xf32>
-      graph.yield %8 : tensor<1x16x112x112xf32>
+    ^bb0(%x_1: tensor<1x32x112x112xf32>, %v_1: tensor<32x1x3x3xf32>, %w_1: tensor<16x32x1x1xf32>, %2: tensor<3584xf32>, %no_bias.3_1: tensor<32xf32>, %b_1: tensor<16xf32>):
+      %3 = graph.separable_conv %x_1, %v_1, %w_1, %2, %no_bias.3_1, %b_1 {strides = [1 : i64, 1 : i64], pads = [1 : i64, 1 : i64, 1 : i64, 1 : i64], dilations = [1 : i64, 1 : i64], between = "clip", minimum = 0.000000e+00 : f64, maximum = 6.000000e+00 : f64, node = "a", merged = ["c", "d"]} : (tensor<1x32x112x112xf32>, tensor<32x1x3x3xf32>, tensor<16x32x1x1xf32>, tensor<3584xf32>, tensor<32xf32>, tensor<16xf32>) -> tensor<1x16x112x112xf32>
+      graph.yield %3 : tensor<1x16x112x112xf32>
     }
     graph.output %1 : tensor<1x16x112x112xf32>
   }
