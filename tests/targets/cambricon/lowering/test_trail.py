@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
-from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
 from tilewright.machine import Machine
-from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.lowering.stepping import Stepping
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, LATENCY, machine
 
 _, SMALL, _ = map(machine, CONFIGURATIONS)
 
-CHANNELS, DEEP, HEIGHT, WIDTH = 32, 96, 7, 5
+CHANNELS, DEEP, SIZE = 32, 96, (7, 5)
 """Of a tile's results and of the image; on 16 lanes a pixel of 3 x 3 takes 108 cycles."""
-
-
-def conv(channels: int, deep: int = DEEP) -> Case:
-    build = KernelBuilder(channels + deep)
-    y = build.op(
-        "conv",
-        build.image(1, deep, HEIGHT, WIDTH),
-        build.operand((channels, deep, 3, 3), 10, layout="OHWI"),
-        build.operand((channels,), 18, bits=32),
-        strides=(1, 1),
-        pads=(1, 1, 1, 1),
-        dilations=(1, 1),
-        group=1,
-    )
-    return build.finish(build.op("requantise", y, result=(16, 8)))
-
-
-def schedule(case: Case, rows: int, columns: int, order: tuple[str, ...]) -> Schedule:
-    tile = {**case.kernel.anchor.extents, "co": CHANNELS, "oh": rows, "ow": columns}
-    level = Level("vsm", tuple(tile.items()), order)
-    kinds = {one.name: 2 for one in case.kernel.operands}
-    return Schedule("conv", (level,), tuple(kinds.items()))
 
 
 def roomy(latency: int = LATENCY) -> Machine:
@@ -77,19 +56,19 @@ def test_each_pixel_leaves_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Tiles that are short at the edges, and stores that products outrun."""
-    used, case = trailing(monkeypatch), conv(channels)
-    cuts = {"oh": rows < HEIGHT, "ow": columns < WIDTH, "co": True}
-    order = tuple(dim for dim in order if cuts[dim])
-    found, _, _ = run_case(case, schedule(case, rows, columns, order), roomy(latency))
+    used, case = trailing(monkeypatch), conv(channels, DEEP, SIZE)
+    tile = {"co": CHANNELS, "oh": rows, "ow": columns}
+    order = tuple(dim for dim in order if tile[dim] < case.kernel.anchor.extents[dim])
+    found, _, _ = run_case(case, cut(case, tile, order), roomy(latency))
     np.testing.assert_array_equal(found, case.expected)
     assert used[0]
 
 
 def test_the_last_results_do_not_stand_behind_all_products(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of the last tile's leave before: a pixel takes longer than its store."""
-    case = conv(64, deep=192)  # 216 cycles
+    case = conv(64, 192, SIZE)  # 216 cycles
     described = roomy().with_values({"memory.msm.bytes": 512 << 10})
-    chosen = schedule(case, HEIGHT, WIDTH, ("co",))
+    chosen = cut(case, {"co": CHANNELS}, ("co",))
     trail = run_case(case, chosen, described)[1].cycles
 
     def none(self: Stepping) -> None:
@@ -97,12 +76,12 @@ def test_the_last_results_do_not_stand_behind_all_products(monkeypatch: pytest.M
 
     monkeypatch.setattr(Stepping, "_trail", none)
     behind = run_case(case, chosen, described)[1].cycles
-    assert behind - trail > HEIGHT * WIDTH * LATENCY / 2
+    assert behind - trail > math.prod(SIZE) * LATENCY / 2
 
 
 def test_pixels_whose_channels_are_whole_leave_by_the_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are no transfers of their own."""
-    used, case = trailing(monkeypatch), conv(CHANNELS)
-    found, _, _ = run_case(case, schedule(case, 2, WIDTH, ("oh",)), roomy())
+    used, case = trailing(monkeypatch), conv(CHANNELS, DEEP, SIZE)
+    found, _, _ = run_case(case, cut(case, {"oh": 2}, ("oh",)), roomy())
     np.testing.assert_array_equal(found, case.expected)
     assert used == [False]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
-from tests.targets.generic.kernel_cases import Case, KernelBuilder
+from tests.targets.generic.kernel_cases import Case
 
 from tilewright.machine import Machine
-from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.schedule import Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
 
 _, SMALL, _ = map(machine, CONFIGURATIONS)
@@ -21,26 +22,12 @@ RATE = 12.0
 """Bytes of weights that come in a cycle where that is slow."""
 
 
-def conv(channels: int) -> Case:
-    build = KernelBuilder(channels)
-    y = build.op(
-        "conv",
-        build.image(1, DEEP, 6, 5),
-        build.operand((channels, DEEP, 3, 3), 10, layout="OHWI"),
-        build.operand((channels,), 18, bits=32),
-        strides=(1, 1),
-        pads=(1, 1, 1, 1),
-        dilations=(1, 1),
-        group=1,
-    )
-    return build.finish(build.op("requantise", y, result=(16, 8)))
+def convolution(channels: int) -> Case:
+    return conv(channels, DEEP, (6, 5))
 
 
-def schedule(case: Case, slots: int, order: tuple[str, ...]) -> Schedule:
-    tile = {**case.kernel.anchor.extents, "co": CHANNELS, "oh": 2, "ow": 5}
-    level = Level("vsm", tuple(tile.items()), order)
-    kinds = {one.name: slots if one.role == "weight" else 2 for one in case.kernel.operands}
-    return Schedule("conv", (level,), tuple(kinds.items()))
+def schedule(case: Case, slots: int) -> Schedule:
+    return cut(case, {"co": CHANNELS, "oh": 2}, ("co", "oh"), weights=slots)
 
 
 @pytest.mark.parametrize("channels", [32, 48, 64, 72])
@@ -49,9 +36,9 @@ def test_results_do_not_depend_on_the_room_for_weights(
     channels: int, slots: int, room: float
 ) -> None:
     """Even and odd numbers of tiles; the last one of 72 channels is short."""
-    case = conv(channels)
+    case = convolution(channels)
     described = SMALL.with_values({"memory.msm.bytes": int(room * SLOT)})
-    found, _, _ = run_case(case, schedule(case, slots, ("co", "oh")), described)
+    found, _, _ = run_case(case, schedule(case, slots), described)
     np.testing.assert_array_equal(found, case.expected)
 
 
@@ -66,22 +53,18 @@ def slow(room: float) -> Machine:
 
 def test_room_beside_one_slot_takes_a_part_of_the_next_weights() -> None:
     """Less of the tiles behind the first is waited for; scalar instructions hide some of it."""
-    case = conv(64)
-    tried = [
-        run_case(case, schedule(case, 1, ("co", "oh")), slow(room))[1].cycles
-        for room in (1.0, 1.25, 1.5)
-    ]
+    case = convolution(64)
+    tried = [run_case(case, schedule(case, 1), slow(room))[1].cycles for room in (1.0, 1.25, 1.5)]
     assert tried[0] > tried[1] > tried[2]
 
 
 def test_the_next_weights_come_under_all_tiles_of_those_before() -> None:
     """A tile takes less time than their load, a round of three takes more: only the first is
     waited for."""
-    case, load = conv(64), SLOT / RATE
+    case, load = convolution(64), SLOT / RATE
     quick = slow(2).with_values({"move.mload.bytes_per_cycle": 128.0})
     fast, late = (
-        run_case(case, schedule(case, 2, ("co", "oh")), described)[1].cycles
-        for described in (quick, slow(2))
+        run_case(case, schedule(case, 2), described)[1].cycles for described in (quick, slow(2))
     )
     assert fast / (4 * 3) < load < fast / 4
     assert late - fast < 1.5 * load
