@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
-from tests.targets.cpu.test_primitives import winograd
+from tests.targets.cpu.primitive_cases.methods import winograd
 
 from tilewright.targets.cpu.primitives.ahead import Ahead, Runs
 from tilewright.targets.cpu.target import CpuTarget

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
-from tests.targets.cpu.test_primitives import convolution, winograd
+from tests.targets.cpu.primitive_cases.convolutions import convolution
+from tests.targets.cpu.primitive_cases.methods import winograd
 
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.values import value_names

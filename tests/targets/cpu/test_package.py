@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
-from tests.targets.cpu.test_primitives import CASES, B, convolution
+from tests.targets.cpu.primitive_cases import CASES
+from tests.targets.cpu.primitive_cases.cases import B
+from tests.targets.cpu.primitive_cases.convolutions import convolution
 
 from tilewright.errors import TilewrightError
 from tilewright.graph.operations.normalisation import SoftmaxOp

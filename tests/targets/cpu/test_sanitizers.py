@@ -1,6 +1,7 @@
 """Whole packages under the sanitizers: addresses, undefined behaviour, and races of threads."""
 
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from tilewright.graph import passes
 from tilewright.graph.passes.choose_methods import ChooseMethods
 
 pytestmark = pytest.mark.slow
+
+Shapes = Mapping[str, tuple[int, ...]]
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 MODELS = sorted(
@@ -63,12 +66,6 @@ def test_attention_and_groups_stay_within_memory(tmp_path: Path) -> None:
 
 def test_pools_within_tiles_stay_within_memory(tmp_path: Path) -> None:
     """Of images whose last rows and columns no window reads, and tiles that reach beyond them."""
-    random = np.random.default_rng(3)
-    shapes = {"w": (40, 24, 3, 3), "b": (40,), "v": (40, 40, 3, 3)}
-    weights = [
-        numpy_helper.from_array((random.standard_normal(shape) / 20).astype(np.float32), name)
-        for name, shape in shapes.items()
-    ]
     two: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [2, 2]}
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
@@ -77,13 +74,9 @@ def test_pools_within_tiles_stay_within_memory(tmp_path: Path) -> None:
         helper.make_node("Conv", ["p", "v"], ["d"], pads=[0, 1, 1, 0]),
         helper.make_node("AveragePool", ["d"], ["y"], **two),
     ]
-    value = helper.make_tensor_value_info
-    values = [value("x", 1, (2, 24, 59, 61))], [value("y", 1, (2, 40, 14, 14))]
-    graph = helper.make_graph(nodes, "pools", *values, weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "pools.onnx")
-    schedules = run_under_sanitizers(tmp_path / "pools.onnx", tmp_path)
-    used = [schedule.partition(" ")[0] for schedule in schedules]
+    weights = {"w": (40, 24, 3, 3), "b": (40,), "v": (40, 40, 3, 3)}
+    path = saved(tmp_path, nodes, {"x": (2, 24, 59, 61)}, {"y": (2, 40, 14, 14)}, weights)
+    used = [schedule.partition(" ")[0] for schedule in run_under_sanitizers(path, tmp_path)]
     assert sum(name.startswith("winograd") for name in used) == 2 and "pool" not in used
 
 
@@ -93,26 +86,35 @@ def test_weights_that_are_transformed_on_the_way_stay_within_memory(
     """With a last panel that is short, channels that fill no vectors, and groups."""
     names = ("winograd_4_plain", "winograd_2_5x5_plain")
     monkeypatch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=names))
-    random = np.random.default_rng(5)
-    shapes = {"w": (40, 69, 3, 3), "b": (40,), "v": (96, 40, 3, 3), "u": (64, 48, 5, 5)}
-    weights = [
-        numpy_helper.from_array((random.standard_normal(shape) / 20).astype(np.float32), name)
-        for name, shape in shapes.items()
-    ]
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
         helper.make_node("Conv", ["c", "v"], ["d"], pads=[0, 1, 1, 0]),
         helper.make_node("Conv", ["d", "u"], ["y"], group=2),
     ]
-    value = helper.make_tensor_value_info
-    values = [value("x", 1, (1, 69, 19, 23))], [value("y", 1, (1, 64, 14, 18))]
-    graph = helper.make_graph(nodes, "plain", *values, weights)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, tmp_path / "plain.onnx")
-    schedules = run_under_sanitizers(tmp_path / "plain.onnx", tmp_path)
-    used = [schedule.partition(" ")[0] for schedule in schedules]
+    weights = {"w": (40, 69, 3, 3), "b": (40,), "v": (96, 40, 3, 3), "u": (64, 48, 5, 5)}
+    path = saved(tmp_path, nodes, {"x": (1, 69, 19, 23)}, {"y": (1, 64, 14, 18)}, weights)
+    used = [schedule.partition(" ")[0] for schedule in run_under_sanitizers(path, tmp_path)]
     found = [name for name in used if "winograd" in name]
     assert found == ["winograd_4_plain", "winograd_4_plain", "winograd_2_5x5_plain"]
+
+
+def saved(
+    folder: Path, nodes: Sequence[onnx.NodeProto], inputs: Shapes, outputs: Shapes, weights: Shapes
+) -> Path:
+    """The file of a model with weights at random."""
+    random = np.random.default_rng(3)
+    constants = [
+        numpy_helper.from_array((random.standard_normal(shape) / 20).astype(np.float32), name)
+        for name, shape in weights.items()
+    ]
+    ends = [
+        [helper.make_tensor_value_info(name, 1, shape) for name, shape in values.items()]
+        for values in (inputs, outputs)
+    ]
+    graph = helper.make_graph(nodes, "network", *ends, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, folder / "network.onnx")
+    return folder / "network.onnx"
 
 
 def run_under_sanitizers(path: Path, tmp_path: Path) -> list[str]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
-from tests.targets.cpu.test_primitives import convolution
+from tests.targets.cpu.primitive_cases.convolutions import convolution
 
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.values import value_names

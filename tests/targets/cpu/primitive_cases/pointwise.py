@@ -1,0 +1,100 @@
+"""Maps, alone and behind a convolution."""
+
+from __future__ import annotations
+
+from tests.targets.cpu.primitive_cases.cases import B, Cases
+
+from tilewright.graph.operations import (
+    AbsOp,
+    AddOp,
+    EluOp,
+    ErfOp,
+    ExpOp,
+    HardSigmoidOp,
+    HardSwishOp,
+    LogOp,
+    MulOp,
+    NegOp,
+    PReluOp,
+    ReluOp,
+    SigmoidOp,
+    SiluOp,
+    SoftplusOp,
+    SqrtOp,
+    SubOp,
+    TanhOp,
+)
+from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.normalisation import BatchNormOp
+
+POINTWISE: Cases = {
+    "add": lambda m: m.kernel(
+        [(AddOp, [m.input((2, 24, 5, 7), B), m.input((2, 24, 5, 7), B)], {}), (ReluOp, [0], {})], B
+    ),
+    "mulc": lambda m: m.kernel(
+        [
+            (MulOp, [m.input((2, 24, 5, 7), B), m.input((1, 24, 1, 1), B)], {}),
+            (HardSwishOp, [0], {}),
+        ],
+        B,
+    ),
+    "mixed": lambda m: m.kernel(
+        [(AddOp, [m.input((2, 24, 5, 7), B), m.input((2, 24, 5, 7))], {})], B
+    ),
+    "broadcast": lambda m: m.kernel(
+        [
+            (SubOp, [m.input((2, 1, 5, 7)), m.input((6, 1, 7))], {}),
+            (ExpOp, [0], {}),
+            (MulOp, [0, 1], {}),
+        ]
+    ),
+    "blocks_of_one_point": lambda m: m.kernel([(ReluOp, [m.input((1, 37, 1, 1), B)], {})], B),
+    "prelu": lambda m: m.kernel([(PReluOp, [m.input((2, 24, 5, 7)), m.weight((24, 1, 1))], {})]),
+    "conv_prelu": lambda m: m.kernel(
+        [
+            (ConvOp, [m.input((1, 8, 5, 7), B), m.weight((24, 8, 1, 1), "OIHWLiLo")], {}),
+            (PReluOp, [0, m.weight((24, 1, 1))], {}),
+        ],
+        B,
+    ),
+    "swish": lambda m: m.kernel(
+        [
+            (ConvOp, [m.input((1, 8, 5, 7), B), m.weight((24, 8, 1, 1), "OIHWLiLo")], {}),
+            (SigmoidOp, [0], {}),
+            (MulOp, [0, 1], {}),
+        ],
+        B,
+    ),
+    "batchnorm": lambda m: m.kernel(
+        [
+            (
+                BatchNormOp,
+                [
+                    m.input((1, 20, 9, 7), B),
+                    m.weight((20,)),
+                    m.weight((20,)),
+                    m.weight((20,)),
+                    m.kernel([(AbsOp, [m.weight((20,))], {})]),
+                ],
+                {},
+            )
+        ],
+        B,
+    ),
+    "unary": lambda m: m.kernel(
+        [
+            (TanhOp, [m.input((77,))], {}),
+            (ErfOp, [0], {}),
+            (AbsOp, [1], {}),
+            (SqrtOp, [2], {}),
+            (HardSigmoidOp, [3], {"alpha": 0.3, "beta": 0.1}),
+            (ExpOp, [4], {}),
+            (LogOp, [5], {}),
+            (SiluOp, [6], {}),
+            (EluOp, [7], {}),
+            (SoftplusOp, [8], {}),
+            (NegOp, [9], {}),
+        ]
+    ),
+    "scalar": lambda m: m.kernel([(AddOp, [m.input(()), m.input(())], {})]),
+}
