@@ -140,6 +140,28 @@ class Instance:
         found.pop(self.output.pointer, None)
         return [*found.values(), self.output]
 
+    def tensor(self, number: int) -> Address:
+        """The anchor's operand of that number, which must be a tensor."""
+        operand = self.anchor.inputs[number]
+        if not isinstance(operand, Address):
+            raise self.cannot("the anchor's operands must be tensors")
+        return operand
+
+    @property
+    def tensors(self) -> list[Address]:
+        """The anchor's operands, which must be tensors."""
+        return [self.tensor(number) for number in range(len(self.anchor.inputs))]
+
+    def step(self, operand: Address, dim: str, count: int) -> int:
+        """The operand's stride along a dim in ``count`` indices, which must be constant.
+
+        It is 0 if the operand does not depend on the dim.
+        """
+        stride = operand.stride(dim, count, self.dims)
+        if stride is None:
+            raise self.cannot(f"operand {operand.pointer} has no fixed stride along {dim}")
+        return stride
+
     def cannot(self, reason: str) -> TilewrightError:
         """The error for a tile that the primitive cannot compute: a fault of the schedule."""
         return refuse("cpu-tile", f"{self.primitive}: {reason}", self.anchor.node)

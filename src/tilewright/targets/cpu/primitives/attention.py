@@ -44,9 +44,7 @@ class _Block:
     @classmethod
     def of(cls, instance: Instance) -> _Block:
         """Read an instance; a block is of one head and all its keys."""
-        operands = [o for o in instance.anchor.inputs if isinstance(o, Address)]
-        if len(operands) < len(instance.anchor.inputs):
-            raise instance.cannot("the anchor's operands must be tensors")
+        operands = instance.tensors
         whole = all(instance.size(dim) == instance.extents[dim] for dim in ("e", "t", "d"))
         if instance.size("b0") != 1 or instance.size("b1") != 1 or not whole:
             raise instance.cannot("a block is of one head and all its keys")

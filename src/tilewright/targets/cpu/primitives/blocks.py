@@ -32,14 +32,10 @@ class Block:
     @classmethod
     def of(cls, instance: Instance) -> Block:
         """Check that the operands are tensors and the sizes whole."""
-        operands = instance.anchor.inputs
-        found = [operand for operand in operands if isinstance(operand, Address)]
-        if len(found) != len(operands) or len(found) < 3:
-            raise instance.cannot("the anchor's operands must be tensors")
         if instance.split or instance.size("n") * instance.size("g") != 1:
             raise instance.cannot("a block is of one image, one group and all its input channels")
-        x, w, scratch = found[:3]
-        return cls(instance, x, w, scratch, found[3] if len(found) > 3 else None)
+        x, w, scratch, *bias = instance.tensors
+        return cls(instance, x, w, scratch, bias[0] if bias else None)
 
     @property
     def tile(self) -> int:

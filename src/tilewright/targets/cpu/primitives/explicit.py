@@ -49,14 +49,10 @@ class _Explicit:
 
     @classmethod
     def of(cls, instance: Instance) -> _Explicit:
-        operands = instance.anchor.inputs
-        found = [operand for operand in operands if isinstance(operand, Address)]
-        if len(found) != len(operands) or len(found) < 3:
-            raise instance.cannot("the anchor's operands must be tensors")
         if instance.split or instance.size("n") != 1:
             raise instance.cannot("a block is of one image and the whole reduction")
-        x, w, scratch = found[:3]
-        return cls(instance, x, w, scratch, found[3] if len(found) > 3 else None)
+        x, w, scratch, *bias = instance.tensors
+        return cls(instance, x, w, scratch, bias[0] if bias else None)
 
     @property
     def blocked(self) -> bool:

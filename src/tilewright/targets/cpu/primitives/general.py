@@ -237,9 +237,7 @@ def _complete(writer: Writer, instance: Instance, variables: Mapping[str, str]) 
             count *= instance.extents[dim]
         writer.line(f"t /= {literal(float(count))};")
     elif operation == "lrn":
-        x = next(iter(anchor.inputs))
-        if not isinstance(x, Address):
-            raise instance.cannot("the anchor's operand must be a tensor")
+        x = instance.tensor(0)
         own = replace(x, window=instance.anchor.result.window)
         scale = literal(float(attributes["alpha"]) / int(attributes["size"]))
         bias, beta = (literal(float(attributes[name])) for name in ("bias", "beta"))

@@ -14,7 +14,7 @@ from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.channels import by_channels, vectors_of
 from tilewright.targets.cpu.primitives.code import KernelCode
-from tilewright.targets.cpu.primitives.product import emit_tile, operands, tile_of
+from tilewright.targets.cpu.primitives.product import emit_tile, tile_of
 from tilewright.targets.cpu.primitives.reduction import (
     Loop,
     Tile,
@@ -32,7 +32,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     if instance.size("ci") < depth:
         raise instance.cannot("tiles hold all input channels of a group")
     for vector in vectors_of(by_channels(instance, "co"), "co"):
-        x, _ = operands(vector)
+        x = vector.tensor(0)
         # Groups are found by constants; what is left of the channels' axis is the block's start.
         n, _, rows, columns = x.window
         still = replace(x, window=(n, Affine(), rows, columns))
@@ -41,7 +41,7 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
         start, size = vector.dims["co"].starts[0], vector.dims["co"].size
         groups = range(start // per_group, (start + size - 1) // per_group + 1)
         reduce = _Groups(vector, start, groups, depth, per_group)
-        emit_tile(tile_of(vector), still, operands(vector)[1], code, writer, reduce, reduce.base)
+        emit_tile(tile_of(vector), still, vector.tensor(1), code, writer, reduce, reduce.base)
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class _Groups:
         self.groups = groups
         self.depth = depth
         self.per_group = per_group
-        x, _ = operands(instance)
+        x = instance.tensor(0)
         self.base = x.part(1, self._block(groups.start * depth))
 
     def _block(self, channel: int) -> int:

@@ -13,13 +13,6 @@ from tilewright.targets.cpu.primitives.code import accumulator
 from tilewright.targets.cpu.source import Writer
 
 
-def _address(instance: Instance, number: int) -> Address:
-    operand = instance.anchor.inputs[number]
-    if not isinstance(operand, Address):
-        raise instance.cannot("the anchor's operands must be tensors")
-    return operand
-
-
 def element(instance: Instance, operand: Address, variables: Mapping[str, str], **more: str) -> str:
     """An element of an operand, at the indices in ``variables`` and ``more``."""
     return f"{operand.pointer}[{operand.offset(instance.dims, {**variables, **more})}]"
@@ -36,7 +29,7 @@ def _loops(instance: Instance, dim: str, variables: Mapping[str, str], more: str
 def emit_gather(writer: Writer, instance: Instance, variables: Mapping[str, str]) -> None:
     """Read the index, bring it into range, read the element."""
     extent = instance.extents["v"]
-    x, places = _address(instance, 0), _address(instance, 1)
+    x, places = instance.tensor(0), instance.tensor(1)
     writer.line(f"int64_t at = (int64_t){element(instance, places, variables)};")
     writer.line(f"at += at < 0 ? {extent} : 0;")
     writer.line(f"at = at < 0 ? 0 : at < {extent} ? at : {extent - 1};")
@@ -55,7 +48,7 @@ _FOLDS: Mapping[str, str] = {
 
 def emit_scatter(writer: Writer, instance: Instance, variables: Mapping[str, str]) -> None:
     """Go through the updates for those of this element's row."""
-    x, places, updates = (_address(instance, number) for number in range(3))
+    x, places, updates = (instance.tensor(number) for number in range(3))
     rows, count = instance.extents["d0"], instance.extents["u"]
     reduction = str(instance.anchor.attributes.get("reduction", "none"))
     if reduction != "none":
@@ -75,7 +68,7 @@ def _emit_place(
 ) -> Callable[[Writer, Instance, Mapping[str, str]], None]:
     def emit(writer: Writer, instance: Instance, variables: Mapping[str, str]) -> None:
         """Go along the axis, keeping the best so far."""
-        x, (dim,) = _address(instance, 0), instance.reduction
+        x, (dim,) = instance.tensor(0), instance.reduction
         _ = accumulator(x.element)  # Elements that C compares, that is.
         last = "=" if instance.anchor.attributes.get("last") else ""
         writer.line("int64_t t = 0;")

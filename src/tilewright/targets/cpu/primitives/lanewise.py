@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tilewright.targets.cpu.address import Address
@@ -14,7 +15,7 @@ from tilewright.targets.cpu.primitives.chain import (
     weights_at,
     write_chain,
 )
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
+from tilewright.targets.cpu.primitives.code import NAME, KernelCode, parameters
 from tilewright.targets.cpu.primitives.windows import (
     Axis,
     Columns,
@@ -22,6 +23,7 @@ from tilewright.targets.cpu.primitives.windows import (
     axis_of,
     classes_of,
     rows_of,
+    write_calls,
 )
 from tilewright.targets.cpu.source import Writer, literal, plus, total
 
@@ -29,8 +31,8 @@ from tilewright.targets.cpu.source import Writer, literal, plus, total
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call of the tile's function, one for each class of columns."""
     anchor = instance.anchor
-    x = _tensor(instance, 0)
-    w = _tensor(instance, 1) if anchor.operation == "depthwise_conv" else None
+    x = instance.tensor(0)
+    w = instance.tensor(1) if anchor.operation == "depthwise_conv" else None
     if instance.size("c") > instance.lanes or instance.split:
         raise instance.cannot("tiles hold one vector of channels and the whole window")
     wide = [d for d in instance.dims if d not in (*instance.reduction, "c", "ow")]
@@ -51,31 +53,18 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             divisor = rows if same else rows_of(writer, instance, widened, names)
         across = _counted(column, counted[1], counted[3]) if mean else None
         classes = classes_of(instance, column, instance.size("ow"), across)
-        for number, (condition, columns) in enumerate(classes):
-            extra: list[str] = []
-            arguments: list[str] = []
-            for address in instance.addresses:
-                added = {"kh": rows.first} if address in (x, w) and rows.first != "0" else {}
-                offset = address.offset(instance.dims, added)
-                if address == x and columns.origin:
-                    step = _step(instance, x, "kw", 2) // (column.dilation if column else 1)
-                    offset = f"{offset} + {columns.origin * step}"
-                arguments.append(plus(address.pointer, offset))
-            if not rows.constant:
-                extra.append("long rows")
-                arguments.append(rows.count)
-            if mean and not divisor.constant:
-                extra.append("long counted")
-                arguments.append(divisor.count)
-            count = divisor.count if divisor.constant else "counted"
-            text = _function(instance, x, w, columns, rows.count, count, extra)
-            line = call(code.function(f"{anchor.operation}_tile", text), arguments)
-            if len(classes) > 1:
-                prefix = f"if ({condition})" if not number else f"else if ({condition})"
-                writer.line(prefix if condition else "else")
-                writer.line("    " + line)
-            else:
-                writer.line(line)
+        extra: dict[str, str] = {}
+        if not rows.constant:
+            extra["long rows"] = rows.count
+        if mean and not divisor.constant:
+            extra["long counted"] = divisor.count
+        count = divisor.count if divisor.constant else "counted"
+
+        def function(columns: Columns, names: Sequence[str]) -> str:
+            return _function(instance, x, w, columns, rows.count, count, names)
+
+        sliding = [x] if w is None else [x, w]
+        write_calls(writer, code, instance, sliding, rows, classes, extra, function)
 
 
 def _counted(axis: Axis | None, before: int, after: int) -> Axis | None:
@@ -85,20 +74,6 @@ def _counted(axis: Axis | None, before: int, after: int) -> Axis | None:
     return replace(axis, before=axis.before - before, extent=axis.extent + before + after)
 
 
-def _tensor(instance: Instance, number: int) -> Address:
-    operand = instance.anchor.inputs[number]
-    if not isinstance(operand, Address):
-        raise instance.cannot("the anchor's operands must be tensors")
-    return operand
-
-
-def _step(instance: Instance, operand: Address, dim: str, count: int) -> int:
-    stride = operand.stride(dim, count, instance.dims)
-    if stride is None:
-        raise instance.cannot(f"operand {operand.pointer} has no fixed stride along {dim}")
-    return stride
-
-
 def _function(
     instance: Instance,
     x: Address,
@@ -106,7 +81,7 @@ def _function(
     columns: Columns,
     rows: str,
     divisor: str,
-    extra: list[str],
+    extra: Sequence[str],
 ) -> str:
     operation, width = instance.anchor.operation, instance.size("ow")
     count = instance.size("c")
@@ -121,7 +96,7 @@ def _function(
         if lane == "ivec":
             start = "splat_int(0)"  # also the least of the unsigned numbers
         if w is not None and len(instance.anchor.inputs) > 2:
-            start = vector_at(instance, _tensor(instance, 2), "c", "0", count)
+            start = vector_at(instance, instance.tensor(2), "c", "0", count)
         writer.line(f"{lane} a[{width}];")
         writer.line(f"{each} a[j] = {start};")
         if all(low == high for low, high in columns.spans):
@@ -133,10 +108,10 @@ def _function(
                 writer.line(f"(void){name};")
         else:
             with writer.block(f"for (long k = 0; k < {rows}; k++)"):
-                row = total([(_step(instance, x, "kh", 2), "k")])
+                row = total([(instance.step(x, "kh", 2), "k")])
                 writer.line(f"const {x.c_type} *xk = {plus('x', row)};")
                 if w is not None:
-                    row = total([(_step(instance, w, "kh", 2), "k")])
+                    row = total([(instance.step(w, "kh", 2), "k")])
                     writer.line(f"const {w.c_type} *wk = {plus('w', row)};")
                 _taps(writer, instance, x, w, columns, count)
         if operation == "average_pool":
@@ -158,8 +133,8 @@ def _taps(
 ) -> None:
     """Every tap of one row of the window."""
     axis = axis_of(instance, x, "kw")
-    step_x = _step(instance, x, "kw", 2) // (axis.dilation if axis else 1)
-    step_j = _step(instance, x, "ow", instance.size("ow"))
+    step_x = instance.step(x, "kw", 2) // (axis.dilation if axis else 1)
+    step_j = instance.step(x, "ow", instance.size("ow"))
     for tap, (low, high) in enumerate(columns.spans):
         if low == high:
             continue
@@ -171,7 +146,7 @@ def _taps(
         )
         with writer.block():
             if w is not None:
-                position = str(tap * _step(instance, w, "kw", 2))
+                position = str(tap * instance.step(w, "kw", 2))
                 weight = weights_at(instance, w, position, count, "wk")
                 lane = "vec" if w.element == "int16" else lane_type(w.element)
                 writer.line(f"const {lane} wt = {weight};")

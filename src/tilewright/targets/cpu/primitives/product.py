@@ -7,22 +7,28 @@ in blocks (NCHW16c) or one after another (NCHW, rows of a matrix).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.ahead import ahead_of
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
-from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
+from tilewright.targets.cpu.primitives.code import NAME, KernelCode, parameters
 from tilewright.targets.cpu.primitives.reduction import Tile, write_reduction
-from tilewright.targets.cpu.primitives.windows import Columns, axis_of, classes_of, rows_of
+from tilewright.targets.cpu.primitives.windows import (
+    Columns,
+    axis_of,
+    classes_of,
+    rows_of,
+    write_calls,
+)
 from tilewright.targets.cpu.source import Writer, plus
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call of the tile's function, one for each class of columns."""
-    x, w = operands(instance)
+    x, w = instance.tensor(0), instance.tensor(1)
     tile = tile_of(instance)
     between = w.block_stride("co", instance.lanes, instance.size("co"), instance.dims)
     elements = tile.word.elements if tile.word else 1
@@ -53,39 +59,21 @@ def emit_tile(
     ``following`` is where a call's share of the next weights begins, if the tile fetches ahead.
     """
     instance = tile.instance
-    column = axis_of(instance, x, "kw")
     with writer.block():
         rows = rows_of(writer, instance, axis_of(instance, x, "kh"))
-        classes = classes_of(instance, column, tile.columns)
-        for number, (condition, columns) in enumerate(classes):
-            extra: list[str] = []
-            arguments: list[str] = []
-            for address in instance.addresses:
-                added = {"kh": rows.first} if address in (x, w) and rows.first != "0" else {}
-                offset = address.offset(instance.dims, added)
-                if address == x and columns.origin:
-                    step = tile.step(x, "kw", 2) // (column.dilation if column else 1)
-                    offset = f"{offset} + {columns.origin * step}"
-                if address == x and moved:
-                    offset = f"{offset} + {moved}"
-                arguments.append(plus(address.pointer, offset))
-            if tile.ahead is not None:
-                extra.append(f"const {w.c_type} *ahead")
-                arguments.append(plus(w.pointer, following))
-            if not rows.constant:
-                extra.append("long rows")
-                arguments.append(rows.count)
-            if instance.split:
-                extra += ["int first_part", "int last_part"]
-                arguments += [instance.first, instance.last]
-            text = _function(tile, x, w, columns, rows.count, extra, reduce)
-            line = call(code.function(f"{instance.anchor.operation}_tile", text), arguments)
-            if len(classes) > 1:
-                prefix = f"if ({condition})" if not number else f"else if ({condition})"
-                writer.line(prefix if condition else "else")
-                writer.line("    " + line)
-            else:
-                writer.line(line)
+        classes = classes_of(instance, axis_of(instance, x, "kw"), tile.columns)
+        extra: dict[str, str] = {}
+        if tile.ahead is not None:
+            extra[f"const {w.c_type} *ahead"] = plus(w.pointer, following)
+        if not rows.constant:
+            extra["long rows"] = rows.count
+        if instance.split:
+            extra |= {"int first_part": instance.first, "int last_part": instance.last}
+
+        def function(columns: Columns, names: Sequence[str]) -> str:
+            return _function(tile, x, w, columns, rows.count, names, reduce)
+
+        write_calls(writer, code, instance, (x, w), rows, classes, extra, function, moved)
 
 
 def tile_of(instance: Instance) -> Tile:
@@ -99,21 +87,13 @@ def tile_of(instance: Instance) -> Tile:
     return Tile(instance, row, column)
 
 
-def operands(instance: Instance) -> tuple[Address, Address]:
-    """The inputs and the weights; both must be tensors."""
-    x, w = instance.anchor.inputs[:2]
-    if not isinstance(x, Address) or not isinstance(w, Address):
-        raise instance.cannot("the anchor's operands must be tensors")
-    return x, w
-
-
 def _function(
     tile: Tile,
     x: Address,
     w: Address,
     columns: Columns,
     rows: str,
-    extra: list[str],
+    extra: Sequence[str],
     reduce: Reduce,
 ) -> str:
     instance = tile.instance

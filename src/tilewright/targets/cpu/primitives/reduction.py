@@ -105,13 +105,7 @@ class Tile:
 
     def step(self, operand: Address, dim: str, count: int) -> int:
         """The operand's stride along a dim, which must be constant; 0 if it does not depend."""
-        if dim not in operand.dims():
-            return 0
-        stride = operand.stride(dim, count, self.instance.dims)
-        if stride is None:
-            reason = f"operand {operand.pointer} has no fixed stride along {dim}"
-            raise self.instance.cannot(reason)
-        return stride
+        return self.instance.step(operand, dim, count)
 
 
 @dataclass(frozen=True)
@@ -286,7 +280,7 @@ def write_loops(
         before, after = _joined(before), _joined(after)
     depth = writer.depth
     xp, wp = pointers
-    x = _image(tile)
+    x = tile.instance.tensor(0)
     for loop in before:
         v = loop.variable
         writer.line(f"for (long {v} = 0; {v} < {loop.count}; {v}++) {{")
@@ -333,7 +327,7 @@ def _multiply(
     skip: int,
 ) -> None:
     """One step: the weights' vectors, and for each point a broadcast and its multiply-adds."""
-    instance, x, word = tile.instance, _image(tile), tile.word
+    instance, x, word = tile.instance, tile.instance.tensor(0), tile.word
     step_j = tile.step(x, tile.column, tile.columns)
     step_q = tile.step(x, tile.row, tile.rows) if tile.rows > 1 else 0
     block = w.block_stride("co", instance.lanes, instance.size("co"), instance.dims)
@@ -370,10 +364,3 @@ def _multiply(
                 writer.line(f"{sums} += e * w{v};")
             else:
                 writer.line(f"{sums} = {word.dot}({sums}, e, w{v});")
-
-
-def _image(tile: Tile) -> Address:
-    x = tile.instance.anchor.inputs[0]
-    if not isinstance(x, Address):
-        raise tile.instance.cannot("the anchor's operands must be tensors")
-    return x

@@ -60,11 +60,7 @@ class _Block:
 
     @classmethod
     def of(cls, instance: Instance) -> _Block:
-        operands = instance.anchor.inputs
-        found = [operand for operand in operands if isinstance(operand, Address)]
-        if len(found) != len(operands) or len(found) != 6:
-            raise instance.cannot("the anchor's operands must be tensors")
-        x, window, w, scratch, first, second = found
+        x, window, w, scratch, first, second = instance.tensors
         if instance.split or instance.size("n") != 1:
             raise instance.cannot("a block is of one image and all channels")
         later = [o for step in instance.steps[1:] for o in step.inputs]

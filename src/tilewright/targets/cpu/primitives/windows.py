@@ -7,11 +7,13 @@ an image is ever made.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.source import Writer
+from tilewright.targets.cpu.primitives.code import KernelCode, call
+from tilewright.targets.cpu.source import Writer, plus
 
 
 @dataclass(frozen=True)
@@ -169,3 +171,43 @@ def rows_of(
         )
     writer.line(f"const long {count} = ({end}) - {first};")
     return Rows(first, count)
+
+
+def write_calls(
+    writer: Writer,
+    code: KernelCode,
+    instance: Instance,
+    sliding: Sequence[Address],
+    rows: Rows,
+    classes: Sequence[tuple[str, Columns]],
+    extra: Mapping[str, str],
+    function: Callable[[Columns, Sequence[str]], str],
+    moved: int = 0,
+) -> None:
+    """Write the call of a tile's function, one for each class of columns.
+
+    ``sliding`` are the image and what has the window's dims: they begin at the first tap inside,
+    the image ``moved`` elements further. ``function`` writes the text for a class with the
+    parameters of ``extra`` behind the pointers; ``extra`` gives their arguments.
+    """
+    image = sliding[0]
+    column = axis_of(instance, image, "kw")
+    for number, (condition, columns) in enumerate(classes):
+        arguments: list[str] = []
+        for address in instance.addresses:
+            added = {"kh": rows.first} if address in sliding and rows.first != "0" else {}
+            offset = address.offset(instance.dims, added)
+            if address == image and columns.origin:
+                step = instance.step(image, "kw", 2) // (column.dilation if column else 1)
+                offset = f"{offset} + {columns.origin * step}"
+            if address == image and moved:
+                offset = f"{offset} + {moved}"
+            arguments.append(plus(address.pointer, offset))
+        name = code.function(f"{instance.anchor.operation}_tile", function(columns, list(extra)))
+        line = call(name, [*arguments, *extra.values()])
+        if len(classes) == 1:
+            writer.line(line)
+            continue
+        prefix = f"if ({condition})" if not number else f"else if ({condition})"
+        writer.line(prefix if condition else "else")
+        writer.line("    " + line)
