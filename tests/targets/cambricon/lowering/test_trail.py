@@ -79,6 +79,36 @@ def test_the_last_results_do_not_stand_behind_all_products(monkeypatch: pytest.M
     assert behind - trail > math.prod(SIZE) * LATENCY / 2
 
 
+def test_stores_keep_up_with_rows_that_are_cut_off() -> None:
+    """A pixel within the image takes longer than its store, one of a row at its edge does not.
+
+    What is left behind must be gone before the next such row: hooks in windows that are cut off
+    and the time that their products take count.
+    """
+    build = KernelBuilder(3)
+    y = build.op(
+        "conv",
+        build.image(1, 256, 13, 13),
+        build.operand((128, 256, 3, 3), 10, layout="OHWI"),
+        build.operand((128,), 18, bits=32),
+        strides=(1, 1),
+        pads=(1, 1, 1, 1),
+        dilations=(1, 1),
+        group=1,
+    )
+    case = build.finish(build.op("requantise", y, result=(16, 8)))
+    tile = {**case.kernel.anchor.extents, "co": 64, "oh": 1, "ow": 13}
+    kinds = {one.name: 2 for one in case.kernel.operands}
+    chosen = Schedule("conv", (Level("vsm", tuple(tile.items()), ("co", "oh")),), (*kinds.items(),))
+    described = machine(CONFIGURATIONS[0])
+    found, result, _ = run_case(case, chosen, described)
+    np.testing.assert_array_equal(found, case.expected)
+    pixels = 13 * 3 - 2  # along each axis, positions of the kernel that meet the image
+    products = 2 * pixels**2 * (64 // 32) * (256 // 32)
+    weights = LATENCY + 64 * 256 * 9 * 2 / 128
+    assert result.cycles < weights + products + 12 * LATENCY
+
+
 def test_pixels_whose_channels_are_whole_leave_by_the_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are no transfers of their own."""
     used, case = trailing(monkeypatch), conv(CHANNELS, DEEP, SIZE)

@@ -82,6 +82,7 @@ class Batches(Pixels):
             self._run_in_parts(run, base)
             return
         with e.scope():
+            self._measure(run)
             matrices = self._matrices(run, base)
             if isinstance(width, Register) and self.dense:
                 e.emit("SMUL", width, width, self.ci)
@@ -89,7 +90,6 @@ class Batches(Pixels):
                 e.repeat(pixels, self.each_pixel(at, matrices, width, kernel), least=1)
                 return
             # Most pixels are in such runs, and no tile is without them for long.
-            self.full = run.width == self.columns.kernel
             self.turns = self.full and run.pixels != 1
             if isinstance(pixels, int):
                 full, rest = divmod(pixels, self.batch)
@@ -112,7 +112,7 @@ class Batches(Pixels):
         e, pixel = self.e, self.pixel
         size = 2 * self.c.extent("ci") * self.columns.kernel * self.rows.kernel
         starts = [self.parts[0] * number for number in range(len(self.parts))]
-        self.full = run.width == self.columns.kernel
+        self._measure(run)
         with e.scope():
             matrices: list[list[Register]] = []
             for start, channels in zip(starts, self.parts, strict=True):
@@ -137,6 +137,17 @@ class Batches(Pixels):
             with e.scope():
                 e.repeat(run.pixels, one)
         self.bias_at = self.biases_at[-1]
+
+    def _row_cycles(self, width: int) -> int:
+        """Cycles of the products of a row of the kernel that so many of its positions meet."""
+        raise NotImplementedError
+
+    def _measure(self, run: Run) -> None:
+        """How long the products of a run take, if it is known."""
+        self.full, width = run.width == self.columns.kernel, run.width
+        self.product = 0.0
+        if isinstance(width, int) and self.dense:
+            self.product = self._row_cycles(width) / len(self.parts)
 
     def _matrices(self, run: Run, base: Value) -> list[Register]:
         """The matrices of a window's rows, or the first one."""

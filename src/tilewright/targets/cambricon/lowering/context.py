@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
@@ -15,6 +16,14 @@ from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp, TensorOp, windows_of
+
+
+class Hook(Protocol):
+    """Stands where other operands may move on between the instructions of a tile."""
+
+    def __call__(self, cycles: float | None = None) -> None:
+        """So many cycles behind the one before, if not as many as others."""
+        ...
 
 
 @dataclass
@@ -36,8 +45,7 @@ class Context:
     table: Callable[[bytes], int]
     segmented: frozenset[TensorOp]
     """Weights laid out by segment."""
-    hook: Callable[[], None]
-    """Stands where other operands may move on between the instructions of a tile."""
+    hook: Hook
     thrift: int
     """How many times there were too few registers; each time fewer are for constants."""
     widen: Callable[[TensorOp, int, int], bool]

@@ -205,7 +205,7 @@ class KernelLowering(WeightPlaces):
         assert self.nest.compute is not None
         self._overlap(region)
         walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
-        walk.hooks, walk.pieces = self._hooks, self._pieces
+        walk.pause, walk.pieces = self._pause, self._pieces
         context = Context(
             e,
             self.program,

@@ -45,7 +45,9 @@ class Pixels:
     at_once = 1
     """Transfers that pass while a product runs."""
     full = True
-    """Whether the windows at hand have all columns: products of others are no measure of time."""
+    """Whether the windows at hand have all columns."""
+    product = 0.0
+    """Cycles of one product of the windows at hand; 0 where they are not known."""
 
     at: Register
     """Address of the pixel's sums."""
@@ -98,15 +100,17 @@ class Pixels:
             e.increase(at, forward)
             if not self.grouped:
                 e.increase(self.at, sums)
-            if self.hooks and not self.row_hooks:
-                self.hook()
+            # Windows that are cut off are few: one hook behind each is less code.
+            by_row = self.row_hooks and (self.full or not written)
+            if self.hooks and not by_row:
+                self._hook(self.product * kernel if isinstance(kernel, int) else 0.0)
 
         return each
 
-    def hook(self) -> None:
-        """As many places for a transfer as a product takes the time of."""
+    def _hook(self, cycles: float) -> None:
+        """As many places for a transfer as products take the time of; 0 cycles: as others."""
         for _ in range(self.at_once):
-            self.c.hook()
+            self.c.hook(cycles / self.at_once or None)
 
     def _text(self, first: bool) -> str:
         return f"{self.multiply}.wide" if first and not self.split else f"{self.multiply}.acc.wide"
@@ -125,7 +129,7 @@ class Pixels:
                     if max(behind, 0) == number:
                         step()
                 if self.row_hooks and self.full:
-                    self.hook()
+                    self._hook(self.product)
                 if number + 1 < rows:
                     further = e.register() if number == 0 else place
                     e.emit("SADD", further, place, down)
@@ -162,7 +166,7 @@ class Pixels:
                 if dense:
                     e.emit(f"{self.multiply}.acc.wide", self.at, co, rows, place, size)
                     if self.row_hooks:
-                        self.hook()
+                        self._hook(self.product)
                 else:
                     with e.scope():
                         x, m = e.variable(place), e.variable(rows)

@@ -137,10 +137,13 @@ class Product(Batches):
 
     def _pixel_cycles(self) -> int:
         """Cycles of the matrix unit for one pixel, or one band of them, of a whole tile."""
+        return self.rows.kernel * self._row_cycles(self.columns.kernel)
+
+    def _row_cycles(self, width: int) -> int:
+        """Of a row of the kernel that so many of its positions meet."""
         c, lanes = self.c, lanes_of(self.c.machine)
-        row = self.columns.kernel * c.tile_size("ci")
-        blocks = -(-c.tile_size("co") * self.band // lanes) * -(-row // lanes)
-        return self.rows.kernel * blocks * c.tile_size("g")
+        blocks = -(-c.tile_size("co") * self.band // lanes) * -(-width * c.tile_size("ci") // lanes)
+        return blocks * c.tile_size("g")
 
     def _rings(self) -> int:
         """Bytes in which a group's pixels are gathered; 0 where they are taken as they lie."""

@@ -95,7 +95,7 @@ class Stepping:
             # What is loaded where results were comes behind their store.
             self.streams.append(self.load_streams[self.shared])
         if self.streams:
-            self.agenda = Agenda(e, self.streams, e.register())
+            self.agenda = Agenda(e, self.streams, e.register(), walk.interval)
         self.due = e.register() if walk.turns else None
         """Positive in a tile from whose code the step to the next one has not been taken yet."""
         self.from_place = e.register() if walk.turns else None
@@ -259,12 +259,12 @@ class Stepping:
             self.boxes[buffer] = replaced(box, copies)
 
     def _pause(self) -> int:
-        """Hooks until the transfers are over that stand between two tiles."""
+        """Cycles until the transfers are over that stand between two tiles."""
         walk = self.walk
         there = [one.buffer for one in self.behind if one.buffer.memory != "msm"]
         if self.store_stream is None and not walk.operands[self.output.buffer].held:
             there.append(self.output.buffer)
-        return max((walk.hooks(walk.operands[buffer]) for buffer in there), default=0)
+        return max((walk.pause(walk.operands[buffer]) for buffer in there), default=0)
 
     def _advance(self, labels: Sequence[str], done: str) -> None:
         """The odometer."""

@@ -2,14 +2,14 @@
 
 The queue is in order: a transfer that waits for the one before it holds up all behind it. So only
 one transfer is started at a time, where the code of a tile has a **hook**, and the next one not
-before as many hooks as it is likely to take. What is left when the tile is done follows at once.
+before the products between hooks have taken as long as it is likely to. What is left when the tile
+is done follows at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import ceil
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
@@ -19,17 +19,18 @@ MAX_LOOPS = 2
 """Loops over runs that a stream keeps count of; boxes with more move at once."""
 
 EARLY = 0.25
-"""Part of the way between two hooks by which a transfer may have to wait for the one before."""
+"""Part of the way between two hooks by which a transfer may have to wait for the one before: a
+little early does no harm, products still run."""
 
 IDLE = -(1 << 30)
-"""What an agenda's gate holds while nothing waits: no tile has so many hooks."""
+"""What an agenda's gate holds while nothing waits: no tile takes so many cycles."""
 
 
 class Stream:
     """The registers of one operand's move; ``spare`` is one that all streams share.
 
     ``runs`` says what kind of box it is: which of its numbers are known; ``start`` gives the rest.
-    ``pause`` is how many hooks pass idle behind a transfer.
+    ``pause`` is how many cycles pass behind the hook of a transfer until the next one is due.
     """
 
     def __init__(
@@ -191,10 +192,21 @@ def _looped(runs: Runs) -> Runs:
 
 
 class Agenda:
-    """The streams of a kernel and their hooks; ``gate`` counts the hooks until one is due."""
+    """The streams of a kernel and their hooks; ``gate`` counts the cycles until one is due.
 
-    def __init__(self, e: Emitter, streams: Sequence[Stream | Trail], gate: Register) -> None:
+    ``interval`` is how far hooks are apart that do not say it themselves; without one, hooks
+    are no measure of time, and each is due.
+    """
+
+    def __init__(
+        self,
+        e: Emitter,
+        streams: Sequence[Stream | Trail],
+        gate: Register,
+        interval: float | None = None,
+    ) -> None:
         self.e, self.streams, self.gate = e, streams, gate
+        self.interval = 1.0 if interval is None else interval
         # What is announced pixel by pixel is looked for at every hook.
         self.idle = 0 if any(isinstance(one, Trail) for one in streams) else IDLE
 
@@ -205,7 +217,7 @@ class Agenda:
         self.e.set(self.gate, self.idle)
 
     def begin(self, pause: int = 0) -> None:
-        """A stream has started: the next hook is due, or the one behind a pause."""
+        """A stream has started: the next hook is due, or the one behind so many cycles."""
         self.e.set(self.gate, -pause)
 
     def join(self, pause: int = 0) -> None:
@@ -216,11 +228,14 @@ class Agenda:
         self.begin(pause)
         e.place(waits)
 
-    def hook(self) -> None:
-        """One transfer, if one is left and due: two cycles where none is."""
+    def hook(self, cycles: float | None = None) -> None:
+        """One transfer, if one is left and due: two cycles where none is.
+
+        It stands so many ``cycles`` behind the hook before.
+        """
         e = self.e
         go, back = e.label("move"), e.label("moved")
-        e.increase(self.gate, 1)
+        e.increase(self.gate, max(round(self.interval if cycles is None else cycles), 1))
         e.emit("CB", self.gate, go)
         e.place(back)
 
@@ -246,6 +261,6 @@ def streamed(runs: Runs, single: bool) -> bool:
     return (several or single) and len(runs.loops) <= MAX_LOOPS
 
 
-def hooks_of(cycles: float, interval: float) -> int:
-    """Hooks from one transfer to the next: a little early does no harm, products still run."""
-    return max(ceil(cycles / interval - EARLY), 1)
+def pause_of(cycles: float, interval: float) -> int:
+    """Cycles from a transfer that takes so many until the next one is due, at whole hooks."""
+    return max(int(cycles - EARLY * interval), 0)

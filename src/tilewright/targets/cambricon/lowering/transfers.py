@@ -11,7 +11,7 @@ from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
 from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.streams import Stream, hooks_of, streamed
+from tilewright.targets.cambricon.lowering.streams import Stream, pause_of, streamed
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.walk import Walk
 from tilewright.targets.cambricon.lowering.weights import Segments
@@ -56,13 +56,13 @@ class Transfers:
             return None
         if self.spare is None:
             self.spare = self.e.register()
-        pause = max(self._hooks(operand) - 1, 0)
-        return Stream(self.e, self._text(operand), runs, operand.element, self.spare, pause)
+        text, pause = self._text(operand), self._pause(operand)
+        return Stream(self.e, text, runs, operand.element, self.spare, pause)
 
-    def _hooks(self, operand: Operand) -> int:
-        """Hooks from one transfer of an operand to the next; 0 where hooks do not measure time."""
+    def _pause(self, operand: Operand) -> int:
+        """Cycles from one transfer of an operand to the next; 0 where hooks do not measure time."""
         interval = self.walk.interval
-        return 0 if interval is None else hooks_of(self._longest(operand), interval)
+        return 0 if interval is None else pause_of(self._longest(operand), interval)
 
     def _pieces(self, operand: Operand) -> int:
         """Transfers of an operand's largest box."""

@@ -31,10 +31,13 @@ class Walk:
 
     flat: Flat | None = None
 
-    def hook(self) -> None:
-        """A place in a tile's code where streams may move on."""
+    def hook(self, cycles: float | None = None) -> None:
+        """A place in a tile's code where streams may move on.
+
+        It stands so many ``cycles`` behind the place before, if not as many as others do.
+        """
         if self.flat is not None and self.flat.streams:
-            self.flat.agenda.hook()
+            self.flat.agenda.hook(cycles)
 
     def __init__(
         self,
@@ -62,8 +65,8 @@ class Walk:
         """The dims of a tile's pixels, if their results may leave one by one."""
         self.replaced: BufferOp | None = None
         """A buffer whose elements results may replace, one for one."""
-        self.hooks: Callable[[Operand], int] = lambda operand: 0
-        """Hooks that pass while an operand is moved."""
+        self.pause: Callable[[Operand], int] = lambda operand: 0
+        """Cycles until hooks behind a transfer of an operand are due."""
         self.pieces: Callable[[Operand], int] = lambda operand: 0
         """Transfers of an operand's largest box."""
         self.extents = nest.program.extents
