@@ -85,21 +85,8 @@ def test_stores_keep_up_with_rows_that_are_cut_off() -> None:
     What is left behind must be gone before the next such row: hooks in windows that are cut off
     and the time that their products take count.
     """
-    build = KernelBuilder(3)
-    y = build.op(
-        "conv",
-        build.image(1, 256, 13, 13),
-        build.operand((128, 256, 3, 3), 10, layout="OHWI"),
-        build.operand((128,), 18, bits=32),
-        strides=(1, 1),
-        pads=(1, 1, 1, 1),
-        dilations=(1, 1),
-        group=1,
-    )
-    case = build.finish(build.op("requantise", y, result=(16, 8)))
-    tile = {**case.kernel.anchor.extents, "co": 64, "oh": 1, "ow": 13}
-    kinds = {one.name: 2 for one in case.kernel.operands}
-    chosen = Schedule("conv", (Level("vsm", tuple(tile.items()), ("co", "oh")),), (*kinds.items(),))
+    case = conv(128, 256, (13, 13))
+    chosen = cut(case, {"co": 64, "oh": 1}, ("co", "oh"))
     described = machine(CONFIGURATIONS[0])
     found, result, _ = run_case(case, chosen, described)
     np.testing.assert_array_equal(found, case.expected)
