@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
+from tests.frontends.onnx.onnx_models import (
+    assert_close,
+    check,
+    feeds_of,
+    model_of,
+    onnxruntime_of,
+    single,
+)
 from tests.frontends.onnx.quantised_models import (
     Quantised,
     check_units,
@@ -16,7 +25,9 @@ from tests.frontends.onnx.quantised_models import (
     operations_in,
     prepared,
 )
+from tilewright.errors import TilewrightError
 from tilewright.frontends.onnx import import_onnx
+from tilewright.graph.interpreter import interpret
 
 FLOATS = ("relu", "clip", "sigmoid", "average_pool", "add", "hard_swish")
 
@@ -244,3 +255,58 @@ def test_products_in_int32_are_exact(dtype: Any, zero: int) -> None:
     w = q.constant(q.integers(np.uint8 if dtype == np.uint8 else np.int8, 4, 3, 3, 3), dtype)
     z = q.node("ConvInteger", x, w, origin, pads=[1, 1, 1, 1])
     check_units(q.model(*((y, z) if dtype == np.uint8 else (y,))), q.feeds(), units=0, share=0)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
+@pytest.mark.parametrize(
+    ("shape", "axis", "block"),
+    [((3, 8), 1, 2), ((6, 5, 4), 0, 3), ((2, 7, 3), -2, 3), ((2, 3, 10), 2, 16), ((4, 6), 1, 1)],
+)
+def test_blocks_have_scales_and_zero_points_of_their_own(
+    shape: tuple[int, ...], axis: int, block: int, dtype: Any
+) -> None:
+    """There and back again; the last block may be short, or the only one."""
+    random, places = np.random.default_rng(block), list(shape)
+    places[axis] = -(-shape[axis] // block)
+    settings = {"axis": axis, "block_size": block}
+    constants = {
+        "scale": random.uniform(0.01, 0.1, places).astype(np.float32),
+        "zero": random.integers(0, 50, places).astype(dtype),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], **settings),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"], **settings),
+    ]
+    check(model_of(nodes, {"x": shape}, ["y"], constants, opset=21, ir_version=10))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_products_of_weights_of_blocks(axis: int) -> None:
+    """Their scales differ within a channel, or from channel to channel alone in blocks of it."""
+    q = Quantised()
+    places = [12, 10]
+    places[axis] = -(-places[axis] // 4)
+    constants = {
+        "x_scale": np.float32(0.02),
+        "x_zero": np.uint8(120),
+        "w": q.integers(np.int8, 12, 10),
+        "w_scale": q.random.uniform(0.001, 0.1, places).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "x_scale", "x_zero"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "x_scale", "x_zero"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "w_scale"], ["wd"], axis=axis, block_size=4),
+        helper.make_node("MatMul", ["xd", "wd"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": (5, 12)}, ["y"], constants, opset=21, ir_version=10)
+    feeds = feeds_of(model)
+    module, context = prepared(import_onnx(model))
+    got = interpret(module, context.weights, dict(feeds))["y"]
+    assert_close(got, onnxruntime_of(model, feeds)["y"])
+
+
+def test_scales_that_do_not_fit_blocks_are_refused() -> None:
+    operands = [(3, 8), np.full((3, 3), 0.1, np.float32)]
+    model = single("QuantizeLinear", operands, opset=21, axis=1, block_size=2)
+    with pytest.raises(TilewrightError, match=r"onnx-shape.*one number for each block of 2"):
+        import_onnx(model)

@@ -12,6 +12,7 @@ import math
 
 import numpy as np
 
+from tilewright.frontends.moves import broadcast, cut
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.convolution import convolve
 from tilewright.frontends.onnx.windows import spatial_rank, window_of
@@ -36,13 +37,35 @@ def _spread(at: Lowering, index: int, rank: int, axis: int, extent: int) -> SSAV
 
 
 def _placed(at: Lowering, index: int) -> SSAValue | None:
+    """A scale or zero point of one number, of one for each index of an axis, or for each block."""
     shape = at.shape(0)
-    if at.integer("block_size"):
-        raise at.refuse("quantisation in blocks is not computed")
     axis = at.integer("axis", 1)
+    if at.integer("block_size"):
+        return _blocked(at, index, at.axis(axis, len(shape)))
     if math.prod(at.shape(1)) > 1:
         axis = at.axis(axis, len(shape))
     return _spread(at, index, len(shape), axis, shape[axis] if 0 <= axis < len(shape) else 1)
+
+
+def _blocked(at: Lowering, index: int, axis: int) -> SSAValue | None:
+    """A scale or zero point that has a number for each block along ``axis``: one for each element.
+
+    The last block may be shorter than the others.
+    """
+    if not at.has(index):
+        return None
+    shape, found, block = at.shape(0), at.shape(index), at.integer("block_size")
+    if block < 1 or found != (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :]):
+        raise at.refuse(
+            f"its input {index} of shape {list(found)} has not one number for each block of "
+            f"{block} along axis {axis} of {list(shape)}",
+            code="onnx-shape",
+        )
+    before, count, after = found[:axis], found[axis], found[axis + 1 :]
+    value = at.reshape(at.tensor(index), (*before, count, 1, *after))
+    value = broadcast(at, value, (*before, count, block, *after))
+    value = at.reshape(value, (*before, count * block, *after))
+    return cut(at, value, {axis: (0, shape[axis], 1)})
 
 
 def _zero(at: Lowering, dtype: np.dtype[np.generic]) -> SSAValue:
