@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tilewright.targets.cpu.compiler import find_compiler
+from tilewright.targets.cpu.compiler import build_library, find_compiler
 
 FLAGS = ("-std=gnu11", "-march=native", "-fPIC", "-shared", "-w", "-D_GNU_SOURCE")
 
@@ -18,6 +19,20 @@ OWN = r"^(?:(?:static|INLINE) [\w ]*?|struct )(\w+)(?=\(|\[\]| \{$)"
 def build(program: Path, library: Path) -> Path:
     """Build the package's library; raises AssertionError with what the compiler says."""
     return build_together({"": program}, library)
+
+
+def build_quickly(
+    sources: Sequence[Path], target: Path, includes: Sequence[Path], flags: Sequence[str]
+) -> None:
+    """A package's library with the flags that are asked for, except that it is not optimised.
+
+    Stands for ``build_library`` in the runner.
+    """
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
+        unit = Path(scratch) / "unit.c"
+        unit.write_text(one_file(sources[0].parent.parent))
+        plain = ["-O0" if flag == "-O2" else flag for flag in flags]
+        build_library([unit], target, includes, plain)
 
 
 def build_together(
