@@ -4,6 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 RUN := $(BIN)/python
 
+# Bytecode is kept, also where the environment says otherwise: every process that tests start would
+# compile all modules again, and pytest rewrite all tests.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
+
 .PHONY: fuzz fuzz-cambricon fuzz-hlal suite help demo test test-frontends check format bench clean
 
 help:
