@@ -21,6 +21,8 @@ from tilewright.planning.cached_blocks import block_schedules
 from tilewright.planning.cached_cost import Caches, Nest
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
+from tilewright.planning.piece_cost import PieceCost
+from tilewright.planning.pieces import piece_schedules
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.registers import REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
@@ -125,7 +127,9 @@ def schedules(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
     """The space of one kernel on one primitive."""
     extents, reduction = kernel.anchor.extents, kernel.anchor.reduction
     parallel = [dim for dim in extents if dim not in reduction]
-    if any(operand.role == "scratch" for operand in kernel.inputs):
+    if primitive.block_cycles:
+        yield from piece_schedules(kernel, primitive)
+    elif any(operand.role == "scratch" for operand in kernel.inputs):
         yield from block_schedules(kernel, primitive, registers_of(machine, primitive))
     elif primitive.multiples.get("co"):
         yield from _products(kernel, machine, primitive)
@@ -327,8 +331,10 @@ class _Pricer:
         self.rows = _inside_fraction(kernel, "kh")
         self.reduction = frozenset(kernel.anchor.reduction)
         self.blocked = "co" if "co" in kernel.anchor.extents else "c"
-        self.blocks: BlockCost | SeparableCost | None = None
-        if any(operand.role == "scratch" for operand in kernel.inputs):
+        self.blocks: BlockCost | PieceCost | SeparableCost | None = None
+        if primitive.block_cycles:
+            self.blocks = PieceCost(kernel, machine, primitive)
+        elif any(operand.role == "scratch" for operand in kernel.inputs):
             parts = {"c", "co"} <= set(kernel.anchor.extents)
             self.blocks = (
                 SeparableCost(kernel, machine, self._price_part)

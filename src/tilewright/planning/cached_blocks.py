@@ -66,8 +66,8 @@ def block_schedules(
     # Tiles of outputs, or outputs one by one.
     row, column = ("th", "tw") if "th" in extents else ("oh", "ow")
     rows, columns = extents[row], extents[column]
-    blocks = [(height, columns) for height in _shares(rows)]
-    blocks += [(1, width) for width in _shares(columns) if width < columns]
+    blocks = [(height, columns) for height in shares(rows)]
+    blocks += [(1, width) for width in shares(columns) if width < columns]
     heights, widths = np.array(blocks).T
     outer = ("g", "n") if "g" in extents else ("n",)
     for vectors, options in _register_tiles(extents, registers):
@@ -100,6 +100,6 @@ def _register_tiles(
             yield number, (*windows, ("points", fitting[-1]))
 
 
-def _shares(extent: int) -> list[int]:
+def shares(extent: int) -> list[int]:
     """The sizes of even parts of an extent."""
     return sorted({ceil(extent / parts) for parts in range(1, extent + 1)})

@@ -30,6 +30,7 @@ from tilewright.graph.operations.binary import (
 )
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.explicit import ExplicitConvOp
+from tilewright.graph.operations.pieces import PieceConvOp, PieceMatMulOp
 from tilewright.graph.operations.functions import (
     AcoshOp,
     AcosOp,
@@ -134,6 +135,8 @@ from tilewright.types import TYPES
 OPERATIONS: tuple[type[Operation], ...] = (
     ConvOp,
     ExplicitConvOp,
+    PieceConvOp,
+    PieceMatMulOp,
     SeparableConvOp,
     WinogradConvOp,
     SparseProductOp,
@@ -302,6 +305,8 @@ __all__ = [
     "ErfOp",
     "ExpOp",
     "ExplicitConvOp",
+    "PieceConvOp",
+    "PieceMatMulOp",
     "FloorOp",
     "GatherOp",
     "GeluOp",

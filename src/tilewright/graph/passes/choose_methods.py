@@ -8,6 +8,7 @@ from math import inf
 
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.passes.editing import compiler, sweep
 from tilewright.graph.passes.memory_room import NetworkMemory
 from tilewright.graph.passes.methods import (
@@ -98,15 +99,18 @@ class ChooseMethods(ModulePass):
         """The methods of every kernel that has a choice; kernels alike are asked about once."""
         most = 4 * most_scratch(machine)
         near = most // SCRATCH_CACHES
+        tiles = any(primitive.block_cycles for primitive in machine.primitives)
+        anchors = (ConvOp, MatMulOp) if tiles else (ConvOp,)
         known: dict[object, list[Priced]] = {}
         found: dict[KernelOp, list[Priced]] = {}
         for kernel, live in memory.live.items():
             anchor = kernel.operations[0] if kernel.operations else None
-            if kernel.on_host or not isinstance(anchor, ConvOp):
+            if kernel.on_host or not isinstance(anchor, anchors):
                 continue
             spare = memory.activations - live + int(SCRATCH_SHARE * room)
             elements = min(most, max(spare, near) if not self.method else most) // 4
-            key = canonical(plain_kernel(kernel))[0], anchor.integers("pads"), elements
+            pads = anchor.integers("pads") if isinstance(anchor, ConvOp) else ()
+            key = canonical(plain_kernel(kernel))[0], pads, elements
             if key not in known:
                 methods = priced_methods(kernel, machine, elements)
                 limit = inf if self.method else GAIN * methods[0].cycles

@@ -9,17 +9,20 @@ from tilewright.graph.dialect import KernelOp, WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.operations.base import is_float
 from tilewright.graph.operations.convolution import SHORT_FLOATS, ConvOp
+from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.graph.passes.rewrite_method import Form, forget, rewritten
 from tilewright.graph.passes.strides import size
-from tilewright.ir import SSAValue, i16
+from tilewright.ir import SSAValue, f32, i16
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.winograd import TRANSFORMS
 from tilewright.planning.cached import plan_cached, schedules
 from tilewright.planning.cached_blocks import scratch_elements
 from tilewright.planning.cached_cost import cache_levels
 from tilewright.planning.domain import Kernel
+from tilewright.planning.pieces import scratch_words
+from tilewright.planning.schedule import Schedule
 from tilewright.types import element_dtype, shape_of, tensor_type
 
 SCRATCH_CACHES = 4
@@ -62,14 +65,17 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
     ``room`` is how many elements of scratch there may be (by default ``most_scratch``).
     """
     anchor = kernel.operations[0]
-    assert isinstance(anchor, ConvOp)
+    assert isinstance(anchor, ConvOp | MatMulOp)
     direct = next(_fitting(anchor, machine), None)
     if direct is None:
         direct = serving(candidate(anchor), machine)[0]
     yield _method(kernel, machine, direct, Form(), kernel.inputs[_weight(kernel)])
     if not direct.multiples:
         return
-    for form in _forms(kernel, anchor):
+    forms = list(_forms(kernel, anchor)) if isinstance(anchor, ConvOp) else []
+    if any(primitive.block_cycles for primitive in machine.primitives):
+        forms += _pieces(kernel, anchor)
+    for form in forms:
         trial = rewritten(kernel, form, most_scratch(machine) if room is None else room, None)
         inner = trial.operations[0]
         assert isinstance(inner, Operation)
@@ -91,10 +97,17 @@ def priced_methods(kernel: KernelOp, machine: Machine, room: int) -> list[Priced
         plan = plan_cached(method.kernel, machine)
         elements = 0
         if not method.form.direct:
-            elements = scratch_elements(method.primitive, plan.schedule, method.kernel)
+            elements = scratch_of(method.primitive, plan.schedule, method.kernel)
         price = plan.predicted_cycles, elements, method.weight_bytes
         found.append(Priced(method.form, method.primitive.name, *price))
     return found
+
+
+def scratch_of(primitive: Primitive, schedule: Schedule, kernel: Kernel) -> int:
+    """Elements of scratch that a schedule's instances need."""
+    if not primitive.block_cycles:
+        return scratch_elements(primitive, schedule, kernel)
+    return scratch_words(kernel, {**kernel.anchor.extents, **dict(schedule.levels[-1].tile)})
 
 
 def _forms(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
@@ -117,6 +130,25 @@ def _forms(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
             if whole:
                 yield Form(tile, False)
             yield Form(tile, True)
+
+
+def _pieces(kernel: KernelOp, anchor: ConvOp | MatMulOp) -> Iterator[Form]:
+    """The form in pieces, where it is defined."""
+    weight = kernel.inputs[_weight(kernel)]
+    if kernel.on_host or not isinstance(weight.owner, WeightOp):
+        return
+    kinds = [tensor_type(value) for value in anchor.inputs]
+    if any(kind.element_type != f32 for kind in kinds):
+        return
+    if isinstance(anchor, ConvOp):
+        fits = anchor.integer("group", 1, 2**24) == 1
+    else:
+        co = shape_of(anchor.result)[-1]
+        biases = [kind.get_shape() for kind in kinds[2:]]
+        fits = len(kinds[1].get_shape()) == 2 and not anchor.transposed[0]
+        fits = fits and all(shape == (co,) for shape in biases)
+    if fits:
+        yield Form(plain=False, pieces=True)
 
 
 def _weight(kernel: KernelOp) -> int:

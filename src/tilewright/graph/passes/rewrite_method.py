@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from tilewright.graph.dialect import KernelOp, ScratchOp, WeightOp
+from tilewright.graph.operations import Operation
 from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.passes.editing import erase, insert
 from tilewright.graph.passes.reanchoring import reanchored
-from tilewright.ir import PythonValue
+from tilewright.ir import PythonValue, SSAValue, bf16
+from tilewright.numerics.pieces import split_weights
 from tilewright.numerics.winograd import transform_weights
 from tilewright.passes import CompilerContext
+from tilewright.planning import pieces
 from tilewright.types import shape_of, tensor
 
 TRIAL = "trial"
@@ -27,11 +32,13 @@ class Form:
     """Whether the weights stay what they are, and are transformed as the kernel runs."""
     explicit: bool = False
     """Whether windows are laid out in scratch (im2col)."""
+    pieces: bool = False
+    """Whether numbers are pieces of bfloat16, and weights split before (``plain`` is False)."""
 
     @property
     def direct(self) -> bool:
         """Whether the convolution stays what it was."""
-        return not self.tile and not self.explicit
+        return not (self.tile or self.explicit or self.pieces)
 
 
 def rewritten(
@@ -42,16 +49,20 @@ def rewritten(
     Without a context it stands beside the old one, with weights that do not exist: a trial.
     """
     anchor = kernel.operations[0]
-    assert isinstance(anchor, ConvOp)
+    assert isinstance(anchor, ConvOp | MatMulOp)
     outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
     image, weight, *bias = [outer[value] for value in anchor.inputs]  # type: ignore[index]
     owner = weight.owner
     assert isinstance(owner, WeightOp)
-    taps = shape_of(weight)[2]
-    names = ("pads", "strides", "dilations") if form.explicit else ("pads",)
-    attributes: dict[str, PythonValue] = {name: anchor.integers(name) for name in names}
     scratch = ScratchOp.of(elements)
     insert(scratch, kernel)
+    if form.pieces:
+        given, name, attributes = _split(kernel, anchor, owner, context)
+        operands = [image, given, scratch.result, *bias]
+        return reanchored(kernel, name, operands, attributes, replace=context is not None)
+    taps = shape_of(weight)[2]
+    names = ("pads", "strides", "dilations") if form.explicit else ("pads",)
+    attributes = {name: anchor.integers(name) for name in names}
     given = weight
     if not form.plain:
         shape = (*shape_of(weight)[:2], *(form.tile + taps - 1,) * 2)
@@ -71,6 +82,31 @@ def rewritten(
         attributes,
         replace=context is not None,
     )
+
+
+def _split(
+    kernel: KernelOp, anchor: Operation, owner: WeightOp, context: CompilerContext | None
+) -> tuple[SSAValue, str, dict[str, PythonValue]]:
+    """Weights in pieces, and the operation that takes them, with its attributes."""
+    shape = shape_of(owner.result)
+    attributes: dict[str, PythonValue] = {}
+    name = "piece_matmul"
+    if isinstance(anchor, ConvOp):
+        name = "piece_conv"
+        names = ("pads", "strides", "dilations")
+        attributes = {"window": shape[2:], **{n: anchor.integers(n) for n in names}}
+    elif not anchor.get("transpose_b", False):
+        shape = shape[::-1]
+    count = pieces.groups(shape[1]) * prod(shape[2:]) * pieces.PIECES * pieces.GROUP
+    symbol = TRIAL
+    if context is not None:
+        array = context.weights.get(owner.symbol.data)
+        if name == "piece_matmul" and not anchor.get("transpose_b", False):
+            array = array.T
+        symbol = context.weights.add(split_weights(array), "pieces")
+    split = WeightOp.of(symbol, tensor((shape[0], count), bf16))
+    insert(split, kernel)
+    return split.result, name, attributes
 
 
 def forget(trial: KernelOp) -> None:

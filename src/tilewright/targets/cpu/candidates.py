@@ -28,8 +28,7 @@ from tilewright.types import element_dtype, layout_of, shape_of, tensor_type
 _FUNCTION = """\
 #define _POSIX_C_SOURCE 200112L
 #define LANES {lanes}
-#include "vectors.h"
-#include "shorts.h"
+#include "pieces.h"
 #include <time.h>
 
 {text}

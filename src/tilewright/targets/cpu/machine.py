@@ -19,6 +19,7 @@ from tilewright.targets.cpu.block_primitives import (
     winograd,
 )
 from tilewright.targets.cpu.integer_primitives import MOST, integer_primitives
+from tilewright.targets.cpu.piece_primitives import piece_primitives
 from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
 from tilewright.targets.cpu.short_primitives import short_primitives
 
@@ -366,6 +367,7 @@ def machine(processor: Processor | None = None) -> Machine:
         ),
         engines=(Engine(name="core"),),
         primitives=(
+            *(piece_primitives(cpu.block_cycles) if cpu.block_cycles else ()),
             *(_fitted(p, cpu) for p in _products(cpu.lanes, cpu.vectors_per_cycle, cpu.registers)),
             *integer_primitives(cpu.lanes, cpu.words_per_cycle),
             *(

@@ -39,11 +39,11 @@ from tilewright.types import element_dtype, shape_of, tensor_type
 SUPPORT = Path(__file__).parent
 """Where the headers lie that every package includes as they are."""
 
-HEADERS = ("integers.h", "scalars.h", "shorts.h", "team.h", "vectors.h")
+HEADERS = ("integers.h", "pieces.h", "scalars.h", "shorts.h", "team.h", "vectors.h")
 
 MANIFEST = "program.json"
 
-_FILES = ("kernels", "vectors", "scalars", "integers", "shorts", "team", "main")
+_FILES = ("kernels", "vectors", "scalars", "integers", "pieces", "shorts", "team", "main")
 """Names of files of every package, which a model's files must not take."""
 
 

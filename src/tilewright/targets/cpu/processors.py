@@ -34,6 +34,9 @@ class Processor:
     """Dot products of four bytes on whole vectors in one cycle."""
     pairs_per_cycle: float = 0.0
     """Dot products of two bfloat16 on whole vectors in one cycle; 0 without the instruction."""
+    block_cycles: float = 0.0
+    """Cycles in which matrix tiles multiply 16 points with 16 output channels, over 32 inputs, in
+    pieces of bfloat16 (planning/pieces.py); 0 without such tiles."""
     cores: int = 1
     """Cores that the larger kernels' loops are divided for; they run on any number of threads."""
     clock_hz: float = 3.7e9
@@ -56,6 +59,9 @@ class Processor:
     """Flags that /proc/cpuinfo lists on x86 machines that run it."""
 
 
+BLOCK_CYCLES = 48.0
+"""Of processors with AMX: a row of a tile takes a cycle, and there are three products of pieces."""
+
 _X86 = "x86_64"
 _CROSS = (
     Processor(
@@ -65,6 +71,17 @@ _CROSS = (
         flags=("-march=x86-64-v4",),
         architecture=_X86,
         needs=("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+    ),
+    Processor(
+        *(16, 32, 2.0),
+        level1_bytes=48 << 10,
+        level2_bytes=2 << 20,
+        block_cycles=BLOCK_CYCLES,
+        cores=4,
+        name="amx",
+        flags=("-march=sapphirerapids",),
+        architecture=_X86,
+        needs=("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "amx_tile", "amx_bf16"),
     ),
     Processor(
         *(8, 16, 2.0),
@@ -164,6 +181,7 @@ def processor_of(cpuinfo: str) -> Processor:
             cache_costs=_MESH_COSTS if intel else CacheCosts(),
             words_per_cycle=rate if "avx512_vnni" in names else rate / 4,
             pairs_per_cycle=rate if "avx512_bf16" in names else 0.0,
+            block_cycles=BLOCK_CYCLES if {"amx_tile", "amx_bf16"} <= names else 0.0,
         )
     if {"avx2", "fma"} <= names:
         return Processor(8, 16, 2.0)
@@ -222,6 +240,7 @@ def this_processor() -> Processor:
         sizes.get(3, found.level3_bytes),
         found.words_per_cycle,
         found.pairs_per_cycle,
+        found.block_cycles,
         os.cpu_count() or 1,
         bandwidths=found.bandwidths,
         cache_costs=found.cache_costs,

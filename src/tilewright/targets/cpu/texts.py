@@ -62,7 +62,7 @@ def kernels_header_text(prefix: str, functions: Functions, lanes: int) -> str:
         f"#define {guard}",
         "",
         f"#define LANES {lanes}",
-        '#include "shorts.h"',
+        '#include "pieces.h"',
         "",
     ]
     for name, source, _ in functions:

@@ -1,0 +1,145 @@
+"""Convolutions and matrix products whose numbers are pieces of bfloat16 (numerics/pieces.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.ir import PythonValue, bf16, f32, irdl_op_definition, opt_prop_def
+from tilewright.numerics import reference
+from tilewright.numerics.pieces import join_weights
+from tilewright.planning import pieces
+from tilewright.planning.domain import Affine, Dim, Role, Stage
+from tilewright.types import Array, shape_of
+
+
+def _weights_checked(op: Operation, types: Sequence[Type], channels: int, taps: int) -> int:
+    """Output channels; raises VerifyException unless the operands' types fit."""
+    w = types[1].get_shape()
+    size = pieces.groups(channels) * taps * pieces.PIECES * pieces.GROUP
+    op.need(types[0].element_type == f32, "takes inputs of float32")
+    op.need(
+        types[1].element_type == bf16 and len(w) == 2 and w[0] >= 1 and w[1] == size,
+        f"weights of {channels} channels and {taps} taps must be [co, {size}] of bfloat16, "
+        f"are {list(w)}",
+    )
+    op.need(len(types[2].get_shape()) == 1, "scratch must have rank 1")
+    op.need(len(types) == 3 or types[3].get_shape() == (w[0],), f"bias must have shape [{w[0]}]")
+    return w[0]
+
+
+@irdl_op_definition
+class PieceConvOp(Operation):
+    """A convolution without groups on weights that were split, and inputs that are as it runs.
+
+    Operands are images [n, c, h, w], weights as ``numerics.pieces.split_weights`` makes them,
+    scratch [elements], and perhaps a bias [co]; ``window`` is [kh, kw], other attributes are a
+    conv's. Choose-methods makes it of a conv.
+    """
+
+    name = "graph.piece_conv"
+    window = opt_prop_def()
+    strides = opt_prop_def()
+    pads = opt_prop_def()
+    dilations = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
+        "window": (1, 1),
+        "strides": (1, 1),
+        "pads": (0, 0, 0, 0),
+        "dilations": (1, 1),
+    }
+    ARITY: ClassVar[tuple[int, int]] = (3, 4)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """As of a conv: oh = (h + top + bottom - ((kh - 1)*dilation + 1)) // stride + 1."""
+        self.check_operands(types)
+        x, window = types[0].get_shape(), self.integers("window", 2, 1)
+        strides, pads = self.integers("strides", 2, 1), self.integers("pads", 4, 0)
+        dilations = self.integers("dilations", 2, 1)
+        self.need(len(x) == 4 and min(x) >= 1, f"images must have rank 4, have shape {list(x)}")
+        co = _weights_checked(self, types, x[1], prod(window))
+        oh, ow = (
+            (x[2 + i] + pads[i] + pads[2 + i] - (window[i] - 1) * dilations[i] - 1) // strides[i]
+            + 1
+            for i in range(2)
+        )
+        self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
+        return self.result_of((x[0], co, oh, ow), f32)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """As a conv by the sums of the weights' pieces: float32 accumulates in float32."""
+        window = self.integers("window")
+        weights = join_weights(arrays[1], arrays[0].shape[1], tuple(window))
+        attributes = (self.integers("strides"), self.integers("pads"), self.integers("dilations"))
+        result = reference.conv2d(arrays[0], weights, *attributes, 1).astype(np.float32)
+        return result if len(arrays) == 3 else result + arrays[3][:, None, None]
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims n, co, oh, ow | ci, kh, kw.
+
+        Weights are said to lie as if both pieces of each were side by side: what of them is read
+        is of that size, though not in that order.
+        """
+        n, ci, _, _ = shape_of(self.inputs[0])
+        _, co, oh, ow = shape_of(self.result)
+        (kh, kw), (dh, dw) = self.integers("window"), self.integers("dilations")
+        (sh, sw), (top, left, _, _) = self.integers("strides"), self.integers("pads")
+        rows = Affine((("oh", sh), ("kh", dh)), -top)
+        columns = Affine((("ow", sw), ("kw", dw)), -left)
+        dims = [Dim("n", n), Dim("co", co), Dim("oh", oh), Dim("ow", ow)]
+        dims += [Dim(name, e, "reduction") for name, e in (("ci", ci), ("kh", kh), ("kw", kw))]
+        weight = Affine((("ci", 2 * kh * kw), ("kh", 2 * kw), ("kw", 2)))
+        accesses: list[tuple[Sequence[Affine], Role]] = [
+            ((one("n"), one("ci"), rows, columns), "input"),
+            ((one("co"), weight), "weight"),
+            ((Affine(),), "scratch"),
+            ((one("co"),), "bias"),
+        ]
+        image = (one("n"), one("co"), one("oh"), one("ow"))
+        return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, image)
+
+
+@irdl_op_definition
+class PieceMatMulOp(Operation):
+    """Rows by a matrix of weights that were split; the rows are split as it runs.
+
+    Operands are rows [..., m, k], weights as ``numerics.pieces.split_weights`` makes them of
+    [n, k], scratch [elements], and perhaps a bias [n]. Choose-methods makes it of a matmul.
+    """
+
+    name = "graph.piece_matmul"
+    ARITY: ClassVar[tuple[int, int]] = (3, 4)
+
+    def infer(self, types: Sequence[Type]) -> Type:
+        """[..., m, n]."""
+        self.check_operands(types)
+        x = types[0].get_shape()
+        self.need(len(x) >= 2 and min(x) >= 1, f"rows must have rank 2 at least, have {list(x)}")
+        co = _weights_checked(self, types, x[-1], 1)
+        return self.result_of((*x[:-1], co), f32)
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """By the sums of the weights' pieces: float32 accumulates in float32."""
+        weights = join_weights(arrays[1], arrays[0].shape[-1], ())
+        result = reference.matmul(arrays[0], weights.T).astype(np.float32)
+        return result if len(arrays) == 3 else result + arrays[3]
+
+    def stage(self, operands: Sequence[str], result: str) -> Stage | None:
+        """Dims n, co | ci of rows of rank 2, else b0.., m, co | ci; weights as a piece_conv's."""
+        shape, depth = shape_of(self.result), shape_of(self.inputs[0])[-1]
+        rows = "n" if len(shape) == 2 else "m"
+        names = [*(f"b{axis}" for axis in range(len(shape) - 2)), rows]
+        dims = [Dim(name, extent) for name, extent in zip([*names, "co"], shape, strict=True)]
+        dims.append(Dim("ci", depth, "reduction"))
+        accesses: list[tuple[Sequence[Affine], Role]] = [
+            ([*map(one, names), one("ci")], "input"),
+            ((one("co"), Affine((("ci", 2),))), "weight"),
+            ((Affine(),), "scratch"),
+            ((one("co"),), "bias"),
+        ]
+        target = [one(name) for name in (*names, "co")]
+        return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, target)

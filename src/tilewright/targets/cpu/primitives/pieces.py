@@ -1,0 +1,373 @@
+"""Convolutions and matrix products in pieces of bfloat16, on a processor's matrix tiles.
+
+With the first of the output channels a block of points is split into scratch (planning/pieces.py);
+its weights were split before, and lie as they are read. A register tile is two tiles of points by
+two vectors of output channels: their sums stay in four of the processor's eight tiles while the
+whole reduction passes through the others. Then results leave as any product's do. Where a register
+tile is smaller, its sums are several, or one would wait for the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tilewright.planning.domain import Affine
+from tilewright.planning.pieces import PIECES, POINTS, TILE_WORDS, Geometry, groups
+from tilewright.targets.cpu.address import Address
+from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.primitives.block_products import write_first
+from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
+from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call
+from tilewright.targets.cpu.source import Writer, plus, total
+
+LINE_WORDS = 16
+"""Of a line of the caches."""
+
+
+def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
+    """Write the calls: points with the first of the output channels, then the products."""
+    made = _Pieces.of(instance)
+    x, s = made.x, made.scratch
+    with writer.block():
+        if made.windows:
+            n, c, _, _ = x.window
+            origin = replace(x, window=(n, c, Affine(), Affine()))
+            arguments = [plus(x.pointer, origin.offset(instance.dims)), s.pointer]
+            arguments += [x.index(axis, instance.dims, {}) for axis in (2, 3)]
+            text = _windows_text(made)
+        else:
+            arguments = [plus(x.pointer, x.offset(instance.dims)), s.pointer]
+            text = _rows_text(made)
+        write_first(instance, call(code.function("piece_points", text), arguments), writer)
+        name = code.function("piece_products", _products_text(made, code))
+        pointers = [plus(a.pointer, a.offset(instance.dims)) for a in made.outside]
+        writer.line(call(name, [s.pointer, *pointers]))
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """One instance: its operands, and how its points lie."""
+
+    instance: Instance
+    x: Address
+    w: Address
+    scratch: Address
+    bias: Address | None
+
+    @classmethod
+    def of(cls, instance: Instance) -> _Pieces:
+        operands = instance.anchor.inputs
+        found = [operand for operand in operands if isinstance(operand, Address)]
+        if len(found) != len(operands) or len(found) < 3:
+            raise instance.cannot("the anchor's operands must be tensors")
+        made = cls(instance, *found[:3], found[3] if len(found) > 3 else None)
+        outer = [d for d in instance.dims if d not in (*made.grid, "co", *instance.reduction)]
+        if instance.split or any(instance.size(dim) != 1 for dim in outer):
+            raise instance.cannot("a block is of one image and the whole reduction")
+        return made
+
+    @property
+    def windows(self) -> bool:
+        """Whether it is a convolution."""
+        return "kh" in self.instance.dims
+
+    @property
+    def grid(self) -> tuple[str, str]:
+        """The dims of a block's points, rows and columns; a matrix product has columns alone."""
+        if self.windows:
+            return "oh", "ow"
+        return "", "m" if "m" in self.instance.dims else "n"
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """How the block's points lie."""
+        sizes = {dim: self.instance.size(dim) for dim in self.instance.dims}
+        return Geometry.of(self.x.window, sizes)
+
+    @property
+    def vectors(self) -> int:
+        """Of output channels."""
+        return -(-self.instance.size("co") // POINTS)
+
+    @property
+    def vector_words(self) -> int:
+        """Words of the weights of one vector of output channels."""
+        return self.geometry.steps * PIECES * TILE_WORDS
+
+    @property
+    def outside(self) -> list[Address]:
+        """Tensors that products read or write, each pointer once, the output last."""
+        later = {
+            operand.pointer
+            for step in self.instance.steps[1:]
+            for operand in step.inputs
+            if isinstance(operand, Address)
+        }
+        own = (self.scratch.pointer, self.x.pointer)
+        return [a for a in self.instance.addresses if a.pointer not in own or a.pointer in later]
+
+    @property
+    def results(self) -> list[Address]:
+        """The same without the weights: what results are made of."""
+        return [a for a in self.outside if a.pointer != self.w.pointer]
+
+    def parameters(self, operands: Sequence[Address]) -> str:
+        """C parameters of these operands."""
+        output = self.instance.output
+        listed = [f"{'' if a == output else 'const '}{a.c_type} *{a.pointer}" for a in operands]
+        return ", ".join(listed)
+
+
+def _windows_text(made: _Pieces) -> str:
+    """Split what a block's windows read; positions outside the image are zero."""
+    x, instance, geometry = made.x, made.instance, made.geometry
+    channels = instance.size("ci")
+    between = x.block_stride("ci", POINTS, channels, instance.dims)
+    if between is None or x.stride("ci", min(POINTS, channels), instance.dims) not in (0, 1):
+        raise instance.cannot("the image does not lie in blocks of channels")
+    (height, width), (sh, sw) = x.shape[2:], geometry.strides
+    pixel = total([(x.part(2, 1), "h"), (x.part(3, 1), "v")])
+    low, high = (_channels(made, between, number, pixel) for number in ("2 * c", "(2 * c + 1)"))
+    writer = Writer()
+    writer.line(f"/* what windows of {geometry.rows} x {geometry.columns} points read, in pieces */")
+    writer.line(f"static void {NAME}(const float *x, float *s, long row, long column)")
+    with writer.block():
+        writer.line("uint32_t *o = (uint32_t *)s;")
+        writer.line(f"for (long c = 0; c < {groups(channels)}; c++)")
+        with writer.block():
+            for down, across in geometry.phases:
+                with writer.block(f"for (long y = 0; y < {geometry.height}; y++)"):
+                    writer.line(f"const long h = row + {total([(sh, 'y')], down)};")
+                    writer.line(f"const int inside = h >= 0 && h < {height};")
+                    head = f"for (long z = 0; z < {geometry.pitch}; z++, o += {POINTS})"
+                    with writer.block(head):
+                        writer.line(f"const long v = column + {total([(sw, 'z')], across)};")
+                        with writer.block(f"if (inside && v >= 0 && v < {width})"):
+                            writer.line(f"split_pair(o, {geometry.plane}, {low}, {high});")
+                        with writer.block("else"):
+                            writer.line(f"split_pair(o, {geometry.plane}, splat(0.0f), splat(0.0f));")
+                rest = PIECES * geometry.plane - geometry.height * geometry.pitch * POINTS
+                writer.line(f"o += {rest};")
+    return str(writer)
+
+
+def _channels(made: _Pieces, between: int, number: str, pixel: str) -> str:
+    """C expression of a vector of channels at a pixel; what is no channel is 0."""
+    channels = made.instance.size("ci")
+    whole, rest = divmod(channels, POINTS)
+    at = f"x + {total([(between, number)])} + {pixel}"
+    value = f"load({at})"
+    if rest:
+        value = f"({number} < {whole} ? {value} : load_part({at}, {rest}))"
+    if number != "2 * c" and (whole + bool(rest)) % 2:
+        value = f"({number} < {whole + bool(rest)} ? {value} : splat(0.0f))"
+    return value
+
+
+def _rows_text(made: _Pieces) -> str:
+    """Split the rows of a matrix product."""
+    instance, x, geometry = made.instance, made.x, made.geometry
+    depth = geometry.channels
+    row = x.stride(made.grid[1], geometry.columns, instance.dims)
+    if row is None or x.stride("ci", depth, instance.dims) not in (0, 1):
+        raise instance.cannot("rows must lie at a fixed distance, and their inputs side by side")
+    whole, rest = divmod(depth, 2 * POINTS)
+    writer = Writer()
+    writer.line(f"/* {geometry.columns} rows of {depth} inputs, in pieces */")
+    writer.line(f"static void {NAME}(const float *x, float *s)")
+    with writer.block():
+        writer.line("uint32_t *o = (uint32_t *)s;")
+        head = f"for (long p = 0; p < {geometry.columns}; p++, o += {POINTS})"
+        with writer.block(head):
+            writer.line(f"const float *i = x + {total([(row, 'p')])};")
+            with writer.block(f"for (long c = 0; c < {whole}; c++, i += {2 * POINTS})"):
+                place = f"o + {total([(geometry.group, 'c')])}"
+                values = f"load(i), load(i + {POINTS})"
+                writer.line(f"split_pair({place}, {geometry.plane}, {values});")
+            if rest:
+                halves = (min(rest, POINTS), max(rest - POINTS, 0))
+                values = ", ".join(
+                    f"load_part({plus('i', str(POINTS * n))}, {half})" if half else "splat(0.0f)"
+                    for n, half in enumerate(halves)
+                )
+                place = plus("o", str(geometry.group * whole))
+                writer.line(f"split_pair({place}, {geometry.plane}, {values});")
+    return str(writer)
+
+
+def _couples(count: int) -> Iterator[tuple[int, int, int]]:
+    """(size, number of the first pair, how many) of runs of pairs, and of one left over."""
+    if count > 1:
+        yield 2, 0, count // 2
+    if count % 2:
+        yield 1, count // 2, 1
+
+
+def _products_text(made: _Pieces, code: KernelCode) -> str:
+    """Multiply the block with every two vectors of output channels, and write its results."""
+    geometry, names = made.geometry, ", ".join(a.pointer for a in made.results)
+    writer = Writer()
+    count = geometry.rows * geometry.columns
+    writer.line(f"/* products of {count} points x {made.instance.size('co')} output channels */")
+    writer.line(f"static void {NAME}(const float *s, {made.parameters(made.outside)})")
+    with writer.block():
+        writer.line("begin_tiles();")
+        for columns, first, times in _couples(made.vectors):
+            last = first + times == -(-made.vectors // 2)
+            partial = last and made.instance.size("co") % POINTS
+            runs = [(first, first + times, False)]
+            if partial:
+                runs = [(first, first + times - 1, False), (first + times - 1, first + times, True)]
+            for start, end, cut in runs:
+                if start == end:
+                    continue
+                with writer.block(f"for (long v = {start}; v < {end}; v++)"):
+                    _write_points(writer, made, code, columns, names, cut=bool(cut))
+        writer.line("end_tiles();")
+    return str(writer)
+
+
+def _write_points(
+    writer: Writer, made: _Pieces, code: KernelCode, columns: int, names: str, *, cut: bool
+) -> None:
+    """All tiles of points by the vectors of output channels of number ``v``."""
+    tiles = made.geometry.tiles
+    writer.line(f"const uint32_t *u = (const uint32_t *){made.w.pointer} + v * {2 * made.vector_words}L;")
+    for rows, first, times in _couples(tiles):
+        name = code.function("piece_part", _part_text(made, rows, columns, cut=cut))
+        with writer.block(f"for (long p = {first}; p < {first + times}; p++)"):
+            points = f"(const uint32_t *)s + p * {2 * TILE_WORDS}"
+            # Register tiles divide the next weights among them, and ask for them.
+            share = f"u + {columns * made.vector_words}L + p * {_share(made, columns)}L"
+            writer.line(f"{name}({points}, u, {share}, {names}, v, p);")
+
+
+def _share(made: _Pieces, columns: int) -> int:
+    """Words of the next weights that a register tile asks for: whole lines in every step."""
+    return _lines(made, columns) * made.geometry.steps * LINE_WORDS
+
+
+def _lines(made: _Pieces, columns: int) -> int:
+    """Lines that each step of a register tile asks for."""
+    step = columns * PIECES * TILE_WORDS // LINE_WORDS
+    return -(-step // -(-made.geometry.tiles // 2))
+
+
+def _multiply(writer: Writer, rows: int, columns: int) -> None:
+    """Write the products of one step, the greatest last."""
+    grid = [(r, c) for r in range(rows) for c in range(columns)]
+    reads = ((("a", 0), ("u", 1)), (("u", 0),), (("a", 1),))
+    for number, read in enumerate(reads):
+        for letter, piece in read:
+            count, base = (rows, 4) if letter == "a" else (columns, 6)
+            further = f" + {'plane' if letter == 'a' else TILE_WORDS}" if piece else ""
+            for k in range(count):
+                writer.line(f"TILE_READ({base + k}, {letter}{k + 1 if k else ''}{further});")
+        for index, (r, c) in enumerate(grid):
+            tile = index + number % SUMS[len(grid)] * len(grid)
+            writer.line(f"TILE_ADD({tile}, {4 + r}, {6 + c});")
+
+
+SUMS = {4: 1, 2: 2, 1: 3}
+"""Sums to a tile of results, by how many of these a register tile has."""
+
+
+def _part_text(made: _Pieces, rows: int, columns: int, *, cut: bool) -> str:
+    """One register tile: the whole reduction, and its results."""
+    geometry = made.geometry
+    results, sums = rows * columns, SUMS[rows * columns]
+    writer = Writer()
+    size = f"{rows * POINTS} points x {columns} vectors of output channels"
+    writer.line(f"/* {size}, from point {2 * POINTS} p */")
+    writer.line(
+        f"static void {NAME}(const uint32_t *i, const uint32_t *u, const uint32_t *ahead, "
+        f"{made.parameters(made.results)}, long v, long p)"
+    )
+    taps = geometry.taps
+    with writer.block():
+        writer.line("TILES;")
+        writer.line(f"const long plane = {geometry.plane};")
+        if len(taps) > 1:
+            listed = ", ".join(map(str, taps))
+            writer.line(f"static const int taps[{len(taps)}] = {{{listed}}};")
+        for number in range(results * sums):
+            writer.line(f"TILE_CLEAR({number});")
+        head = f"for (long c = 0; c < {groups(geometry.channels)}; c++, i += {geometry.group})"
+        with writer.block(head):
+            over = f"for (int t = 0; t < {len(taps)}; t++)" if len(taps) > 1 else ""
+            with writer.block(over):
+                writer.line(f"const uint32_t *a = i{' + taps[t]' if over else ''};")
+                if rows > 1:
+                    writer.line(f"const uint32_t *a2 = a + {TILE_WORDS};")
+                if columns > 1:
+                    writer.line(f"const uint32_t *u2 = u + {made.vector_words};")
+                _multiply(writer, rows, columns)
+                writer.line(f"u += {PIECES * TILE_WORDS};")
+                lines = _lines(made, columns)
+                loop = f"for (int e = 0; e < {lines}; e++, ahead += {LINE_WORDS})"
+                writer.line(loop if lines > 1 else f"fetch(ahead), ahead += {LINE_WORDS};")
+                if lines > 1:
+                    writer.line("    fetch(ahead);")
+        count = results * TILE_WORDS
+        writer.line(f"float m[{count}] __attribute__((aligned(64)));")
+        for number in range(results):
+            writer.line(f"TILE_WRITE({number}, m + {number * TILE_WORDS});")
+        if sums > 1:
+            writer.line(f"float more[{TILE_WORDS}] __attribute__((aligned(64)));")
+        for number in range(results, results * sums):
+            writer.line(f"TILE_WRITE({number}, more);")
+            writer.line(f"for (int i = 0; i < {TILE_WORDS}; i += LANES)")
+            at = plus("m", str(number % results * TILE_WORDS))
+            writer.line(f"    store({at} + i, load({at} + i) + load(more + i));")
+        _write_results(writer, made, rows, columns, cut=cut)
+    return str(writer)
+
+
+def _write_results(
+    writer: Writer, made: _Pieces, rows: int, columns: int, *, cut: bool
+) -> None:
+    """What becomes of the sums: bias, the rest of the chain, and the output."""
+    instance, geometry = made.instance, made.geometry
+    row, column = made.grid
+    first = f"p * {2 * POINTS}"
+    counts = [POINTS] * columns
+    if cut:
+        counts[-1] = instance.size("co") - (made.vectors - 1) * POINTS
+    left = f"{geometry.points} - {first}"
+    size = rows * POINTS
+    writer.line(f"const long count = {left} < {size} ? {left} : {size};")
+    if row:
+        # Along the rows of the image in scratch, over the columns that are no points.
+        writer.line(f"long h = {first} / {geometry.pitch}, z = {first} % {geometry.pitch};")
+        head = "for (long n = 0; n < count; n++, z++)"
+    else:
+        head = "for (long n = 0; n < count; n++)"
+    with writer.block(head):
+        if row and geometry.rows > 1:
+            with writer.block(f"if (z >= {geometry.columns})"):
+                over = geometry.pitch - geometry.columns
+                if over:
+                    writer.line(f"n += {geometry.pitch} - z;")
+                    writer.line("if (n >= count)")
+                    writer.line("    break;")
+                writer.line("z = 0, h++;")
+        elif not row:
+            writer.line(f"const long z = {first} + n;")
+        place = f"n / {POINTS} * {columns * TILE_WORDS} + n % {POINTS} * {POINTS}"
+        writer.line(f"const float *t = m + {place};")
+        for number, lanes in enumerate(counts):
+            vector = f"(2 * v + {number})" if number else "2 * v"
+            moves = [(column, geometry.columns, "z")]
+            if row:
+                moves.insert(0, (row, geometry.rows, "h"))
+            position = PositionOf(instance, "co", vector, moves)
+            with writer.block():
+                value = f"load({plus('t', str(number * TILE_WORDS))})"
+                if made.bias is not None:
+                    at = position(made.bias)
+                    value += f" + {vector_at(instance, made.bias, 'co', at, lanes)}"
+                writer.line(f"const vec d = {value};")
+                name = write_chain(writer, instance, "d", "co", position, lanes)
+                writer.line(store_at(instance, name, "co", position(instance.output), lanes))
