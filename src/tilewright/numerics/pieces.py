@@ -7,11 +7,27 @@ whole, is left out (as in oneMKL's mode of three products, ``bf16x3``).
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
-from tilewright.planning.pieces import GROUP, HALF, PIECES, groups
-from tilewright.types import Array
+Array = NDArray[Any]
+
+
+PIECES = 2
+"""bfloat16 to a float32."""
+
+GROUP = 32
+"""Inputs that a row of a matrix tile holds."""
+
+HALF = GROUP // 2
+
+
+def groups(channels: int) -> int:
+    """Groups of so many input channels, the last perhaps not full."""
+    return -(-channels // GROUP)
 
 
 def split_weights(weights: Array) -> Array:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from math import ceil, prod
 
 from tilewright.machine import Machine, Primitive
+from tilewright.numerics.pieces import PIECES
 from tilewright.planning.cached_cost import box_bytes, cache_levels
 from tilewright.planning.domain import Kernel
-from tilewright.planning.pieces import PIECES, TILE_WORDS, Geometry
+from tilewright.planning.pieces import TILE_WORDS, Geometry
 from tilewright.planning.schedule import Schedule
 
 SPLIT_CYCLES = 10.0

@@ -15,29 +15,17 @@ from functools import cached_property
 from math import ceil
 
 from tilewright.machine import Primitive
+from tilewright.numerics.pieces import PIECES, groups
 from tilewright.planning.cached_blocks import shares
 from tilewright.planning.domain import Affine, Kernel
 from tilewright.planning.registers import REGISTERS
 from tilewright.planning.schedule import Level, Schedule
-
-PIECES = 2
-"""bfloat16 to a float32 (numerics/pieces.py)."""
-
-GROUP = 32
-"""Inputs that a row of a matrix tile holds."""
-
-HALF = GROUP // 2
 
 POINTS = 16
 """Points of a matrix tile, output channels of one, and words of its rows, each of two inputs."""
 
 TILE_WORDS = POINTS * POINTS
 """Of a tile of points, of weights, or of sums."""
-
-
-def groups(channels: int) -> int:
-    """Groups of so many input channels, the last perhaps not full."""
-    return ceil(channels / GROUP)
 
 
 @dataclass(frozen=True)
@@ -144,13 +132,14 @@ def piece_schedules(kernel: Kernel, primitive: Primitive) -> Iterator[Schedule]:
     """
     extents = kernel.anchor.extents
     room = next(o.shape[0] for o in kernel.inputs if o.role == "scratch")
-    column = next(dim for dim in ("ow", "m", "n") if dim in extents and dim != "n" or dim == "n")
+    column = next(dim for dim in ("ow", "m", "n") if (dim in extents and dim != "n") or dim == "n")
     row = "oh" if column == "ow" else ""
     blocks = [(height, extents[column]) for height in (shares(extents[row]) if row else [1])]
     if not row:
         blocks += [
-            (1, width) for width in shares(extents[column]) if width < extents[column]
-            and width % POINTS == 0
+            (1, width)
+            for width in shares(extents[column])
+            if width < extents[column] and width % POINTS == 0
         ]
     inside = {"co", row, column, *kernel.anchor.reduction}
     outer = [dim for dim in extents if dim not in inside]

@@ -30,7 +30,6 @@ from tilewright.graph.operations.binary import (
 )
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.explicit import ExplicitConvOp
-from tilewright.graph.operations.pieces import PieceConvOp, PieceMatMulOp
 from tilewright.graph.operations.functions import (
     AcoshOp,
     AcosOp,
@@ -83,6 +82,7 @@ from tilewright.graph.operations.numbers import (
     QuantiseOp,
     RequantiseOp,
 )
+from tilewright.graph.operations.pieces import PieceConvOp, PieceMatMulOp
 from tilewright.graph.operations.pointwise import (
     AbsOp,
     ClipOp,
@@ -305,8 +305,6 @@ __all__ = [
     "ErfOp",
     "ExpOp",
     "ExplicitConvOp",
-    "PieceConvOp",
-    "PieceMatMulOp",
     "FloorOp",
     "GatherOp",
     "GeluOp",
@@ -333,6 +331,8 @@ __all__ = [
     "Operation",
     "PReluOp",
     "PadOp",
+    "PieceConvOp",
+    "PieceMatMulOp",
     "PointwiseOperation",
     "PowOp",
     "QuantiseLinearOp",

@@ -10,9 +10,8 @@ import numpy as np
 
 from tilewright.graph.operations.base import Operation, Type, one
 from tilewright.ir import PythonValue, bf16, f32, irdl_op_definition, opt_prop_def
-from tilewright.numerics import reference
+from tilewright.numerics import pieces, reference
 from tilewright.numerics.pieces import join_weights
-from tilewright.planning import pieces
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 from tilewright.types import Array, shape_of
 

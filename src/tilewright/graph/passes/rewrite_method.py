@@ -12,10 +12,9 @@ from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.passes.editing import erase, insert
 from tilewright.graph.passes.reanchoring import reanchored
 from tilewright.ir import PythonValue, SSAValue, bf16
-from tilewright.numerics.pieces import split_weights
+from tilewright.numerics import pieces
 from tilewright.numerics.winograd import transform_weights
 from tilewright.passes import CompilerContext
-from tilewright.planning import pieces
 from tilewright.types import shape_of, tensor
 
 TRIAL = "trial"
@@ -103,7 +102,7 @@ def _split(
         array = context.weights.get(owner.symbol.data)
         if name == "piece_matmul" and not anchor.get("transpose_b", False):
             array = array.T
-        symbol = context.weights.add(split_weights(array), "pieces")
+        symbol = context.weights.add(pieces.split_weights(array), "pieces")
     split = WeightOp.of(symbol, tensor((shape[0], count), bf16))
     insert(split, kernel)
     return split.result, name, attributes

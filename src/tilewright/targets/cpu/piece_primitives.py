@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tilewright.machine import Primitive, Storage
-from tilewright.planning.pieces import GROUP, POINTS, TILE_WORDS
+from tilewright.numerics.pieces import GROUP
+from tilewright.planning.pieces import POINTS, TILE_WORDS
 from tilewright.targets.cpu.block_primitives import FEW_CHANNELS, storage
 
 _MOST = 1 << 20

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tilewright.numerics.pieces import PIECES, groups
 from tilewright.planning.domain import Affine
-from tilewright.planning.pieces import PIECES, POINTS, TILE_WORDS, Geometry, groups
+from tilewright.planning.pieces import POINTS, TILE_WORDS, Geometry
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.block_products import write_first
@@ -131,7 +132,9 @@ def _windows_text(made: _Pieces) -> str:
     pixel = total([(x.part(2, 1), "h"), (x.part(3, 1), "v")])
     low, high = (_channels(made, between, number, pixel) for number in ("2 * c", "(2 * c + 1)"))
     writer = Writer()
-    writer.line(f"/* what windows of {geometry.rows} x {geometry.columns} points read, in pieces */")
+    writer.line(
+        f"/* what windows of {geometry.rows} x {geometry.columns} points read, in pieces */"
+    )
     writer.line(f"static void {NAME}(const float *x, float *s, long row, long column)")
     with writer.block():
         writer.line("uint32_t *o = (uint32_t *)s;")
@@ -147,7 +150,9 @@ def _windows_text(made: _Pieces) -> str:
                         with writer.block(f"if (inside && v >= 0 && v < {width})"):
                             writer.line(f"split_pair(o, {geometry.plane}, {low}, {high});")
                         with writer.block("else"):
-                            writer.line(f"split_pair(o, {geometry.plane}, splat(0.0f), splat(0.0f));")
+                            writer.line(
+                                f"split_pair(o, {geometry.plane}, splat(0.0f), splat(0.0f));"
+                            )
                 rest = PIECES * geometry.plane - geometry.height * geometry.pitch * POINTS
                 writer.line(f"o += {rest};")
     return str(writer)
@@ -234,7 +239,9 @@ def _write_points(
 ) -> None:
     """All tiles of points by the vectors of output channels of number ``v``."""
     tiles = made.geometry.tiles
-    writer.line(f"const uint32_t *u = (const uint32_t *){made.w.pointer} + v * {2 * made.vector_words}L;")
+    writer.line(
+        f"const uint32_t *u = (const uint32_t *){made.w.pointer} + v * {2 * made.vector_words}L;"
+    )
     for rows, first, times in _couples(tiles):
         name = code.function("piece_part", _part_text(made, rows, columns, cut=cut))
         with writer.block(f"for (long p = {first}; p < {first + times}; p++)"):
@@ -325,9 +332,7 @@ def _part_text(made: _Pieces, rows: int, columns: int, *, cut: bool) -> str:
     return str(writer)
 
 
-def _write_results(
-    writer: Writer, made: _Pieces, rows: int, columns: int, *, cut: bool
-) -> None:
+def _write_results(writer: Writer, made: _Pieces, rows: int, columns: int, *, cut: bool) -> None:
     """What becomes of the sums: bias, the rest of the chain, and the output."""
     instance, geometry = made.instance, made.geometry
     row, column = made.grid
