@@ -122,6 +122,9 @@ def scratch_words(kernel: Kernel, sizes: Mapping[str, int]) -> int:
     return Geometry.of(source.access, sizes).words
 
 
+FEWEST = POINTS // 2
+"""Points of which a matrix tile is worth its while: of fewer, weights are read once for nothing."""
+
 _VECTORS = (2, 4, 8, 16, 32)
 
 
@@ -131,6 +134,9 @@ def piece_schedules(kernel: Kernel, primitive: Primitive) -> Iterator[Schedule]:
     All output channels are one call, or parts of them that cores can share.
     """
     extents = kernel.anchor.extents
+    source = next(o for o in kernel.anchor.inputs if o.role == "input")
+    if Geometry.of(source.access, extents).points < FEWEST:
+        return
     room = next(o.shape[0] for o in kernel.inputs if o.role == "scratch")
     column = next(dim for dim in ("ow", "m", "n") if (dim in extents and dim != "n") or dim == "n")
     row = "oh" if column == "ow" else ""
