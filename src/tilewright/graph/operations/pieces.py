@@ -116,8 +116,8 @@ class PieceMatMulOp(Operation):
     def infer(self, types: Sequence[Type]) -> Type:
         """[..., m, n]."""
         self.check_operands(types)
-        x = types[0].get_shape()
-        self.need(len(x) >= 2 and min(x) >= 1, f"rows must have rank 2 at least, have {list(x)}")
+        x = list(types[0].get_shape())
+        self.need(len(x) >= 2 and min(x) >= 1, f"rows must have rank 2 at least, have {x}")
         co = _weights_checked(self, types, x[-1], 1)
         return self.result_of((*x[:-1], co), f32)
 

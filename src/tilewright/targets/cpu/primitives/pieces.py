@@ -63,7 +63,8 @@ class _Pieces:
         found = [operand for operand in operands if isinstance(operand, Address)]
         if len(found) != len(operands) or len(found) < 3:
             raise instance.cannot("the anchor's operands must be tensors")
-        made = cls(instance, *found[:3], found[3] if len(found) > 3 else None)
+        x, w, scratch = found[:3]
+        made = cls(instance, x, w, scratch, found[3] if len(found) > 3 else None)
         outer = [d for d in instance.dims if d not in (*made.grid, "co", *instance.reduction)]
         if instance.split or any(instance.size(dim) != 1 for dim in outer):
             raise instance.cannot("a block is of one image and the whole reduction")
