@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.build_cache import BuildCache
 from tests.quick_build import build_quickly
-from tilewright.targets.cpu import runner
+from tilewright.targets.cpu import compiler, runner
 
 settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("explore", derandomize=False)
@@ -41,9 +42,17 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_builds(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What ``--quick`` changes."""
+def builds(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Equal C is compiled once; and what ``--quick`` changes."""
+    folder = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        folder = folder.parent  # which the workers share
+    folder /= "objects"
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "run_compiler", BuildCache(folder, compiler.run_compiler))
         if request.config.getoption("--quick"):
             patch.setattr(runner, "build_library", build_quickly)
         yield

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,21 +68,6 @@ def convolutions(path: Path) -> Path:
     return network(path, nodes, {"w": (CHANNELS, CHANNELS, 3, 3)}, [1, CHANNELS, 6, 6])
 
 
-def plan_otherwise(monkeypatch: pytest.MonkeyPatch, change: Callable[[Held], Held]) -> Held:
-    """Let networks be lowered with other held weights; what the search found is added to the
-    result."""
-    found: Held = {}
-    search = driver.hold_weights
-
-    def changed(*arguments: Any) -> Held:
-        own = search(*arguments)
-        found.update(own)
-        return change(own)
-
-    monkeypatch.setattr(driver, "hold_weights", changed)
-    return found
-
-
 def ran(path: Path, folder: Path, *, kilobytes: int, holds: bool = True) -> Executable:
     """A network on a machine whose matrix scratchpad has so much; exact, without races."""
     _, machine = resolve("cambricon", values={"memory.msm.bytes": kilobytes << 10})
@@ -145,22 +129,42 @@ def readers(held: Held) -> list[HeldKernel]:
     return found
 
 
+@dataclass(frozen=True)
+class Searched:
+    """The convolutions on a machine that holds their weights: its file, its plans, its run."""
+
+    path: Path
+    held: Held
+    cycles: float
+    moved: float
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
+    """The search takes most of the time of the tests that need it."""
+    folder = tmp_path_factory.mktemp("searched")
+    path, found, search = convolutions(folder / "net.onnx"), Held(), driver.hold_weights
+
+    def watched(*arguments: Any) -> Held:
+        found.update(search(*arguments))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(driver, "hold_weights", watched)
+        return Searched(path, found, *cost(ran(path, folder / "held", kilobytes=768)))
+
+
 @pytest.mark.slow
-def test_a_kernel_between_leaves_the_weights_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = convolutions(tmp_path / "net.onnx")
-    held = plan_otherwise(monkeypatch, lambda found: found)
-    cycles, moved = cost(ran(path, tmp_path / "held", kilobytes=768))
-    assert readers(held)
-    slower, more = cost(ran(path, tmp_path / "loaded", kilobytes=768, holds=False))
-    assert moved <= more - WEIGHT_BYTES
-    assert cycles < slower
+def test_a_kernel_between_leaves_the_weights_alone(searched: Searched, tmp_path: Path) -> None:
+    assert readers(searched.held)
+    slower, more = cost(ran(searched.path, tmp_path / "loaded", kilobytes=768, holds=False))
+    assert searched.moved <= more - WEIGHT_BYTES
+    assert searched.cycles < slower
 
 
 @pytest.mark.slow
 def test_weights_that_a_kernel_between_overwrites_are_loaded_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    searched: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pool is given some of their room: its columns, at the end of it, lie where they are."""
     kernel = Lowering.kernel
@@ -174,15 +178,11 @@ def test_weights_that_a_kernel_between_overwrites_are_loaded_again(
         size = (one.machine.memory("msm").bytes or 0) + WEIGHT_BYTES // 2
         return replace(one, machine=one.machine.with_values({"memory.msm.bytes": size}))
 
-    path = convolutions(tmp_path / "net.onnx")
-    held = plan_otherwise(
-        monkeypatch,
-        lambda found: {symbol: one if one.keeps else roomier(one) for symbol, one in found.items()},
-    )
-    with monkeypatch.context() as watching:
-        watching.setattr(Lowering, "kernel", watched)
-        made = ran(path, tmp_path / "package", kilobytes=768)
-    assert readers(held)
+    assert readers(searched.held)
+    changed = {symbol: one if one.keeps else roomier(one) for symbol, one in searched.held.items()}
+    monkeypatch.setattr(driver, "hold_weights", lambda *_: changed)
+    monkeypatch.setattr(Lowering, "kernel", watched)
+    made = ran(searched.path, tmp_path / "package", kilobytes=768)
     # The timer lowers kernels alone; the package's are the last ones.
     assert lost[-3:] == [False, True, False]
     assert cost(made)[1] >= 2 * WEIGHT_BYTES
