@@ -96,6 +96,41 @@ def test_what_the_second_cache_loses_costs_what_the_machine_says(cost: str) -> N
     assert price(made, block(8, 16), dearer_large) == price(made, block(8, 16), large)
 
 
+def test_weights_that_the_last_cache_keeps_do_not_come_from_memory() -> None:
+    made = kernel(256, 256, 16)
+    weights = 4 * 36 * 256 * 256
+    kept = [MACHINE.with_values({"weights_kept": n}) for n in (0, weights // 2, weights, 1 << 30)]
+    prices = [price(made, block(4, 4), machine) for machine in kept]
+    assert prices[0] > prices[1] > prices[2] == prices[3]
+    slow = {"memory.dram.bytes_per_cycle": 0.5}
+    assert price(made, block(4, 4), kept[2].with_values(slow)) == prices[2]
+
+
+def test_windows_of_images_beyond_the_second_cache_are_paid_in_full() -> None:
+    """Twice the bandwidth there saves at least half of what one pass over the image takes."""
+    made = kernel(64, 16, 128)
+    two, one = (
+        price(made, block(4, 8, 1), MACHINE.with_values({"memory.l3.bytes_per_cycle": rate}))
+        for rate in (16.0, 8.0)
+    )
+    far = 1.0 - MACHINE.cache_costs.block_usable * (1 << 20) / (4 * (64 + 16) * 128**2)
+    assert one - two > 4 * 64 * 128**2 / 16 * far
+    small = kernel(64, 16, 16)
+    second = MACHINE.with_values({"memory.l3.bytes_per_cycle": 1e-3})
+    assert price(small, block(1, 4, 1), second) == price(small, block(1, 4, 1))
+
+
+def test_a_thin_stream_of_weights_hides_and_a_dense_one_does_not() -> None:
+    made, costs = kernel(256, 256, 64), MACHINE.cache_costs
+    none = MACHINE.model_copy(
+        update={"cache_costs": costs.model_copy(update={"refetched": 0.0, "read_again": 0.0})}
+    )
+    fast, slow = (none.with_values({"memory.l3.bytes_per_cycle": rate}) for rate in (64.0, 4.0))
+    wide, narrow = block(2, 16), block(1, 4)
+    hidden, shown = (price(made, each, slow) / price(made, each, fast) for each in (wide, narrow))
+    assert shown > 1.5 * hidden
+
+
 def plain(ci: int, co: int, size: int) -> Kernel:
     """With weights that are transformed as the kernel runs."""
     made = kernel(ci, co, size)
@@ -117,7 +152,12 @@ def test_transforming_weights_costs_less_the_more_products_it_stands_beside() ->
     assert more[0] > more[1] > more[2] > 1
 
 
-_DEARER = {"beside": (0.0, 0.5, 1.0), "rewritten": (2.0, 3.0, 4.0), "summed": (1.0, 3.0, 5.0)}
+_DEARER = {
+    "beside": (0.0, 0.5, 1.0),
+    "rewritten": (2.0, 3.0, 4.0),
+    "summed": (1.0, 3.0, 5.0),
+    "panels": (0.9, 0.5, 0.1),
+}
 
 
 def test_transforming_weights_costs_what_the_machine_says() -> None:

@@ -11,6 +11,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,13 @@ TURN_SECONDS = 2e-3
 
 LONG_SECONDS = 0.1
 """A kernel that takes longer is run twice, and warms up by itself."""
+
+WARM = 3
+"""Runs after which tensors and the clock are as they stay."""
+
+SLOW, SLOW_SECONDS = 1.5, 5e-3
+"""What takes so many times as long as the best when it is first run, and at least so many seconds,
+is not run again."""
 
 _TABLES = """
 create table if not exists candidates
@@ -140,9 +148,13 @@ def search(
         batch = missing[start : start + BATCH]
         begin = busy_seconds()
         with built(sources, batch) as candidates:
+            for _ in range(WARM):
+                candidates.seconds(batch[0])
             first = {number: candidates.seconds(number) for number in batch}
-            short = [number for number in batch if first[number] <= LONG_SECONDS]
-            for number in set(batch) - set(short):
+            best = min(*first.values(), *(one.seconds for one in known.values()), inf)
+            again = [n for n in batch if first[n] <= max(SLOW * best, SLOW_SECONDS)]
+            short = [number for number in again if first[number] <= LONG_SECONDS]
+            for number in set(again) - set(short):
                 first[number] = min(first[number], candidates.seconds(number))
             if short:
                 first |= in_turns(candidates, short, TURNS, TURN_SECONDS)

@@ -19,6 +19,7 @@ from tilewright.graph.passes.choose_methods import methods_of
 from tilewright.machine import Machine
 from tilewright.planning import plan
 from tilewright.planning.cached import plan_cached, ranked
+from tilewright.planning.cached_cost import cache_levels
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu import TARGET
@@ -42,7 +43,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Pick:
-    """What ``tilewright compile`` takes."""
+    """What ``tilewright compile`` takes where memory may grow and weights stay in a cache."""
 
     method: str
     kernel: Kernel
@@ -62,8 +63,10 @@ class Explored:
 
 def explore(shape: Shape, machine: Machine) -> Explored:
     """Take a network of one node along the road, and list what else it might have become."""
-    # Searches take whatever is fastest: the pick, too, may take what memory it likes.
-    machine = machine.with_values({"memory_growth": 1e6})
+    # Searches take whatever is fastest: the pick, too, may take what memory it likes. And they run
+    # one kernel again and again, whose weights the last cache keeps.
+    kept = cache_levels(machine)[-1][0]
+    machine = machine.with_values({"memory_growth": 1e6, "weights_kept": kept})
     with tempfile.TemporaryDirectory(prefix="tilewright-swatop-") as folder:
         path = Path(folder) / "one.onnx"
         onnx.save(_model(shape), path)

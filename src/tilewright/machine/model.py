@@ -213,11 +213,13 @@ class CacheCosts(_Part):
     of inputs or of sums that go on: the same latency, which prefetching does not foresee."""
     block_usable: float = Field(default=0.4, gt=0, le=1)
     """Part of a cache that stays with a block of tiles while weights stream through it."""
+    panels: float = Field(default=0.4, gt=0, le=1)
+    """The same of the first cache and panels of weights that are transformed beside products."""
     streamed: float = Field(default=0.3, ge=0, le=1)
     """Part of the time to read weights for the first time that does not hide behind products."""
     refetched: float = Field(default=0.3, ge=0, le=1)
-    """Part of the time to read what the second cache did not keep of a block's scratch, and of
-    weights since the block before, that does not hide behind products."""
+    """Part of the time to read what the second cache did not keep of a block's scratch that does
+    not hide behind products, beside what comes of the two overlapping."""
     pixels: float = Field(default=0.3, ge=0, le=2)
     """Part of the time to read transformed inputs from the second cache, as every block of output
     channels does, that does not hide."""
@@ -263,6 +265,9 @@ class Machine(_Part):
     memory_growth: float = Field(default=1.15, ge=1, le=1e6)
     """Times the least memory of a network (its weights, and the most activations that live at once)
     that a run may take, where methods trade memory for time (choose-methods)."""
+    weights_kept: int = Field(default=0, ge=0, le=MAX_VALUE)
+    """Bytes of a kernel's weights that the last cache keeps from one run to the next: of networks
+    whose weights all fit there, and of one kernel that is run again and again."""
     cache_costs: CacheCosts = CacheCosts()
     layouts: dict[str, str] = {}
     """Default layouts in main memory: ``activation`` (input, residual, output) and ``weight``.

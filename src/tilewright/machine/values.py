@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tilewright.machine.model import Machine
 
 _TOP = (
-    *("clock_hz", "issue_cycles", "cores", "instruction_bytes", "memory_growth"),
+    *("clock_hz", "issue_cycles", "cores", "instruction_bytes", "memory_growth", "weights_kept"),
     *("element", "accumulator", "synchronisation"),
 )
 _FIELDS = {

@@ -1,11 +1,12 @@
 """What blocks of tiles in scratch memory cost: three phases, none of which hides behind another.
 
 Inputs are transformed, multiplied with the weights plane by plane, and transformed back. A plane's
-products take what their multiply-adds take or what their weights take to arrive, which are asked
-for while the plane before is multiplied: from the second cache, or from behind it if a block's
-scratch and all weights do not fit there together. So do transformed inputs that the second cache
-lost since the block of output channels before. The transforms hardly compute, so what they write
-and read beyond the second cache is paid in full, as it goes both ways. Weights that are transformed
+products take little longer than their multiply-adds or than their weights take to arrive, which are
+asked for while the plane before is multiplied: from the second cache, or from behind it if a
+block's scratch and all weights do not fit there together. So do transformed inputs that the second
+cache lost since the block of output channels before, but nobody asks for them ahead. The transforms
+hardly compute, so what they read and write beyond the second cache is paid in full: windows of the
+image, and scratch, which goes both ways. Weights that are transformed
 as products need them are read once for every row of planes, and written into panels that the second
 cache keeps; products go on meanwhile, and later from sums that they have written.
 """
@@ -27,15 +28,16 @@ from tilewright.planning.schedule import Schedule
 class BlockCost:
     """Prices schedules of one kernel on a primitive with scratch; keeps what they share.
 
-    Exposed parts of transfers were fitted to measured times of the kernels that ``python -m
-    benchmarks swatop`` lists as developed on; those of weights transformed on the way to 13 layers
-    such as VGG's and ResNet's, in both tiles (the pick loses 3.3 % on average, at most 11 %).
+    Exposed parts of transfers were fitted to measured times of ten of the convolutions that
+    ``python -m benchmarks swatop`` lists as developed on (docs/papers/swatop.md); those of weights
+    transformed on the way to 13 layers such as VGG's and ResNet's, in both tiles, and of weights
+    from memory to three of these, each run with weights that no cache holds.
     """
 
     def __init__(self, kernel: Kernel, machine: Machine, primitive: Primitive) -> None:
         extents = kernel.anchor.extents
         self.extents = extents
-        self.costs = machine.cache_costs
+        self.costs, self.kept = machine.cache_costs, machine.weights_kept
         self.registers: Registers = registers_of(machine, primitive)
         cycles: Any = parse_expression(primitive.cycles).evaluate(extents)
         self.cycles = float(cycles)
@@ -67,6 +69,7 @@ class BlockCost:
                 count = extents["n"] * rows * columns
                 blocks += count
                 block = self._block(height, width, sizes["co"], most)
+                block += 0.0 if self.explicit else self._read(height, width)
                 total += count * extents.get("g", 1) * block
         if self.explicit:
             # Fetched and written while tiles compute, which hides neither (cached_cost.py).
@@ -75,10 +78,22 @@ class BlockCost:
         between = self.weights + self._scratch(sizes) + self.images / blocks
         again = self.weights * (blocks - 1) * _missed(between, self.last[0])
         main = self.weights + again + self.images
-        # Weights come from memory at every run; activations were written just before.
-        waiting = (self.weights + again + max(0.0, self.images - self.last[0])) / self.last[1]
-        exposed = self.costs.fetched if self.taps else self.costs.streamed
-        return max(total, waiting) + exposed * min(total, waiting), main
+        # Weights come from memory at every run, beside the first block; activations were written
+        # just before, and what of them and of weights is read again is spread over the others.
+        fresh, spread = max(0.0, self.weights - self.kept), max(0.0, self.images - self.last[0])
+        exposed, begin = self.costs.fetched if self.taps else self.costs.streamed, total / blocks
+        total = 0.0
+        for work, moved in ((begin, fresh), (begin * (blocks - 1), again + spread)):
+            waiting = moved / self.last[1]
+            total += max(work, waiting) + exposed * min(work, waiting)
+        return total, main
+
+    def _read(self, height: int, width: int) -> float:
+        """Cycles of reading a block's windows of the image from beyond the second cache."""
+        elements, far = self.extents["ci"], self._far(self.images)
+        for tiles in (height, width):
+            elements *= tiles * self.extents["r"] + self.extents["u"] - self.extents["r"]
+        return 4 * elements * far / self.second[1]
 
     def _block(self, height: int, width: int, channels: int, most: int) -> float:
         """Cycles of one block beyond those of its products at full speed and its transforms."""
@@ -105,12 +120,11 @@ class BlockCost:
         first = panel * self._far(self.weights + inputs + outputs)
         # From one block of output channels to the next all of the block's scratch is touched.
         far = self._far(inputs + outputs + self.planes * panel)
-        stream = (first + pixels * far) / beyond
-        work = 0.0
+        work, lines = 0.0, pixels * far / beyond
         for points in set(parts):
             each = depth * registers.step_cycles(points, vectors)
             work += parts.count(points) * (each + registers.call_cycles(points, vectors))
-        lost = max(work, stream) + costs.refetched * min(work, stream)
+        lost = _beside(work, first / beyond + lines) + costs.refetched * lines
         room = costs.block_usable * near
         again = (len(parts) - 1) * panel * _missed(panel + 4 * parts[0] * depth, room)
         read = panel - first + again
@@ -136,11 +150,11 @@ class BlockCost:
         work += (turns - 1) * costs.summed * (outputs / self.planes) / behind
         stream = pixels * far / beyond
         read = pixels * (1.0 - far) * costs.pixels + (len(parts) - 1) * weight * costs.read_again
-        lost = max(work, stream) + costs.refetched * min(work, stream) + read / behind
+        lost = _beside(work, stream) + costs.refetched * stream + read / behind
         # What the first cache keeps of both panels, and of the weights that they are made of.
         block = panels + self.taps**2 * weight * panel_channels(depth, tiles) // depth
         made = (self.planes * costs.rewritten + rows * self.taps**2) * weight / behind
-        made *= _missed(block, costs.block_usable * self.near[0])
+        made *= _missed(block, costs.panels * self.near[0])
         lost = self.planes * lost
         products = self.planes * tiles * vectors * depth / registers.vectors_per_cycle
         lost = max(lost + costs.beside * made, made + costs.beside * products) - products
@@ -158,6 +172,9 @@ class BlockCost:
         return _missed(size, self.costs.block_usable * self.second[0])
 
 
+_OVERLAP = 3.0
+"""Of the norm that two times have that overlap."""
+
 _IMAGES = ("input", "residual", "output")
 
 
@@ -167,6 +184,15 @@ def _runs(extent: int, step: int) -> Iterator[tuple[int, int]]:
     yield full, min(step, extent)
     if rest:
         yield 1, rest
+
+
+def _beside(work: float, stream: float) -> float:
+    """Cycles of products and of what streams in beside them, asked for ahead.
+
+    Of a thin stream almost all hides; the denser its requests, the more wait for one another. One
+    that takes as long as the products makes them a quarter longer (measured).
+    """
+    return (work**_OVERLAP + stream**_OVERLAP) ** (1.0 / _OVERLAP)
 
 
 def _missed(size: float, room: float) -> float:

@@ -107,7 +107,7 @@ class Caches:
             (operand, operand.dims, tuple(sorted(operand.dims)), operand.role)
             for operand in kernel.operands
         ]
-        self.costs = machine.cache_costs
+        self.costs, self.kept = machine.cache_costs, machine.weights_kept
         self.levels = cache_levels(machine)
         self._boxes: dict[tuple[int, ...], int] = {}
         self._columns = _along(kernel.output)
@@ -149,6 +149,7 @@ class Caches:
                     else 0.0
                 )
                 others, written = far * others, far * written
+                weights = max(0.0, weights - self.kept)
             if level:
                 # Sums that go on are read first, as tiles begin; then nothing is to be fetched.
                 once = min(written, results)

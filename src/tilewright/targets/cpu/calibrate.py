@@ -30,6 +30,7 @@ from tilewright.targets.cpu.compiler import compiler_version
 from tilewright.targets.cpu.library import loaded
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.package import SUPPORT
+from tilewright.targets.cpu.primitives.ahead import Ahead
 from tilewright.targets.cpu.primitives.block_products import part_text
 from tilewright.targets.cpu.primitives.code import NAME
 from tilewright.targets.cpu.processors import Processor, this_processor
@@ -244,10 +245,14 @@ def _parts(here: Processor, sizes: Sequence[tuple[int, int]]) -> Generator[list[
         for vectors, points in sizes
         for depth in depths_of(vectors, here.lanes)
     ]
+    # As kernels do, each step asks for a line of the weights that come next.
+    hint = Ahead(here.lanes, 1, here.lanes, near=True)
     texts: dict[str, str] = {}
     for number, (vectors, points, depth) in enumerate(shapes):
         places = [each * depth * here.lanes for each in range(vectors)]
-        text = part_text(points, places, depth, here.lanes, points).replace(NAME, "part")
+        text = part_text(points, places, depth, here.lanes, points, share=hint).replace(
+            NAME, "part"
+        )
         texts[f"part_{number}.c"] = _PART.format(lanes=here.lanes, text=text, number=number)
     # Weights, inputs and results of the largest, each with room to spare.
     space = arena(3 * LARGEST_FILE).view(np.float32)

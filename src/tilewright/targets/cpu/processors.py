@@ -148,20 +148,21 @@ _MESH_COSTS = CacheCosts(
     cold=0.55,
     start_bytes=20.0,
     row_bytes=400.0,
-    block_usable=0.761,
-    streamed=0.17,
-    refetched=0.603,
-    pixels=0.4,
-    read_again=0.343,
+    block_usable=0.667,
+    panels=0.761,
+    streamed=0.45,
+    refetched=0.272,
+    pixels=0.148,
+    read_again=0.315,
     fetched=0.22,
     beside=0.7,
     summed=5.0,
     rewritten=3.0,
-    written=0.472,
-    returned=4.54,
+    written=0.34,
+    returned=3.22,
 )
-"""Fitted there to the kernels that ``python -m benchmarks swatop`` lists as developed on; what
-weights cost that are transformed as products need them, to layers of networks (block_cost.py).
+"""Fitted there to kernels that ``python -m benchmarks swatop`` lists as developed on; what weights
+cost that come from memory, or are transformed as products need them, to layers (block_cost.py).
 ``cold`` is of one of these, 512 to 512 channels, 7x7 points: 1.49 ms with weights from memory, 1.19
 without."""
 
