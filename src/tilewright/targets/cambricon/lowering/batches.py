@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Value
@@ -97,6 +98,10 @@ class Batches(Pixels):
                 self.turns &= not full
                 if rest:
                     self._batch(at, matrices, width, rest, kernel)
+                return
+            if self.batch == 1:
+                one = partial(self._batch, at, matrices, width, 1, kernel)
+                e.repeat(pixels, one, least=1)
                 return
             left = e.variable(pixels)
             again = e.label("batch")

@@ -72,6 +72,7 @@ class Emitter:
         self._pending: list[str] = []
         self._remark = ""
         self._later: list[Callable[[], None]] = []
+        self._outlined: list[Statement] = []
 
     def apart(self, block: Callable[[], None]) -> None:
         """Emit a block behind everything else, where nothing falls into it."""
@@ -79,13 +80,36 @@ class Emitter:
 
     def finish(self) -> None:
         """Emit the blocks that stand apart."""
-        if not self._later:
+        if not self._later and not self._outlined:
             return
         end = self.label("end")
         self.jump(end)
         for block in self._later:
             block()
+        self._settle_labels()
+        self._body += self._outlined
         self.place(end)
+
+    @contextmanager
+    def outlined(self) -> Generator[None]:
+        """What is emitted within stands behind everything else, as it is mostly passed by.
+
+        It has the registers of the place where it is emitted: branches lead to it from there, and
+        it leads back there.
+        """
+        around, labels = self._body, self._pending
+        self._body, self._pending = [], []
+        try:
+            yield
+        finally:
+            self._settle_labels()
+            self._outlined += self._body
+            self._body, self._pending = around, labels
+
+    def _settle_labels(self) -> None:
+        """Labels that no instruction bears yet stand on lines of their own."""
+        self._body += [Statement(label=label) for label in self._pending]
+        self._pending = []
 
     @property
     def statements(self) -> list[Statement]:
@@ -111,8 +135,7 @@ class Emitter:
 
     def mark(self, remark: str) -> Statement:
         """A remark that stands here, to be found by identity when all is emitted."""
-        self._body += [Statement(label=label) for label in self._pending]
-        self._pending = []
+        self._settle_labels()
         self._body.append(Statement(remark=remark))
         return self._body[-1]
 
@@ -256,6 +279,12 @@ class Emitter:
         self.emit("SDIV", found, a, b)
         return found
 
+    def equals(self, a: Register, b: int) -> Value:
+        """1 where a = b, else 0."""
+        found = self.register()
+        self.emit("SE", found, a, b)
+        return found
+
     def minimum(self, a: Value, b: Value) -> Value:
         """The smaller."""
         if isinstance(a, int) and isinstance(b, int):
@@ -336,3 +365,18 @@ class Emitter:
             self.emit("CB", left, begin)
             if guarded:
                 self.place(end)
+
+    def seldom(self, count: Register, body: Callable[[], None], before: Callable[[], None]) -> None:
+        """Run a body ``count`` times, which is mostly 0: one instruction then.
+
+        What stands ``before`` all of them runs only where there are some.
+        """
+        begin, end = self.label("seldom"), self.label("passed")
+        self.emit("CB", count, begin)
+        self.place(end)
+        with self.outlined():
+            self.place(begin)
+            with self.scope():
+                before()
+            self.repeat(count, body, least=1)
+            self.jump(end)

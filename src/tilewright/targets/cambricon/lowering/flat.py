@@ -180,7 +180,8 @@ class Flat(Stepping):
                 self.store_stream.drain()
             self.store(tile, self.store_stream)
             if self.store_stream is not None:
-                self.agenda.begin()
+                # The step to the next tile stands at the first hook.
+                self.agenda.begin(int(self.due is not None))
             if self.output.buffer in self.current:
                 self._swap(self.current[self.output.buffer], self.output.buffer)
             e.place(keep)

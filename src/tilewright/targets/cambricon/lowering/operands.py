@@ -9,7 +9,7 @@ from functools import cached_property
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.domain import ELEMENT_BYTES
-from tilewright.targets.cambricon.lowering.boxes import Box, Spans, axis_of, packed
+from tilewright.targets.cambricon.lowering.boxes import Axis, Box, Spans, axis_of, packed
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import runs_of
 from tilewright.targets.generic.lowering.locations import TensorPlace, physical_order
@@ -121,12 +121,26 @@ class Operand:
             raise refuse("lower-held", "a tile of a held value is several runs of it", self.name)
         return e.add(runs.address, runs.offset)
 
-    def box(self, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Box:
-        """The box of a tile, with strides of elements as main memory has them."""
+    def axis(self, number: int, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Axis:
+        """One axis of the box of a tile."""
+        extent = self.buffer.tensor_shape[number]
+        return axis_of(e, self.buffer.window.data[number], extent, spans, extents)
+
+    def box(
+        self,
+        e: Emitter,
+        spans: Spans,
+        extents: Mapping[str, int],
+        known: Mapping[int, Axis] | None = None,
+    ) -> Box:
+        """The box of a tile, with strides of elements as main memory has them.
+
+        Some of its axes may be ``known`` already, by their numbers.
+        """
         shape = self.buffer.tensor_shape
         axes = [
-            axis_of(e, axis, extent, spans, extents)
-            for axis, extent in zip(self.buffer.window.data, shape, strict=True)
+            (known or {}).get(number) or self.axis(number, e, spans, extents)
+            for number in range(len(shape))
         ]
         if self.whole is not None:
             axes[self.whole] = replace(axes[self.whole], size=shape[self.whole], whole=True)

@@ -44,6 +44,10 @@ class Pixels:
     """Whether hooks stand behind each pixel, or behind each row of the kernel."""
     at_once = 1
     """Transfers that pass while a product runs."""
+    step_cycles = 0
+    """Of the vector unit's longest instruction for the sums of a batch."""
+    product_cycles = 0
+    """Of the product with a row of the kernel in whole windows."""
     full = True
     """Whether the windows at hand have all columns."""
     product = 0.0
@@ -118,9 +122,16 @@ class Pixels:
     def _written_out(
         self, at: Register, matrices: list[Register], size: Register, down: Value, between: Steps
     ) -> None:
-        """One product for each kernel row; steps stand between them, as far apart as they can."""
+        """One product for each kernel row; steps stand between them.
+
+        They are as far apart as they can, so that none waits for the one before; where the first
+        product lasts until all have begun, they stand behind that. The queue then holds nothing but
+        products, which hide the scalar instructions behind them.
+        """
         e, co, rows = self.e, self.co_register, len(matrices)
         places = [(n + 1) * rows // (len(between) + 1) - 1 for n in range(len(between))]
+        if (len(between) - 1) * self.step_cycles <= self.product_cycles:
+            places = [0] * len(between)
         with e.scope():
             place = at
             for number, matrix in enumerate(matrices):

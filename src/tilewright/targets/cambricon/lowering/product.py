@@ -42,12 +42,12 @@ not behind every few: the scalar instructions of a hook pass meanwhile."""
 SHORT = 1.1
 """Times its latency, what a transfer of a pixel's channels takes."""
 
-ALONE = 96
+ALONE = 36
 """Cycles of a pixel from which on its sums are finished by themselves: the scalar instructions pass
 meanwhile, and the last sums of a tile are few."""
 
 
-TURNING = 24
+TURNING = 12
 """Cycles of a product from which on the scalar instructions of the step to the next tile are hidden
 by those that wait in the queue."""
 
@@ -191,6 +191,9 @@ class Product(Batches):
         self.sums = 0 if self.split else t.take(4 * size)
         self.other_sums = 0 if self.split else t.take(4 * size)
         self.size = size
+        lanes = lanes_of(c.machine)
+        self.step_cycles = -(-size // lanes)
+        self.product_cycles = self._pixel_cycles() // self.rows.kernel // len(self.parts)
         self.table = table_of(self.epilogue.table, c) if self.epilogue.table else 0
 
     def prologue(self) -> None:

@@ -12,9 +12,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.boxes import Box, Spans
+from tilewright.targets.cambricon.lowering.boxes import Axis, Box, Spans
 from tilewright.targets.cambricon.lowering.emitter import Value, registers_in, replaced
 from tilewright.targets.cambricon.lowering.kept_tiles import KeptTiles
+from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.streams import Agenda, Stream, Trail
 from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Part, Store, Tile
 from tilewright.targets.cambricon.lowering.weights_ahead import WeightsAhead
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 UNBEGUN = -2
 """The level before the first tile."""
+
+NOWHERE = -(1 << 30)
+"""In place of the number of a place: the step was taken behind the tile."""
 
 KEPT = ("input",)
 """Roles of the operands whose boxes computes ask for."""
@@ -90,7 +94,9 @@ class Stepping:
         self.trail = self._trail()
         """The store of results that leave while their own tile is computed."""
         if self.store_stream is not None:
-            self.streams.append(self.trail or self.store_stream)
+            # It starts first; results that leave behind their pixels may wait.
+            at = 0 if self.trail is None and self.shared is None else len(self.streams)
+            self.streams.insert(at, self.trail or self.store_stream)
         if self.shared is not None:
             # What is loaded where results were comes behind their store.
             self.streams.append(self.load_streams[self.shared])
@@ -99,9 +105,12 @@ class Stepping:
         self.due = e.register() if walk.turns else None
         """Positive in a tile from whose code the step to the next one has not been taken yet."""
         self.from_place = e.register() if walk.turns else None
-        """The number of the place in a tile's code to which that step leads back."""
+        """The place in a tile's code to which that step leads back: the first one is -1, the second
+        one -2, and so on."""
         self.boxes: dict[BufferOp, Box] = {}
         """What buffers hold that fill their other slot: first of the next tile, then of this."""
+        self.axes: dict[BufferOp, dict[int, Axis]] = {}
+        """Axes of the next ones that only the outermost loops move."""
         self.copies: list[tuple[Register, Register]] = []
         """Registers of this tile's boxes, and of the next one's."""
         self.places: list[str] = []
@@ -180,7 +189,7 @@ class Stepping:
         def block() -> None:
             assert self.from_place is not None
             e.place(go)
-            e.set(self.from_place, number)
+            e.set(self.from_place, -number)
             e.jump(self.step)
 
         e.apart(block)
@@ -197,8 +206,8 @@ class Stepping:
             assert origin is not None
             e.place(back)
             with e.beside(), e.scope():
-                for number in range(len(self.places), 0, -1):
-                    e.if_positive(e.add(origin, 1 - number), self.places[number - 1])
+                for number, place in enumerate(self.places, 1):
+                    e.if_positive(e.add(origin, number + 1), place)
             e.jump(self.back)
 
         e.apart(block)
@@ -237,19 +246,45 @@ class Stepping:
                 begin(self._pause())
             if not depth:
                 self._renew_once()
+            self._settle_axes(depth)
 
     def _box(self, buffer: BufferOp, depth: int) -> Box | None:
         """The box with which a buffer is filled, if it is kept for the tile that uses it."""
         e, walk = self.e, self.walk
-        kept = buffer in self.coming and walk.operands[buffer].role in KEPT
-        if not kept or walk.stepped(buffer):
+        if not self._keeps_box(buffer):
             return None
 
         def made() -> Box:
-            return walk.operands[buffer].box(e, walk.spans(self.next, depth), walk.extents)
+            spans, axes = walk.spans(self.next, depth), self.axes.get(buffer)
+            return walk.operands[buffer].box(e, spans, walk.extents, axes)
 
         self.boxes[buffer] = e.settled(made)
         return self.boxes[buffer]
+
+    def _settle_axes(self, depth: int) -> None:
+        """Axes of boxes that only the outermost loops move: they stay until these advance."""
+        walk = self.walk
+        for buffer, within in self.coming.items():
+            if depth >= within or not self._keeps_box(buffer):
+                continue
+            operand = walk.operands[buffer]
+            for number, axis in enumerate(buffer.window.data):
+                moves = [
+                    n for n, one in enumerate(walk.loops[:within], 1) if one.dim.data in axis.dims
+                ]
+                if moves and max(moves) == depth:
+                    self.axes.setdefault(buffer, {})[number] = self._axis(operand, number, depth)
+
+    def _axis(self, operand: Operand, number: int, depth: int) -> Axis:
+        walk = self.walk
+        return self.e.settled(
+            lambda: operand.axis(number, self.e, walk.spans(self.next, depth), walk.extents)
+        )
+
+    def _keeps_box(self, buffer: BufferOp) -> bool:
+        """Whether the box with which a buffer is filled is kept for the tile that uses it."""
+        kept = buffer in self.coming and self.walk.operands[buffer].role in KEPT
+        return kept and not self.walk.stepped(buffer)
 
     def _keep_boxes(self) -> None:
         """Registers for the boxes of the tile that is computed."""
@@ -292,7 +327,7 @@ class Stepping:
         def block() -> None:
             assert self.from_place is not None
             e.place(go)
-            e.set(self.from_place, 0)
+            e.set(self.from_place, NOWHERE)
             e.jump(self.step)
 
         e.apart(block)

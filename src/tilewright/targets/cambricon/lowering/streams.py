@@ -241,16 +241,17 @@ class Agenda:
 
         def block() -> None:
             labels = [e.label("stream") for _ in self.streams]
-            e.place(go)
-            for stream, label in zip(self.streams, labels, strict=True):
-                e.emit("CB", stream.waiting, label)
-            e.set(self.gate, self.idle)
-            e.jump(back)
+            # Mostly the first one has something to move: that branch leads backwards.
             for stream, label in zip(self.streams, labels, strict=True):
                 e.place(label)
                 stream.transfer()
                 e.set(self.gate, -stream.pause)
                 e.jump(back)
+            e.place(go)
+            for stream, label in zip(self.streams, labels, strict=True):
+                e.emit("CB", stream.waiting, label)
+            e.set(self.gate, self.idle)
+            e.jump(back)
 
         e.apart(block)
 

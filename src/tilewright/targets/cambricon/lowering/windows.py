@@ -46,6 +46,11 @@ class Sliding:
         """Bytes from one index to the next."""
         return 0 if self.axis is None else box.strides[self.axis]
 
+    @property
+    def span(self) -> int:
+        """Indices from a window's first to its last, both included."""
+        return (self.kernel - 1) * self.dilation + 1
+
     def along(self, box: Box) -> Axis:
         """The interval that is held."""
         return Axis(0, 1, 0, True, False) if self.axis is None else box.axes[self.axis]
@@ -115,7 +120,7 @@ def sliding(
             continue
         found = Sliding(c.extent(kernel), terms.get(out, 1), terms.get(kernel, 1), number, out)
         extent = operand.buffer.tensor_shape[number]
-        span = (found.kernel - 1) * found.dilation + 1
+        span = found.span
         last = axis.offset + (c.extent(out) - 1) * found.stride
         if axis.offset + span <= 0 or last >= extent:
             raise refuse("lower-window", "a window lies wholly in the padding", c.where)
@@ -160,8 +165,14 @@ class Windows:
     height: Value
     """Rows of the result."""
     width: Value
-    parts: tuple[Value, Value] = (0, 0)
-    """Pixels of a row cut off at the left, and whole ones."""
+    parts: tuple[Value, Value, Value] = (0, 0, 0)
+    """Pixels of a row cut off at the left, whole ones, and those cut off at the right."""
+    some: bool = False
+    """Whether each row has whole ones."""
+    first: Value = 0
+    """Column of the first whole one's window, from the first column held."""
+    offset: Value = 0
+    """Bytes from the first column held to there."""
     cut: Value | None = None
     """Rows of the kernel in a tile that has not all of them."""
     each_row: Callable[[Row, Body], None] | None = None
@@ -173,6 +184,7 @@ class Windows:
         down = self.rows.stride_in(self.box)
         with e.scope():
             self.parts = e.settled(self._split)
+            self.first, self.offset = e.settled(self._first_whole)
             if not axis.padded:
                 row = e.variable(self.base)
                 kernel = self.rows.kernel if self.cut is None else self.cut
@@ -186,10 +198,14 @@ class Windows:
             if self._known_rows(body):
                 return
             y = e.variable(e.subtract(0, axis.before))
+            row = e.variable(e.add(self.base, e.multiply(y, down)))
+            forward = e.multiply(down, self.rows.stride)
+            last = e.subtract(axis.size, self.rows.span)
 
             def clipped() -> None:
-                self._clipped(axis, down, y, body)
+                self._clipped(axis, down, y, row, last, body)
                 e.increase(y, self.rows.stride)
+                e.increase(row, forward)
 
             e.repeat(self.height, clipped, least=1)
 
@@ -225,8 +241,14 @@ class Windows:
 
             e.repeat(count, one)
 
-    def _clipped(self, axis: Axis, down: Value, y: Register, body: Body) -> None:
-        """A row of the result whose windows may reach beyond the image."""
+    def _clipped(
+        self, axis: Axis, down: Value, y: Register, begin: Register, last: Value, body: Body
+    ) -> None:
+        """A row of the result whose windows may reach beyond the image.
+
+        They begin at row ``y`` of those held, which lies at ``begin``. Those that lie wholly in the
+        image begin at row 0 to ``last``.
+        """
         e, d, kernel = self.e, self.rows.dilation, self.rows.kernel
 
         def clip() -> tuple[Value, Value, Register]:
@@ -234,26 +256,32 @@ class Windows:
             skipped = e.divide(e.add(before, d - 1), d)
             reach = e.add(e.subtract(axis.size, y), d - 1)
             count = e.subtract(e.minimum(e.divide(reach, d), kernel), skipped)
-            first = e.add(y, e.multiply(skipped, d))
-            return skipped, count, e.variable(e.add(self.base, e.multiply(first, down)))
+            further = e.multiply(e.multiply(skipped, d), down)
+            return skipped, count, e.variable(e.add(begin, further))
 
-        partly, done = e.label("partly"), e.label("row")
-        if kernel <= UNROLLED:
+        def partly() -> None:
             with e.scope():
-                e.if_less(y, 0, partly)
-                e.if_less(e.subtract(axis.size, y), (kernel - 1) * d + 1, partly)
-            with e.scope():
-                row = e.register()
-                with e.scope():
-                    e.set(row, e.add(self.base, e.multiply(y, down)))
-                self._columns(row, 0, kernel, y, body)
-            e.jump(done)
-            e.place(partly)
+                skipped, count, row = e.settled(clip)
+                known = kernel <= UNROLLED and 0 < len(self.rows.cut) <= VARIANTS
+                self._variants(row, skipped, count, y, body, self.rows.cut if known else ())
+
+        if kernel > UNROLLED:
+            partly()
+            return
+        cut, done = e.label("partly"), e.label("row")
         with e.scope():
-            skipped, count, row = e.settled(clip)
-            known = kernel <= UNROLLED and 0 < len(self.rows.cut) <= VARIANTS
-            self._variants(row, skipped, count, y, body, self.rows.cut if known else ())
+            if all(size >= self.rows.span for _, size, _ in self.rows.tiles):
+                # Positive where y lies outside of them.
+                e.if_positive(e.multiply(y, e.subtract(y, last)), cut)
+            else:
+                e.if_less(y, 0, cut)
+                e.if_less(last, y, cut)
+        self._columns(begin, 0, kernel, y, body)
         e.place(done)
+        with e.outlined():
+            e.place(cut)
+            partly()
+            e.jump(done)
 
     def _variants(
         self,
@@ -295,68 +323,71 @@ class Windows:
             if not axis.padded:
                 body(Run(e.variable(row), self.width, skipped, rows, 0, one.kernel, y, None))
                 return
-            known = all(isinstance(v, int) for v in (*self.parts, axis.before))
-            x: Value = e.subtract(0, axis.before)
-            x = x if known else e.variable(x)
-            for number in range(3):
-                run, whole = _begun(row, skipped, rows, y), number == 1
-                with e.scope():
-                    count = self.parts[number] if number < 2 else self._rest()
-                    if isinstance(x, int):
-                        assert isinstance(count, int)
-                        x = self._known(run, x, count, whole, body)
-                    else:
-                        self._part(run, x, count, whole, body)
+            run = _begun(row, skipped, rows, y)
+            left, whole, right = self.parts
+            self._cut_off(run, left, lambda: e.subtract(0, axis.before), body)
+            self._whole(run, body)
+            self._cut_off(
+                run, right, lambda: e.add(self.first, e.multiply(whole, one.stride)), body
+            )
 
     def _whole_row(self, row: Register, skipped: Value, rows: Value, y: Value | None) -> Row:
         axis = self.columns.along(self.box)
-        known = axis.before, axis.size, *self.parts, self._rest(), rows
+        known = axis.before, axis.size, *self.parts, rows
         before, size, left, whole, right, count = (one for one in known if isinstance(one, int))
         return Row(row, before, size, left, whole, right, skipped, count, y)
 
-    def _rest(self) -> Value:
-        """Pixels of a row that are cut off at the right."""
-        e = self.e
-        return e.subtract(e.subtract(self.width, self.parts[0]), self.parts[1])
-
-    def _known(self, run: Run, x: int, count: int, whole: bool, body: Body) -> int:
-        """One part of a row at a place that is known; the place behind it."""
-        e, one = self.e, self.columns
-        if not whole:
-            for number in range(count):
-                self._cut(run, x + number * one.stride, body)
-        elif count:
-            with e.scope():
-                at = e.variable(e.add(run.at, e.multiply(x, one.stride_in(self.box))))
-                body(replace(run, at=at, pixels=count, width=one.kernel, x=x))
-        return x + count * one.stride
-
-    def _part(self, run: Run, x: Register, count: Value, whole: bool, body: Body) -> None:
-        """One part of a row at a place in a register, which steps past it."""
-        e, one = self.e, self.columns
-
-        def pixel() -> None:
-            self._cut(run, x, body)
-            e.increase(x, one.stride)
-
-        if not whole:
-            e.repeat(count, pixel)
+    def _whole(self, run: Run, body: Body) -> None:
+        """The pixels of a row whose windows have all columns."""
+        e, one, count = self.e, self.columns, self.parts[1]
+        if count == 0:
             return
         end = e.label("parted")
-        if isinstance(count, Register):
+        if isinstance(count, Register) and not self.some:
             # There mostly are some.
             with e.scope():
                 e.if_positive(e.subtract(1, count), end)
-        elif not count:
+        with e.scope():
+            at = e.variable(e.add(run.at, self.offset))
+            body(replace(run, at=at, pixels=count, width=one.kernel, x=self.first))
+        e.place(end)
+
+    def _cut_off(self, run: Run, count: Value, begin: Callable[[], Value], body: Body) -> None:
+        """Pixels of a row, from column ``begin`` of those held on, that reach beyond the image."""
+        e, one = self.e, self.columns
+        if isinstance(count, Register):
+            x = e.register()
+
+            def pixel() -> None:
+                self._cut(run, x, body)
+                e.increase(x, one.stride)
+
+            e.seldom(count, pixel, lambda: e.set(x, begin()))
             return
         with e.scope():
-            at = e.register()
-            with e.scope():
-                e.set(at, e.add(run.at, e.multiply(x, one.stride_in(self.box))))
-            body(replace(run, at=at, pixels=count, width=one.kernel, x=x))
-        with e.scope():
-            e.increase(x, e.multiply(count, one.stride))
-        e.place(end)
+            first = begin()
+            for number in range(count):
+                with e.scope():
+                    self._cut(run, e.add(first, number * one.stride), body)
+
+    def _first(self, left: Value) -> Value:
+        """Column of a row's first whole window, from the first column held."""
+        e, one = self.e, self.columns
+        before = one.along(self.box).before
+        return (
+            0
+            if left == before and one.stride == 1
+            else e.subtract(e.multiply(left, one.stride), before)
+        )
+
+    def _first_whole(self) -> tuple[Value, Value]:
+        """Where the first whole pixel's window begins: column, and bytes."""
+        e, one = self.e, self.columns
+        axis = one.along(self.box)
+        if not axis.padded:
+            return 0, 0
+        first = self._first(self.parts[0])
+        return first, e.multiply(first, one.stride_in(self.box))
 
     def _cut(self, run: Run, x: Value, body: Body) -> None:
         """One pixel whose window may reach beyond the image on both sides."""
@@ -380,19 +411,19 @@ class Windows:
     def _own(self, value: Value) -> Value:
         return self.e.variable(value) if isinstance(value, Register) else value
 
-    def _split(self) -> tuple[Value, Value]:
-        """Pixels of a row cut off at the left, and whole ones."""
+    def _split(self) -> tuple[Value, Value, Value]:
+        """Pixels of a row cut off at the left, whole ones, and those cut off at the right."""
         e, one = self.e, self.columns
         axis = one.along(self.box)
         if not axis.padded:
-            return 0, self.width
-        s, span = one.stride, (one.kernel - 1) * one.dilation + 1
+            return 0, self.width, 0
+        s, span = one.stride, one.span
         # What holds of all tiles is not computed.
         cut = [(-(-before // s), size, width) for before, size, width in one.tiles]
         left = e.divide(e.add(axis.before, s - 1), s)
         if any(number > width for number, _, width in cut):
             left = e.minimum(left, self.width)
-        first = e.subtract(e.multiply(left, s), axis.before)
+        first = self._first(left)
         # The last window that lies in the image begins at size - span.
         room = e.add(e.subtract(e.subtract(axis.size, first), span), s)
         rooms = [
@@ -404,7 +435,8 @@ class Windows:
         whole = e.divide(room, s)
         if any(max(least, 0) // s > most for least, most in rooms):
             whole = e.minimum(whole, e.subtract(self.width, left))
-        return left, whole
+        self.some = all(min(max(least, 0) // s, most) > 0 for least, most in rooms)
+        return left, whole, e.subtract(e.subtract(self.width, left), whole)
 
 
 def _begun(row: Register, skipped: Value, rows: Value, y: Value | None) -> Run:
