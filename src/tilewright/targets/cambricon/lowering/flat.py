@@ -21,6 +21,7 @@ The step itself is in stepping.py.
 
 from __future__ import annotations
 
+from math import ceil
 from typing import TYPE_CHECKING
 
 from tilewright.targets.cambricon.lowering.emitter import Value
@@ -181,7 +182,8 @@ class Flat(Stepping):
             self.store(tile, self.store_stream)
             if self.store_stream is not None:
                 # The step to the next tile stands at the first hook.
-                self.agenda.begin(int(self.due is not None))
+                interval = self.walk.interval if self.due is not None else None
+                self.agenda.begin(ceil(interval or 0))
             if self.output.buffer in self.current:
                 self._swap(self.current[self.output.buffer], self.output.buffer)
             e.place(keep)

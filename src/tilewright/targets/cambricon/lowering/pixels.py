@@ -55,6 +55,8 @@ class Pixels:
 
     at: Register
     """Address of the pixel's sums."""
+    alone = False
+    """Whether a batch has one pixel: its sums begin where the batch's do."""
     ci: Value
     co: Value
     groups: Value
@@ -102,7 +104,7 @@ class Pixels:
             for step in () if written or rolled else between:
                 step()
             e.increase(at, forward)
-            if not self.grouped:
+            if not self.grouped and not self.alone:
                 e.increase(self.at, sums)
             # Windows that are cut off are few: one hook behind each is less code.
             by_row = self.row_hooks and (self.full or not written)

@@ -193,7 +193,7 @@ class Product(Batches):
         self.size = size
         lanes = lanes_of(c.machine)
         self.step_cycles = -(-size // lanes)
-        self.product_cycles = self._pixel_cycles() // self.rows.kernel // len(self.parts)
+        self.product_cycles = self._row_cycles(self.columns.kernel) // len(self.parts)
         self.table = table_of(self.epilogue.table, c) if self.epilogue.table else 0
 
     def prologue(self) -> None:
@@ -233,7 +233,9 @@ class Product(Batches):
             if self.split:
                 self._split(tile, box)
                 return
-            self.base, self.at = e.variable(self.sums), e.variable(self.sums)
+            self.base = e.variable(self.sums)
+            self.alone = self.batch == 1 and not self.grouped
+            self.at = self.base if self.alone else e.variable(self.sums)
             self.pending = e.variable(0)
             self.halves = e.held(self.sums + self.other_sums)
             self._image(tile, box, e.settled(lambda: c.base(self.x, tile)))
