@@ -19,11 +19,13 @@ from tilewright.graph.placement import arenas_of
 from tilewright.graph.values import value_names
 from tilewright.hold_values import hold_values, placements_of
 from tilewright.hold_weights import hold_weights
+from tilewright.ir import SSAValue
 from tilewright.machine import Machine
 from tilewright.numerics.formats import Numbers
 from tilewright.passes import CompilerContext, PassRunner
 from tilewright.planning import Plan, PlanCache, Timer, plan
 from tilewright.planning.domain import Kernel
+from tilewright.planning.join_pixels import join_pixels
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
 from tilewright.targets.base import CompiledKernel, Target, find_target
@@ -98,7 +100,7 @@ def plan_kernels(work: Work) -> None:
     network = network_of(work.network)
     names = value_names(network)
     kernels = [op for op in network.block.ops if isinstance(op, KernelOp)]
-    described = [(kernel_of(op, names), op.on_host) for op in kernels]
+    described = [(_described(op, names, work.machine), op.on_host) for op in kernels]
     planned = [kernel for kernel, on_host in described if not on_host]
     timer = work.target.timer(work.machine)
     work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress)
@@ -132,6 +134,15 @@ def plan_kernels(work: Work) -> None:
                 "" if held is None else held.keeps,
             )
             work.kernels.append(made)
+
+
+def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) -> Kernel:
+    """Planning's kernel, with one dim for all pixels where the machine gains by that."""
+    kernel = kernel_of(op, names)
+    if op.on_host:
+        return kernel
+    placed = placements_of(op, names)
+    return join_pixels(kernel, machine, {name: one[2] for name, one in placed.items()})
 
 
 def plans_of(

@@ -155,6 +155,9 @@ class Primitive(_Part):
     sums: bool = False
     """Whether a result's buffer holds sums of the accumulator's width wherever a reduction has
     several steps; otherwise only where they are cut into several tiles."""
+    replaces: str = ""
+    """Role of an operand in whose place results of as many bytes may lie, element by element: where
+    both have one slot, they take turns at two (planning/replaced.py)."""
     sizes: Literal["run time", "fixed"] = "run time"
     """Whether one instance takes tiles of any size, or the edge needs an instance of its own."""
     extents: dict[str, tuple[int, int]] = {}

@@ -31,6 +31,7 @@ from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.cells import Cells
 from tilewright.planning.footprint import Bools, Floats, Ints, Use
 from tilewright.planning.nests import Arrangement, Loop, depends
+from tilewright.planning.replaced import slots_in_turn
 from tilewright.planning.space import Space
 
 
@@ -54,6 +55,7 @@ class Pipeline:
         self.loads = [use for use in self.uses if not use.output and not use.host]
         self.stores = [use for use in self.uses if use.output]
         self.bandwidth = main_bandwidth(space.machine)
+        self.slots = slots_in_turn(space, arrangement)
         self.loops: list[Loop] = []
         self.dims: list[str] = []
         self.trips: list[Floats] = []
@@ -101,7 +103,7 @@ class Pipeline:
         tiles = np.ones(self.space.rows)
         for number, count in enumerate(self.trips):
             tiles = tiles * np.where(number > self.depth[use.name], count, 1.0)
-        return 1.0 + (self.arrangement.slots[use.name] - 1) * tiles
+        return 1.0 + (self.slots[use.name] - 1) * tiles
 
     def _sizes(self) -> dict[str, Floats]:
         """Per cell, bytes of one transfer of every operand that is moved on its own."""
@@ -267,7 +269,7 @@ class Step:
             use.name: (pricing.depth[use.name] >= number)[self.row].astype(np.float64)
             for use in pricing.loads + pricing.stores
         }
-        self.slots = {n: column[self.row] for n, column in pricing.arrangement.slots.items()}
+        self.slots = {n: column[self.row] for n, column in pricing.slots.items()}
         self.rounds = {n: column[self.row] for n, column in pricing.rounds.items()}
         self.depth = {use.name: pricing.depth[use.name][self.row] for use in pricing.loads}
         self.queued = {

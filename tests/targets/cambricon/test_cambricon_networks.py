@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,31 @@ def test_results_replace_the_residuals_that_they_add(kilobytes: int, tmp_path: P
     (listing,) = (tmp_path / "package").rglob("program.hlal")
     words = listing.read_text().splitlines()
     assert any("VAV" in line and ".acc" in line for line in words), "bias and residual at once"
+
+
+def test_rows_of_pixels_are_joined_where_they_lie_so(tmp_path: Path) -> None:
+    """Pixels beside others of a concatenation, a residual, and a stride that leaves some out."""
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["a"]),
+        helper.make_node("Concat", ["x", "a"], ["both"], axis=1),
+        helper.make_node("Conv", ["both", "second", "bias"], ["b"]),
+        helper.make_node("Add", ["b", "a"], ["c"]),
+        helper.make_node("Relu", ["c"], ["d"]),
+        helper.make_node("Conv", ["d", "third"], ["e"], strides=[2, 2]),
+        helper.make_node("GlobalAveragePool", ["e"], ["y"]),
+    ]
+    weights = {
+        "first": weight(16, 16, 1, 1),
+        "second": weight(16, 32, 1, 1),
+        "bias": weight(16),
+        "third": weight(40, 16, 1, 1),
+    }
+    shape = (1, 16, 41, 40)
+    path = network(tmp_path / "net.onnx", nodes, weights, shape)
+    made = tilewright.compile(path, "cambricon", directory=tmp_path / "package")
+    sample = {"x": np.random.default_rng(1).normal(0, 1, shape).astype(np.float32)}
+    check = made.check(sample, made.run(sample))
+    assert check.passed and check.exact and check.mismatches == 0
+    text = str([one.schedule for one in made.manifest.kernels if one.schedule])
+    widths = [int(n) for n in re.findall(r"[( ]ow=(\d+)|'ow', (\d+)", text) for n in n if n]
+    assert max(widths, default=0) > 40

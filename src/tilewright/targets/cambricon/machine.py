@@ -60,6 +60,10 @@ SUM_BYTES = 14
 MAXIMUM_BYTES, MEAN_BYTES = 2, 10
 """The same of pooling: a zero; and for means a sum and two divisors beside it."""
 
+MATRIX_MEAN_BYTES, SIDE = 8, 16
+"""The same of means in the matrix scratchpad: a sum, a divisor and a zero; and the longest side of
+their windows, each of whose pixels takes a one."""
+
 COLUMNS_BYTES = 14
 """The same of pooling in the matrix scratchpad: four columns of a window, a result, a zero, a one.
 That scratchpad has three times the part of VSM for it."""
@@ -164,6 +168,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             engine="matrix",
             operands=product,
             epilogue=EPILOGUE,
+            replaces="residual",
             cycles=f"n*g*kh*ceil(co/{lanes})*ceil(kw*ci/{lanes})",
             issue=f"{TILE}+n*g*max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 5+2*kh)",
             peak=f"n*g*kh*kw*co*ci/{lanes * lanes}",
@@ -179,6 +184,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             engine="matrix",
             operands=product,
             epilogue=EPILOGUE,
+            replaces="residual",
             # A product of the kernel's row with the pixels that it covers, for each point; where
             # channels are few, one product for several neighbouring points.
             cycles=f"n*g*oh*kh*ceil(ow*co/{lanes})*ceil(kw*ci/{lanes})",
@@ -196,6 +202,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             engine="matrix",
             operands=product,
             epilogue=EPILOGUE,
+            replaces="residual",
             cycles=f"n*g*oh*ow*kh*ceil(co/{lanes})*ceil(kw*ci/{lanes})",
             peak=f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
             issue=f"{TILE}+n*g*oh*({ROW}+ow*{one})",
@@ -213,6 +220,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             engine="matrix",
             operands=product,
             epilogue=EPILOGUE,
+            replaces="residual",
             cycles=f"n*g*oh*ow*kh*kw*ceil(co/{lanes})*ceil(ci/{lanes})",
             issue=f"{TILE}+n*oh*({ROW}+ow*g*max(kh*kw*ceil(co/{lanes})*ceil(ci/{lanes}), 5*kh*kw))",
             peak=f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
@@ -227,6 +235,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             engine="matrix",
             operands=product | {"input": Storage(memory="vsm", along=("ci",))},
             epilogue=EPILOGUE,
+            replaces="residual",
             cycles=f"n*m*b0*ceil(co/{lanes})*ceil(ci/{lanes})",
             peak=f"n*m*b0*co*ci/{lanes * lanes}",
             issue=f"{TILE}+n*m*b0*max(ceil(co/{lanes})*ceil(ci/{lanes}), 8)",
@@ -304,6 +313,28 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             whole=("c", "ow", "kh", "kw"),
             extents={"c": (1, reserved // COLUMNS_BYTES), "kw": (1, 4)},
             reserved={"msm": 3 * reserved},
+        ),
+        Primitive(
+            name="matrix_mean",
+            clips=True,
+            operations=("average_pool",),
+            engine="matrix",
+            # One window: its pixels are a matrix that a vector of ones is multiplied by.
+            operands={"input": MSM, "output": VSM},
+            epilogue=(("relu",),),
+            cycles=f"n*oh*ow*ceil(c/{lanes})*ceil(kh*kw/{lanes})",
+            peak=f"n*oh*ow*kh*kw*c/{lanes * lanes}",
+            issue=f"{TILE}+n*ceil(c/{lanes})",
+            limits={"n": 1},
+            whole=("c", "kh", "kw"),
+            extents={
+                "oh": (1, 1),
+                "ow": (1, 1),
+                "kh": (1, SIDE),
+                "kw": (1, SIDE),
+                "c": (1, max((4 * reserved - 2 * SIDE * SIDE) // MATRIX_MEAN_BYTES, 1)),
+            },
+            reserved={"vsm": 4 * reserved},
         ),
         Primitive(
             name="vector",

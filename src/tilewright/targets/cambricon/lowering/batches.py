@@ -30,6 +30,8 @@ class Batches(Pixels):
     bias: Operand | None
     batch: int
     """Most pixels of a batch."""
+    band: int
+    """Pixels that a product computes at once."""
     parts: list[int]
     """A pixel's channels, as they are summed up at once."""
     parted: bool
@@ -107,10 +109,18 @@ class Batches(Pixels):
             again = e.label("batch")
             e.place(again)
             with e.scope():
-                count = e.minimum(left, self.batch)
+                count = self.batch if self._whole_batches() else e.minimum(left, self.batch)
                 self._batch(at, matrices, width, count, kernel)
                 e.emit("SSUB", left, left, count)
             e.emit("CB", left, again)
+
+    def _whole_batches(self) -> bool:
+        """Whether every run of pixels is a number of batches, though it is not known how many."""
+        c, out = self.c, self.columns.out
+        sizes = c.extent(out), c.tile_size(out)
+        # All windows of one pixel lie alike: a run is a row of a tile.
+        rows = self.columns.kernel == self.band == 1 and not any(n % self.batch for n in sizes)
+        return rows or self.batch == 1
 
     def _run_in_parts(self, run: Run, base: Value) -> None:
         """Pixels whose windows lie alike, part by part of each one's channels."""

@@ -20,6 +20,7 @@ from tilewright.targets.cambricon.lowering.early import (
 from tilewright.targets.cambricon.lowering.emitter import Emitter
 from tilewright.targets.cambricon.lowering.kept import Kept, Region
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
+from tilewright.targets.cambricon.lowering.matrix_mean import MatrixMean
 from tilewright.targets.cambricon.lowering.maximum import MaximumGradient
 from tilewright.targets.cambricon.lowering.nest import nest_of
 from tilewright.targets.cambricon.lowering.normalise import Lrn, Softmax
@@ -72,12 +73,18 @@ def pool(context: Context) -> Compute:
     return MatrixPool(context) if image.buffer.memory == "msm" else Pool(context)
 
 
+def mean(context: Context) -> Compute:
+    """A mean over windows of an image in either scratchpad."""
+    image, _ = context.source(context.anchor, 0)
+    return MatrixMean(context) if image.buffer.memory == "msm" else Pool(context)
+
+
 COMPUTES: Mapping[str, Callable[[Context], Compute]] = {
     "conv": Product,
     "matmul": product,
     "depthwise_conv": Depthwise,
     "max_pool": pool,
-    "average_pool": Pool,
+    "average_pool": mean,
     "lrn": Lrn,
     "lrn_gradient": LrnGradient,
     "softmax": Softmax,

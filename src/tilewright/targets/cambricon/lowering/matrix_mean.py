@@ -1,0 +1,82 @@
+"""Means of whole images: a vector of ones times the image, which is a matrix of pixels by channels.
+
+``VMM`` adds up as many rows of a matrix as the vector has elements, lanes of them at once, with 32
+bits. A channels-last image in the matrix scratchpad is such a matrix, and comes in one transfer::
+
+    7 x 7 pixels of 2048 channels:  1 VMM of 128 cycles, and a division of 64
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from tilewright.errors import refuse
+from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
+from tilewright.targets.cambricon.lowering.temporaries import clear, fill
+from tilewright.targets.cambricon.lowering.tiles import Tile
+
+
+class MatrixMean:
+    """The code of a mean over one window, whose image lies in the matrix scratchpad."""
+
+    def __init__(self, context: Context) -> None:
+        c = self.c = context
+        self.e = c.e
+        self.x, access = c.source(c.anchor, 0)
+        if [one.operation.data for one in c.compute.stages[1:]] not in ([], ["relu"]):
+            raise refuse("lower-epilogue", "pooling takes ReLU alone behind it", c.where)
+        if self.x.order[-1] != 1:
+            raise refuse("lower-layout", "channels do not lie side by side", c.where)
+        if c.extent("oh") * c.extent("ow") * c.tile_size("n") > 1 or "c" in c.looped:
+            raise refuse("lower-window", "means of several windows in one matrix", c.where)
+        self.channels, self.count = c.extent("c"), 1
+        self.met = [1, 1]
+        """Rows and columns of the window that meet the image."""
+        self.axis: int | None = None
+        """The image's axis of rows."""
+        padding = c.anchor.parameters.get("counted", (0, 0, 0, 0))
+        for number, dim in enumerate(("kh", "kw")):
+            axis = next((a for a, one in enumerate(access) if dim in one.dims), None)
+            if axis is None:
+                continue
+            extent = self.x.buffer.tensor_shape[axis]
+            first, size = access[axis].interval({dim: (0, c.extent(dim))})
+            if size != c.extent(dim):
+                raise refuse("lower-window", "the mean of a window with dilation", c.where)
+            self.axis = self.axis if number else axis
+            self.met[number] = min(first + size, extent) - max(first, 0)
+            end = min(first + size, extent + padding[number + 2])
+            self.count *= end - max(first, -padding[number])
+        self.relu = epilogue_of(c.compute.stages, c.where).relu
+        t = c.temporaries
+        self.ones, self.sums = t.take(2 * prod(self.met)), t.take(4 * self.channels)
+        self.areas = t.take(2 * self.channels)
+        self.zeros = t.take(2 * self.channels) if self.relu else 0
+
+    def prologue(self) -> None:
+        """What stands before all tiles."""
+        fill(self.e, self.ones, prod(self.met), 1)
+        fill(self.e, self.areas, self.channels, self.count)
+        if self.relu:
+            clear(self.e, self.zeros, self.channels)
+
+    def emit(self, tile: Tile) -> None:
+        """One tile."""
+        e, c = self.e, self.c
+        with e.scope():
+            to, image = e.loaded(c.base(c.output, tile)), e.variable(c.base(self.x, tile))
+            n, sums, ones = (e.held(one) for one in (self.channels, self.sums, self.ones))
+            rows, width = self.met
+            step = 0 if self.axis is None else c.box(self.x, tile).strides[self.axis]
+            if rows == 1 or step == 2 * width * self.channels:
+                rows, width = 1, rows * width
+            size = e.held(width)
+            e.emit("VMM.wide", sums, n, image, ones, size)
+            for _ in range(rows - 1):
+                # The image has more columns than the window.
+                e.increase(image, step)
+                e.emit("VMM.acc.wide", sums, n, image, ones, size)
+            e.emit("VDV.wide0", to, n, sums, e.held(self.areas))
+            if self.relu:
+                e.emit("VGTM", to, n, to, e.held(self.zeros))
