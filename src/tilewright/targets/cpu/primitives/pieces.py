@@ -296,6 +296,8 @@ def _part_text(made: _Pieces, rows: int, columns: int, *, cut: bool) -> str:
     taps = geometry.taps
     with writer.block():
         writer.line("TILES;")
+        if made.vectors == 1:
+            writer.line("(void)v;")
         writer.line(f"const long plane = {geometry.plane};")
         if len(taps) > 1:
             listed = ", ".join(map(str, taps))
