@@ -346,14 +346,15 @@ def _write_results(writer: Writer, made: _Pieces, rows: int, columns: int, *, cu
     left = f"{geometry.points} - {first}"
     size = rows * POINTS
     writer.line(f"const long count = {left} < {size} ? {left} : {size};")
-    if row:
+    wraps = geometry.rows > 1
+    if wraps:
         # Along the rows of the image in scratch, over the columns that are no points.
         writer.line(f"long h = {first} / {geometry.pitch}, z = {first} % {geometry.pitch};")
         head = "for (long n = 0; n < count; n++, z++)"
     else:
         head = "for (long n = 0; n < count; n++)"
     with writer.block(head):
-        if row and geometry.rows > 1:
+        if wraps:
             with writer.block(f"if (z >= {geometry.columns})"):
                 over = geometry.pitch - geometry.columns
                 if over:
@@ -361,7 +362,7 @@ def _write_results(writer: Writer, made: _Pieces, rows: int, columns: int, *, cu
                     writer.line("if (n >= count)")
                     writer.line("    break;")
                 writer.line("z = 0, h++;")
-        elif not row:
+        else:
             writer.line(f"const long z = {first} + n;")
         place = f"n / {POINTS} * {columns * TILE_WORDS} + n % {POINTS} * {POINTS}"
         writer.line(f"const float *t = m + {place};")
@@ -369,7 +370,7 @@ def _write_results(writer: Writer, made: _Pieces, rows: int, columns: int, *, cu
             vector = f"(2 * v + {number})" if number else "2 * v"
             moves = [(column, geometry.columns, "z")]
             if row:
-                moves.insert(0, (row, geometry.rows, "h"))
+                moves.insert(0, (row, geometry.rows, "h" if wraps else "0"))
             position = PositionOf(instance, "co", vector, moves)
             with writer.block():
                 value = f"load({plus('t', str(number * TILE_WORDS))})"
