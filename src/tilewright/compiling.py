@@ -70,7 +70,8 @@ def compile(
     whole), or to a temporary one that lives as long as the result. ``dump`` collects the
     representation after every pass. ``exact_convolution`` leaves out methods that round otherwise
     than by the order of their sums (``Machine.exact``). ``cpu`` makes the cpu target's C for a
-    processor other than the one at hand (``avx512``, ``avx2``, ``sse2``, ``neon``, ``portable``).
+    processor other than the one at hand (``amx``, ``avx512``, ``avx2``, ``sse2``, ``neon``,
+    ``portable``).
     With ``database``, schedules that were measured (``tilewright.tuning``) are taken from it; with
     ``planner="measured"``, what it lacks is measured first. ``planner`` takes the names of
     planning/planners/choice.py, with options (``greedy{start=granule}``).

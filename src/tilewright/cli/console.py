@@ -76,7 +76,8 @@ ExactMemoryOption = Annotated[
 ExactOption = Annotated[
     bool,
     typer.Option(
-        "--exact-convolution", help="Use no method that rounds more (Winograd's convolutions)."
+        "--exact-convolution",
+        help="Use no method that rounds more (Winograd's, products in pieces of bfloat16).",
     ),
 ]
 ThreadsOption = Annotated[
@@ -90,7 +91,7 @@ CpuOption = Annotated[
     typer.Option(
         "--cpu",
         metavar="PROCESSOR",
-        help="Make C for avx512, avx2, sse2, neon, portable, or as a calibration.json says.",
+        help="Make C for amx, avx512, avx2, sse2, neon, portable, or as a calibration.json says.",
     ),
 ]
 PlannerOption = Annotated[

@@ -29,6 +29,24 @@ def test_lanes_follow_the_flags(
     assert (found.lanes, found.vectors_per_cycle) == (lanes, rate)
 
 
+@pytest.mark.parametrize(
+    ("flags", "cycles"),
+    [
+        ("avx512f avx512dq avx512vl amx_bf16 amx_tile amx_int8", 48.0),
+        ("avx512f avx512dq avx512vl amx_tile amx_int8", 0.0),
+        ("avx512f avx512dq avx512vl amx_bf16", 0.0),
+        ("fma avx2 amx_bf16 amx_tile", 0.0),
+    ],
+)
+def test_matrix_tiles_follow_the_flags(flags: str, cycles: float) -> None:
+    found = processor_of(f"flags\t\t: fpu {flags} sse\n")
+    assert found.block_cycles == cycles
+    names = {primitive.name for primitive in machine(found).primitives}
+    assert ({"conv_pieces", "matmul_pieces"} <= names) == bool(cycles)
+    exact = {primitive.name for primitive in machine(found).exact().primitives}
+    assert not {"conv_pieces", "matmul_pieces"} & exact
+
+
 def test_unknown_processors_get_short_vectors() -> None:
     assert processor_of("").lanes == 4
 

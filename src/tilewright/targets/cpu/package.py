@@ -11,6 +11,7 @@ from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import identifier
 from tilewright.graph.placement import WEIGHTS
+from tilewright.machine import Machine
 from tilewright.targets.base import Compilation, CompiledKernel
 from tilewright.targets.cpu.building import (
     class_text,
@@ -142,6 +143,13 @@ def _arguments(kernel: CompiledKernel, source: KernelSource) -> tuple[tuple[str,
     return tuple(arguments), scratch
 
 
+def _takes_tiles(machine: Machine, steps: Sequence[Step]) -> bool:
+    """Whether a kernel multiplies on matrix tiles."""
+    named = {primitive.name for primitive in machine.primitives if primitive.block_cycles}
+    schedules = [step.kernel.schedule for step in steps]
+    return any(schedule is not None and schedule.primitive in named for schedule in schedules)
+
+
 def _manifest(
     prefix: str,
     compilation: Compilation,
@@ -157,6 +165,7 @@ def _manifest(
         "prefix": prefix,
         "lanes": lanes,
         "processor": processor.name,
+        "tiles": processor.block_cycles > 0 and _takes_tiles(compilation.machine, steps),
         "weight_bytes": arenas.get(WEIGHTS, 0),
         "workspace_bytes": sum(size for name, size in arenas.items() if name != WEIGHTS),
         "scratch_bytes": scratch_bytes(steps),

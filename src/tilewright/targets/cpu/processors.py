@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tilewright.errors import refuse
 from tilewright.machine import CacheCosts
+from tilewright.targets.cpu.tiles import TILE_FLAGS, tiles_granted, tiles_supported
 
 NATIVE = "native"
 """The name of the processor at hand."""
@@ -81,7 +82,7 @@ _CROSS = (
         name="amx",
         flags=("-march=sapphirerapids",),
         architecture=_X86,
-        needs=("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "amx_tile", "amx_bf16"),
+        needs=("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", *TILE_FLAGS),
     ),
     Processor(
         *(8, 16, 2.0),
@@ -114,17 +115,28 @@ def processor(name: str) -> Processor:
     return PROCESSORS[name]
 
 
-def refuse_foreign(one: Processor) -> None:
-    """Refuse (``cpu-foreign``) to run here what was made for a processor of another kind."""
+def refuse_foreign(one: Processor, *, tiles: bool = False) -> None:
+    """Refuse (``cpu-foreign``) to run here what was made for a processor of another kind.
+
+    With ``tiles`` it multiplies on matrix tiles, whatever the processor's name: one that lacks
+    them, or a system that keeps them back, is refused as well.
+    """
     here = platform.machine().replace("arm64", "aarch64").replace("AMD64", _X86)
     flags = _flags(_cpuinfo())
-    missing = [flag for flag in one.needs if flags and flag not in flags]
+    needs = dict.fromkeys((*one.needs, *(TILE_FLAGS if tiles else ())))
+    missing = [flag for flag in needs if flags and flag not in flags]
     if (one.architecture and one.architecture != here) or missing:
         lacking = f" without {', '.join(missing)}" if missing else ""
         raise refuse(
             "cpu-foreign",
             f"the package is made for {one.name}, and this processor is {here}{lacking}",
             help="build it there with its own Makefile, or compile the model with --cpu native",
+        )
+    if tiles and not tiles_granted():
+        raise refuse(
+            "cpu-foreign",
+            f"the package is made for {one.name} with matrix tiles (AMX), which the system refuses",
+            help="compile the model for another processor (--cpu avx512)",
         )
 
 
@@ -182,7 +194,7 @@ def processor_of(cpuinfo: str) -> Processor:
             cache_costs=_MESH_COSTS if intel else CacheCosts(),
             words_per_cycle=rate if "avx512_vnni" in names else rate / 4,
             pairs_per_cycle=rate if "avx512_bf16" in names else 0.0,
-            block_cycles=BLOCK_CYCLES if {"amx_tile", "amx_bf16"} <= names else 0.0,
+            block_cycles=BLOCK_CYCLES if names.issuperset(TILE_FLAGS) else 0.0,
         )
     if {"avx2", "fma"} <= names:
         return Processor(8, 16, 2.0)
@@ -241,7 +253,7 @@ def this_processor() -> Processor:
         sizes.get(3, found.level3_bytes),
         found.words_per_cycle,
         found.pairs_per_cycle,
-        found.block_cycles,
+        found.block_cycles if tiles_supported() else 0.0,
         os.cpu_count() or 1,
         bandwidths=found.bandwidths,
         cache_costs=found.cache_costs,

@@ -123,6 +123,7 @@ def read_manifest(program: Path) -> dict[str, Any]:
             content["format"] == 1
             and re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", content["prefix"]) is not None
             and content["processor"] in (NATIVE, *PROCESSORS)
+            and isinstance(content.get("tiles", False), bool)
             and all(
                 isinstance(content[key], int) and 0 <= content[key] <= LARGEST_ARENA
                 for key in ("weight_bytes", "workspace_bytes", "scratch_bytes")
@@ -159,7 +160,8 @@ class CpuRunner(Runner):
         program = directory
         manifest = read_manifest(program)
         made_for = processor(str(manifest["processor"]))
-        refuse_foreign(made_for)
+        # Other flags than its processor's build it without tiles, too (pieces.h).
+        refuse_foreign(made_for, tiles=manifest.get("tiles", False) and not flags)
         flags = flags or (*FLAGS, *openmp_flags(), *made_for.flags)
         self.prefix = str(manifest["prefix"])
         self._inputs = tuple(Port.of_json(port) for port in manifest["inputs"])
