@@ -1,5 +1,6 @@
 """Calibration: the fit finds known coefficients; files are checked; the planner uses them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import tilewright
 from tilewright.errors import TilewrightError
 from tilewright.planning.registers import Registers, TileCycles
 from tilewright.targets.cpu import TARGET
+from tilewright.targets.cpu import calibrate as calibrating
 from tilewright.targets.cpu.calibrate import (
     Calibration,
     _fit,
@@ -103,6 +105,20 @@ def test_a_calibration_describes_the_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("nominal", "measured", "applied"),
+    [(48.0, 53.5, 53.5), (48.0, None, 48.0), (0.0, 53.5, 0.0), (0.0, None, 0.0)],
+)
+def test_what_tiles_take_is_measured_where_there_are_tiles(
+    nominal: float, measured: float | None, applied: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Older files have no such field."""
+    here = replace(this_processor(), block_cycles=nominal)
+    calibration = made(block_cycles=measured) if measured else made()
+    monkeypatch.setattr(calibrating, "this_processor", lambda: here)
+    assert calibration.applied().block_cycles == applied
+
+
+@pytest.mark.parametrize(
     "text",
     ["", "{}", "[]", '{"processor": 1}', "\x00" * 100, made(processor="a Z80").model_dump_json()],
 )
@@ -124,3 +140,6 @@ def test_this_processor_is_calibrated() -> None:
     assert all(step > 0 and call >= 0 for _, _, step, call in found.tiles)
     assert {vectors for vectors, _, _, _ in found.tiles} >= {1, 2, 3}
     assert found.applied().clock_hz == found.clock_hz
+    # Sixteen rows of a tile take a cycle each at least, and there are three products.
+    assert (found.block_cycles is not None) == bool(this_processor().block_cycles)
+    assert found.block_cycles is None or 40 < found.block_cycles < 200

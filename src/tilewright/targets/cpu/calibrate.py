@@ -35,6 +35,7 @@ from tilewright.targets.cpu.primitives.block_products import part_text
 from tilewright.targets.cpu.primitives.code import NAME
 from tilewright.targets.cpu.processors import Processor, this_processor
 from tilewright.targets.cpu.runner import arena
+from tilewright.targets.cpu.tiles import tiles_granted
 
 TRIALS = 5
 """Measurements of each figure; the best counts, as anything else disturbs."""
@@ -68,6 +69,8 @@ class Calibration(BaseModel):
     """Eq. 2: vectors, points, cycles of each step of the reduction and of a call."""
     parts: tuple[Tile, ...] = Field(default=(), max_length=1000)
     """The same of blocks in scratch; of older files, which have none, as ``tiles``."""
+    block_cycles: float | None = Field(default=None, gt=0.1, lt=1e6)
+    """Of ``Processor``; older files, and processors without matrix tiles, have none."""
 
     def applied(self) -> Processor:
         """The processor at hand with what was measured; refuses (``cpu-calibration``) another's."""
@@ -84,6 +87,7 @@ class Calibration(BaseModel):
             bandwidths=self.bandwidths,
             tiles=self.tiles,
             parts=self.parts or self.tiles,
+            block_cycles=(self.block_cycles or here.block_cycles) if here.block_cycles else 0.0,
         )
 
     @classmethod
@@ -113,12 +117,13 @@ def calibrate(progress: Callable[[str, int, int], None] = _quiet) -> Calibration
     here = this_processor()
     text = f"#define LANES {here.lanes}\n{(SUPPORT / 'calibrate.c').read_text()}"
     with loaded({"calibrate.c": text}) as library:
-        for name in ("rotations", "products", "reads"):
+        for name in ("rotations", "products", "reads", *(["pieces"] if here.block_cycles else [])):
             getattr(library, f"calibrate_{name}").restype = ctypes.c_double
         progress("calibrate", 0, 7)
         clock = _clock(library)
         progress("calibrate", 1, 7)
         vectors = _peak(library, clock)
+        block = _block(library) * clock if here.block_cycles and tiles_granted() else None
         bandwidths: list[float] = []
         sizes = (here.level1_bytes // 2, here.level2_bytes // 2, here.level3_bytes // 2)
         for number, size in enumerate((*sizes, max(8 * here.level3_bytes, 64 << 20))):
@@ -134,6 +139,7 @@ def calibrate(progress: Callable[[str, int, int], None] = _quiet) -> Calibration
         bandwidths=(one, two, three, main),
         tiles=tiles,
         parts=parts,
+        block_cycles=block,
     )
 
 
@@ -155,6 +161,13 @@ def _peak(library: ctypes.CDLL, clock: float) -> float:
     factor = ctypes.c_float(0.5)
     took = _best(lambda n: float(library.calibrate_products(ctypes.c_long(n), factor)), 1 << 12)
     return 12 / (took * clock)
+
+
+def _block(library: ctypes.CDLL) -> float:
+    """Seconds of one block of products in pieces: a register tile's step has four."""
+    data = arena(1 << 13)
+    pointer = ctypes.c_void_p(data.ctypes.data)
+    return _best(lambda n: float(library.calibrate_pieces(pointer, ctypes.c_long(n))), 1 << 10) / 4
 
 
 def _bandwidth(library: ctypes.CDLL, here: Processor, size: int) -> float:
