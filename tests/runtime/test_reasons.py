@@ -11,7 +11,11 @@ from tilewright.runtime.reasons import why_low
 
 def machine(in_flight: int = 1, latency: int = 100) -> dict[str, Any]:
     one = {"bytes_per_cycle": 128.0, "latency": latency, "in_flight": in_flight}
-    primitives = [{"name": "winograd_4", "approximate": True}, {"name": "conv"}]
+    primitives = [
+        {"name": "winograd_4", "approximate": True, "block_cycles": 0.0},
+        {"name": "conv_pieces", "approximate": True, "block_cycles": 48.0},
+        {"name": "conv"},
+    ]
     moves = [{"name": "load", **one}, {"name": "store", **one}]
     return {"moves": moves, "primitives": primitives}
 
@@ -37,6 +41,7 @@ def reason(**changed: Any) -> str:
         ({}, ["small tiles", "5,000 cycles"]),
         ({"simulated": False}, ["other programs"]),
         ({"simulated": False, "schedule": "winograd_4 [..]"}, ["other programs", "transforms"]),
+        ({"simulated": False, "schedule": "conv_pieces [..]"}, ["other programs", "splitting"]),
         ({"granule": 8_000.0}, ["rounding of sizes costs 60 %", "small tiles"]),
         ({"physical": 8_900.0, "granule": 9_450.0}, ["rounding", "too short", "550 cycles"]),
         ({"physical": 880.0, "granule": 920.0, "taken": 960.0}, []),

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 from onnx import helper, numpy_helper
 from tests.targets.cpu.built_attention import grouped_attention
 from tests.targets.cpu.built_networks import expected, image, missing, package, run_program
+from tests.targets.cpu.piece_networks import BUILDS, PLANNED, lacking
 from tests.targets.cpu.test_builds import USER
 
 import tilewright
 from tilewright.graph import passes
 from tilewright.graph.passes.choose_methods import ChooseMethods
+from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.processors import this_processor
 
 pytestmark = pytest.mark.slow
 
@@ -29,6 +33,9 @@ MODELS = sorted(
     if path.stat().st_size < 1 << 20
 )
 
+VECTORS = machine(replace(this_processor(), block_cycles=0.0))
+"""The processor at hand without matrix tiles, which might be faster than Winograd's method."""
+
 OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1:abort_on_error=0",
     "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -36,10 +43,13 @@ OPTIONS = {
 }
 
 
-def build(program: Path, sanitizers: str, *targets: str) -> None:
+def build(
+    program: Path, sanitizers: str, *targets: str, processor: Sequence[str] = ("-march=native",)
+) -> None:
     flags = f"-std=gnu99 -g -O1 -fPIC -pthread -fsanitize={sanitizers} -fno-sanitize-recover=all"
+    flags = " ".join([flags, *processor])
     ran = subprocess.run(
-        ["make", "-s", "-j2", "-C", program, f"CFLAGS={flags} -march=native", "OPENMP=", *targets],
+        ["make", "-s", "-j2", "-C", program, f"CFLAGS={flags}", "OPENMP=", *targets],
         capture_output=True,
         text=True,
         check=False,
@@ -76,7 +86,8 @@ def test_pools_within_tiles_stay_within_memory(tmp_path: Path) -> None:
     ]
     weights = {"w": (40, 24, 3, 3), "b": (40,), "v": (40, 40, 3, 3)}
     path = saved(tmp_path, nodes, {"x": (2, 24, 59, 61)}, {"y": (2, 40, 14, 14)}, weights)
-    used = [schedule.partition(" ")[0] for schedule in run_under_sanitizers(path, tmp_path)]
+    schedules = run_under_sanitizers(path, tmp_path, machine=VECTORS)
+    used = [schedule.partition(" ")[0] for schedule in schedules]
     assert sum(name.startswith("winograd") for name in used) == 2 and "pool" not in used
 
 
@@ -98,6 +109,39 @@ def test_weights_that_are_transformed_on_the_way_stay_within_memory(
     assert found == ["winograd_4_plain", "winograd_4_plain", "winograd_2_5x5_plain"]
 
 
+@pytest.mark.parametrize("build", BUILDS)
+def test_pieces_stay_within_memory(
+    build: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With channels that fill no groups and no vectors, strides, and rows that fill no tiles.
+
+    The sanitizers see what the emulation reads; what tiles do, only where the system objects.
+    """
+    if reason := lacking(build):
+        pytest.skip(reason)
+    names = ("conv_pieces", "matmul_pieces")
+    monkeypatch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=names))
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 0, 1, 2]),
+        helper.make_node("Conv", ["c", "v"], ["d"], strides=[2, 3], pads=[0, 1, 1, 0]),
+        helper.make_node("Conv", ["d", "u"], ["e"]),
+        helper.make_node("Relu", ["e"], ["r"]),
+        helper.make_node("Conv", ["r", "t"], ["y"], dilations=[2, 1]),
+        helper.make_node("MatMul", ["z", "m"], ["p"]),
+    ]
+    weights = {"w": (40, 69, 3, 3), "b": (40,), "v": (96, 40, 3, 5), "u": (33, 96, 1, 1)}
+    weights |= {"t": (16, 33, 2, 3), "m": (45, 50)}
+    inputs, outputs = (
+        {"x": (2, 69, 19, 23), "z": (2, 21, 45)},
+        {"y": (2, 16, 7, 5), "p": (2, 21, 50)},
+    )
+    path = saved(tmp_path, nodes, inputs, outputs, weights)
+    flags = BUILDS[build][0][-1:]
+    used = run_under_sanitizers(path, tmp_path, flags, machine=machine(PLANNED))
+    found = [name.partition(" ")[0] for name in used]
+    assert [name for name in found if name in names] == ["conv_pieces"] * 4 + ["matmul_pieces"]
+
+
 def saved(
     folder: Path, nodes: Sequence[onnx.NodeProto], inputs: Shapes, outputs: Shapes, weights: Shapes
 ) -> Path:
@@ -117,14 +161,16 @@ def saved(
     return folder / "network.onnx"
 
 
-def run_under_sanitizers(path: Path, tmp_path: Path) -> list[str]:
+def run_under_sanitizers(
+    path: Path, tmp_path: Path, processor: Sequence[str] = ("-march=native",), **options: Any
+) -> list[str]:
     """Build and run a model's package, compare with the interpreter; the kernels' schedules."""
-    made = tilewright.compile(path, directory=tmp_path / "package")
+    made = tilewright.compile(path, directory=tmp_path / "package", **options)
     if isinstance(made, tilewright.DynamicExecutable):
         sizes = dict.fromkeys(made.free, 12)
         made = tilewright.compile(path, shapes=sizes, directory=tmp_path / "static")
     program = made.directory / "program"
-    build(program, "address,undefined")
+    build(program, "address,undefined", processor=processor)
     random = np.random.default_rng(1)
     files: list[Path] = [program / "weights.bin"]
     inputs: dict[str, np.ndarray] = {}

@@ -1,0 +1,110 @@
+"""choose-methods takes pieces of bfloat16 where they are defined; networks mean the same."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tests.graph.passes.pass_networks import Builder
+from tests.graph.passes.test_choose_methods import anchors, apply, methods
+from tilewright.graph.dialect import WeightOp, network_of
+from tilewright.ir import SSAValue, bf16
+from tilewright.numerics.pieces import split_weights
+from tilewright.targets.cpu.machine import machine as cpu
+from tilewright.targets.cpu.processors import Processor
+from tilewright.types import tensor_type
+
+TILES = cpu(Processor(lanes=16, registers=32, vectors_per_cycle=2.0, block_cycles=48.0))
+
+EVERYWHERE = ("conv_pieces", "matmul_pieces")
+
+Make = Callable[[Builder, SSAValue], SSAValue]
+
+
+def drawn(net: Builder, *shape: int) -> SSAValue:
+    return net.drawn(*shape, scale=float(np.prod(shape[1:])) ** -0.5)
+
+
+IMAGES: dict[str, tuple[str, Make]] = {
+    "conv": ("piece_conv", lambda n, x: n.op("conv", x, drawn(n, 32, 48, 3, 3))),
+    "strided": (
+        "piece_conv",
+        lambda n, x: n.op(
+            "conv",
+            x,
+            drawn(n, 20, 48, 2, 3),
+            n.drawn(20),
+            strides=(3, 2),
+            pads=(1, 0, 0, 2),
+            dilations=(2, 1),
+        ),
+    ),
+    "groups": ("conv", lambda n, x: n.op("conv", x, drawn(n, 64, 24, 3, 3), group=2)),
+    "computed": ("conv", lambda n, x: n.op("conv", x, n.op("relu", n.inputs["w"]))),
+}
+
+ROWS: dict[str, tuple[str, Make]] = {
+    "product": ("piece_matmul", lambda n, x: n.op("matmul", x, drawn(n, 48, 40))),
+    "transposed": (
+        "piece_matmul",
+        lambda n, x: n.op("matmul", x, drawn(n, 40, 48), n.drawn(40), transpose_b=True),
+    ),
+    "computed": ("matmul", lambda n, x: n.op("matmul", x, n.op("relu", n.inputs["w"]))),
+    "left transposed": (
+        "matmul",
+        lambda n, x: n.op("matmul", x, drawn(n, 33, 40), transpose_a=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_convolutions_with_constant_weights_and_no_groups(name: str) -> None:
+    expected, make = IMAGES[name]
+    inputs: dict[str, tuple[int, ...]] = {"x": (2, 48, 9, 11)}
+    net = Builder(3, **inputs, **({"w": (32, 48, 1, 1)} if name == "computed" else {}))
+    module = apply(net, make(net, net.inputs["x"]), machine=TILES, method=EVERYWHERE)
+    assert methods(module)[-1] == expected
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_products_of_rows_with_constant_weights(name: str) -> None:
+    expected, make = ROWS[name]
+    net = Builder(3, x=(33, 48), **({"w": (48, 40)} if name == "computed" else {}))
+    module = apply(net, make(net, net.inputs["x"]), machine=TILES, method=EVERYWHERE)
+    assert methods(module)[-1] == expected
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_weights_are_split_once_and_take_as_many_bytes(transposed: bool) -> None:
+    net = Builder(5, x=(33, 64))
+    w = drawn(net, 64, 64)
+    x = net.inputs["x"]
+    for _ in range(3):
+        x = net.op("matmul", x, w, transpose_b=transposed)
+    symbol = w.owner.symbol.data  # type: ignore[union-attr]
+    given = net.store.get(symbol)
+    module = apply(net, x, machine=TILES, method=EVERYWHERE)
+    assert methods(module) == ["piece_matmul"] * 3
+    kept = [op for op in network_of(module).block.ops if isinstance(op, WeightOp)]
+    assert all(tensor_type(op.result).element_type == bf16 for op in kept)
+    (name,) = {op.symbol.data for op in kept}
+    split = net.store.get(name)
+    assert split.nbytes == given.nbytes
+    expected = split_weights(given if transposed else given.T)
+    assert split.astype(np.float32).tolist() == expected.astype(np.float32).tolist()
+
+
+def test_they_are_taken_where_they_are_fastest() -> None:
+    """Many channels are; a few points, or few channels, are no work for tiles."""
+    net = Builder(6, x=(1, 256, 28, 28), r=(1, 512), i=(1, 3, 28, 28))
+    wide = net.op("conv", net.inputs["x"], drawn(net, 256, 256, 1, 1))
+    row = net.op("matmul", net.inputs["r"], drawn(net, 512, 512))
+    first = net.op("conv", net.inputs["i"], drawn(net, 32, 3, 3, 3))
+    module = apply(net, wide, row, first, machine=TILES)
+    assert sorted(op.operation for op in anchors(module)) == ["conv", "matmul", "piece_conv"]
+
+
+def test_an_exact_machine_takes_none() -> None:
+    net = Builder(6, x=(1, 256, 28, 28))
+    wide = net.op("conv", net.inputs["x"], drawn(net, 256, 256, 1, 1))
+    assert methods(apply(net, wide, machine=TILES.exact())) == ["conv"]

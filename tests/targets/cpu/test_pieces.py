@@ -1,0 +1,232 @@
+"""Products in pieces in C, on the processor's tiles and without: errors held to their analysis."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+from tests.targets.cpu.piece_networks import (
+    BUILDS,
+    CASES,
+    PLANNED,
+    TILES,
+    Case,
+    Network,
+    expected_of,
+    lacking,
+    network,
+)
+
+import tilewright
+from tilewright.graph import passes
+from tilewright.graph.passes.choose_methods import ChooseMethods
+from tilewright.targets.cpu.compiler import FLAGS, build_library, find_compiler, run_compiler
+from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.runner import CpuRunner
+from tilewright.types import Array
+
+RELATIVE = 2e-5
+"""Largest error of an output, of the largest output: of K products of random signs sqrt(K) times
+what one has, which is up to 3e-5. Without the third product of pieces it would be 1e-3."""
+
+SUMS = 2e-6
+"""The same of sums in float32 of the three products, as they would be in float64."""
+
+PRIMITIVES = ("conv_pieces", "matmul_pieces")
+
+TDPBF16PS = bytes.fromhex("c4e24a5cc4")
+"""The instruction on tiles 0, 6 and 4."""
+
+NAN = 0x7FC07FC0
+"""Not a number as a float32, nor as two bfloat16."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A network, its program, and what each build of it that runs here computes."""
+
+    network: Network
+    program: Path
+    outputs: Mapping[str, Mapping[str, Array]]
+
+    def of(self, build: str) -> Mapping[str, Array]:
+        """Outputs of a build; skips where it does not run."""
+        if reason := lacking(build):
+            pytest.skip(reason)
+        return self.outputs[build]
+
+
+def run(program: Path, build: str, inputs: Mapping[str, Array], threads: int = 1):
+    """The outputs, in a workspace that held what is no number."""
+    runner = CpuRunner(program, BUILDS[build][0])
+    runner.threads = threads
+    runner.workspace[: runner.workspace.size // 4 * 4].view(np.uint32)[:] = NAN
+    return runner.run(inputs).outputs
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    made = network(CASES)
+    program = made.emit(tmp_path_factory.mktemp("pieces"))
+    outputs = {b: run(program, b, made.maker.inputs) for b in BUILDS if not lacking(b)}
+    return Built(made, program, outputs)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("name", CASES)
+def test_errors_stay_within_what_analysis_allows(built: Built, name: str, build: str) -> None:
+    expected = built.network.expected[name]
+    found = built.of(build)[f"out{list(CASES).index(name)}"].astype(np.float64)
+    assert found.shape == expected.exact.shape
+    scale = np.abs(expected.exact).max()
+    error = np.abs(found - expected.exact)
+    assert (error <= expected.bound).all()
+    assert error.max() < RELATIVE * scale
+    # What is not rounding of sums is the fourth product, and what pieces lack: the rest is exact.
+    error = np.abs(found - expected.pieces)
+    assert (error <= expected.rounding).all()
+    assert error.max() < SUMS * scale
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tiles_and_emulation_agree(built: Built, name: str) -> None:
+    output = f"out{list(CASES).index(name)}"
+    tiles, emulated = (built.of(b)[output].astype(np.float64) for b in ("tiles", "emulated"))
+    difference = np.abs(tiles - emulated)
+    assert (difference <= 2 * built.network.expected[name].rounding).all()
+    assert difference.max() < SUMS * np.abs(emulated).max()
+
+
+ONNX = {
+    "conv": Case((2, 64, 28, 30), 96, (3, 3), pads=(1, 1, 1, 1), bias=True),
+    "pointwise": Case((1, 96, 17, 19), 80, bias=True),
+    "gemm": Case((40, 64), 48, bias=True, rows=True),
+    "gemm transposed": Case((64, 72), 48, bias=True, rows=True),
+    "matmul": Case((2, 20, 64), 112, rows=True),
+}
+
+
+@cache
+def model() -> tuple[onnx.ModelProto, Mapping[str, tuple[Array, Array, Array]]]:
+    """A network of convolutions and products side by side; image, weights and bias of each."""
+    data: dict[str, tuple[Array, Array, Array]] = {}
+    nodes: list[onnx.NodeProto] = []
+    constants: list[onnx.TensorProto] = []
+    for name, case in ONNX.items():
+        random = np.random.default_rng(len(name))
+        taps = () if case.rows else case.window
+        x = random.standard_normal(case.shape).astype(np.float32)
+        w = random.standard_normal((case.co, case.channels, *taps)).astype(np.float32)
+        b = random.standard_normal(case.co).astype(np.float32) * case.bias
+        data[name] = x, w, b
+        kind, attributes, stored = "Conv", {"pads": case.pads}, w
+        if case.rows:
+            transposed = name == "gemm transposed"
+            kind, attributes = ("Gemm", {"transB": transposed}) if case.bias else ("MatMul", {})
+            stored = w if transposed else np.ascontiguousarray(w.T)
+        arrays = {"w": stored, "b": b}
+        constants += [numpy_helper.from_array(a, f"{name} {end}") for end, a in arrays.items()]
+        inputs = [name, f"{name} w", *([f"{name} b"] if case.bias else [])]
+        nodes.append(helper.make_node(kind, inputs, [f"{name} y"], **attributes))
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "side_by_side",
+        [value(name, 1, case.shape) for name, case in ONNX.items()],
+        [value(f"{n} y", 1, expected_of(case, *data[n]).exact.shape) for n, case in ONNX.items()],
+        constants,
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return made, data
+
+
+def compiled(folder: Path, exact: bool = False) -> tilewright.Executable:
+    path = folder / "model.onnx"
+    onnx.save(model()[0], path)
+    made = tilewright.compile(
+        path, machine=machine(PLANNED), directory=folder / "package", exact_convolution=exact
+    )
+    assert isinstance(made, tilewright.Executable)
+    return made
+
+
+def used(made: tilewright.Executable) -> list[str]:
+    return [kernel.schedule.partition(" ")[0] for kernel in made.manifest.kernels]
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of ``model`` with every kernel in pieces."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=PRIMITIVES))
+        made = compiled(tmp_path_factory.mktemp("model"))
+    assert [name for name in used(made) if name in PRIMITIVES] == [
+        *["conv_pieces"] * 2,
+        *["matmul_pieces"] * 3,
+    ]
+    return made.directory / "program"
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_models_are_computed_in_pieces_by_any_number_of_threads(package: Path, build: str) -> None:
+    if reason := lacking(build):
+        pytest.skip(reason)
+    data = model()[1]
+    inputs = {name: arrays[0] for name, arrays in data.items()}
+    alone = run(package, build, inputs)
+    for name, case in ONNX.items():
+        expected = expected_of(case, *data[name])
+        error = np.abs(alone[f"{name} y"].astype(np.float64) - expected.exact)
+        assert (error <= expected.bound).all()
+        assert error.max() < RELATIVE * np.abs(expected.exact).max()
+    sources = "".join(path.read_text() for path in (package / "src").glob("*.c"))
+    assert "long parts)" in sources, "nothing is divided"
+    for threads in (2, 3, 4):
+        shared = run(package, build, inputs, threads)
+        assert all(np.array_equal(shared[name], alone[name]) for name in alone), threads
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_infinity_becomes_no_number_in_pieces_alone(
+    package: Path, build: str, tmp_path: Path
+) -> None:
+    if reason := lacking(build):
+        pytest.skip(reason)
+    data = model()[1]
+    inputs = {name: arrays[0].copy() for name, arrays in data.items()}
+    inputs["gemm"][3, 5], inputs["gemm"][9, 2] = np.inf, np.nan
+    weights = data["gemm"][1]
+    found = run(package, build, inputs)["gemm y"]
+    assert np.isnan(found[[3, 9]]).all()
+    others = [row for row in range(len(found)) if row not in (3, 9)]
+    assert np.isfinite(found[others]).all()
+    made = compiled(tmp_path, exact=True)
+    assert not set(PRIMITIVES) & set(used(made))
+    found = run(made.directory / "program", build, inputs)["gemm y"]
+    assert np.array_equal(found[3], np.where(weights[:, 5] > 0, np.inf, -np.inf))
+    assert np.isnan(found[9]).all() and np.isfinite(found[others]).all()
+
+
+def test_pieces_are_taken_where_they_are_fastest(tmp_path: Path) -> None:
+    """Of 64 and more channels three products of tiles are faster than one of vectors."""
+    assert set(PRIMITIVES) <= set(used(compiled(tmp_path)))
+
+
+@pytest.mark.slow
+def test_a_cross_build_has_no_warnings(built: Built, tmp_path: Path) -> None:
+    """FLAGS ask for all warnings, and the build's make errors of them."""
+    probe = tmp_path / "probe.c"
+    probe.write_text("int main(void) { return 0; }\n")
+    try:
+        run_compiler([find_compiler(), *TILES, str(probe), "-o", str(tmp_path / "probe")])
+    except tilewright.TilewrightError:
+        pytest.skip(f"the compiler does not know {TILES[-1]}")
+    assert {"-Wall", "-Wextra"} <= set(FLAGS) and "-Werror" in TILES
+    sources = sorted((built.program / "src").glob("*.c"))
+    includes = (built.program / "include", built.program / "src")
+    build_library(sources, tmp_path / "library.so", includes, TILES)
+    assert TDPBF16PS in (tmp_path / "library.so").read_bytes()
