@@ -57,7 +57,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="of all")
     parser.add_argument("--models", type=Path, help="folder that keeps the models")
-    parser.add_argument("--exact-convolution", action="store_true", help="without Winograd")
+    parser.add_argument(
+        "--exact-convolution", action="store_true", help="without Winograd and pieces"
+    )
     parser.add_argument("--numbers", help="of ours, such as bfloat16; the peers stay in float32")
     parser.add_argument("--memory", action="store_true", help="tell what ours takes, too")
     arguments = parser.parse_args()

@@ -4,7 +4,8 @@
 
 Layers of well-known networks on normal data with weights of He's variance; the largest error of an
 output, relative to the largest output. Every form of Winograd's method that the planner would take
-for the layer, if it were the only one, has a row.
+for the layer, if it were the only one, has a row, and so have pieces of bfloat16 on processors with
+matrix tiles.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from tilewright.targets.cpu.machine import machine
 LAYERS = (
     *((16, 16, 112, 3), (64, 64, 56, 3), (128, 128, 28, 3), (256, 256, 14, 3), (512, 512, 14, 3)),
     *((512, 512, 7, 3), (64, 64, 224, 3), (48, 128, 27, 5), (32, 96, 28, 5), (48, 128, 7, 5)),
+    *((64, 64, 56, 1), (512, 512, 14, 1), (2048, 512, 7, 1)),
 )
 """Input channels, output channels, extents of the image and the window; the size is kept."""
 
-FORMS = ("winograd_2", "winograd_4", "winograd_6", "winograd_2_5x5")
+WINOGRAD = ("winograd_2", "winograd_4", "winograd_6", "winograd_2_5x5")
 """Primitives, each also with weights that are transformed as it runs."""
+
+FORMS = (*(name + end for name in WINOGRAD for end in ("", "_plain")), "conv_pieces")
 
 HEAD = "| layer | method | its error | direct | ONNX Runtime |\n|---|---|---|---|---|"
 
@@ -100,7 +104,7 @@ def main() -> None:
     print(HEAD)
     with tempfile.TemporaryDirectory() as scratch:
         for ci, co, size, taps in LAYERS:
-            for form in (name + end for name in FORMS for end in ("", "_plain")):
+            for form in FORMS:
                 row = measure(ci, co, size, Path(scratch), taps, form)
                 if row is not None:
                     print(row, flush=True)

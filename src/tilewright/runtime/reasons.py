@@ -33,9 +33,12 @@ def why_low(
         )
     if granule < 0.95 * taken:
         reasons.append(_beyond_rounding(machine, taken, granule, moved_bytes, simulated))
-    transforming = [p["name"] for p in machine.get("primitives", ()) if p.get("approximate")]
-    if schedule.partition(" ")[0] in transforming:
-        reasons.append("transforms, which the bound of the products leaves out")
+    used = schedule.partition(" ")[0]
+    primitive = next((p for p in machine.get("primitives", ()) if p["name"] == used), {})
+    if primitive.get("approximate"):
+        # What makes results less exact goes before and behind the products.
+        what = "splitting numbers" if primitive.get("block_cycles") else "transforms"
+        reasons.append(f"{what}, which the bound of the products leaves out")
     return "; ".join(reasons) or "a little of rounding, a little of start and end"
 
 
