@@ -29,7 +29,7 @@ def _product(
     block_cycles: float,
 ) -> Primitive:
     outer, count = points
-    weight = Storage(memory="dram", layout=f"OI{POINTS}o2i", elements=("bfloat16",))
+    weight = Storage(memory="dram", layout=f"OI2o{POINTS}i{POINTS}o2i", elements=("bfloat16",))
     tiles = f"{outer}*ceil({count}/{POINTS})*ceil(co/{POINTS})"
     return Primitive(
         name=name,

@@ -26,6 +26,10 @@ from tilewright.targets.cpu.source import Writer, plus, total
 LINE_WORDS = 16
 """Of a line of the caches."""
 
+STEP_WORDS = 2 * PIECES * TILE_WORDS
+"""Of the weights of two vectors of output channels in a step of the reduction: they lie in one
+stream, [step][piece][vector][row of the tile][word]."""
+
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the calls: points with the first of the output channels, then the products."""
@@ -94,9 +98,9 @@ class _Pieces:
         return -(-self.instance.size("co") // POINTS)
 
     @property
-    def vector_words(self) -> int:
-        """Words of the weights of one vector of output channels."""
-        return self.geometry.steps * PIECES * TILE_WORDS
+    def couple_words(self) -> int:
+        """Words of the weights of two vectors of output channels."""
+        return self.geometry.steps * STEP_WORDS
 
     @property
     def outside(self) -> list[Address]:
@@ -239,28 +243,13 @@ def _write_points(
     writer: Writer, made: _Pieces, code: KernelCode, columns: int, names: str, *, cut: bool
 ) -> None:
     """All tiles of points by the vectors of output channels of number ``v``."""
-    tiles = made.geometry.tiles
-    writer.line(
-        f"const uint32_t *u = (const uint32_t *){made.w.pointer} + v * {2 * made.vector_words}L;"
-    )
-    for rows, first, times in _couples(tiles):
+    weights = f"(const uint32_t *){made.w.pointer} + v * {made.couple_words}L"
+    writer.line(f"const uint32_t *u = {weights};")
+    for rows, first, times in _couples(made.geometry.tiles):
         name = code.function("piece_part", _part_text(made, rows, columns, cut=cut))
         with writer.block(f"for (long p = {first}; p < {first + times}; p++)"):
             points = f"(const uint32_t *)s + p * {2 * TILE_WORDS}"
-            # Register tiles divide the next weights among them, and ask for them.
-            share = f"u + {columns * made.vector_words}L + p * {_share(made, columns)}L"
-            writer.line(f"{name}({points}, u, {share}, {names}, v, p);")
-
-
-def _share(made: _Pieces, columns: int) -> int:
-    """Words of the next weights that a register tile asks for: whole lines in every step."""
-    return _lines(made, columns) * made.geometry.steps * LINE_WORDS
-
-
-def _lines(made: _Pieces, columns: int) -> int:
-    """Lines that each step of a register tile asks for."""
-    step = columns * PIECES * TILE_WORDS // LINE_WORDS
-    return -(-step // -(-made.geometry.tiles // 2))
+            writer.line(f"{name}({points}, u, {names}, v, p);")
 
 
 def _multiply(writer: Writer, rows: int, columns: int) -> None:
@@ -270,7 +259,7 @@ def _multiply(writer: Writer, rows: int, columns: int) -> None:
     for number, read in enumerate(reads):
         for letter, piece in read:
             count, base = (rows, 4) if letter == "a" else (columns, 6)
-            further = f" + {'plane' if letter == 'a' else TILE_WORDS}" if piece else ""
+            further = f" + {'plane' if letter == 'a' else 2 * TILE_WORDS}" if piece else ""
             for k in range(count):
                 writer.line(f"TILE_READ({base + k}, {letter}{k + 1 if k else ''}{further});")
         for index, (r, c) in enumerate(grid):
@@ -294,7 +283,7 @@ def _part_text(made: _Pieces, rows: int, columns: int, *, cut: bool) -> str:
     size = f"{rows * POINTS} points x {columns} vectors of output channels"
     writer.line(f"/* {size}, from point {2 * POINTS} p */")
     writer.line(
-        f"static void {NAME}(const uint32_t *i, const uint32_t *u, const uint32_t *ahead, "
+        f"static void {NAME}(const uint32_t *i, const uint32_t *u, "
         f"{made.parameters(made.results)}, long v, long p)"
     )
     taps = geometry.taps
@@ -321,14 +310,12 @@ def _part_text(made: _Pieces, rows: int, columns: int, *, cut: bool) -> str:
                 if rows > 1:
                     writer.line(f"const uint32_t *a2 = a + {TILE_WORDS};")
                 if columns > 1:
-                    writer.line(f"const uint32_t *u2 = u + {made.vector_words};")
+                    writer.line(f"const uint32_t *u2 = u + {TILE_WORDS};")
                 _multiply(writer, rows, columns)
-                writer.line(f"u += {PIECES * TILE_WORDS};")
-                lines = _lines(made, columns)
-                loop = f"for (int e = 0; e < {lines}; e++, ahead += {LINE_WORDS})"
-                writer.line(loop if lines > 1 else f"fetch(ahead), ahead += {LINE_WORDS};")
-                if lines > 1:
-                    writer.line("    fetch(ahead);")
+                # The first register tile waits for weights: it asks for those of the next step.
+                writer.line(f"for (int e = 0; p == 0 && e < {STEP_WORDS}; e += {LINE_WORDS})")
+                writer.line(f"    fetch(u + {STEP_WORDS} + e);")
+                writer.line(f"u += {STEP_WORDS};")
                 if geometry.steps > awake:
                     writer.line(f"if (++steps % {awake} == 0)")
                     writer.line("    TILE_WRITE(6, m); /* or the next ones begin late */")
