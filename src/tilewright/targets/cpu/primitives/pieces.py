@@ -23,6 +23,9 @@ from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call
 from tilewright.targets.cpu.source import Writer, plus, total
 
+FEW = 4
+"""Register tiles that are few."""
+
 LINE_WORDS = 16
 """Of a line of the caches."""
 
@@ -101,6 +104,12 @@ class _Pieces:
     def couple_words(self) -> int:
         """Words of the weights of two vectors of output channels."""
         return self.geometry.steps * STEP_WORDS
+
+    @property
+    def share(self) -> int:
+        """Words of the next weights that each step of a register tile asks for; 0 of few tiles."""
+        parts = -(-self.geometry.tiles // 2)
+        return 0 if parts <= FEW else -(-STEP_WORDS // (parts * LINE_WORDS)) * LINE_WORDS
 
     @property
     def outside(self) -> list[Address]:
@@ -252,6 +261,22 @@ def _write_points(
             writer.line(f"{name}({points}, u, {names}, v, p);")
 
 
+def _write_ahead(writer: Writer, made: _Pieces) -> None:
+    """Ask for weights that are needed next.
+
+    Where there are few register tiles, the first of them waits for the weights, and asks for those
+    of its next step. Of many each asks for its share of the weights of the next output channels.
+    """
+    share = made.share
+    if not share:
+        writer.line(f"for (int e = 0; p == 0 && e < {STEP_WORDS}; e += {LINE_WORDS})")
+        writer.line(f"    fetch(u + {STEP_WORDS} + e);")
+        return
+    writer.line(f"for (int e = 0; e < {share}; e += {LINE_WORDS})")
+    writer.line("    fetch(ahead + e);")
+    writer.line(f"ahead += {share};")
+
+
 def _multiply(writer: Writer, rows: int, columns: int) -> None:
     """Write the products of one step, the greatest last."""
     grid = [(r, c) for r in range(rows) for c in range(columns)]
@@ -299,6 +324,9 @@ def _part_text(made: _Pieces, rows: int, columns: int, *, cut: bool) -> str:
         writer.line(f"float m[{count}] __attribute__((aligned(64)));")
         for number in range(results * sums):
             writer.line(f"TILE_CLEAR({number});")
+        if made.share:
+            place = f"{made.couple_words}L + p * {made.share * geometry.steps}L"
+            writer.line(f"const uint32_t *ahead = u + {place};")
         awake = AWAKE // results
         if geometry.steps > awake:
             writer.line("long steps = 0;")
@@ -312,9 +340,7 @@ def _part_text(made: _Pieces, rows: int, columns: int, *, cut: bool) -> str:
                 if columns > 1:
                     writer.line(f"const uint32_t *u2 = u + {TILE_WORDS};")
                 _multiply(writer, rows, columns)
-                # The first register tile waits for weights: it asks for those of the next step.
-                writer.line(f"for (int e = 0; p == 0 && e < {STEP_WORDS}; e += {LINE_WORDS})")
-                writer.line(f"    fetch(u + {STEP_WORDS} + e);")
+                _write_ahead(writer, made)
                 writer.line(f"u += {STEP_WORDS};")
                 if geometry.steps > awake:
                     writer.line(f"if (++steps % {awake} == 0)")
