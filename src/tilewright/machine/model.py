@@ -102,6 +102,8 @@ class Storage(_Part):
     along: tuple[str, ...] = ()
     """Dims of which one must run along the elements that lie side by side in main memory; none is
     asked for where they all have one index."""
+    leaves: bool = False
+    """Whether parts of results are moved on while others of their tile are computed."""
 
 
 class Primitive(_Part):

@@ -38,6 +38,8 @@ class Use:
     host: str = ""
     """Name of the operand in whose move this one travels; "" for a move of its own."""
     output: bool = False
+    leaves: bool = False
+    """Whether parts of it are stored while others of its tile are computed."""
 
     @property
     def name(self) -> str:
@@ -71,7 +73,7 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
             for axis in operand.access
         )
         host = hosts.get(storage.joined, "") if storage.joined else ""
-        found.append(Use(operand, memory, move, granules, host, output))
+        found.append(Use(operand, memory, move, granules, host, output, storage.leaves))
     own = [use for use in found if not use.host]
     return tuple(use for one in own for use in (one, *(u for u in found if u.host == one.name)))
 

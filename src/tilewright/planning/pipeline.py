@@ -13,7 +13,7 @@ next passes the longest of
   the moves behind it in the queue to the end of the compute that frees the slot. With one slot this
   is the serialisation that a single-buffered operand causes: nothing behind it in the queue
   overlaps with compute;
-- likewise for the output, compute and store.
+- likewise for the output, compute and store, unless it leaves part by part as it is computed.
 
 A class whose loads take longer than compute borrows the time that the queue had left over in the
 tile before, as far as slots let it run ahead. The first loads and the last compute and store stand
@@ -300,6 +300,8 @@ class Step:
             bytes_time = self.of.bytes[use.name][self.before] / self.of.bandwidth
             stored = stored + moves * bytes_time
             step = np.maximum(step, moves * self.of.time[use.name][self.before])
+            if use.leaves:
+                continue
             behind = use.move.latency + bytes_time + self.of.blocks[use.name][self.before]
             cycle = moves * (self.compute + behind) / self.rounds[use.name]
             step = np.maximum(step, cycle)

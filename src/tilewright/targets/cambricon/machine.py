@@ -65,8 +65,8 @@ MATRIX_MEAN_BYTES, SIDE = 8, 16
 their windows, each of whose pixels takes a one."""
 
 COLUMNS_BYTES = 14
-"""The same of pooling in the matrix scratchpad: four columns of a window, a result, a zero, a one.
-That scratchpad has three times the part of VSM for it."""
+"""The same of pooling in the matrix scratchpad: a zero, and room for least numbers and a one. That
+scratchpad has three times the part of VSM for it: for the columns of windows, three times."""
 
 LRN_BYTES = 19
 """The same of the gradient of local response normalisation: squares, sums, two factors."""
@@ -302,13 +302,14 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             clips=True,
             operations=("max_pool",),
             engine="matrix",
-            # The matrix unit compares the rows of windows, many elements at once, and copies what
-            # is left to VSM; there the columns are compared. Whole rows move in one piece.
-            operands={"input": MSM, "output": VSM},
+            # The matrix unit compares rows and columns of windows, many elements at once, and
+            # copies the results to VSM. Whole rows move in one piece.
+            operands={"input": MSM, "output": Storage(memory="vsm", leaves=True)},
             epilogue=(("relu",),),
-            cycles=f"n*oh*ow*max(kw-1,1)*ceil(c/{lanes})",
-            peak=f"n*oh*ow*max(kw-1,1)*c/{lanes}",
-            issue=f"{TILE}+n*oh*({ROW}+ow*max((2*kw-1)*ceil(c/{lanes}), 5+2*kw))",
+            cycles=f"n*oh*ow*ceil(c/{lanes})",
+            peak=f"n*oh*ow*c/{lanes}",
+            issue=f"{TILE}+n*oh*({ROW}+3*(kh+kw-1)*ceil(kw*ow*c/{lanes * lanes})"
+            f"+ow*max(ceil(c/{lanes}), 4))",
             limits={"n": 1},
             whole=("c", "ow", "kh", "kw"),
             extents={"c": (1, reserved // COLUMNS_BYTES), "kw": (1, 4)},

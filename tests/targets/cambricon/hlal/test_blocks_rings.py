@@ -137,3 +137,29 @@ def test_lstm_weights_that_do_not_fit_come_again_in_every_step(cut: int) -> None
     for name in ("h", "c", "gates"):
         np.testing.assert_array_equal(small[name], large[name])
         assert np.unique(small[name]).size > 10
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_maxima_in_the_matrix_scratchpad(seed: int) -> None:
+    """Windows that overlap or leave points out, in pieces that they reach across."""
+    random = np.random.default_rng(seed)
+    n, blocks, kernel = pick(random, 1, 2), pick(random, 1, 2), pick(random, 2, 4)
+    stride, cs = pick(random, 1, kernel + 1), pick(random, 32, 50)
+    h, w = kernel + pick(random, 0, 9), kernel + pick(random, 0, 6)
+    oh, ow = (h - kernel) // stride + 1, (w - kernel) // stride + 1
+    c, rows = blocks * cs, min(pick(random, kernel - 1, kernel + 3), h)
+    text = f"""
+    .code
+      @block_fw_pool_max y, x, #{kernel}, #{stride}, #0
+    .static_ro
+      @tensor x, {n}, {h}, {w}, {c}, 1, {rows}, {w}, {cs}
+    .static_rw
+      @tensor y, {n}, {oh}, {ow}, {c}, {n}, {pick(random, 1, oh)}, {pick(random, 1, ow)}, {cs}
+    """
+    x = random.integers(-32768, 32768, (n, h, w, c))
+    windows = np.lib.stride_tricks.sliding_window_view(x, (kernel, kernel), (1, 2))
+    expected = windows[:, ::stride, ::stride].max((4, 5))
+    program = build(text)
+    assert any(one.mnemonic == "MSM" for one in program.statements)
+    found = outputs(text, {"x": x.astype(np.int16)})
+    np.testing.assert_array_equal(found["y"], expected)

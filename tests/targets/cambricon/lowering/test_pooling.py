@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.targets.cambricon.lowering.kernel_words import run_case
@@ -11,7 +13,7 @@ from tilewright.planning import plan
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.lowering.pool_rows import alike, batches_of
 from tilewright.targets.cambricon.lowering.windows import Sliding
-from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
+from tilewright.targets.cambricon.machine import CONFIGURATIONS, LATENCY, machine
 from tilewright.targets.cambricon.timer import timer
 
 
@@ -24,7 +26,7 @@ def pooled(seed: int, kind: str, *, relu: bool, most: int = 5) -> Case:
     pads = [int(pick.integers(0, kernel[i % 2])) for i in range(4)]
     size = [int(kernel[i] + pick.integers(0, 24)) for i in range(2)]
     x = build.operand((1, int(pick.choice([3, 6, 20, 32, 70])), *size), layout="NHWC")
-    attributes = {"kernel": kernel, "strides": stride, "pads": pads}
+    attributes: dict[str, Any] = {"kernel": kernel, "strides": stride, "pads": pads}
     if kind == "average_pool":
         attributes["counted"] = pads if pick.random() < 0.5 else [0, 0, 0, 0]
     y = build.op(kind, x, **attributes)
@@ -49,12 +51,16 @@ def test_tiles_of_rows(rows: int) -> None:
     np.testing.assert_array_equal(found, case.expected)
 
 
+@pytest.mark.parametrize("latency", [0, LATENCY])
 @pytest.mark.parametrize("rows", [1, 2, 1 << 20])
 @pytest.mark.parametrize("seed", range(8))
-def test_windows_of_images_in_the_matrix_scratchpad(seed: int, rows: int) -> None:
-    """In one tile, and in several whose images take turns in two slots."""
+def test_windows_of_images_in_the_matrix_scratchpad(seed: int, rows: int, latency: int) -> None:
+    """In one tile, and in several whose images take turns in two slots.
+
+    Without latency, rows of results take longer than their stores, and leave one by one.
+    """
     case = pooled(seed, "max_pool", relu=seed % 2 == 1, most=4)
-    described = machine(CONFIGURATIONS[seed % 3])
+    described = machine(CONFIGURATIONS[seed % 3]).with_values({"move.vstore.latency": latency})
     tile = {dim.name: dim.extent for dim in case.kernel.anchor.dims}
     tile["oh"] = min(tile["oh"], rows)
     names = tuple(operand.name for operand in case.kernel.operands)
@@ -64,8 +70,11 @@ def test_windows_of_images_in_the_matrix_scratchpad(seed: int, rows: int) -> Non
         (Level("vsm", tuple(tile.items()), ("n", "oh")),),
         tuple((name, 1 + several) for name in names),
     )
-    found, _, _ = run_case(case, schedule, described)
+    found, result, _ = run_case(case, schedule, described)
     np.testing.assert_array_equal(found, case.expected)
+    images, _, high, _ = case.expected.shape
+    stores = {images * high, images * -(-high // tile["oh"])} if latency else {images * high}
+    assert result.counts["VSTORE"] in stores
 
 
 @pytest.mark.parametrize("rows", [1, 3])

@@ -64,6 +64,10 @@ class Context:
     """Says that a tile's results are finished pixel by pixel, in the order of these dims."""
     finish: Callable[[], None]
     """Stands where another one of them is finished."""
+    leave: Callable[[], None]
+    """Says that whole rows of results are stored by the compute itself, by what ``row`` gives."""
+    row: Callable[[Tile], Callable[[], None]]
+    """What stores the next row of a tile each time it is called."""
 
     @property
     def where(self) -> str:

@@ -179,7 +179,8 @@ class Flat(Stepping):
                 e.if_positive(e.add(self.level, 1 - self.output.depth), keep)
             if self.store_stream is not None:
                 self.store_stream.drain()
-            self.store(tile, self.store_stream)
+            if not self.walk.leaves:
+                self.store(tile, self.store_stream)
             if self.store_stream is not None:
                 # The step to the next tile stands at the first hook.
                 interval = self.walk.interval if self.due is not None else None

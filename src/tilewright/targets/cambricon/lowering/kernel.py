@@ -235,6 +235,8 @@ class KernelLowering(WeightPlaces):
             walk.replace,
             walk.may_trail if self.trails else lambda dims: None,
             walk.finish,
+            walk.leave,
+            self._store_by_row,
         )
         kind = COMPUTES.get(context.anchor.operation.data, Points)
         compute = kind(context)

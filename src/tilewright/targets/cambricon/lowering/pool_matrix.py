@@ -1,4 +1,4 @@
-"""Maximum pooling of images in the matrix scratchpad: its unit compares the rows of the windows.
+"""Maximum pooling of images in the matrix scratchpad: its unit compares what a window holds.
 
 The matrix unit takes the square of the lanes in elements a cycle where the vector unit takes the
 lanes, and its scratchpad holds so many rows that transfers are few. It has no maximum, but results
@@ -7,95 +7,219 @@ of 16 bits saturate: with K = -2**15 in every element,
     s = a - r + K      saturates at K where a < r
     r = s - K + r      is max(a, r)
 
-exactly, as sums have 32 bits before they are written. What is left of the windows' rows is copied
-to VSM by a product with a vector of a single one, for as many outputs as there are elements.
+exactly, as sums have 32 bits before they are written. The rows of many windows are compared at
+once; then what is left is compared with itself, moved by a pixel, once for each further column::
+
+    a b c d e      ab bc cd de e      abc bcd cde de e      windows of 3: abc, cde
+
+A window that is cut off has fewer columns, and its result earlier. Each result is copied to VSM by
+a product with a vector of a single one; at a stride of 1 they lie side by side.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import groupby
+
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.boxes import Axis
 from tilewright.targets.cambricon.lowering.emitter import Value
+from tilewright.targets.cambricon.lowering.pool_rows import Batch
 from tilewright.targets.cambricon.lowering.pooling import Pool
-from tilewright.targets.cambricon.lowering.temporaries import fill
+from tilewright.targets.cambricon.lowering.temporaries import clear, fill
+from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.windows import Run
 from tilewright.targets.cambricon.machine import lanes_of
 
 LEAST = -(1 << 15)
 
-UNROLLED = 3
-"""Further rows up to which their instructions are written out."""
+SHORT = 1.1
+"""Times its store, what a row of results takes from which on it leaves by itself."""
 
-PARTS, PART = 2, 8
-"""Parts in which elements are copied, where they take more cycles than that."""
+UNROLLED = 4
+"""Comparisons, and copies of results, up to which instructions are written out."""
 
 
 class MatrixPool(Pool):
     """The code of one maximum over windows of an image in the matrix scratchpad."""
 
-    def _reserve_first(self) -> None:
-        if self.average:
-            raise refuse(
-                "lower-operand", "means are not made in the matrix scratchpad", self.c.where
-            )
-        self.ones = self.c.temporaries.take(2 * lanes_of(self.c.machine))
-
     def _reserve(self) -> None:
-        super()._reserve()
-        if self.direct:
-            raise refuse("lower-temporaries", "the columns of a window do not fit", self.c.where)
-        c, one = self.c, self.columns
-        columns = (self.batch - 1) * one.stride + (one.kernel - 1) * one.dilation + 1
+        """Temporaries of the matrix scratchpad for the columns of as many pixels as fit them."""
+        c, one, lanes = self.c, self.columns, lanes_of(self.c.machine)
+        if self.average:
+            raise refuse("lower-operand", "means are not made in the matrix scratchpad", c.where)
+        channels, width = c.tile_size("c"), c.tile_size("ow")
+        self.ones = c.temporaries.take(2 * lanes)
         # Whole rows of lanes: the least numbers are made as an outer product.
-        lanes = lanes_of(c.machine)
-        self.vectors = -(-columns * c.tile_size("c") // lanes)
-        size = 2 * self.vectors * lanes
-        t = c.matrix_temporaries
-        self.least, self.greatest, self.over = t.take(size), t.take(size), t.take(size)
+        vectors = c.matrix_temporaries.left // 6 // lanes
+        span = (one.kernel - 1) * one.dilation + 1
+        most = (vectors * lanes // channels - span) // one.stride + 1
+        if self.relu:
+            most = min(most, (c.temporaries.left - 2 * vectors) // (2 * channels))
+        if most < 1:
+            raise refuse("lower-temporaries", "the columns of a window do not fit", c.where)
+        self.batch = -(-width // -(-width // min(most, width)))
+        self.vectors = -(-((self.batch - 1) * one.stride + span) * channels // lanes)
+        self.size = self.batch * channels
+        self.zeros = c.temporaries.take(2 * self.size) if self.relu else 0
+        self.low = c.temporaries.take(2 * self.vectors)
+        self.by_row = not (c.output.held or c.inside(c.output) or {"c", "ow"} & c.looped)
+        self.by_row &= self._row_cycles() >= SHORT * self._store_cycles()
+        if self.by_row:
+            c.leave()
+        take, size = c.matrix_temporaries.take, 2 * self.vectors * lanes
+        self.least, self.greatest, self.over = take(size), take(size), take(size)
+
+    def _row_cycles(self) -> int:
+        """Of the matrix unit, for a row of results."""
+        c, lanes = self.c, lanes_of(self.c.machine)
+        channels, width = c.tile_size("c"), c.tile_size("ow")
+        compared = 3 * (self.rows.kernel + self.columns.kernel - 2) + 1
+        whole = -(-width * self.columns.stride * channels // lanes**2)
+        return compared * whole + width * -(-channels // lanes)
+
+    def _store_cycles(self) -> float:
+        c = self.c
+        move = c.machine.move(c.output.buffer.memory, c.machine.main)
+        return move.latency + 2 * c.tile_size("c") * c.tile_size("ow") / move.bytes_per_cycle
+
+    def emit(self, tile: Tile) -> None:
+        """One tile."""
+        with self.e.scope():
+            self.store_row = self.c.row(tile) if self.by_row else None
+            super().emit(tile)
+
+    def _row(self, run: Run, axis: Axis) -> None:
+        super()._row(run, axis)
+        if self.store_row is not None:
+            self.store_row()
 
     def prologue(self) -> None:
         """What stands before all tiles."""
-        super().prologue()
-        e = self.e
-        fill(e, self.ones, lanes_of(self.c.machine), 1)
-        fill(e, self.down, self.vectors, LEAST)
+        e, lanes = self.e, lanes_of(self.c.machine)
+        if self.relu:
+            clear(e, self.zeros, self.size)
+        fill(e, self.ones, lanes, 1)
+        fill(e, self.low, self.vectors, LEAST)
         with e.scope():
-            n, lanes = e.loaded(self.vectors), e.loaded(lanes_of(self.c.machine))
-            e.emit("OP", e.held(self.least), e.loaded(self.down), n, e.held(self.ones), lanes)
+            low, n = e.loaded(self.low), e.loaded(self.vectors)
+            e.emit("OP", e.held(self.least), low, n, e.held(self.ones), e.loaded(lanes))
+
+    def _takes_rows(self, axis: Axis, width: Value) -> bool:
+        return "ow" not in self.c.looped
+
+    def _fits(self, run: Run) -> bool:
+        return (
+            isinstance(run.pixels, int)
+            and run.pixels >= self.batch
+            and isinstance(run.width, int)
+            and run.width == self.columns.kernel
+        )
+
+    def _unrolled(self, run: Run, at: Register, batch: Batch, rows: Value) -> None:
+        """A batch whose columns are known; each window's result when all of them are compared."""
+        e, one, channels = self.e, self.columns, self.c.tile_size("c")
+        with e.scope():
+            self._down(run, at, e.held(batch.columns * channels))
+            e.increase(at, e.multiply(self.pixel, batch.step))
+            lengths = [len(window) for window in batch.windows]
+            further = self._further(e.held((batch.columns - one.dilation) * channels))
+            for compared in range(1, max(lengths) + 1):
+                if compared > 1:
+                    further()
+                for length, group in groupby(range(len(lengths)), lengths.__getitem__):
+                    pixels = list(group)
+                    if length == compared:
+                        self._runs(batch, pixels)
+            self._finish(len(lengths) * channels)
+
+    def _runs(self, batch: Batch, pixels: list[int]) -> None:
+        """Copy the results of neighbouring pixels; those that lie evenly are one loop."""
+        firsts = {pixel: batch.windows[pixel][0] for pixel in pixels}
+
+        def line(pixel: int) -> int:
+            return firsts[pixel] - pixel * self.columns.stride
+
+        for _, group in groupby(pixels, line):
+            alike = list(group)
+            self._copy(firsts[alike[0]], alike[0], len(alike))
+
+    def _batch(self, run: Run, at: Register, pixels: Value, count: Value | None) -> None:
+        """Pixels whose windows have as many columns."""
+        e, one = self.e, self.columns
+        with e.scope():
+            reach = e.multiply(e.subtract(run.width, 1), one.dilation)
+            columns = e.add(e.add(e.multiply(e.subtract(pixels, 1), one.stride), reach), 1)
+            self._down(run, at, e.held(e.multiply(columns, self.channels)))
+            less = e.multiply(e.subtract(columns, one.dilation), self.channels)
+            self._repeated(e.subtract(run.width, 1), self._further(e.held(less)))
+            self._copy(0, 0, pixels)
+            e.increase(at, e.multiply(e.multiply(pixels, self.pixel), one.stride))
+            self._finish(e.multiply(pixels, self.channels))
+
+    def _repeated(self, count: Value, body: Callable[[], None]) -> None:
+        """Written out if it is known that there are few."""
+        if isinstance(count, int) and count <= UNROLLED:
+            for _ in range(count):
+                body()
+        else:
+            self.e.repeat(count, body)
+
+    def _compare(self, others: Register, size: Register) -> None:
+        """The greater ones of elements, and of what is the greatest so far."""
+        e = self.e
+        greatest, over, least = e.held(self.greatest), e.held(self.over), e.held(self.least)
+        e.emit("MMOVE", over, size, least)
+        e.emit("MSM.acc", over, size, others, greatest)
+        e.emit("MSM.acc", greatest, size, over, least)
 
     def _down(self, run: Run, at: Register, elements: Value) -> None:
-        """The rows of the windows, column by column: compared, then copied to temporaries."""
-        e = self.e
-        step = e.multiply(self.row, self.rows.dilation)
+        """The rows of the windows, column by column."""
+        e, step = self.e, self.e.multiply(self.row, self.rows.dilation)
         with e.scope():
             row, size = e.variable(at), e.held(elements)
-            greatest, over, least = e.held(self.greatest), e.held(self.over), e.held(self.least)
+            e.emit("MMOVE", e.held(self.greatest), size, row)
 
             def further() -> None:
                 e.increase(row, step)
-                e.emit("MMOVE", over, size, least)
-                e.emit("MSM.acc", over, size, row, greatest)
-                e.emit("MSM.acc", greatest, size, over, least)
+                self._compare(row, size)
 
-            if run.rows == 1:
-                self._copy(row, elements)
+            self._repeated(e.subtract(run.rows, 1), further)
+
+    def _further(self, size: Register) -> Callable[[], None]:
+        """What compares another column of all windows."""
+        place = self.greatest + 2 * self.columns.dilation * self.c.tile_size("c")
+        return lambda: self._compare(self.e.held(place), size)
+
+    def _copy(self, first: int, pixel: int, count: Value) -> None:
+        """Copy results to VSM: the first one from a column, as so many pixels from a place on."""
+        e, item, stride = self.e, 2 * self.c.tile_size("c"), self.columns.stride
+        with e.scope():
+            ones, one = e.held(self.ones), e.held(1)
+            at = e.variable(self.greatest + item * first)
+            to = e.variable(e.add(self.result, item * pixel))
+            if stride == 1:
+                e.emit("VMM", to, e.held(e.multiply(count, item // 2)), at, ones, one)
                 return
-            e.emit("MMOVE", greatest, size, row)
-            more = e.subtract(run.rows, 1)
-            for _ in range(more) if isinstance(more, int) and more <= UNROLLED else ():
-                further()
-            if not isinstance(more, int) or more > UNROLLED:
-                e.repeat(more, further)
-            self._copy(self.greatest, elements)
+            size = e.held(item // 2)
 
-    def _copy(self, source: Value, n: Value) -> None:
-        """Copy elements to VSM; windows of the first part are compared while the second follows."""
+            def each() -> None:
+                e.emit("VMM", to, size, at, ones, one)
+                e.increase(at, item * stride)
+                e.increase(to, item)
+
+            if not isinstance(count, int):
+                e.repeat(count, each, least=1)
+                return
+            e.repeat(count // UNROLLED, lambda: self._repeated(UNROLLED, each))
+            for _ in range(count % UNROLLED):
+                each()
+
+    def _finish(self, total: Value) -> None:
+        """Behind a batch's results."""
         e = self.e
-        parts = [(0, n)]
-        if isinstance(n, int) and n > PART * lanes_of(self.c.machine):
-            parts = [(n * k // PARTS, n * (k + 1) // PARTS - n * k // PARTS) for k in range(PARTS)]
-        ones, one = e.held(self.ones), e.held(1)
-        for first, size in parts:
-            with e.scope():
-                to, place = e.held(self.down + 2 * first), e.held(e.add(source, 2 * first))
-                e.emit("VMM", to, e.held(size), place, ones, one)
+        self.c.hook()
+        if self.relu:
+            e.emit("VGTM", self.result, e.held(total), self.result, e.held(self.zeros))
+        e.increase(self.result, e.multiply(total, 2))

@@ -59,7 +59,6 @@ class Pool(Means):
     def _reserve(self) -> None:
         """Temporaries for the columns of as many pixels as fit them."""
         c, t = self.c, self.c.temporaries
-        self._reserve_first()
         channels, one = c.tile_size("c"), self.columns
         item = 4 if self.average else 2
         span, width = (one.kernel - 1) * one.dilation + 1, c.tile_size("ow")
@@ -86,9 +85,6 @@ class Pool(Means):
         self.places: list[Register] = []
         self.targets: list[Register] = []
         self.staged = True
-
-    def _reserve_first(self) -> None:
-        """Temporaries that do not depend on how many pixels there are."""
 
     def prologue(self) -> None:
         """What stands before all tiles."""
