@@ -12,6 +12,7 @@ from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.separable import BETWEEN
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import add_weight, compiler, erase, insert, only_user, sweep
+from tilewright.graph.passes.methods import most_scratch, priced_methods
 from tilewright.graph.passes.reanchoring import (
     anchor_operands,
     plain_kernel,
@@ -109,7 +110,9 @@ class FuseSeparable(ModulePass):
             described = with_layouts(plain_kernel(trial), machine, primitive)
             if next(schedules(described, machine, primitive), None) is not None:
                 plan = plan_cached(described, machine)
-                apart = sum(_cycles(each, machine) for each in (first, kernel))
+                # Matrix tiles may multiply faster what is a kernel of its own.
+                product = priced_methods(kernel, machine, most_scratch(machine))
+                apart = _cycles(first, machine) + min(method.cycles for method in product)
                 if self.always or plan.predicted_cycles < GAIN * apart:
                     found = scratch_elements(primitive, plan.schedule, described)
         made = [value.owner for value in trial.inputs]
