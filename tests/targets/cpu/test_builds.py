@@ -50,7 +50,7 @@ def runs_here(name: str) -> bool:
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("cpu", ["avx512", "avx2", "sse2", "portable"])
+@pytest.mark.parametrize("cpu", ["amx", "avx512", "avx2", "sse2", "portable"])
 def test_every_processor_with_every_compiler(tmp_path: Path, cpu: str, compiler: str) -> None:
     if reason := missing(compiler, "make"):
         pytest.skip(reason)
