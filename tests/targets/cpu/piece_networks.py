@@ -208,7 +208,9 @@ def _kernel(maker: Maker, case: Case) -> tuple[SSAValue, Expected]:
     depth = case.channels * int(np.prod(taps, dtype=np.int64))
     w = (random.standard_normal((case.co, case.channels, *taps)) * depth**-0.5).astype(np.float32)
     split = split_weights(w)
-    op = WeightOp.of(maker.weights.add(split, "w"), tensor(split.shape, bf16, "OI16o2i"))
+    primitive = maker.machine.primitive("conv_pieces" if case.windows else "matmul_pieces")
+    kept = tensor(split.shape, bf16, maker.machine.layout_of(primitive, "weight", 2))
+    op = WeightOp.of(maker.weights.add(split, "w"), kept)
     maker.network.block.add_op(op)
     operands = [x, op.result, maker.scratch(1 << 18)]
     bias = np.zeros(case.co, np.float32)
