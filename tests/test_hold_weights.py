@@ -56,6 +56,8 @@ def lstm(path: Path) -> Path:
 
 CHANNELS = 128
 WEIGHT_BYTES = 2 * CHANNELS * CHANNELS * 9
+CODE_BYTES = 16 * 8
+"""Of the words that one program may execute beside another one's: transfers bring words, too."""
 
 
 def convolutions(path: Path) -> Path:
@@ -158,7 +160,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> Searched:
 def test_a_kernel_between_leaves_the_weights_alone(searched: Searched, tmp_path: Path) -> None:
     assert readers(searched.held)
     slower, more = cost(ran(searched.path, tmp_path / "loaded", kilobytes=768, holds=False))
-    assert searched.moved <= more - WEIGHT_BYTES
+    assert searched.moved <= more - WEIGHT_BYTES + CODE_BYTES
     assert searched.cycles < slower
 
 
