@@ -119,4 +119,4 @@ def test_tiles_fill_the_memory() -> None:
     assert pixels.granule_bound == rows.granule_bound == 50176
     # The residual's slot and the result's take turns, as the cost says.
     assert abs(pixels.predicted_cycles / pixels.cycles - 1) < 0.02
-    assert pixels.cycles < 1.09 * 50176 < 1.2 * 50176 < rows.cycles
+    assert pixels.cycles < 1.1 * 50176 < 1.2 * 50176 < rows.cycles
