@@ -8,14 +8,15 @@ alike on both sides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import Any
 
 from benchmarks.papers.hlal.experiments import hlal_cycles
 from benchmarks.papers.hlal.layers import FOLDER
 from tilewright.errors import TilewrightError
 
-OUTPUTS, CHANNELS = (32, 64, 128), (32, 64, 128, 256)
-"""Segments that are tried, of convolutions' outputs and of pools."""
+OUTPUTS, CHANNELS, ROWS = (32, 64, 128), (32, 64, 128, 256, 512), (1, 2, 4, 6, 8)
+"""Segments that are tried, of convolutions' outputs, and of pools' channels and rows."""
 
 ALEXNET: tuple[tuple[Any, ...], ...] = (
     ("conv", 227, 3, 96, 11, 4, 0),
@@ -80,10 +81,10 @@ def _ways(kind: str, *sizes: Any) -> Iterator[str]:
     elif kind == "pool":
         extent, channels, kernel = sizes
         half = (extent - kernel) // 2 + 1
-        for cut in CHANNELS:
+        for cut, rows in product(CHANNELS, ROWS):
             yield (
                 f".code\n@block_fw_pool_max y, x, #{kernel}, #2, #0\n.static_ro\n"
-                f"{_tensor('x', extent, channels, min(cut, channels), 2 if kernel == 2 else 1)}"
+                f"{_tensor('x', extent, channels, min(cut, channels), min(rows, extent))}"
                 f".static_rw\n{_tensor('y', half, channels, min(cut, channels))}"
             )
     elif kind == "lrn":
