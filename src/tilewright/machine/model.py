@@ -267,6 +267,9 @@ class Machine(_Part):
     issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)
     """Cycles to issue one command."""
     instruction_bytes: int = Field(default=64, ge=0, le=MAX_VALUE)
+    pieces: Literal["windows", "all"] = "windows"
+    """What matrix tiles may compute in pieces of bfloat16: convolutions for which Winograd's method
+    stands ready, whose largest errors are as large, or every convolution and matrix product."""
     memory_growth: float = Field(default=1.15, ge=1, le=1e6)
     """Times the least memory of a network (its weights, and the most activations that live at once)
     that a run may take, where methods trade memory for time (choose-methods)."""

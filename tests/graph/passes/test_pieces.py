@@ -14,7 +14,8 @@ from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 from tilewright.types import tensor_type
 
-TILES = cpu(Processor(lanes=16, registers=32, vectors_per_cycle=2.0, block_cycles=48.0))
+WINDOWS = cpu(Processor(lanes=16, registers=32, vectors_per_cycle=2.0, block_cycles=48.0))
+TILES = WINDOWS.with_values({"pieces": "all"})
 
 EVERYWHERE = ("conv_pieces", "matmul_pieces")
 
@@ -108,3 +109,13 @@ def test_an_exact_machine_takes_none() -> None:
     net = Builder(6, x=(1, 256, 28, 28))
     wide = net.op("conv", net.inputs["x"], drawn(net, 256, 256, 1, 1))
     assert methods(apply(net, wide, machine=TILES.exact())) == ["conv"]
+
+
+def test_other_windows_and_products_stay_exact_unless_asked() -> None:
+    """By default pieces take the place of Winograd's method alone."""
+    for machine, other in ((WINDOWS, "conv"), (TILES, "piece_conv")):
+        net = Builder(7, x=(1, 256, 28, 28))
+        x = net.op("conv", net.inputs["x"], drawn(net, 256, 256, 3, 3), pads=(1, 1, 1, 1))
+        x = net.op("conv", x, drawn(net, 256, 256, 1, 1))
+        x = net.op("conv", x, drawn(net, 256, 256, 3, 3), strides=(2, 2))
+        assert methods(apply(net, x, machine=machine)) == ["piece_conv", other, other]

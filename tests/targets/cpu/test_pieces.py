@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper
 from tests.targets.cpu.piece_networks import (
     BUILDS,
     CASES,
-    PLANNED,
+    EVERYWHERE,
     TILES,
     Case,
     Network,
@@ -25,7 +25,6 @@ import tilewright
 from tilewright.graph import passes
 from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.targets.cpu.compiler import FLAGS, build_library, find_compiler, run_compiler
-from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.runner import CpuRunner
 from tilewright.types import Array
 
@@ -148,7 +147,7 @@ def compiled(folder: Path, exact: bool = False) -> tilewright.Executable:
     path = folder / "model.onnx"
     onnx.save(model()[0], path)
     made = tilewright.compile(
-        path, machine=machine(PLANNED), directory=folder / "package", exact_convolution=exact
+        path, machine=EVERYWHERE, directory=folder / "package", exact_convolution=exact
     )
     assert isinstance(made, tilewright.Executable)
     return made

@@ -74,7 +74,7 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
         return
     forms = list(_forms(kernel, anchor)) if isinstance(anchor, ConvOp) else []
     if any(primitive.block_cycles for primitive in machine.primitives):
-        forms += _pieces(kernel, anchor)
+        forms += _pieces(kernel, anchor, machine)
     for form in forms:
         trial = rewritten(kernel, form, most_scratch(machine) if room is None else room, None)
         inner = trial.operations[0]
@@ -132,8 +132,8 @@ def _forms(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
             yield Form(tile, True)
 
 
-def _pieces(kernel: KernelOp, anchor: ConvOp | MatMulOp) -> Iterator[Form]:
-    """The form in pieces, where it is defined."""
+def _pieces(kernel: KernelOp, anchor: ConvOp | MatMulOp, machine: Machine) -> Iterator[Form]:
+    """The form in pieces, where it is defined and the machine may take it."""
     weight = kernel.inputs[_weight(kernel)]
     if kernel.on_host or not isinstance(weight.owner, WeightOp):
         return
@@ -141,11 +141,15 @@ def _pieces(kernel: KernelOp, anchor: ConvOp | MatMulOp) -> Iterator[Form]:
     if any(kind.element_type != f32 for kind in kinds):
         return
     if isinstance(anchor, ConvOp):
-        fits = anchor.integer("group", 1, 2**24) == 1
+        apart = anchor.integers("strides") + anchor.integers("dilations") == (1, 1, 1, 1)
+        window = shape_of(weight)[2:]
+        rough = apart and any(window == (taps, taps) for _, taps in TRANSFORMS)
+        fits = anchor.integer("group", 1, 2**24) == 1 and (rough or machine.pieces == "all")
     else:
         co = shape_of(anchor.result)[-1]
         biases = [kind.get_shape() for kind in kinds[2:]]
-        fits = len(kinds[1].get_shape()) == 2 and not anchor.transposed[0]
+        fits = machine.pieces == "all"
+        fits = fits and len(kinds[1].get_shape()) == 2 and not anchor.transposed[0]
         fits = fits and all(shape == (co,) for shape in biases)
     if fits:
         yield Form(plain=False, pieces=True)
