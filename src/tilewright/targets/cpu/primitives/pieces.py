@@ -9,34 +9,29 @@ tile is smaller, its sums are several, or one would wait for the one before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import replace
 
-from tilewright.numerics.pieces import PIECES, groups
+from tilewright.numerics.pieces import groups
 from tilewright.planning.domain import Affine
-from tilewright.planning.pieces import POINTS, TILE_WORDS, Geometry
-from tilewright.targets.cpu.address import Address
+from tilewright.planning.pieces import POINTS, TILE_WORDS
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.block_products import write_first
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call
-from tilewright.targets.cpu.source import Writer, plus, total
-
-FEW = 4
-"""Register tiles that are few."""
-
-LINE_WORDS = 16
-"""Of a line of the caches."""
-
-STEP_WORDS = 2 * PIECES * TILE_WORDS
-"""Of the weights of two vectors of output channels in a step of the reduction: they lie in one
-stream, [step][piece][vector][row of the tile][word]."""
+from tilewright.targets.cpu.primitives.piece_points import (
+    LINE_WORDS,
+    STEP_WORDS,
+    Pieces,
+    rows_text,
+    windows_text,
+)
+from tilewright.targets.cpu.source import Writer, plus
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the calls: points with the first of the output channels, then the products."""
-    made = _Pieces.of(instance)
+    made = Pieces.of(instance)
     x, s = made.x, made.scratch
     with writer.block():
         if made.windows:
@@ -44,176 +39,14 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             origin = replace(x, window=(n, c, Affine(), Affine()))
             arguments = [plus(x.pointer, origin.offset(instance.dims)), s.pointer]
             arguments += [x.index(axis, instance.dims, {}) for axis in (2, 3)]
-            text = _windows_text(made)
+            text = windows_text(made)
         else:
             arguments = [plus(x.pointer, x.offset(instance.dims)), s.pointer]
-            text = _rows_text(made)
+            text = rows_text(made)
         write_first(instance, call(code.function("piece_points", text), arguments), writer)
         name = code.function("piece_products", _products_text(made, code))
         pointers = [plus(a.pointer, a.offset(instance.dims)) for a in made.outside]
         writer.line(call(name, [s.pointer, *pointers]))
-
-
-@dataclass(frozen=True)
-class _Pieces:
-    """One instance: its operands, and how its points lie."""
-
-    instance: Instance
-    x: Address
-    w: Address
-    scratch: Address
-    bias: Address | None
-
-    @classmethod
-    def of(cls, instance: Instance) -> _Pieces:
-        operands = instance.anchor.inputs
-        found = [operand for operand in operands if isinstance(operand, Address)]
-        if len(found) != len(operands) or len(found) < 3:
-            raise instance.cannot("the anchor's operands must be tensors")
-        x, w, scratch = found[:3]
-        made = cls(instance, x, w, scratch, found[3] if len(found) > 3 else None)
-        outer = [d for d in instance.dims if d not in (*made.grid, "co", *instance.reduction)]
-        if instance.split or any(instance.size(dim) != 1 for dim in outer):
-            raise instance.cannot("a block is of one image and the whole reduction")
-        return made
-
-    @property
-    def windows(self) -> bool:
-        """Whether it is a convolution."""
-        return "kh" in self.instance.dims
-
-    @property
-    def grid(self) -> tuple[str, str]:
-        """The dims of a block's points, rows and columns; a matrix product has columns alone."""
-        if self.windows:
-            return "oh", "ow"
-        return "", "m" if "m" in self.instance.dims else "n"
-
-    @cached_property
-    def geometry(self) -> Geometry:
-        """How the block's points lie."""
-        sizes = {dim: self.instance.size(dim) for dim in self.instance.dims}
-        return Geometry.of(self.x.window, sizes)
-
-    @property
-    def vectors(self) -> int:
-        """Of output channels."""
-        return -(-self.instance.size("co") // POINTS)
-
-    @property
-    def couple_words(self) -> int:
-        """Words of the weights of two vectors of output channels."""
-        return self.geometry.steps * STEP_WORDS
-
-    @property
-    def share(self) -> int:
-        """Words of the next weights that each step of a register tile asks for; 0 of few tiles."""
-        parts = -(-self.geometry.tiles // 2)
-        return 0 if parts <= FEW else -(-STEP_WORDS // (parts * LINE_WORDS)) * LINE_WORDS
-
-    @property
-    def outside(self) -> list[Address]:
-        """Tensors that products read or write, each pointer once, the output last."""
-        later = {
-            operand.pointer
-            for step in self.instance.steps[1:]
-            for operand in step.inputs
-            if isinstance(operand, Address)
-        }
-        own = (self.scratch.pointer, self.x.pointer)
-        return [a for a in self.instance.addresses if a.pointer not in own or a.pointer in later]
-
-    @property
-    def results(self) -> list[Address]:
-        """The same without the weights: what results are made of."""
-        return [a for a in self.outside if a.pointer != self.w.pointer]
-
-    def parameters(self, operands: Sequence[Address]) -> str:
-        """C parameters of these operands."""
-        output = self.instance.output
-        listed = [f"{'' if a == output else 'const '}{a.c_type} *{a.pointer}" for a in operands]
-        return ", ".join(listed)
-
-
-def _windows_text(made: _Pieces) -> str:
-    """Split what a block's windows read; positions outside the image are zero."""
-    x, instance, geometry = made.x, made.instance, made.geometry
-    channels = instance.size("ci")
-    between = x.block_stride("ci", POINTS, channels, instance.dims)
-    if between is None or x.stride("ci", min(POINTS, channels), instance.dims) not in (0, 1):
-        raise instance.cannot("the image does not lie in blocks of channels")
-    (height, width), (sh, sw) = x.shape[2:], geometry.strides
-    pixel = total([(x.part(2, 1), "h"), (x.part(3, 1), "v")])
-    low, high = (_channels(made, between, number, pixel) for number in ("2 * c", "(2 * c + 1)"))
-    writer = Writer()
-    writer.line(
-        f"/* what windows of {geometry.rows} x {geometry.columns} points read, in pieces */"
-    )
-    writer.line(f"static void {NAME}(const float *x, float *s, long row, long column)")
-    with writer.block():
-        writer.line("uint32_t *o = (uint32_t *)s;")
-        writer.line(f"for (long c = 0; c < {groups(channels)}; c++)")
-        with writer.block():
-            for down, across in geometry.phases:
-                with writer.block(f"for (long y = 0; y < {geometry.height}; y++)"):
-                    writer.line(f"const long h = row + {total([(sh, 'y')], down)};")
-                    writer.line(f"const int inside = h >= 0 && h < {height};")
-                    head = f"for (long z = 0; z < {geometry.pitch}; z++, o += {POINTS})"
-                    with writer.block(head):
-                        writer.line(f"const long v = column + {total([(sw, 'z')], across)};")
-                        with writer.block(f"if (inside && v >= 0 && v < {width})"):
-                            writer.line(f"split_pair(o, {geometry.plane}, {low}, {high});")
-                        with writer.block("else"):
-                            writer.line(
-                                f"split_pair(o, {geometry.plane}, splat(0.0f), splat(0.0f));"
-                            )
-                rest = PIECES * geometry.plane - geometry.height * geometry.pitch * POINTS
-                writer.line(f"o += {rest};")
-    return str(writer)
-
-
-def _channels(made: _Pieces, between: int, number: str, pixel: str) -> str:
-    """C expression of a vector of channels at a pixel; what is no channel is 0."""
-    channels = made.instance.size("ci")
-    whole, rest = divmod(channels, POINTS)
-    at = f"x + {total([(between, number)])} + {pixel}"
-    value = f"load({at})"
-    if rest:
-        value = f"({number} < {whole} ? {value} : load_part({at}, {rest}))"
-    if number != "2 * c" and (whole + bool(rest)) % 2:
-        value = f"({number} < {whole + bool(rest)} ? {value} : splat(0.0f))"
-    return value
-
-
-def _rows_text(made: _Pieces) -> str:
-    """Split the rows of a matrix product."""
-    instance, x, geometry = made.instance, made.x, made.geometry
-    depth = geometry.channels
-    row = x.stride(made.grid[1], geometry.columns, instance.dims)
-    if row is None or x.stride("ci", depth, instance.dims) not in (0, 1):
-        raise instance.cannot("rows must lie at a fixed distance, and their inputs side by side")
-    whole, rest = divmod(depth, 2 * POINTS)
-    writer = Writer()
-    writer.line(f"/* {geometry.columns} rows of {depth} inputs, in pieces */")
-    writer.line(f"static void {NAME}(const float *x, float *s)")
-    with writer.block():
-        writer.line("uint32_t *o = (uint32_t *)s;")
-        head = f"for (long p = 0; p < {geometry.columns}; p++, o += {POINTS})"
-        with writer.block(head):
-            writer.line(f"const float *i = x + {total([(row, 'p')])};")
-            with writer.block(f"for (long c = 0; c < {whole}; c++, i += {2 * POINTS})"):
-                place = f"o + {total([(geometry.group, 'c')])}"
-                values = f"load(i), load(i + {POINTS})"
-                writer.line(f"split_pair({place}, {geometry.plane}, {values});")
-            if rest:
-                halves = (min(rest, POINTS), max(rest - POINTS, 0))
-                values = ", ".join(
-                    f"load_part({plus('i', str(POINTS * n))}, {half})" if half else "splat(0.0f)"
-                    for n, half in enumerate(halves)
-                )
-                place = plus("o", str(geometry.group * whole))
-                writer.line(f"split_pair({place}, {geometry.plane}, {values});")
-    return str(writer)
 
 
 def _couples(count: int) -> Iterator[tuple[int, int, int]]:
@@ -224,7 +57,7 @@ def _couples(count: int) -> Iterator[tuple[int, int, int]]:
         yield 1, count // 2, 1
 
 
-def _products_text(made: _Pieces, code: KernelCode) -> str:
+def _products_text(made: Pieces, code: KernelCode) -> str:
     """Multiply the block with every two vectors of output channels, and write its results."""
     geometry, names = made.geometry, ", ".join(a.pointer for a in made.results)
     writer = Writer()
@@ -249,7 +82,7 @@ def _products_text(made: _Pieces, code: KernelCode) -> str:
 
 
 def _write_points(
-    writer: Writer, made: _Pieces, code: KernelCode, columns: int, names: str, *, cut: bool
+    writer: Writer, made: Pieces, code: KernelCode, columns: int, names: str, *, cut: bool
 ) -> None:
     """All tiles of points by the vectors of output channels of number ``v``."""
     weights = f"(const uint32_t *){made.w.pointer} + v * {made.couple_words}L"
@@ -261,7 +94,7 @@ def _write_points(
             writer.line(f"{name}({points}, u, {names}, v, p);")
 
 
-def _write_ahead(writer: Writer, made: _Pieces) -> None:
+def _write_ahead(writer: Writer, made: Pieces) -> None:
     """Ask for weights that are needed next.
 
     Where there are few register tiles, the first of them waits for the weights, and asks for those
@@ -300,7 +133,7 @@ SUMS = {4: 1, 2: 2, 1: 3}
 """Sums to a tile of results, by how many of these a register tile has."""
 
 
-def _part_text(made: _Pieces, rows: int, columns: int, *, cut: bool) -> str:
+def _part_text(made: Pieces, rows: int, columns: int, *, cut: bool) -> str:
     """One register tile: the whole reduction, and its results."""
     geometry = made.geometry
     results, sums = rows * columns, SUMS[rows * columns]
@@ -358,7 +191,7 @@ def _part_text(made: _Pieces, rows: int, columns: int, *, cut: bool) -> str:
     return str(writer)
 
 
-def _write_results(writer: Writer, made: _Pieces, rows: int, columns: int, *, cut: bool) -> None:
+def _write_results(writer: Writer, made: Pieces, rows: int, columns: int, *, cut: bool) -> None:
     """What becomes of the sums: bias, the rest of the chain, and the output."""
     instance, geometry = made.instance, made.geometry
     row, column = made.grid

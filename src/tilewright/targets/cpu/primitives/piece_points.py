@@ -1,0 +1,191 @@
+"""One convolution or matrix product in pieces of bfloat16: its operands, and its points.
+
+Inputs are split as they are laid out in scratch (planning/pieces.py), two vectors of channels at a
+time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tilewright.numerics.pieces import PIECES, groups
+from tilewright.planning.pieces import POINTS, TILE_WORDS, Geometry
+from tilewright.targets.cpu.address import Address
+from tilewright.targets.cpu.instance import Instance
+from tilewright.targets.cpu.primitives.code import NAME
+from tilewright.targets.cpu.source import Writer, plus, total
+
+FEW = 4
+"""Register tiles that are few."""
+
+LINE_WORDS = 16
+"""Of a line of the caches."""
+
+STEP_WORDS = 2 * PIECES * TILE_WORDS
+"""Of the weights of two vectors of output channels in a step of the reduction: they lie in one
+stream, [step][piece][vector][row of the tile][word]."""
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """One instance: its operands, and how its points lie."""
+
+    instance: Instance
+    x: Address
+    w: Address
+    scratch: Address
+    bias: Address | None
+
+    @classmethod
+    def of(cls, instance: Instance) -> Pieces:
+        """Check that the operands are tensors, and the block one image's."""
+        operands = instance.anchor.inputs
+        found = [operand for operand in operands if isinstance(operand, Address)]
+        if len(found) != len(operands) or len(found) < 3:
+            raise instance.cannot("the anchor's operands must be tensors")
+        x, w, scratch = found[:3]
+        made = cls(instance, x, w, scratch, found[3] if len(found) > 3 else None)
+        outer = [d for d in instance.dims if d not in (*made.grid, "co", *instance.reduction)]
+        if instance.split or any(instance.size(dim) != 1 for dim in outer):
+            raise instance.cannot("a block is of one image and the whole reduction")
+        return made
+
+    @property
+    def windows(self) -> bool:
+        """Whether it is a convolution."""
+        return "kh" in self.instance.dims
+
+    @property
+    def grid(self) -> tuple[str, str]:
+        """The dims of a block's points, rows and columns; a matrix product has columns alone."""
+        if self.windows:
+            return "oh", "ow"
+        return "", "m" if "m" in self.instance.dims else "n"
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """How the block's points lie."""
+        sizes = {dim: self.instance.size(dim) for dim in self.instance.dims}
+        return Geometry.of(self.x.window, sizes)
+
+    @property
+    def vectors(self) -> int:
+        """Of output channels."""
+        return -(-self.instance.size("co") // POINTS)
+
+    @property
+    def couple_words(self) -> int:
+        """Words of the weights of two vectors of output channels."""
+        return self.geometry.steps * STEP_WORDS
+
+    @property
+    def share(self) -> int:
+        """Words of the next weights that each step of a register tile asks for; 0 of few tiles."""
+        parts = -(-self.geometry.tiles // 2)
+        return 0 if parts <= FEW else -(-STEP_WORDS // (parts * LINE_WORDS)) * LINE_WORDS
+
+    @property
+    def outside(self) -> list[Address]:
+        """Tensors that products read or write, each pointer once, the output last."""
+        later = {
+            operand.pointer
+            for step in self.instance.steps[1:]
+            for operand in step.inputs
+            if isinstance(operand, Address)
+        }
+        own = (self.scratch.pointer, self.x.pointer)
+        return [a for a in self.instance.addresses if a.pointer not in own or a.pointer in later]
+
+    @property
+    def results(self) -> list[Address]:
+        """The same without the weights: what results are made of."""
+        return [a for a in self.outside if a.pointer != self.w.pointer]
+
+    def parameters(self, operands: Sequence[Address]) -> str:
+        """C parameters of these operands."""
+        output = self.instance.output
+        listed = [f"{'' if a == output else 'const '}{a.c_type} *{a.pointer}" for a in operands]
+        return ", ".join(listed)
+
+
+def windows_text(made: Pieces) -> str:
+    """Split what a block's windows read; positions outside the image are zero."""
+    x, instance, geometry = made.x, made.instance, made.geometry
+    channels = instance.size("ci")
+    between = x.block_stride("ci", POINTS, channels, instance.dims)
+    if between is None or x.stride("ci", min(POINTS, channels), instance.dims) not in (0, 1):
+        raise instance.cannot("the image does not lie in blocks of channels")
+    (height, width), (sh, sw) = x.shape[2:], geometry.strides
+    pixel = total([(x.part(2, 1), "h"), (x.part(3, 1), "v")])
+    low, high = (_channels(made, between, number, pixel) for number in ("2 * c", "(2 * c + 1)"))
+    writer = Writer()
+    writer.line(
+        f"/* what windows of {geometry.rows} x {geometry.columns} points read, in pieces */"
+    )
+    writer.line(f"static void {NAME}(const float *x, float *s, long row, long column)")
+    with writer.block():
+        writer.line("uint32_t *o = (uint32_t *)s;")
+        writer.line(f"for (long c = 0; c < {groups(channels)}; c++)")
+        with writer.block():
+            for down, across in geometry.phases:
+                with writer.block(f"for (long y = 0; y < {geometry.height}; y++)"):
+                    writer.line(f"const long h = row + {total([(sh, 'y')], down)};")
+                    writer.line(f"const int inside = h >= 0 && h < {height};")
+                    head = f"for (long z = 0; z < {geometry.pitch}; z++, o += {POINTS})"
+                    with writer.block(head):
+                        writer.line(f"const long v = column + {total([(sw, 'z')], across)};")
+                        with writer.block(f"if (inside && v >= 0 && v < {width})"):
+                            writer.line(f"split_pair(o, {geometry.plane}, {low}, {high});")
+                        with writer.block("else"):
+                            writer.line(
+                                f"split_pair(o, {geometry.plane}, splat(0.0f), splat(0.0f));"
+                            )
+                rest = PIECES * geometry.plane - geometry.height * geometry.pitch * POINTS
+                writer.line(f"o += {rest};")
+    return str(writer)
+
+
+def _channels(made: Pieces, between: int, number: str, pixel: str) -> str:
+    """C expression of a vector of channels at a pixel; what is no channel is 0."""
+    channels = made.instance.size("ci")
+    whole, rest = divmod(channels, POINTS)
+    at = f"x + {total([(between, number)])} + {pixel}"
+    value = f"load({at})"
+    if rest:
+        value = f"({number} < {whole} ? {value} : load_part({at}, {rest}))"
+    if number != "2 * c" and (whole + bool(rest)) % 2:
+        value = f"({number} < {whole + bool(rest)} ? {value} : splat(0.0f))"
+    return value
+
+
+def rows_text(made: Pieces) -> str:
+    """Split the rows of a matrix product."""
+    instance, x, geometry = made.instance, made.x, made.geometry
+    depth = geometry.channels
+    row = x.stride(made.grid[1], geometry.columns, instance.dims)
+    if row is None or x.stride("ci", depth, instance.dims) not in (0, 1):
+        raise instance.cannot("rows must lie at a fixed distance, and their inputs side by side")
+    whole, rest = divmod(depth, 2 * POINTS)
+    writer = Writer()
+    writer.line(f"/* {geometry.columns} rows of {depth} inputs, in pieces */")
+    writer.line(f"static void {NAME}(const float *x, float *s)")
+    with writer.block():
+        writer.line("uint32_t *o = (uint32_t *)s;")
+        head = f"for (long p = 0; p < {geometry.columns}; p++, o += {POINTS})"
+        with writer.block(head):
+            writer.line(f"const float *i = x + {total([(row, 'p')])};")
+            with writer.block(f"for (long c = 0; c < {whole}; c++, i += {2 * POINTS})"):
+                place = f"o + {total([(geometry.group, 'c')])}"
+                values = f"load(i), load(i + {POINTS})"
+                writer.line(f"split_pair({place}, {geometry.plane}, {values});")
+            if rest:
+                halves = (min(rest, POINTS), max(rest - POINTS, 0))
+                values = ", ".join(
+                    f"load_part({plus('i', str(POINTS * n))}, {half})" if half else "splat(0.0f)"
+                    for n, half in enumerate(halves)
+                )
+                place = plus("o", str(geometry.group * whole))
+                writer.line(f"split_pair({place}, {geometry.plane}, {values});")
+    return str(writer)
