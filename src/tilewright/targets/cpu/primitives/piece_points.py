@@ -41,12 +41,8 @@ class Pieces:
     @classmethod
     def of(cls, instance: Instance) -> Pieces:
         """Check that the operands are tensors, and the block one image's."""
-        operands = instance.anchor.inputs
-        found = [operand for operand in operands if isinstance(operand, Address)]
-        if len(found) != len(operands) or len(found) < 3:
-            raise instance.cannot("the anchor's operands must be tensors")
-        x, w, scratch = found[:3]
-        made = cls(instance, x, w, scratch, found[3] if len(found) > 3 else None)
+        x, w, scratch, *bias = instance.tensors
+        made = cls(instance, x, w, scratch, bias[0] if bias else None)
         outer = [d for d in instance.dims if d not in (*made.grid, "co", *instance.reduction)]
         if instance.split or any(instance.size(dim) != 1 for dim in outer):
             raise instance.cannot("a block is of one image and the whole reduction")
