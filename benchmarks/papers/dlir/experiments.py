@@ -228,6 +228,9 @@ def tables(
                 "planning/bounds.py. Latency bound: the granule bound with the latencies that "
                 "transfers no larger than the memories pay one after the other (not for ACC-C, "
                 "where values stay on the chip from kernel to kernel).",
+                "The bounds of a network are its kernels' in a sum. On ACC-C weights of a kernel "
+                "may come while the one before computes, so a small network can be below it "
+                "(LeNet-5).",
                 "Bit for bit: the whole network's outputs on a random input, words against the "
                 "graph's interpreter.",
                 "Code: a digest of the sources that decide a row (papers/dlir/code.py).",
