@@ -12,7 +12,7 @@ PARTS = (
 )
 """What all simulated machines share, beside the modules at the top."""
 
-CACHES = ("cached", "block_cost", "measure", "registers", "sharing")
+CACHES = ("cached", "block_cost", "measure", "piece", "registers", "sharing")
 """Modules of planning that only machines behind caches use begin so."""
 
 DIGITS = 8

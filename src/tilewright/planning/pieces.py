@@ -138,7 +138,7 @@ def piece_schedules(kernel: Kernel, primitive: Primitive) -> Iterator[Schedule]:
     if Geometry.of(source.access, extents).points < FEWEST:
         return
     room = next(o.shape[0] for o in kernel.inputs if o.role == "scratch")
-    column = next(dim for dim in ("ow", "m", "n") if (dim in extents and dim != "n") or dim == "n")
+    column = next(dim for dim in ("ow", "m", "n") if dim in extents)
     row = "oh" if column == "ow" else ""
     blocks = [(height, extents[column]) for height in (shares(extents[row]) if row else [1])]
     if not row:

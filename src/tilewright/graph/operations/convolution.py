@@ -69,10 +69,7 @@ class ConvOp(Operation):
                 types[2].get_shape() == (w[0],),
                 f"bias must have shape [{w[0]}], has {list(types[2].get_shape())}",
             )
-        oh, ow = (
-            (x[2 + i] + pads[i] + pads[2 + i] - (w[2 + i] - 1) * dilations[i] - 1) // strides[i] + 1
-            for i in range(2)
-        )
+        oh, ow = windowed(x[2:], w[2:], strides, pads, dilations)
         self.need(
             oh >= 1 and ow >= 1,
             f"kernel {list(w[2:])} with dilations {list(dilations)} exceeds the padded image "
@@ -141,6 +138,21 @@ class ConvOp(Operation):
             (one("n"), target, one("oh"), one("ow")),
             operation,
         )
+
+
+def windowed(
+    image: Sequence[int],
+    window: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+) -> tuple[int, int]:
+    """Rows and columns of a convolution's result; below 1 where the window exceeds the image."""
+    rows, columns = (
+        (image[i] + pads[i] + pads[2 + i] - (window[i] - 1) * dilations[i] - 1) // strides[i] + 1
+        for i in range(2)
+    )
+    return rows, columns
 
 
 SHORT_FLOATS = (f16, bf16)

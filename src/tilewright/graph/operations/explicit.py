@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.convolution import windowed
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
 from tilewright.numerics import reference
 from tilewright.planning.domain import Affine, Dim, Role, Stage
@@ -47,10 +48,7 @@ class ExplicitConvOp(Operation):
         self.need(
             len(types) == 3 or types[3].get_shape() == (w[0],), f"bias must have shape [{w[0]}]"
         )
-        oh, ow = (
-            (x[2 + i] + pads[i] + pads[2 + i] - (w[2 + i] - 1) * dilations[i] - 1) // strides[i] + 1
-            for i in range(2)
-        )
+        oh, ow = windowed(x[2:], w[2:], strides, pads, dilations)
         self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
         return self.result_of((x[0], w[0], oh, ow), self.common_element(types))
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.convolution import windowed
 from tilewright.ir import PythonValue, bf16, f32, irdl_op_definition, opt_prop_def
 from tilewright.numerics import pieces, reference
 from tilewright.numerics.pieces import join_weights
@@ -61,11 +62,7 @@ class PieceConvOp(Operation):
         dilations = self.integers("dilations", 2, 1)
         self.need(len(x) == 4 and min(x) >= 1, f"images must have rank 4, have shape {list(x)}")
         co = _weights_checked(self, types, x[1], prod(window))
-        oh, ow = (
-            (x[2 + i] + pads[i] + pads[2 + i] - (window[i] - 1) * dilations[i] - 1) // strides[i]
-            + 1
-            for i in range(2)
-        )
+        oh, ow = windowed(x[2:], window, strides, pads, dilations)
         self.need(oh >= 1 and ow >= 1, "the window exceeds the padded image")
         return self.result_of((x[0], co, oh, ow), f32)
 

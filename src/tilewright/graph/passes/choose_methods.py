@@ -1,4 +1,4 @@
-"""choose-methods: which of a machine's methods computes each convolution."""
+"""choose-methods: which of a machine's methods computes each convolution, and each product."""
 
 from __future__ import annotations
 
@@ -64,9 +64,12 @@ class ChooseMethods(ModulePass):
     is always allowed.
 
     The explicit method (``graph.explicit_conv``) lays out windows in scratch; it takes any window
-    larger than one point, strides and dilations. Convolutions with computed weights are left
-    alone, and those of machines that have primitives for none of these. ``method`` names
-    primitives of which one is taken wherever it serves, whatever it takes: for comparisons.
+    larger than one point, strides and dilations. Where a machine has matrix tiles, convolutions
+    without groups, and matrix products if its ``pieces`` is "all", may be in pieces of bfloat16
+    (``graph.piece_conv``, ``graph.piece_matmul``), on weights that are split here. Convolutions
+    with computed weights are left alone, and those of machines that have primitives for none of
+    these. ``method`` names primitives of which one is taken wherever it serves, whatever it takes:
+    for comparisons.
     """
 
     name = "choose-methods"
