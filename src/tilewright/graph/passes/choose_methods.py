@@ -30,7 +30,8 @@ GAIN = 0.9
 """Part of the direct method's cycles that another one must stay below to be taken."""
 
 WORTH = 0.03
-"""Part of a kernel's cycles that more bytes of weights must save."""
+"""Part of a kernel's cycles that more bytes of weights must save if they take all room; those that
+take less must save less in proportion, for nothing else could have had them."""
 
 SCRATCH_SHARE = 0.25
 """Part of the memory to spare that scratch may take at most; weights have what it leaves."""
@@ -147,15 +148,18 @@ def select(options: Mapping[KernelOp, list[Priced]], room: int) -> dict[KernelOp
         return sum(forms.values())
 
     limit = room + bytes_with({kernel: methods[0] for kernel, methods in options.items()})
+    price = WORTH / max(room, 1)
     while True:
         now = bytes_with(chosen)
         best: tuple[float, KernelOp, Priced] | None = None
         for kernel, methods in options.items():
             for method in methods:
                 gain = chosen[kernel].cycles - method.cycles
-                if gain <= WORTH * chosen[kernel].cycles:
+                if gain <= 0:
                     continue
                 after = bytes_with({**chosen, kernel: method})
+                if gain <= price * (after - now) * chosen[kernel].cycles:
+                    continue
                 worth = gain / max(after - now, 1)
                 if after <= limit and (best is None or worth > best[0]):
                     best = worth, kernel, method

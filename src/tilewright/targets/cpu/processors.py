@@ -155,7 +155,7 @@ _MESH = (80.0, 40.0, 8.0, 4.5)
 
 _MESH_COSTS = CacheCosts(
     usable=0.7,
-    exposed=0.07,
+    exposed=0.06,
     near=0.45,
     cold=0.55,
     start_bytes=20.0,
