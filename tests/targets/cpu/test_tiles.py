@@ -10,7 +10,7 @@ from tests.targets.cpu.piece_networks import AMX, CASES, PLANNED, network
 from tests.targets.cpu.test_package import small
 
 from tilewright.errors import TilewrightError
-from tilewright.targets.cpu import TARGET, processors, runner, tiles
+from tilewright.targets.cpu import TARGET, compiler, processors, runner, tiles
 from tilewright.targets.cpu.processors import NATIVE, Processor, refuse_foreign
 from tilewright.targets.cpu.runner import CpuRunner, read_manifest
 
@@ -90,9 +90,20 @@ def test_a_refused_package_is_not_loaded(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_systems_without_tiles_are_planned_without(monkeypatch: pytest.MonkeyPatch) -> None:
     machine_has(monkeypatch, FLAGS, granted=True)
-    for known, cycles in ((True, 48.0), (False, 0.0)):
-        monkeypatch.setattr(processors, "tiles_supported", lambda known=known: known)
+    for system, builds, cycles in ((1, 1, 48.0), (0, 1, 0.0), (1, 0, 0.0)):
+        monkeypatch.setattr(processors, "tiles_supported", lambda known=system: bool(known))
+        monkeypatch.setattr(processors, "defines", lambda *_, known=builds: bool(known))
         assert processors.this_processor.__wrapped__().block_cycles == cycles
+
+
+@pytest.mark.skipif(not X86, reason="asks for processors of x86-64")
+def test_the_compiler_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = compiler.defines.__wrapped__
+    assert asked("__AVX2__", ("-march=x86-64-v3",))
+    assert not asked("__AVX2__", ("-march=x86-64",))
+    assert not asked("__AVX2__", ("-march=nonsense",))
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    assert asked("__AVX2__", ("-march=x86-64",)), "nothing is built, so nothing is emulated"
 
 
 @pytest.mark.skipif(not X86, reason="needs Linux on x86-64")

@@ -46,6 +46,22 @@ def compiler_version() -> str:
     return ran.stdout.splitlines()[0] if ran.stdout else ""
 
 
+@cache
+def defines(macro: str, flags: tuple[str, ...]) -> bool:
+    """Whether the compiler, told so, predefines a macro; True where there is none to ask."""
+    path = next((found for name in COMPILERS if (found := shutil.which(name))), None)
+    if path is None:
+        return True
+    command = [path, *flags, "-x", "c", "-dM", "-E", "-"]
+    try:
+        ran = subprocess.run(
+            command, input="", capture_output=True, text=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return any(line.split()[1:2] == [macro] for line in ran.stdout.splitlines())
+
+
 def openmp_flags() -> tuple[str, ...]:
     """What makes the compiler use OpenMP; () where it has none, and threads are POSIX's."""
     path = next((found for name in COMPILERS if (found := shutil.which(name))), None)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tilewright.errors import refuse
 from tilewright.machine import CacheCosts
+from tilewright.targets.cpu.compiler import defines
 from tilewright.targets.cpu.tiles import TILE_FLAGS, tiles_granted, tiles_supported
 
 NATIVE = "native"
@@ -240,10 +241,16 @@ def cache_sizes(folder: Path) -> dict[int, int]:
     return {level: size for level, size in found.items() if size}
 
 
+_TILE_MACRO = "__AMX_BF16__"
+"""What a compiler defines that builds for matrix tiles (pieces.h)."""
+
+
 @cache
 def this_processor() -> Processor:
-    """The processor that this process runs on."""
+    """The processor that this process runs on, as far as the system and the compiler know it."""
     found, sizes = processor_of(_cpuinfo()), cache_sizes(_CACHES)
+    # Of a compiler that does not know matrix tiles (GCC before 11) the C emulates them, slowly.
+    tiles = found.block_cycles and tiles_supported() and defines(_TILE_MACRO, found.flags)
     return Processor(
         found.lanes,
         found.registers,
@@ -253,7 +260,7 @@ def this_processor() -> Processor:
         sizes.get(3, found.level3_bytes),
         found.words_per_cycle,
         found.pairs_per_cycle,
-        found.block_cycles if tiles_supported() else 0.0,
+        found.block_cycles if tiles else 0.0,
         os.cpu_count() or 1,
         bandwidths=found.bandwidths,
         cache_costs=found.cache_costs,
