@@ -16,7 +16,8 @@ def kernel_of(op: KernelOp, names: Mapping[SSAValue, str]) -> Kernel:
     """The stages of a kernel; operands are named by ``names`` (graph/values.py).
 
     The first operation is the anchor; later ones are maps, restated over the anchor's parallel
-    dims, and at most one pool of windows that lie within the anchor's tiles (planning/pooling.py).
+    dims, at most one pool of windows that lie within the anchor's tiles (planning/pooling.py), and
+    normalisations along an axis of the result.
     A value that the kernel reads in two ways (once as the anchor's input, once as a residual)
     appears as two operands: see ``operand_values``. Raises VerifyException if an operation has no
     domain, or a later one is neither such a pool nor a map of the shape before it.
@@ -108,14 +109,23 @@ class _Builder:
         return found
 
     def map_stage(self, inner: GraphOperation, anchor: Stage, target: Operand) -> Stage:
-        """A map over d0..dk, restated over the anchor's dims of what it reads."""
+        """A map over d0..dk, restated over the anchor's dims of what it reads.
+
+        So is what reduces over dims of its own result, and then maps.
+        """
         stage = self.stage(inner)
-        if stage.reduction or stage.output.shape != target.shape:
+        apart = set(stage.reduction) - stage.output.dims
+        if apart or stage.output.shape != target.shape:
             raise VerifyException(
                 f"kernel {self.op.symbol.data}: {inner.name} (node {inner.node_name!r}) is no map "
                 f"of a result {list(target.shape)}"
             )
         meaning = {f"d{axis}": access for axis, access in enumerate(target.access)}
+        reduced = set[str]()
+        for own, access in zip(stage.output.access, target.access, strict=True):
+            if own.dims and own.dims[0] in stage.reduction:
+                meaning[own.dims[0]] = access
+                reduced |= set(access.dims)
         inputs = tuple(
             replace(
                 operand,
@@ -126,7 +136,11 @@ class _Builder:
         )
         output = replace(stage.output, access=target.access)
         # All dims of a result are parallel to a map of it.
-        dims = tuple(Dim(dim.name, dim.extent) for dim in anchor.dims if dim.name in target.dims)
+        dims = tuple(
+            Dim(dim.name, dim.extent, "reduction" if dim.name in reduced else "parallel")
+            for dim in anchor.dims
+            if dim.name in target.dims
+        )
         return replace(stage, dims=dims, inputs=inputs, output=output)
 
     @property

@@ -122,6 +122,9 @@ class Primitive(_Part):
     pools: tuple[str, ...] = ()
     """Pooling operations (``max_pool``), of which one may stand in the chain where its windows lie
     within the primitive's tiles."""
+    rows: tuple[str, ...] = ()
+    """Normalisations of rows (``layer_norm``), of which one may end the kernel: its own primitive
+    computes it, in main memory, as soon as a block of rows of results is complete."""
     cycles: str
     """Expression of the tile's dims: cycles to compute one tile, machine rounding included."""
     peak: str

@@ -219,6 +219,21 @@ def softmax(x: Array, axis: int) -> Array:
         return e / e.sum(axis=axis, keepdims=True)
 
 
+def layer_norm(x: Array, others: Sequence[Array], epsilon: float, *, centred: bool) -> Array:
+    """(x - mean) / sqrt(variance + epsilon), times and plus ``others``, over the last axis.
+
+    In float64, rounded once. Without ``centred`` the mean square takes the variance's place.
+    """
+    wide = x.astype(np.float64)
+    if centred:
+        wide = wide - wide.mean(-1, keepdims=True)
+    with np.errstate(all="ignore"):
+        wide = wide / np.sqrt((wide * wide).mean(-1, keepdims=True) + epsilon)
+        for array, combine in zip(others, (np.multiply, np.add), strict=False):
+            wide = combine(wide, array.astype(np.float64))
+    return wide.astype(x.dtype)
+
+
 def batch_norm(
     x: Array, scale: Array, shift: Array, mean: Array, variance: Array, epsilon: float
 ) -> Array:

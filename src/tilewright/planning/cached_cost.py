@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.machine import CacheCosts, Machine, Primitive, parse_expression
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
@@ -95,6 +95,15 @@ def cache_levels(machine: Machine) -> list[tuple[int, float]]:
         (cache.bytes or 0, source.bytes_per_cycle or float("inf"))
         for cache, source in zip(caches, sources, strict=False)
     ]
+
+
+def part_kept(costs: CacheCosts, size: float, capacity: float) -> float:
+    """Part of a working set that a cache keeps: of what exceeds its usable part, less and less.
+
+    A little too much is not all lost: what is evicted is not always what comes next.
+    """
+    spare = max((1.0 - costs.usable) * capacity, 1.0)
+    return min(1.0, max(0.0, (capacity - size) / spare))
 
 
 class Caches:
@@ -175,14 +184,6 @@ class Caches:
                     (level, boxes[depth][number]) for level in range(changing[-1] + 1, depth + 1)
                 )
 
-    def _kept(self, size: float, capacity: float) -> float:
-        """Part of a working set that a cache keeps: of what exceeds its usable part, less and less.
-
-        A little too much is not all lost: what is evicted is not always what comes next.
-        """
-        spare = max((1.0 - self.costs.usable) * capacity, 1.0)
-        return min(1.0, max(0.0, (capacity - size) / spare))
-
     def _results(self, nest: Nest, whole: list[int]) -> float:
         """Bytes of the result that are fetched and written once, edges as whole tiles."""
         number = next(n for n, (_, _, _, role) in enumerate(self.operands) if role == "output")
@@ -235,7 +236,7 @@ class Caches:
                 size = totals[level + 1]
                 if role == "output" and dim not in dims and not first:
                     size -= passing[level + 1]
-                kept = self._kept(size, capacity)
+                kept = part_kept(self.costs, size, capacity)
                 again = moved * -(-extent // step)
                 if not kept:
                     moved = again

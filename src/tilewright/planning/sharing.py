@@ -52,6 +52,11 @@ def share(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -
     return _shared(kernel, machine, schedule, cycles)[1]
 
 
+def slowest(kernel: Kernel, machine: Machine, schedule: Schedule, cycles: float) -> float:
+    """Cycles until the last of ``machine.cores`` is done, if one alone takes ``cycles``."""
+    return _shared(kernel, machine, schedule, cycles)[0]
+
+
 def divisible(
     kernel: Kernel, machine: Machine, priced: Sequence[tuple[float, float, Schedule]]
 ) -> int:
@@ -104,7 +109,7 @@ def exchanged(kernel: Kernel, machine: Machine, dim: str) -> float:
     near = machine.cores * max((size for size, _ in caches[:-1]), default=0)
     away = 1.0 - 1.0 / machine.cores
     cycles = 0.0
-    for operand in kernel.operands:
+    for operand in kernel.front.operands:
         size = float(box_bytes(operand, kernel.anchor.extents))
         if operand.role == "weight":
             cycles += 0.0 if dim in operand.dims or not dim else away * size / caches[-1][1]
@@ -145,7 +150,7 @@ def _allowed(kernel: Kernel) -> frozenset[str]:
     What a kernel makes in scratch of one tile of the input, every core makes in its own.
     """
     anchor = kernel.anchor
-    found = frozenset(anchor.extents) - frozenset(anchor.reduction)
+    found = frozenset(anchor.extents) - frozenset(anchor.reduction) - kernel.awaited
     for stage in kernel.stages:
         found &= stage.output.dims
     return found

@@ -7,6 +7,13 @@ on, after each pass.
 Loops: those of ``levels[0].order`` outermost, then those of ``levels[1].order`` within, and so on.
 A loop that would run once is left out. An operand that the primitive keeps in main memory is used
 in place; any other gets a buffer in the memory that the primitive names for its role.
+
+Stages behind the tiles (``Kernel.behind``) are a second compute. It stands within the loops that
+lie around all loops over dims of which it needs everything, and after these; the other loops run
+again around it, in the same steps, so that cores which share one have the same part of both::
+
+    tile.loop "co" { tile.loop "m" step 8 { tile.compute "matmul" ... to %y } }
+    tile.loop "m" step 8 { tile.loop "m" step 1 { tile.compute "layer_norm" ... %y to %y } }
 """
 
 from __future__ import annotations
@@ -108,10 +115,13 @@ class _Builder:
         top: list[Operation] = [self._tensor(operand) for operand in kernel.operands]
         body = self._body()
         loops = self._loops()
-        for number in reversed(range(len(loops))):
-            dim, upper, step, memory = loops[number]
-            loop = LoopOp.of(dim, 0, upper, step, Block(body), memory)
-            body = [loop]
+        around = next((n for n, loop in enumerate(loops) if loop[0] in kernel.awaited), len(loops))
+        for number in reversed(range(len(loops) + 1)):
+            if number < len(loops):
+                dim, upper, step, memory = loops[number]
+                body = [LoopOp.of(dim, 0, upper, step, Block(body), memory)]
+            if number == around and kernel.behind:
+                body += self._behind(loops, around)
         # In its block first: an outermost reduction loop's surroundings are the program's own.
         block = Block([*top, *body])
         self._place_output(body)
@@ -191,27 +201,53 @@ class _Builder:
                 element = element_of(np.dtype(operand.element))
         return tensor(operand.shape, element, operand.layout)
 
-    def _body(self) -> list[Operation]:
-        """Buffers, moves in, the compute, the move out."""
-        stages: list[StageOp] = []
-        ops: list[Operation] = []
-        last = self.kernel.stages[-1]
-        for stage in self.kernel.stages:
+    def _behind(self, loops: Sequence[tuple[str, int, int, str]], around: int) -> list[Operation]:
+        """The loops and the compute of the stages behind the tiles, a row at a time."""
+        kernel, output = self.kernel, self.values[self.kernel.output.name]
+        operation = kernel.behind[0].operation
+        primitive = next(iter(self.machine.primitives_for(operation)), None)
+        if primitive is None:
+            raise self._refuse(f"the machine has no primitive for {operation}")
+        places = {storage.memory for storage in primitive.operands.values()}
+        places |= {storage.memory for storage in self.primitive.operands.values()}
+        if places != {self.machine.main}:
+            raise self._refuse(f"{operation} behind tiles needs its operands in main memory")
+        # What the tiles have left in the output is what these stages read.
+        self.values[kernel.front.output.name] = output
+        stages = self._stages(kernel.behind, [])
+        body: list[Operation] = [_compute(primitive, stages, output)]
+        steps = kernel.anchor.extents | {dim: step for dim, _, step, _ in loops}
+        rows = [
+            (dim, steps[dim], 1, self.schedule.levels[-1].memory)
+            for dim in kernel.anchor.extents
+            if dim not in kernel.awaited and steps[dim] > 1
+        ]
+        kept = [loop for loop in loops[around:] if loop[0] not in kernel.awaited]
+        for dim, upper, step, memory in reversed([*kept, *rows]):
+            body = [LoopOp.of(dim, 0, upper, step, Block(body), memory)]
+        return body
+
+    def _stages(self, stages: Sequence[Stage], ops: list[Operation]) -> list[StageOp]:
+        """The stages of one compute; adds buffers and moves to ``ops``."""
+        made: list[StageOp] = []
+        for stage in stages:
             inputs = [self._input(operand, ops) for operand in stage.inputs]
-            stages.append(self._stage(stage, inputs))
-            self.values[stage.output.name] = (
-                self.values[stage.output.name] if stage is last else stages[-1].result
-            )
+            made.append(self._stage(stage, inputs))
+            if stage is not stages[-1]:
+                self.values[stage.output.name] = made[-1].result
+        return made
+
+    def _body(self) -> list[Operation]:
+        """Buffers, moves in, the compute of the tile, the move out."""
+        ops: list[Operation] = []
+        stages = self._stages(self.kernel.front.stages, ops)
         output = self._place(self.kernel.output, "output")
         options = self.schedule.options
-        compute = ComputeOp.build(
-            operands=[self.values[self.kernel.output.name] if output is None else output.result],
-            properties={
-                "primitive": StringAttr(self.primitive.name),
-                "engine": StringAttr(self.primitive.engine),
-                "options": to_attribute(options) if options else None,
-            },
-            regions=[Region(Block(stages))],
+        compute = _compute(
+            self.primitive,
+            stages,
+            self.values[self.kernel.output.name] if output is None else output.result,
+            to_attribute(options) if options else None,
         )
         if output is None:
             return [*ops, compute]
@@ -321,6 +357,24 @@ class _Builder:
         if outer is not None:
             outer.insert_op_before(buffer, loop)
             outer.insert_op_after(store, loop)
+
+
+def _compute(
+    primitive: Primitive,
+    stages: Sequence[StageOp],
+    output: SSAValue,
+    options: Attribute | None = None,
+) -> ComputeOp:
+    """The compute of some stages."""
+    return ComputeOp.build(
+        operands=[output],
+        properties={
+            "primitive": StringAttr(primitive.name),
+            "engine": StringAttr(primitive.engine),
+            "options": options,
+        },
+        regions=[Region(Block(stages))],
+    )
 
 
 def _hint(name: str) -> str:

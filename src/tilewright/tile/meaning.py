@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.errors import refuse
 from tilewright.numerics import fixed, lrn_gradient, pointwise, reference, sparse
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.boxes import Box
@@ -329,6 +330,16 @@ def _softmax(tile: Tile) -> Array:
     return reference.softmax(tile.arrays[0], axis)
 
 
+def _layer_norm(tile: Tile) -> Array:
+    """Rows that are whole; the caller's tile has every index of the last axis."""
+    x, *others = tile.arrays
+    if tile.boxes[0].size[-1] != tile.boxes[0].shape[-1]:
+        raise refuse("tile-run", "a row is normalised before all of it is in the tile")
+    epsilon = float(tile.parameters.get("epsilon", 1e-5))
+    centred = bool(tile.parameters.get("centred", True))
+    return reference.layer_norm(x, others, epsilon, centred=centred)
+
+
 @dataclass(frozen=True)
 class Anchor:
     """How an operation that reduces is computed in parts.
@@ -356,6 +367,7 @@ ANCHORS: Mapping[str, Anchor] = {
     "reduce_sum": Anchor(_SUM, np.add, _narrow),
     "lrn": Anchor(_lrn, None, _complete),
     "softmax": Anchor(_softmax, None, _complete),
+    "layer_norm": Anchor(_layer_norm, None, _complete),
     "lrn_gradient": Anchor(_lrn_gradient, None, _complete),
     "maximum_gradient": Anchor(_maximum_gradient, None, _complete),
     "reduce_product": Anchor(_fold(np.multiply, lambda _: 1, wide=True), np.multiply, _narrow),

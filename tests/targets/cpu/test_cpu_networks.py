@@ -7,10 +7,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import helper, numpy_helper
 from tests.targets.cpu.random_networks import Array, random_network
 
 import tilewright
 from benchmarks import models
+from tilewright.frontends.onnx import import_onnx
+from tilewright.graph.interpreter import interpret
 from tilewright.runtime.executable import Executable
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import this_processor
@@ -63,6 +66,59 @@ def compare(
 def test_random_networks(seed: int, tmp_path: Path) -> None:
     model, image = random_network(seed)
     check(model, "x", image, tmp_path)
+
+
+def normalised(width: int, depth: int) -> onnx.ModelProto:
+    """LayerNormalization(x @ w + b + r) @ v, with another one behind it."""
+    random = np.random.default_rng(7)
+    shapes = {"w": (depth, width), "v": (width, depth)}
+    arrays = {k: random.standard_normal(s) / np.sqrt(s[0]) for k, s in shapes.items()}
+    for name, size in (("b", width), ("g", width), ("s", width), ("h", depth)):
+        arrays[name] = random.standard_normal(size)
+    node, value = helper.make_node, helper.make_tensor_value_info
+    nodes = [
+        node("MatMul", ["x", "w"], ["xw"], "product"),
+        node("Add", ["xw", "b"], ["biased"], "bias"),
+        node("Add", ["r", "biased"], ["sum"], "sum"),
+        node("LayerNormalization", ["sum", "g", "s"], ["first"], "norm", epsilon=1e-12),
+        node("MatMul", ["first", "v"], ["second"], "next"),
+        node("LayerNormalization", ["second", "h"], ["y"], "last"),
+    ]
+    return helper.make_model(
+        helper.make_graph(
+            nodes,
+            "normalised",
+            [value("x", 1, (1, 37, depth)), value("r", 1, (1, 37, width))],
+            [value("y", 1, (1, 37, depth))],
+            [numpy_helper.from_array(a.astype(np.float32), k) for k, a in arrays.items()],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+
+
+@pytest.mark.parametrize("offset", [0.0, 300.0])
+def test_normalised_sums(offset: float, tmp_path: Path) -> None:
+    model, path = normalised(53, 70), tmp_path / "model.onnx"
+    onnx.save(model, path)
+    random = np.random.default_rng(8)
+    feeds = {
+        value.name: random.standard_normal([d.dim_value for d in value.type.tensor_type.shape.dim])
+        for value in model.graph.input
+    }
+    feeds["r"] += offset
+    feeds = {name: array.astype(np.float32) for name, array in feeds.items()}
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (theirs,) = session.run(None, feeds)
+    package = tilewright.compile(path, target="cpu", directory=tmp_path / "package")
+    nodes = [list(kernel.nodes) for kernel in package.manifest.kernels]
+    assert nodes == [["product", "sum", "norm"], ["next", "last"]]
+    ours = package.run(feeds)["y"]
+    exact = interpret(import_onnx(model).module, import_onnx(model).weights, feeds)["y"]
+    # Sums near 300 are rounded by 1.5e-5, beside rows that spread by 1.4.
+    np.testing.assert_allclose(ours, exact, atol=2e-4 if offset else 2e-5)
+    # ONNX Runtime subtracts the mean's square from the mean of squares.
+    np.testing.assert_allclose(ours, theirs, atol=5e-2 if offset else 2e-5)
 
 
 @pytest.mark.slow

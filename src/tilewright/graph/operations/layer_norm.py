@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import numpy as np
-
 from tilewright.graph.operations.base import Operation, Type, axis_dims, one
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.numerics import reference
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 from tilewright.types import Array, shape_of
 
@@ -46,14 +45,9 @@ class LayerNormOp(Operation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """In float64, rounded once."""
-        x = arrays[0].astype(np.float64)
-        if self.get("centred", True):
-            x = x - x.mean(-1, keepdims=True)
-        with np.errstate(all="ignore"):
-            x = x / np.sqrt((x * x).mean(-1, keepdims=True) + self.number("epsilon"))
-            for array, combine in zip(arrays[1:], (np.multiply, np.add), strict=False):
-                x = combine(x, array.astype(np.float64))
-        return x.astype(arrays[0].dtype)
+        x, *others = arrays
+        centred = bool(self.get("centred", True))
+        return reference.layer_norm(x, others, self.number("epsilon"), centred=centred)
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0.. of the other axes | axis, which a tile keeps whole."""

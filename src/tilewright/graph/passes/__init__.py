@@ -11,6 +11,7 @@ from tilewright.graph.passes.equalise import Equalise
 from tilewright.graph.passes.fix_numbers import FixNumbers
 from tilewright.graph.passes.fold_constants import FoldConstants
 from tilewright.graph.passes.fuse_batch_norm import FuseBatchNorm
+from tilewright.graph.passes.fuse_norms import FuseNorms
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
 from tilewright.graph.passes.fuse_pools import FusePools
 from tilewright.graph.passes.fuse_separable import FuseSeparable
@@ -37,6 +38,7 @@ PASSES: dict[str, type[ModulePass]] = {
         FixNumbers,
         FoldConstants,
         FuseBatchNorm,
+        FuseNorms,
         FusePointwise,
         FusePools,
         FuseSeparable,
@@ -111,11 +113,13 @@ def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[Pass
         methods = []
     pairs = [PassEntry(FuseSeparable(), "what a pair of convolutions hands on stays in a cache")]
     pools = [PassEntry(FusePools(), "after methods, which have tiles that windows may lie within")]
+    norms = [PassEntry(FuseNorms(), "after methods: products in pieces have kernels of their own")]
     return [
         *(numbers if machine.element == "fixed16" else []),
         *(pairs if machine.primitives_for("separable_conv") else []),
         *methods,
         *(pools if any(primitive.pools for primitive in machine.primitives) else []),
+        *(norms if any(primitive.rows for primitive in machine.primitives) else []),
         PassEntry(AssignLayouts(), "after kernels are formed: each asks for layouts as a whole"),
         PassEntry(EliminateViews(), "after layouts, which decide what is an address"),
         PassEntry(

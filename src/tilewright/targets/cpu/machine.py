@@ -163,6 +163,7 @@ def _matmul(
             input="NC", weight=f"OI{block}o", bias=f"O{lanes}o", residual="NC", output="NC"
         ),
         epilogue_any=True,
+        rows=("layer_norm",),
         cycles=f"b0*b1*m*n*ceil(co/{lanes})*ci/{vectors:g}",
         peak=f"b0*b1*m*n*co*ci/{lanes * vectors:g}",
         multiples={"co": block},

@@ -78,15 +78,6 @@ def kernel_source(module: ModuleOp, lanes: int) -> KernelSource:
     return _Walk(programs[0], lanes).source()
 
 
-def _fresh(name: str, dims: Mapping[str, Extent]) -> str:
-    """A name for a loop's variable that no enclosing loop has."""
-    taken = {extent.start for extent in dims.values()}
-    variable, number = name, 2
-    while variable in taken:
-        variable, number = f"{name}{number}", number + 1
-    return variable
-
-
 class _Walk:
     def __init__(self, program: ProgramOp, lanes: int) -> None:
         self.program = program
@@ -142,6 +133,14 @@ class _Walk:
         for op in block.ops:
             self.operation_of(op, dims)
 
+    def fresh(self, name: str) -> str:
+        """A name for a loop's variable that no enclosing loop has."""
+        taken = {around.variable for around in self.loops}
+        variable, number = name, 2
+        while variable in taken:
+            variable, number = f"{name}{number}", number + 1
+        return variable
+
     def operation_of(self, op: Operation, dims: Mapping[str, Extent]) -> None:
         match op:
             case TensorOp():
@@ -192,7 +191,7 @@ class _Walk:
                 start = f"({outer.start} + {lower})"
             self.block(op.body.block, {**dims, name: Extent(start, step, starts)})
             return
-        variable = _fresh(name, dims)
+        variable = self.fresh(name)
         first = f"{base}{lower}" if lower or not base else outer.start
         head = f"for (long {variable} = {first}; {variable} < {base}{upper}; {variable} += {step})"
         around = Around(name, variable, first, step, (upper - lower) // step)
@@ -222,7 +221,7 @@ class _Walk:
             with self.writer.block(f"if ({condition})"):
                 self.block(op.body.block, {**dims, name: replace(each, start=str(lower))})
             return
-        variable = _fresh(name, dims)
+        variable = self.fresh(name)
         start = f"{lower} + " if lower else ""
         count = trips + edge
         first, end = (

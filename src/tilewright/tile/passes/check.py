@@ -262,17 +262,26 @@ class _Checker:
                 )
 
     def coverage(self) -> Iterator[Problem]:
-        """Every point is computed once, every output element stored once."""
-        points = stored = 0
+        """Every point is computed once, every output element stored once.
+
+        So it is by the computes of the tiles, and by those behind them, each kind on its own.
+        """
+        kinds: dict[str, list[ComputeOp]] = {}
         for compute in self.computes:
+            kinds.setdefault(compute.stages[0].operation.data, []).append(compute)
+        stored, whole = 0, prod(self.extents.values())
+        for computes in kinds.values():
             # Loops over one dim do not depend on those over another: points are a product.
-            points += prod(int(self.along(compute, (dim,)).size(dim).sum()) for dim in self.extents)
-        if self.computes and points != prod(self.extents.values()):
-            yield self.problem(
-                "tile-coverage",
-                f"{points} points are computed, the domain has {prod(self.extents.values())}",
-                self.computes[0],
+            points = sum(
+                prod(int(self.along(compute, (dim,)).size(dim).sum()) for dim in self.extents)
+                for compute in computes
             )
+            if points != whole:
+                yield self.problem(
+                    "tile-coverage",
+                    f"{points} points are computed, the domain has {whole}",
+                    computes[0],
+                )
         for tensor in self.program.tensors.values():
             if tensor.get("role") != "output":
                 continue

@@ -1,4 +1,7 @@
-"""Layer normalisation: rows that stay in the first cache, read three times."""
+"""Layer normalisation: rows that stay in the first cache, read three times.
+
+Behind a product's tiles the row is normalised where it lies: the operand is the output.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,12 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the call that normalises one row."""
     anchor, output = instance.anchor, instance.output
     operands = [operand for operand in anchor.inputs if isinstance(operand, Address)]
-    outer = [dim for dim in instance.dims if dim != "axis"]
+    axis = output.window[-1].dims[0]
+    outer = [dim for dim in output.dims() if dim != axis]
     if len(operands) < len(anchor.inputs) or any(instance.size(dim) > 1 for dim in outer):
         raise instance.cannot("tiles hold one row of the axis")
-    count, lanes = instance.size("axis"), instance.lanes
-    if any(a.stride("axis", count, instance.dims) is None for a in (operands[0], output)):
+    count, lanes = instance.size(axis), instance.lanes
+    if any(a.stride(axis, count, instance.dims) is None for a in (operands[0], output)):
         raise instance.cannot("rows have no fixed stride")
     full, rest = divmod(count, lanes)
     inner = Writer()
@@ -28,8 +32,8 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     inner.line(f"static void {NAME}({parameters(instance)})")
 
     def loaded(operand: Address, at: str, part: int) -> str:
-        position = _place(instance, operand, at)
-        stride = operand.stride("axis", count, instance.dims)
+        position = PositionOf(instance, axis, at, [])(operand)
+        stride = operand.stride(axis, count, instance.dims)
         if stride != 1 and count > 1:
             return f"gather({plus(operand.pointer, position)}, {stride}, {part})"
         if part < lanes:
@@ -72,9 +76,9 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             inner.line(f"vec t = ({loaded(operands[0], at, part)} - mean) * factor;")
             for operand, sign in zip(operands[1:], ("*", "+"), strict=False):
                 inner.line(f"t = t {sign} {loaded(operand, at, part)};")
-            positions = PositionOf(instance, "axis", at, [])
-            name = write_chain(inner, instance, "t", "axis", positions, part)
-            inner.line(store_at(instance, name, "axis", positions(output), part))
+            positions = PositionOf(instance, axis, at, [])
+            name = write_chain(inner, instance, "t", axis, positions, part)
+            inner.line(store_at(instance, name, axis, positions(output), part))
 
         if full:
             with inner.block(f"for (long i = 0; i < {full}; i++)"):
@@ -84,8 +88,3 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
                 write(str(full), rest)
     arguments = [plus(a.pointer, a.offset(instance.dims)) for a in instance.addresses]
     writer.line(call(code.function("layer_norm_row", str(inner)), arguments))
-
-
-def _place(instance: Instance, operand: Address, at: str) -> str:
-    """Offset of a vector of the row, counted in vectors."""
-    return PositionOf(instance, "axis", at, [])(operand)
