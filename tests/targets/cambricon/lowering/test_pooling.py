@@ -12,7 +12,7 @@ from tests.targets.generic.kernel_cases import Case, KernelBuilder
 from tilewright.planning import plan
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.lowering.pool_rows import alike, batches_of
-from tilewright.targets.cambricon.lowering.windows import Sliding
+from tilewright.targets.cambricon.lowering.sliding import Sliding
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, LATENCY, machine
 from tilewright.targets.cambricon.timer import timer
 

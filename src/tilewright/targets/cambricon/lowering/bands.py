@@ -12,7 +12,7 @@ from math import prod
 
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.windows import Sliding
+from tilewright.targets.cambricon.lowering.sliding import Sliding
 from tilewright.targets.cambricon.machine import SUM_BYTES, lanes_of
 
 ISSUE = 8

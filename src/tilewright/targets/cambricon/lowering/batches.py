@@ -34,6 +34,8 @@ class Batches(Pixels):
     """Pixels that a product computes at once."""
     parts: list[int]
     """A pixel's channels, as they are summed up at once."""
+    by_rows = False
+    """Whether all pixels are multiplied by one row of the kernel before the next."""
     parted: bool
     """Whether loops within the result's residency step through a pixel's channels."""
     zeros: int
@@ -60,7 +62,7 @@ class Batches(Pixels):
     @property
     def needs_zeros(self) -> bool:
         """Whether ReLU, or the start of sums without a bias, needs zeros."""
-        return self.epilogue.reads_zeros or (self.split and self.bias is None)
+        return self.epilogue.reads_zeros or self.by_rows or (self.split and self.bias is None)
 
     def _take(self, channels: Value) -> None:
         """Sum up so many channels at once."""

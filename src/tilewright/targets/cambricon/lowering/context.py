@@ -10,7 +10,9 @@ from tilewright.errors import refuse
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine
 from tilewright.planning.domain import Affine
+from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Box
+from tilewright.targets.cambricon.lowering.bridge import Bridge
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
@@ -68,6 +70,16 @@ class Context:
     """Says that whole rows of results are stored by the compute itself, by what ``row`` gives."""
     row: Callable[[Tile], Callable[[], None]]
     """What stores the next row of a tile each time it is called."""
+    take_rows: Callable[[Operand, int], bool]
+    """Lets weights come row by row of so many, if their place allows it (weight_ring.py)."""
+    row_begins: Callable[[int], None]
+    row_ends: Callable[[], None]
+    """Stand before and behind all products of a tile with a row of the kernel then."""
+    bridge: Callable[[Operand, float], Bridge | None]
+    """Lets weights come by both DMAs where they take longer than a tile's products, which take so
+    many cycles (bridge.py)."""
+    next_row: Callable[[Register], None]
+    """Steps from the address of a row's weights to that of the next one."""
 
     @property
     def where(self) -> str:

@@ -366,6 +366,16 @@ class Emitter:
             if guarded:
                 self.place(end)
 
+    def aside(self, flag: Register, block: Callable[[], None]) -> None:
+        """Run a block where ``flag`` is positive, which it mostly is not: one instruction then."""
+        begin, end = self.label("aside"), self.label("beside")
+        self.emit("CB", flag, begin)
+        self.place(end)
+        with self.outlined():
+            self.place(begin)
+            block()
+            self.jump(end)
+
     def seldom(self, count: Register, body: Callable[[], None], before: Callable[[], None]) -> None:
         """Run a body ``count`` times, which is mostly 0: one instruction then.
 

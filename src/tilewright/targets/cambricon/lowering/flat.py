@@ -21,14 +21,13 @@ The step itself is in stepping.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import ceil
-from typing import TYPE_CHECKING
 
 from tilewright.targets.cambricon.lowering.emitter import Value
+from tilewright.targets.cambricon.lowering.nest import Filled
 from tilewright.targets.cambricon.lowering.stepping import UNBEGUN, Stepping
-
-if TYPE_CHECKING:
-    pass
+from tilewright.tile.dialect import BufferOp
 
 
 class Flat(Stepping):
@@ -42,6 +41,8 @@ class Flat(Stepping):
             e.set(one, 0)
         if self.streams:
             self.agenda.reset()
+        if self.ring is not None:
+            self.ring.reset()
         e.set(self.level, UNBEGUN)
         for buffer in self.coming:
             # The first load fills the other one.
@@ -86,16 +87,17 @@ class Flat(Stepping):
             if self.kept is not None and buffer is self.kept.buffer:
                 e.set(self.current[buffer], self.kept.coming)
                 continue
-            kept = e.label("kept")
-            if depth < self.depth:
-                with e.scope():
-                    e.if_positive(e.add(self.level, 1 - depth), kept)
-            self._swap(self.current[buffer], buffer)
-            if self.weights is not None and buffer is self.weights.buffer:
-                self.weights.taken(
-                    self.now, self.current[buffer], lambda at, one=buffer: self._swap(at, one)
-                )
-            e.place(kept)
+
+            def other(buffer: BufferOp = buffer) -> None:
+                self._swap(self.current[buffer], buffer)
+                if self.weights is not None and buffer is self.weights.buffer:
+                    self.weights.taken(
+                        self.now, self.current[buffer], lambda at: self._swap(at, buffer)
+                    )
+
+            self._where_advanced(depth, other)
+        if self.ring is not None:
+            self.ring.pass_once()
         self._late_loads()
         self._renew()
         if self.due is not None:
@@ -128,27 +130,17 @@ class Flat(Stepping):
 
     def _renew(self) -> None:
         """For buffers that the step to this tile has filled: the level still is that step's."""
-        e = self.e
         for buffer, renew in self.walk.renewals:
             depth = self.filled[buffer]
             if not depth:
                 continue
-            with e.scope():
-                skip = e.label("same")
-                if depth < self.depth:
-                    e.if_positive(e.add(self.level, 1 - depth), skip)
-                renew(self._now())
-                e.place(skip)
+            self._where_advanced(depth, lambda renew=renew: renew(self._now()))
 
     def _late_loads(self) -> None:
         """Loads into buffers of one slot: behind the tile that used them."""
-        e = self.e
         for one in self.behind:
-            with e.scope():
-                skip = e.label("held")
-                if one.depth < self.depth:
-                    # The level still is that of the step to this tile.
-                    e.if_positive(e.add(self.level, 1 - one.depth), skip)
+
+            def fill(one: Filled = one) -> None:
                 self.fill(
                     self.walk.operands[one.buffer],
                     self.walk.spans(self.now, one.depth),
@@ -156,7 +148,25 @@ class Flat(Stepping):
                     None,
                     None,
                 )
-                e.place(skip)
+
+            # The level still is that of the step to this tile.
+            self._where_advanced(one.depth, fill)
+
+    def _where_advanced(self, depth: int, block: Callable[[], None]) -> None:
+        """A block for steps that have advanced one of the first ``depth`` loops, mostly few."""
+        e = self.e
+        if depth == self.depth:
+            with e.scope():
+                block()
+            return
+        with e.scope():
+            advanced = e.register()
+            if depth == 1:
+                e.emit("SE", advanced, self.level, 0)
+            else:
+                e.emit("SMOVE", advanced, depth)
+                e.emit("SSUB", advanced, advanced, self.level)
+            e.aside(advanced, block)
 
     def _tile(self) -> None:
         """Compute and store the current tile."""

@@ -21,7 +21,8 @@ from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.windows import UNROLLED, VARIANTS, Row, Run, Sliding
+from tilewright.targets.cambricon.lowering.sliding import Sliding
+from tilewright.targets.cambricon.lowering.windows import UNROLLED, VARIANTS, Row, Run
 from tilewright.targets.cambricon.machine import lanes_of
 
 

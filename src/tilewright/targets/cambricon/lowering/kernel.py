@@ -31,7 +31,7 @@ from tilewright.targets.cambricon.lowering.pool_matrix import MatrixPool
 from tilewright.targets.cambricon.lowering.pooling import Pool
 from tilewright.targets.cambricon.lowering.product import Product
 from tilewright.targets.cambricon.lowering.tables import Filled, KernelTables
-from tilewright.targets.cambricon.lowering.temporaries import Temporaries
+from tilewright.targets.cambricon.lowering.temporaries import ALIGNMENT, Temporaries
 from tilewright.targets.cambricon.lowering.tidy import tidied
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.walk import Walk
@@ -197,6 +197,7 @@ class KernelLowering(WeightPlaces):
         self.segments = {}
         self.copies = {}
         self.bands = {}
+        self.bridges = {}
         for buffer in buffers:
             if buffer.memory == "msm" or buffer.get("role", "") == "weight":
                 found = segments_of(self.nest, buffer)
@@ -212,7 +213,7 @@ class KernelLowering(WeightPlaces):
         assert self.nest.compute is not None
         self._overlap(region)
         walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
-        walk.pause, walk.pieces = self._pause, self._pieces
+        walk.pause, walk.pieces, walk.load_row = self._pause, self._pieces, self._load_row
         context = Context(
             e,
             self.program,
@@ -221,7 +222,7 @@ class KernelLowering(WeightPlaces):
             self.operands,
             {loop.dim.data: loop.step_size for loop in self.nest.loops},
             walk.stepped,
-            self._temporaries("vsm"),
+            self._in_vsm(),
             self.own,
             self.tables.number,
             frozenset(self.segments),
@@ -237,6 +238,11 @@ class KernelLowering(WeightPlaces):
             walk.finish,
             walk.leave,
             self._store_by_row,
+            self._take_rows,
+            walk.row_begins,
+            walk.row_ends,
+            lambda operand, busy: self._bridge(operand, busy, context.temporaries),
+            walk.next_row,
         )
         kind = COMPUTES.get(context.anchor.operation.data, Points)
         compute = kind(context)
@@ -281,6 +287,14 @@ class KernelLowering(WeightPlaces):
         primitive = self.machine.primitive(self.nest.compute.primitive.data)
         left = self.machine.memory_beside(primitive, memory)
         return Temporaries(left.room or 0, left.reserved, self.program.symbol.data)
+
+    def _in_vsm(self) -> Temporaries:
+        """The end of VSM; no buffer lies in the part in front of it, either."""
+        found = self._temporaries("vsm")
+        own = [one for one in self.operands.values() if one.buffer.memory == "vsm"]
+        behind = max((one.address + one.bytes for one in own if not one.held), default=found.start)
+        found.beside = max(found.start - behind, 0) // ALIGNMENT * ALIGNMENT
+        return found
 
     def _widen(self, tensor: TensorOp, band: int, stride: int) -> bool:
         """Copy weights for bands of pixels; False where they do not fit the matrix scratchpad."""

@@ -11,7 +11,8 @@ from typing import Protocol
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.windows import UNROLLED, Sliding
+from tilewright.targets.cambricon.lowering.sliding import Sliding
+from tilewright.targets.cambricon.lowering.windows import UNROLLED
 
 Steps = Sequence[Callable[[], None]]
 """Instructions of the vector unit, each emitted by one call."""

@@ -8,7 +8,8 @@ from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.pool_rows import Batch
-from tilewright.targets.cambricon.lowering.windows import Run, Sliding
+from tilewright.targets.cambricon.lowering.sliding import Sliding
+from tilewright.targets.cambricon.lowering.windows import Run
 
 
 class Means:

@@ -12,7 +12,8 @@ from itertools import groupby
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.windows import Body, Run, Sliding, Windows
+from tilewright.targets.cambricon.lowering.sliding import Sliding
+from tilewright.targets.cambricon.lowering.windows import Body, Run, Windows
 
 
 class Rows(Windows):

@@ -22,9 +22,10 @@ from tilewright.targets.cambricon.lowering.pool_rows import (
     batches_of,
     whole_batch,
 )
+from tilewright.targets.cambricon.lowering.sliding import sliding, windows_box
 from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.tiles import Tile
-from tilewright.targets.cambricon.lowering.windows import Run, Windows, sliding, windows_box
+from tilewright.targets.cambricon.lowering.windows import Run, Windows
 from tilewright.targets.cambricon.machine import lanes_of
 
 ADDRESSES = (45, 27)

@@ -17,21 +17,18 @@ from collections.abc import Callable
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.bands import banded
-from tilewright.targets.cambricon.lowering.batches import Batches
 from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.gathered import Gathered, ring_bytes
 from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.row_order import RowOrder
+from tilewright.targets.cambricon.lowering.sliding import sliding, windows_box
 from tilewright.targets.cambricon.lowering.tables import table_of
 from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.tiles import Tile
-from tilewright.targets.cambricon.lowering.windows import (
-    Windows,
-    sliding,
-    windows_box,
-)
+from tilewright.targets.cambricon.lowering.windows import UNROLLED, Windows
 from tilewright.targets.cambricon.machine import lanes_of, part_of
 
 LONG = 24
@@ -56,7 +53,7 @@ RINGS_APART = 32
 """Bytes that are lost at most where temporaries are aligned beside the rings."""
 
 
-class Product(Batches):
+class Product(RowOrder):
     """The code of one product; ``emit`` for each place where a tile is computed."""
 
     def __init__(self, context: Context) -> None:
@@ -95,6 +92,7 @@ class Product(Batches):
         cycles = self._pixel_cycles()
         self.hooks = self.split or cycles >= LONG
         self.row_hooks = self.dense and cycles >= LONG * self.rows.kernel
+        self.by_rows = self._by_rows()
         self._reserve()
         products = self.rows.kernel * len(self.parts)
         between = cycles / (products if self.row_hooks else len(self.parts))
@@ -107,11 +105,29 @@ class Product(Batches):
         if not self.split and cycles >= TURNING * self.rows.kernel:
             c.turns()
         whole = not (self.split or self.parted or self.grouped or len(self.parts) > 1)
-        if self.hooks and whole and self.batch == self.band == 1:
+        if self.hooks and whole and not self.by_rows and self.batch == self.band == 1:
             c.trails(("oh", self.columns.out))
+        busy = self._row_cycles(self.columns.kernel) * c.tile_size("kh") * self._most_pixels()
+        self.bridge = c.bridge(self.w, busy) if self.split else None
         if self.residual is not None and not self.split:
             # Of as many elements as the result, each read just before its result is written.
             c.replace(self.residual)
+
+    def _most_pixels(self) -> int:
+        """Of a tile."""
+        return self.c.tile_size(self.columns.out) * self.c.tile_size("oh")
+
+    def _by_rows(self) -> bool:
+        """Whether a tile is computed row by row of the kernel, so that weights come so, too."""
+        c, kernel = self.c, self.rows.kernel
+        if not (self.row_hooks and 1 < kernel <= UNROLLED) or "kh" in c.looped:
+            return False
+        others = self.split or self.parted or self.rings or self.band > 1 or len(self.parts) > 1
+        if others or self.multiply != "VMM":
+            return False
+        pixels = self._most_pixels()
+        size = (4 * pixels + 2 + self.epilogue.limit_bytes) * self.parts[0]
+        return size <= c.temporaries.widest and c.take_rows(self.w, kernel)
 
     def _check_loops(self) -> None:
         """Within the residency of what lies in VSM, only channels of the result may be stepped."""
@@ -167,14 +183,16 @@ class Product(Batches):
     def _reserve(self) -> None:
         """Temporaries for as many pixels as fit them."""
         c, t = self.c, self.c.temporaries
+        if self.by_rows:
+            t.widen()
         self.ring = t.take(self.rings) if self.rings else 0
         most = self.parts[0] * c.tile_size("g") * self.band
-        pixels = c.tile_size(self.columns.out) * c.tile_size("oh")
+        pixels = self._most_pixels()
         each = most * (4 * (self.bias is not None) + 2 * (self.needs_zeros) + 8 * (not self.split))
         each += most * self.epilogue.limit_bytes
         room = max(t.left // max(each, 1), 1)
         width = c.tile_size(self.columns.out) // self.band
-        alone = self.parted or self.rings or len(self.parts) > 1
+        alone = self.parted or self.rings or len(self.parts) > 1 or self.by_rows
         if alone or (not self.split and self._pixel_cycles() >= ALONE):
             self.batch = 1
         elif self.split:
@@ -188,8 +206,8 @@ class Product(Batches):
         self.biases = (
             t.take(4 * size) if self.bias is not None and self.batch * self.band > 1 else 0
         )
-        self.sums = 0 if self.split else t.take(4 * size)
-        self.other_sums = 0 if self.split else t.take(4 * size)
+        self.sums = 0 if self.split else t.take(4 * size * (pixels if self.by_rows else 1))
+        self.other_sums = 0 if self.split or self.by_rows else t.take(4 * size)
         self.size = size
         lanes = lanes_of(c.machine)
         self.step_cycles = -(-size // lanes)
@@ -201,6 +219,8 @@ class Product(Batches):
         if self.needs_zeros:
             clear(self.e, self.zeros, self.size)
         self.epilogue.prologue(self.e, self.size)
+        if self.bridge is not None:
+            self.bridge.prologue(self.e)
 
     def emit(self, tile: Tile) -> None:
         """One tile."""
@@ -232,6 +252,11 @@ class Product(Batches):
                 self._strides(tile)
             if self.split:
                 self._split(tile, box)
+                return
+            if self.by_rows:
+                at = e.settled(lambda: c.base(self.x, tile))
+                matrix = e.held(tile.bases[self.w.buffer])
+                self.row_order(tile, box, at, tile.spans.of(self.columns.out), matrix)
                 return
             self.base = e.variable(self.sums)
             self.alone = self.batch == 1 and not self.grouped
@@ -294,6 +319,8 @@ class Product(Batches):
             e.if_positive(after, partial)
         self._chunks(base, total, 4, self._finish)
         e.place(partial)
+        if self.bridge is not None:
+            self.bridge.wait(e)
 
     def _chunks(
         self, base: Value, total: Value, spacing: int, body: Callable[[Register, Value], None]

@@ -18,6 +18,7 @@ from tilewright.targets.cambricon.lowering.kept_tiles import KeptTiles
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.streams import Agenda, Stream, Trail
 from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Part, Store, Tile
+from tilewright.targets.cambricon.lowering.weight_ring import WeightRing
 from tilewright.targets.cambricon.lowering.weights_ahead import WeightsAhead
 from tilewright.tile.dialect import BufferOp
 
@@ -73,6 +74,8 @@ class Stepping:
         moved = [one.buffer for one in loads if one.depth and one.buffer.memory == "msm"]
         self.kept = KeptTiles(walk, moved[0], stays) if stays is not None and moved else None
         """The tiles of the weights, if some of them stay."""
+        self.ring = self._ring(moved)
+        """The weights that come row by row, if they do."""
         self.weights = self._weights_ahead(moved, part)
         self.current: dict[BufferOp, Register] = {}
         self.coming: dict[BufferOp, int] = {}
@@ -117,10 +120,17 @@ class Stepping:
         self.labels = [e.label("load") for _ in range(self.depth + 1)]
         self.turned, self.step, self.back = e.label("loaded"), e.label("step"), e.label("stepped")
 
-    def _weights_ahead(self, moved: list[BufferOp], part: Part) -> WeightsAhead | None:
+    def _ring(self, moved: list[BufferOp]) -> WeightRing | None:
+        """The weights that come row by row."""
+        found = [one for one in moved if self.walk.operands[one].ring is not None]
+        return WeightRing(self.walk, found[0]) if found else None
+
+    def _weights_ahead(self, moved: list[BufferOp], part: Part) -> WeightsAhead | WeightRing | None:
         """The weights that come while tiles of those before them are computed."""
         if self.kept is not None or len(moved) != 1 or self._slots(moved[0]) == 1:
             return None
+        if self.ring is not None:
+            return self.ring
         if self.filled[moved[0]] == self.depth:
             return None
         return WeightsAhead(self.walk, moved[0], self.fill, part)
@@ -165,6 +175,9 @@ class Stepping:
     def _two(self, buffer: BufferOp) -> tuple[int, int]:
         """The addresses of its two slots, that of the first tile first."""
         one, out = self.walk.operands[buffer], self.walk.operands[self.output.buffer]
+        if one.ring is not None:
+            # The first step forward leads to the first place.
+            return one.address, one.address + one.ring.beside * one.ring.row_bytes
         if buffer is self.shared and one.slots == 1:
             other = out.address + out.slot_bytes if out.slots > 1 else one.address
             return out.address, other
@@ -172,6 +185,9 @@ class Stepping:
 
     def _swap(self, register: Register, buffer: BufferOp) -> None:
         """The other slot's address."""
+        if self.ring is not None and buffer is self.ring.buffer:
+            self.ring.forward(register)
+            return
         with self.e.scope():
             both = self.e.loaded(sum(self._two(buffer)))
             self.e.emit("SSUB", register, both, register)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
@@ -18,9 +19,9 @@ from tilewright.targets.cambricon.lowering.moves import Runs
 MAX_LOOPS = 2
 """Loops over runs that a stream keeps count of; boxes with more move at once."""
 
-EARLY = 0.25
+EARLY = 0.5
 """Part of the way between two hooks by which a transfer may have to wait for the one before: a
-little early does no harm, products still run."""
+little early does no harm, products still run. The one behind it is due so much later then."""
 
 IDLE = -(1 << 30)
 """What an agenda's gate holds while nothing waits: no tile takes so many cycles."""
@@ -191,6 +192,23 @@ def _looped(runs: Runs) -> Runs:
     return runs if runs.loops else replace(runs, loops=((1, 0),))
 
 
+class Waiting(Protocol):
+    """Transfers that wait for hooks, one at a time."""
+
+    waiting: Register
+    """Positive while one waits."""
+    pause: int
+    """Cycles from one to the next."""
+
+    def reset(self) -> None:
+        """Nothing is to be moved."""
+        ...
+
+    def transfer(self) -> None:
+        """The next one."""
+        ...
+
+
 class Agenda:
     """The streams of a kernel and their hooks; ``gate`` counts the cycles until one is due.
 
@@ -201,7 +219,7 @@ class Agenda:
     def __init__(
         self,
         e: Emitter,
-        streams: Sequence[Stream | Trail],
+        streams: Sequence[Waiting],
         gate: Register,
         interval: float | None = None,
     ) -> None:
@@ -245,7 +263,7 @@ class Agenda:
             for stream, label in zip(self.streams, labels, strict=True):
                 e.place(label)
                 stream.transfer()
-                e.set(self.gate, -stream.pause)
+                self._pause(stream.pause)
                 e.jump(back)
             e.place(go)
             for stream, label in zip(self.streams, labels, strict=True):
@@ -254,6 +272,17 @@ class Agenda:
             e.jump(back)
 
         e.apart(block)
+
+    def _pause(self, pause: int) -> None:
+        """Until the transfer that has started is over: it waits as long as it was early."""
+        e, early = self.e, int(EARLY * self.interval)
+        if not pause or early < 2:
+            e.set(self.gate, -pause)
+            return
+        with e.beside(), e.scope():
+            # A gate of more than that says that the one before is over.
+            wait = e.minimum(e.add(self.gate, -early), 0)
+            e.set(self.gate, e.add(wait, -pause))
 
 
 def streamed(runs: Runs, single: bool) -> bool:

@@ -8,11 +8,13 @@ from math import prod
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Box, Spans
+from tilewright.targets.cambricon.lowering.bridge import Bridge, bridge_of
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
 from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.streams import Stream, pause_of, streamed
+from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.walk import Walk
 from tilewright.targets.cambricon.lowering.weights import Segments
@@ -35,8 +37,37 @@ class Transfers:
     segments: dict[TensorOp, Segments]
     copies: dict[TensorOp, int]
     """Addresses of segments that are copies, as other kernels read the original."""
+    bridges: dict[TensorOp, Bridge]
+    """Weights that come by both DMAs."""
     bands: dict[TensorOp, tuple[int, int]]
     """Address and elements of weights that are copied for bands of pixels."""
+
+    def _bridge(self, operand: Operand, busy: float, t: Temporaries) -> Bridge | None:
+        """Let weights come by both DMAs: those that have two slots, and are others in each tile.
+
+        A tile's products take so many cycles of the matrix unit.
+        """
+        tensor, loops = operand.buffer.tensor_op, self.nest.loops
+        depth = next(one.depth for one in self.nest.loads if one.buffer is operand.buffer)
+        cut = self.segments.get(tensor)
+        if cut is None or operand.slots < 2 or depth < len(loops) or self.walk.stays is not None:
+            return None
+        extents = self.program.extents
+        most = least = cut.width
+        for dim in (cut.channel, "ci", "kh", "g"):
+            extent = extents.get(dim, 1)
+            step = next((one.step_size for one in loops if one.dim.data == dim), extent)
+            most, least = most * min(step, extent), least * (extent % step or step)
+        cycles = 0.0
+        for one in self.nest.loads:
+            other = self.operands[one.buffer]
+            if one.depth == depth and one.buffer.memory == "vsm" and not other.held:
+                # The first one stands behind the products.
+                cycles += (self._pieces(other) - 1) * self._longest(other)
+        found = bridge_of(self.e, self.machine, t, (least, most), busy, cycles)
+        if found is not None:
+            self.bridges[tensor] = found
+        return found
 
     def _start_of(self, operand: Operand) -> int:
         """Where the segments of a tensor begin in main memory."""
@@ -108,6 +139,9 @@ class Transfers:
         if segments is not None:
             address = e.loaded(segments.address(e, spans))
             count = e.loaded(segments.count(e, spans))
+            if (bridge := self.bridges.get(operand.buffer.tensor_op)) is not None:
+                bridge.load(e, base, count, address, self._start_of(operand))
+                return
             letter = "M" if operand.buffer.memory == "msm" else "V"
             e.emit(f"{letter}LOAD", e.loaded(base), count, address, self._start_of(operand))
             return
@@ -144,6 +178,11 @@ class Transfers:
             e.remark(f"load {operand.name}, {'beside those before' if beside else 'the rest'}")
             chip = e.loaded(e.add(base, first))
             e.emit("MLOAD", chip, e.loaded(count), address, self._start_of(operand))
+
+    def _load_row(self, operand: Operand, chip: Register, count: Register, main: Register) -> None:
+        """A row of a kernel's weights, which lies so many bytes behind the first one."""
+        self.e.remark(f"load {operand.name}, a row")
+        self.e.emit("MLOAD", chip, count, main, self._start_of(operand))
 
     def _runs(self, operand: Operand, spans: Spans, e: Emitter | None = None) -> Runs:
         e = e or self.e

@@ -38,6 +38,24 @@ class Walk:
         """
         if self.flat is not None and self.flat.streams:
             self.flat.agenda.hook(cycles)
+        if self.flat is not None and self.flat.ring is not None:
+            self.flat.ring.agenda.hook(cycles)
+
+    def row_begins(self, number: int) -> None:
+        """Products with a row of the kernel follow."""
+        if self.flat is not None and self.flat.ring is not None:
+            self.flat.ring.await_row(number)
+
+    def next_row(self, at: Register) -> None:
+        """From the weights of a row of the kernel to those of the next."""
+        if self.flat is not None and self.flat.ring is not None:
+            self.flat.ring.forward(at, 1)
+
+    def row_ends(self) -> None:
+        """All products of a tile with a row of the kernel have been emitted."""
+        if self.flat is not None and self.flat.ring is not None:
+            self.flat.turn()
+            self.flat.ring.leave_row(self.flat.level)
 
     def __init__(
         self,
@@ -69,6 +87,8 @@ class Walk:
         """A buffer whose elements results may replace, one for one."""
         self.pause: Callable[[Operand], int] = lambda operand: 0
         """Cycles until hooks behind a transfer of an operand are due."""
+        self.load_row: Callable[[Operand, Register, Register, Register], None] | None = None
+        """Emits the load of a row of weights: its place, its elements, and where they lie."""
         self.pieces: Callable[[Operand], int] = lambda operand: 0
         """Transfers of an operand's largest box."""
         self.extents = nest.program.extents

@@ -10,61 +10,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from tilewright.errors import refuse
-from tilewright.planning.domain import Affine
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Axis, Box
-from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.cut_off import CutOff, cut_off
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
-from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.sliding import Sliding, positions_met
 
 UNROLLED = 8
 """Kernel rows up to which code for whole windows is apart from that for windows cut off."""
 
 VARIANTS = 3
 """Numbers of kernel rows in windows cut off up to which each has code of its own."""
-
-
-@dataclass(frozen=True)
-class Sliding:
-    """How a kernel meets the image along one axis."""
-
-    kernel: int
-    stride: int
-    dilation: int
-    axis: int | None
-    """The input's axis; None for an operation without it."""
-    out: str
-    """The dim along which the window slides."""
-    cut: tuple[int, ...] = ()
-    """How many positions of the kernel meet the image where some do not; ascending."""
-    tiles: tuple[tuple[int, int, int], ...] = ()
-    """The kinds of tiles: indices of the first window before the image, those of the image that
-    are held, and windows."""
-
-    def stride_in(self, box: Box) -> Value:
-        """Bytes from one index to the next."""
-        return 0 if self.axis is None else box.strides[self.axis]
-
-    @property
-    def span(self) -> int:
-        """Indices from a window's first to its last, both included."""
-        return (self.kernel - 1) * self.dilation + 1
-
-    def along(self, box: Box) -> Axis:
-        """The interval that is held."""
-        return Axis(0, 1, 0, True, False) if self.axis is None else box.axes[self.axis]
-
-
-def windows_box(box: Box, *axes: Sliding) -> Box:
-    """What loops over windows need of a box: the axes along which windows slide."""
-    kept = {one.axis for one in axes}
-    nothing = Axis(0, 1, 0, True, False)
-    return Box(
-        tuple(axis if number in kept else nothing for number, axis in enumerate(box.axes)),
-        tuple(step if number in kept else 0 for number, step in enumerate(box.strides)),
-        0,
-    )
 
 
 @dataclass(frozen=True)
@@ -108,49 +64,6 @@ class Row:
     rows: int
     y: Value | None
     """As those of a run."""
-
-
-def sliding(
-    c: Context, access: Sequence[Affine], operand: Operand, out: str, kernel: str
-) -> Sliding:
-    """The window along the axis over which dim ``out`` moves it."""
-    for number, axis in enumerate(access):
-        terms = dict(axis.terms)
-        if out not in terms and kernel not in terms:
-            continue
-        found = Sliding(c.extent(kernel), terms.get(out, 1), terms.get(kernel, 1), number, out)
-        extent = operand.buffer.tensor_shape[number]
-        span = found.span
-        last = axis.offset + (c.extent(out) - 1) * found.stride
-        if axis.offset + span <= 0 or last >= extent:
-            raise refuse("lower-window", "a window lies wholly in the padding", c.where)
-        inside = axis.offset >= 0 and last + span <= extent
-        if kernel in c.looped and not (kernel == "kh" and inside):
-            raise refuse("lower-window", f"a tile holds a part of {kernel}", c.where)
-        starts = range(axis.offset, last + 1, found.stride)
-        met = {len(range(*_inside(start, extent, found))) for start in starts}
-        tiles = _tiles(axis.offset, found.stride, span, extent, c.extent(out), c.tile_size(out))
-        return replace(found, cut=tuple(sorted(met - {found.kernel})), tiles=tiles)
-    return Sliding(1, 1, 1, None, out)
-
-
-def _tiles(
-    offset: int, stride: int, span: int, extent: int, windows: int, step: int
-) -> tuple[tuple[int, int, int], ...]:
-    """The kinds of tiles of so many windows each, and the rest."""
-    kinds: set[tuple[int, int, int]] = set()
-    for number in range(0, windows, step):
-        count, low = min(step, windows - number), offset + number * stride
-        begin, end = max(low, 0), min(low + (count - 1) * stride + span, extent)
-        kinds.add((begin - low, end - begin, count))
-    return tuple(sorted(kinds))
-
-
-def _inside(start: int, extent: int, one: Sliding) -> tuple[int, int]:
-    """The first position of a window's kernel that is in the image, and the first behind it."""
-    d = one.dilation
-    first = (max(-start, 0) + d - 1) // d
-    return first, max(min((extent - start + d - 1) // d, one.kernel), first)
 
 
 @dataclass
@@ -217,7 +130,7 @@ class Windows:
         if not (isinstance(axis.before, int) and isinstance(axis.size, int)):
             return False
         starts = [number * self.rows.stride - axis.before for number in range(height)]
-        met = [_inside(start, axis.size, self.rows) for start in starts]
+        met = [positions_met(start, axis.size, self.rows) for start in starts]
         alike = [(cut, list(rows)) for cut, rows in groupby(range(height), met.__getitem__)]
         if len(alike) > 2 * VARIANTS + 1:
             return False
@@ -325,10 +238,10 @@ class Windows:
                 return
             run = _begun(row, skipped, rows, y)
             left, whole, right = self.parts
-            self._cut_off(run, left, lambda: e.subtract(0, axis.before), body)
+            self._cut_off(run, left, False, lambda: e.subtract(0, axis.before), body)
             self._whole(run, body)
             self._cut_off(
-                run, right, lambda: e.add(self.first, e.multiply(whole, one.stride)), body
+                run, right, True, lambda: e.add(self.first, e.multiply(whole, one.stride)), body
             )
 
     def _whole_row(self, row: Register, skipped: Value, rows: Value, y: Value | None) -> Row:
@@ -352,10 +265,16 @@ class Windows:
             body(replace(run, at=at, pixels=count, width=one.kernel, x=self.first))
         e.place(end)
 
-    def _cut_off(self, run: Run, count: Value, begin: Callable[[], Value], body: Body) -> None:
+    def _cut_off(
+        self, run: Run, count: Value, right: bool, begin: Callable[[], Value], body: Body
+    ) -> None:
         """Pixels of a row, from column ``begin`` of those held on, that reach beyond the image."""
         e, one = self.e, self.columns
         if isinstance(count, Register):
+            known = cut_off(one, right=right)
+            if known is not None:
+                e.aside(count, lambda: self._known(run, known, begin, body))
+                return
             x = e.register()
 
             def pixel() -> None:
@@ -369,6 +288,22 @@ class Windows:
             for number in range(count):
                 with e.scope():
                     self._cut(run, e.add(first, number * one.stride), body)
+
+    def _known(
+        self, run: Run, pixels: Sequence[CutOff], begin: Callable[[], Value], body: Body
+    ) -> None:
+        """Pixels cut off that are alike in all tiles that have some."""
+        e, one = self.e, self.columns
+        with e.scope():
+            # Where the first is cut off at the left, its window begins at a known column.
+            x = begin()
+            for pixel in pixels:
+                with e.scope():
+                    column = e.add(x, pixel.column)
+                    met = e.add(column, pixel.skipped * one.dilation)
+                    at = e.variable(e.add(run.at, e.multiply(met, one.stride_in(self.box))))
+                    own = replace(run, at=at, pixels=1, skipped=pixel.skipped, x=column)
+                    body(replace(own, width=pixel.met))
 
     def _first(self, left: Value) -> Value:
         """Column of a row's first whole window, from the first column held."""

@@ -1,0 +1,98 @@
+"""How a kernel meets an image along one axis: windows that slide over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tilewright.errors import refuse
+from tilewright.planning.domain import Affine
+from tilewright.targets.cambricon.lowering.boxes import Axis, Box
+from tilewright.targets.cambricon.lowering.context import Context
+from tilewright.targets.cambricon.lowering.emitter import Value
+from tilewright.targets.cambricon.lowering.operands import Operand
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """How a kernel meets the image along one axis."""
+
+    kernel: int
+    stride: int
+    dilation: int
+    axis: int | None
+    """The input's axis; None for an operation without it."""
+    out: str
+    """The dim along which the window slides."""
+    cut: tuple[int, ...] = ()
+    """How many positions of the kernel meet the image where some do not; ascending."""
+    tiles: tuple[tuple[int, int, int], ...] = ()
+    """The kinds of tiles: indices of the first window before the image, those of the image that
+    are held, and windows."""
+
+    def stride_in(self, box: Box) -> Value:
+        """Bytes from one index to the next."""
+        return 0 if self.axis is None else box.strides[self.axis]
+
+    @property
+    def span(self) -> int:
+        """Indices from a window's first to its last, both included."""
+        return (self.kernel - 1) * self.dilation + 1
+
+    def along(self, box: Box) -> Axis:
+        """The interval that is held."""
+        return Axis(0, 1, 0, True, False) if self.axis is None else box.axes[self.axis]
+
+
+def windows_box(box: Box, *axes: Sliding) -> Box:
+    """What loops over windows need of a box: the axes along which windows slide."""
+    kept = {one.axis for one in axes}
+    nothing = Axis(0, 1, 0, True, False)
+    return Box(
+        tuple(axis if number in kept else nothing for number, axis in enumerate(box.axes)),
+        tuple(step if number in kept else 0 for number, step in enumerate(box.strides)),
+        0,
+    )
+
+
+def sliding(
+    c: Context, access: Sequence[Affine], operand: Operand, out: str, kernel: str
+) -> Sliding:
+    """The window along the axis over which dim ``out`` moves it."""
+    for number, axis in enumerate(access):
+        terms = dict(axis.terms)
+        if out not in terms and kernel not in terms:
+            continue
+        found = Sliding(c.extent(kernel), terms.get(out, 1), terms.get(kernel, 1), number, out)
+        extent = operand.buffer.tensor_shape[number]
+        span = found.span
+        last = axis.offset + (c.extent(out) - 1) * found.stride
+        if axis.offset + span <= 0 or last >= extent:
+            raise refuse("lower-window", "a window lies wholly in the padding", c.where)
+        inside = axis.offset >= 0 and last + span <= extent
+        if kernel in c.looped and not (kernel == "kh" and inside):
+            raise refuse("lower-window", f"a tile holds a part of {kernel}", c.where)
+        starts = range(axis.offset, last + 1, found.stride)
+        met = {len(range(*positions_met(start, extent, found))) for start in starts}
+        tiles = _tiles(axis.offset, found.stride, span, extent, c.extent(out), c.tile_size(out))
+        return replace(found, cut=tuple(sorted(met - {found.kernel})), tiles=tiles)
+    return Sliding(1, 1, 1, None, out)
+
+
+def _tiles(
+    offset: int, stride: int, span: int, extent: int, windows: int, step: int
+) -> tuple[tuple[int, int, int], ...]:
+    """The kinds of tiles of so many windows each, and the rest."""
+    kinds: set[tuple[int, int, int]] = set()
+    for number in range(0, windows, step):
+        count, low = min(step, windows - number), offset + number * stride
+        begin, end = max(low, 0), min(low + (count - 1) * stride + span, extent)
+        kinds.add((begin - low, end - begin, count))
+    return tuple(sorted(kinds))
+
+
+def positions_met(start: int, extent: int, one: Sliding) -> tuple[int, int]:
+    """The first position of a window's kernel that is in the image, and the first behind it."""
+    d = one.dilation
+    first = (max(-start, 0) + d - 1) // d
+    return first, max(min((extent - start + d - 1) // d, one.kernel), first)

@@ -1,0 +1,87 @@
+"""Weights that come by both DMAs: bit for bit, and in the time of their bytes alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.targets.cambricon.lowering.convolutions import conv, cut
+from tests.targets.cambricon.lowering.kernel_words import run_case
+
+from tilewright.machine import Machine
+from tilewright.targets.cambricon.lowering import transfers
+from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
+
+_, SMALL, _ = map(machine, CONFIGURATIONS)
+
+RATE, LATENCY = 16, 20
+"""Bytes a cycle and cycles: main memory is what products wait for."""
+
+
+def slow(slots: int = 2, tile: int = 8192) -> Machine:
+    moves = {f"move.{one.name}.bytes_per_cycle": float(RATE) for one in SMALL.moves}
+    moves |= {f"move.{one.name}.latency": LATENCY for one in SMALL.moves}
+    sizes = {"memory.dram.bytes_per_cycle": float(RATE), "memory.msm.bytes": slots * tile}
+    return SMALL.with_values(moves | sizes)
+
+
+def bridges(monkeypatch: pytest.MonkeyPatch, *, never: bool = False) -> list[bool]:
+    """Whether each kernel that asks for it lets weights come so."""
+    found: list[bool] = []
+    make = transfers.bridge_of
+
+    def watched(*parts: object) -> object:
+        made = None if never else make(*parts)  # pyright: ignore[reportArgumentType]
+        found.append(made is not None)
+        return made
+
+    monkeypatch.setattr(transfers, "bridge_of", watched)
+    return found
+
+
+@pytest.mark.parametrize(("channels", "deep"), [(32, 512), (64, 512), (80, 480), (32, 128)])
+@pytest.mark.parametrize("maps", [(), ("relu",)])
+def test_results_are_the_same(
+    channels: int, deep: int, maps: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tiles that are shorter at the ends of both dims; one tile of a dim."""
+    used = bridges(monkeypatch)
+    case = conv(channels, deep, (1, 1), (1, 1), (0, 0, 0, 0), maps)
+    tile = {"co": 32, "ci": 128}
+    order = tuple(dim for dim, size in (("co", channels), ("ci", deep)) if size > tile[dim])
+    found, result, _ = run_case(case, cut(case, tile, order), slow())
+    np.testing.assert_array_equal(found, case.expected)
+    # Without a second tile of the reduction sums stay apart from results.
+    assert used == ([True] if deep > 128 else [])
+    assert ("OP" in result.counts) == (deep > 128)
+
+
+def test_several_pixels_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    used, case = bridges(monkeypatch), conv(64, 256, (4, 3), (3, 1), (1, 0, 1, 0))
+    chosen = cut(case, {"co": 32, "ci": 64}, ("co", "ci"))
+    found, _, _ = run_case(case, chosen, slow(tile=2 * 32 * 64 * 3))
+    np.testing.assert_array_equal(found, case.expected)
+    assert used == [True]
+
+
+def test_latencies_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of 64 tiles takes the time of its bytes, and without a bridge the latency, too."""
+    case = conv(128, 2048, (1, 1), (1, 1), (0, 0, 0, 0))
+    chosen = cut(case, {"co": 32, "ci": 128}, ("co", "ci"))
+    bridges(monkeypatch)
+    bridged = run_case(case, chosen, slow())[1].cycles
+    tiles = 64
+    least = (128 * 2048 + tiles * 128) * 2 / RATE
+    monkeypatch.undo()
+    bridges(monkeypatch, never=True)
+    plain = run_case(case, chosen, slow())[1].cycles
+    assert plain > least + tiles * LATENCY
+    assert bridged < least + tiles * LATENCY / 2
+
+
+def test_products_that_take_as_long_are_not_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights come in less time than their products take: nothing is to be gained."""
+    used, case = bridges(monkeypatch), conv(32, 512, (8, 4), (1, 1), (0, 0, 0, 0))
+    described = slow().with_values({"memory.vsm.bytes": 64 << 10})
+    found, _, _ = run_case(case, cut(case, {"co": 32, "ci": 128}, ("ci",)), described)
+    np.testing.assert_array_equal(found, case.expected)
+    assert used == [False]
