@@ -35,8 +35,8 @@ SHORT = 10e-6
 
 REASONS = {
     "winograd": "transforms, which the bound leaves out, of images and perhaps of weights",
-    "conv_pieces": "points that are split, which the bound leaves out; weights from memory",
-    "matmul_pieces": "rows that are split, which the bound leaves out; weights from memory",
+    "conv_pieces": "numbers that are split, which the bound leaves out; weights from memory",
+    "matmul_pieces": "numbers that are split, which the bound leaves out; weights from memory",
     "conv_first": "few channels: few products for every start and end of a register tile",
     "conv_grouped": "vectors that two groups share are computed for both",
     "conv": "few channels or points for every start and end of a register tile; the last cache",
@@ -118,7 +118,7 @@ def timed(package: Executable, feeds: Mapping[str, NDArray[Any]], rounds: int) -
 
 
 def kernels_of(name: str, folder: Path, rounds: int, exact: bool = False) -> list[Kernel]:
-    """Compile a network, and time its kernels; ``exact`` leaves out Winograd's and pieces."""
+    """Compile a network, and time its kernels; ``exact`` leaves out Winograd's and two pieces."""
     path = models.save(name, folder)
     package = compile_model(
         path, target="cpu", directory=folder / f"{name}.package", exact_convolution=exact
@@ -135,7 +135,7 @@ def main() -> None:
     parser.add_argument("--below", type=float, default=9.0, help="efficiency to list")
     parser.add_argument("--most", type=int, default=40, help="lines")
     parser.add_argument(
-        "--exact-convolution", action="store_true", help="without Winograd and pieces"
+        "--exact-convolution", action="store_true", help="without Winograd and two pieces"
     )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:

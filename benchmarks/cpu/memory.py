@@ -86,6 +86,8 @@ def bound(path: Path) -> int:
     For direct convolutions: neither transformed weights nor scratch are charged.
     """
     target, machine = resolve("cpu")
-    work = travel(path, target, machine.exact(), until="numbers, layouts, memory")
+    direct = tuple(p for p in machine.primitives if not p.approximate and not p.block_cycles)
+    machine = machine.model_copy(update={"primitives": direct})
+    work = travel(path, target, machine, until="numbers, layouts, memory")
     plan = memory_plan_of(network_of(work.network))
     return plan.weight_bytes + plan.lower_bound

@@ -1,12 +1,20 @@
 """Weights in pieces: how near their sums are to the weights, and where each number lies."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-from tilewright.numerics.pieces import GROUP, PIECES, groups, join_weights, split_weights
+from tilewright.numerics.pieces import (
+    GROUP,
+    PRODUCTS,
+    THREE,
+    TWO,
+    groups,
+    join_weights,
+    split_weights,
+)
 
 SHAPES = [(4, 32), (3, 1), (5, 33, 3, 3), (2, 100, 1, 4), (1, 16, 2, 1), (7, 64, 5)]
 
@@ -28,7 +36,7 @@ def test_two_pieces_are_within_their_bound_of_each_number(shape: tuple[int, ...]
     split = split_weights(w)
     taps = int(np.prod(shape[2:]))
     assert split.dtype == ml_dtypes.bfloat16
-    assert split.shape == (shape[0], groups(shape[1]) * taps * PIECES * GROUP)
+    assert split.shape == (shape[0], groups(shape[1]) * taps * TWO * GROUP)
     joined = there_and_back(w)
     assert joined.shape == w.shape and joined.dtype == np.float32
     error = np.abs(joined.astype(np.float64) - w)
@@ -50,7 +58,7 @@ def test_each_number_lies_where_a_tile_reads_it(shape: tuple[int, ...]) -> None:
     flat = w.reshape(*shape[:2], -1)
     split = iter(split_weights(w).astype(np.float32).ravel())
     for o, group, tap, piece in product(
-        range(shape[0]), range(groups(shape[1])), range(flat.shape[2]), range(PIECES)
+        range(shape[0]), range(groups(shape[1])), range(flat.shape[2]), range(TWO)
     ):
         for word, half in product(range(16), range(2)):
             channel = group * GROUP + half * 16 + word
@@ -59,6 +67,33 @@ def test_each_number_lies_where_a_tile_reads_it(shape: tuple[int, ...]) -> None:
             second = np.float32(ml_dtypes.bfloat16(value - first))
             assert next(split) == (second if piece else first)
     assert next(split, None) is None
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_of_three_pieces_floats_lie_in_the_same_order(shape: tuple[int, ...]) -> None:
+    w = weights(shape, -149, 128)
+    w.flat[0] = np.inf
+    whole = split_weights(w, THREE)
+    assert whole.dtype == np.float32
+    assert whole.shape == (shape[0], groups(shape[1]) * int(np.prod(shape[2:])) * GROUP)
+    np.testing.assert_array_equal(join_weights(whole, shape[1], shape[2:]), w)
+    # The first pieces of two lie as the floats do.
+    w = weights(shape)
+    first = split_weights(w).reshape(shape[0], -1, TWO, GROUP)[:, :, 0]
+    expected = split_weights(w, THREE).reshape(first.shape).astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(first.astype(np.float32), expected.astype(np.float32))
+
+
+@pytest.mark.parametrize("pieces", PRODUCTS)
+def test_all_products_but_the_least_are_taken_once(pieces: int) -> None:
+    """Pieces of an equal sum of numbers are products of about one size; the greatest comes last
+    of three, and one factor of the product before stays where it is."""
+    taken = PRODUCTS[pieces]
+    wanted = {(i, j) for i, j in product(range(pieces), repeat=2) if i + j < pieces}
+    assert len(taken) == len(wanted) and set(taken) == wanted
+    assert pieces == TWO or taken[-1] == (0, 0)
+    for before, after in pairwise(taken):
+        assert sum(a == b for a, b in zip(before, after, strict=True)) <= 1
 
 
 def test_tiny_numbers_are_as_near_as_bfloat16_allows() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.graph.operations.test_pieces import convolution, matrix
+from tilewright.numerics.pieces import THREE, TWO
 from tilewright.planning.domain import Kernel
 from tilewright.planning.pieces import POINTS, Geometry, piece_schedules, scratch_words
 from tilewright.targets.cpu.machine import machine
@@ -23,31 +24,32 @@ SPREADS = [(1, 1), (2, 2), (3, 1), (2, 5)]
 
 def label(group: int, piece: int, row: np.ndarray, column: np.ndarray) -> np.ndarray:
     """A number for each pixel of a block's padded image."""
-    return ((group * 2 + piece) * 1000 + row) * 1000 + column
+    return ((group * THREE + piece) * 1000 + row) * 1000 + column
 
 
 def laid_out(geometry: Geometry) -> np.ndarray:
     """Which pixel lies in each 16 words of scratch: group after group, in each phase after phase
-    the first pieces and the second ones, row by row."""
+    the first pieces, the second ones and so on, row by row."""
     pixels = np.full(geometry.words // POINTS, -1)
     (sh, sw), at = geometry.strides, 0
     y, z = np.ogrid[: geometry.height, : geometry.pitch]
     for group in range(ceil(geometry.channels / 32)):
         assert at == group * geometry.group
-        for (down, across), piece in product(geometry.phases, range(2)):
+        for (down, across), piece in product(geometry.phases, range(geometry.pieces)):
             image = label(group, piece, down + sh * y, across + sw * z).ravel()
             pixels[at // POINTS : at // POINTS + image.size] = image
             at += geometry.plane
     return pixels
 
 
+@pytest.mark.parametrize("pieces", [TWO, THREE])
 @pytest.mark.parametrize("strides", STEPS)
 @pytest.mark.parametrize("window", WINDOWS)
 def test_each_tap_of_each_point_lies_where_it_is_read(
-    window: tuple[int, int], strides: tuple[int, int]
+    window: tuple[int, int], strides: tuple[int, int], pieces: int
 ) -> None:
     for size, dilations in product(SIZES, SPREADS):
-        geometry = Geometry(*size, 40, window, strides, dilations)
+        geometry = Geometry(*size, 40, window, strides, dilations, pieces)
         pixels = laid_out(geometry)
         taps = list(product(range(window[0]), range(window[1])))
         assert len(geometry.taps) == len(taps)
@@ -56,7 +58,7 @@ def test_each_tap_of_each_point_lies_where_it_is_read(
         assert numbers.max() < geometry.points <= geometry.tiles * POINTS
         for tap, (i, j) in enumerate(taps):
             row, column = r * strides[0] + i * dilations[0], c * strides[1] + j * dilations[1]
-            for group, piece in product(range(2), range(2)):
+            for group, piece in product(range(2), range(pieces)):
                 place = group * geometry.group + piece * geometry.plane + geometry.taps[tap]
                 assert place % POINTS == 0
                 found = pixels[place // POINTS + numbers]
@@ -70,11 +72,22 @@ def test_all_that_tiles_read_is_scratch(window: tuple[int, int], strides: tuple[
     for size, dilations, channels in product(SIZES, SPREADS, (1, 32, 33, 128)):
         geometry = Geometry(*size, channels, window, strides, dilations)
         assert min(geometry.taps) == 0
-        last = (ceil(channels / 32) - 1) * geometry.group + geometry.plane
+        last = (ceil(channels / 32) - 1) * geometry.group + (geometry.pieces - 1) * geometry.plane
         last += max(geometry.taps) + geometry.tiles * POINTS * POINTS
-        assert last <= geometry.words
+        assert last <= geometry.point_words == geometry.words
         assert geometry.steps == ceil(channels / 32) * window[0] * window[1]
         assert geometry.points == (size[0] - 1) * geometry.pitch + size[1]
+
+
+def test_weights_of_three_pieces_lie_behind_the_points() -> None:
+    """Two vectors of output channels, the whole reduction."""
+    for channels, window in product((5, 64, 70), WINDOWS):
+        geometry = Geometry(4, 5, channels, window, pieces=THREE)
+        words = ceil(channels / 32) * window[0] * window[1] * 32 * 2 * 16 * THREE // 2
+        assert geometry.words - geometry.point_words == words
+        last = (ceil(channels / 32) - 1) * geometry.group + 2 * geometry.plane
+        last += max(geometry.taps) + geometry.tiles * POINTS * POINTS
+        assert last <= geometry.point_words
 
 
 def kernel(stage, room: int) -> Kernel:
@@ -89,6 +102,8 @@ STAGES = {
     "row": convolution((1, 64, 1, 50), (48, 64, 1, 1)),
     "rows": matrix((100, 70), 90),
     "batch": matrix((3, 64, 32), 16),
+    "image, whole": convolution((2, 40, 24, 20), (112, 40, 3, 3), THREE, pads=(1, 1, 1, 1)),
+    "rows, whole": matrix((100, 70), 90, THREE),
 }
 
 
@@ -97,8 +112,13 @@ def test_schedules_fit_scratch_and_leave_the_reduction_whole(name: str) -> None:
     stage = STAGES[name].stage(["x", "w", "s", "b"], "y")
     assert stage is not None
     extents = stage.extents
-    primitive = next(p for p in MACHINE.primitives if p.serves(stage.operation, extents))
-    assert primitive.block_cycles
+    primitive = next(
+        p
+        for p in MACHINE.primitives
+        if p.serves(stage.operation, extents) and p.takes("weight", stage.inputs[1].element)
+    )
+    assert primitive.block_cycles == (96 if "whole" in name else 48)
+    assert primitive.approximate == ("whole" not in name)
     most = scratch_words(kernel(stage, 1 << 30), extents)
     counts: list[int] = []
     for room in (1 << 30, most // 2, 0):

@@ -14,6 +14,7 @@ def machine(in_flight: int = 1, latency: int = 100) -> dict[str, Any]:
     primitives = [
         {"name": "winograd_4", "approximate": True, "block_cycles": 0.0},
         {"name": "conv_pieces", "approximate": True, "block_cycles": 48.0},
+        {"name": "conv_pieces_3", "approximate": False, "block_cycles": 96.0},
         {"name": "conv"},
     ]
     moves = [{"name": "load", **one}, {"name": "store", **one}]
@@ -42,6 +43,7 @@ def reason(**changed: Any) -> str:
         ({"simulated": False}, ["other programs"]),
         ({"simulated": False, "schedule": "winograd_4 [..]"}, ["other programs", "transforms"]),
         ({"simulated": False, "schedule": "conv_pieces [..]"}, ["other programs", "splitting"]),
+        ({"simulated": False, "schedule": "conv_pieces_3 [..]"}, ["other programs", "splitting"]),
         ({"granule": 8_000.0}, ["rounding of sizes costs 60 %", "small tiles"]),
         ({"physical": 8_900.0, "granule": 9_450.0}, ["rounding", "too short", "550 cycles"]),
         ({"physical": 880.0, "granule": 920.0, "taken": 960.0}, []),

@@ -77,7 +77,7 @@ ExactOption = Annotated[
     bool,
     typer.Option(
         "--exact-convolution",
-        help="Use no method that rounds more (Winograd's, products in pieces of bfloat16).",
+        help="Use no method that rounds more (Winograd's, products in two pieces of bfloat16).",
     ),
 ]
 ThreadsOption = Annotated[

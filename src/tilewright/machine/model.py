@@ -144,13 +144,14 @@ class Primitive(_Part):
     """Memory -> bytes at its end that it keeps for itself, in place of what the memory reserves."""
     block_cycles: float = Field(default=0, ge=0, le=MAX_VALUE)
     """Cycles in which matrix tiles multiply 16 points with 16 output channels, over 32 inputs, in
-    pieces of bfloat16 (planning/pieces.py); 0: it computes in vectors."""
+    so many pieces of bfloat16 as it takes (planning/pieces.py); 0: it computes in vectors."""
     dot: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Products along dim ``ci`` that a lane adds up in one step (4 bytes in a 32-bit lane)."""
     temporaries: int = Field(default=0, ge=0, le=MAX_VALUE)
     """Vector registers that a step needs beside accumulators, weights and a broadcast."""
     approximate: bool = False
-    """Whether it rounds otherwise than by the order of its sums (Winograd's convolutions)."""
+    """Whether it rounds otherwise than by the order of its sums (Winograd's convolutions, products
+    in two pieces of bfloat16)."""
     limits: dict[str, int] = {}
     """Dim -> largest tile."""
     multiples: dict[str, int] = {}
@@ -271,8 +272,9 @@ class Machine(_Part):
     """Cycles to issue one command."""
     instruction_bytes: int = Field(default=64, ge=0, le=MAX_VALUE)
     pieces: Literal["windows", "all"] = "windows"
-    """What matrix tiles may compute in pieces of bfloat16: convolutions for which Winograd's method
-    stands ready, whose largest errors are as large, or every convolution and matrix product."""
+    """What matrix tiles may compute in two pieces of bfloat16, which are nearly a float32:
+    convolutions for which Winograd's method stands ready, whose largest errors are as large, or
+    every convolution and matrix product. Three pieces are the float32, and always allowed."""
     memory_growth: float = Field(default=1.15, ge=1, le=1e6)
     """Times the least memory of a network (its weights, and the most activations that live at once)
     that a run may take, where methods trade memory for time (choose-methods)."""

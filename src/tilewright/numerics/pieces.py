@@ -1,8 +1,14 @@
-"""float32 as sums of two bfloat16, and weights in the order in which matrix tiles read them.
+"""float32 as sums of bfloat16, and weights in the order in which matrix tiles read them.
 
-The nearest bfloat16 to a number, and the nearest to what is left of it, are its pieces; their sum
-is within 2**-17 of it. Of the four products of two such sums the smallest, below 2**-16 of the
+The nearest bfloat16 to a number, and the nearest to what is left of it, are its two pieces; their
+sum is within 2**-17 of it. Of the four products of two such sums the smallest, below 2**-16 of the
 whole, is left out (as in oneMKL's mode of three products, ``bf16x3``).
+
+Three pieces are the number: its first 8 bits, the nearest bfloat16 to the rest, and what is then
+left, which has at most 8 bits (numbers below 2**-102 lose what is below 2**-126). Of nine products
+three are left out, of the second and the third pieces: below 2**-22 of the whole, and of either
+sign, 2**-25 in the root mean square (oneMKL's ``bf16x6``, Henry, Tang and Heinecke, "Leveraging the
+bfloat16 artificial intelligence datatype for higher-precision computations", 2019).
 """
 
 from __future__ import annotations
@@ -16,8 +22,11 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-PIECES = 2
-"""bfloat16 to a float32."""
+TWO, THREE = 2, 3
+"""Pieces to a float32: nearly the number, and the number itself."""
+
+PRODUCTS = {TWO: ((0, 1), (0, 0), (1, 0)), THREE: ((0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0))}
+"""Pieces of a point, and of a weight, that are multiplied, in this order: one of them changes."""
 
 GROUP = 32
 """Inputs that a row of a matrix tile holds."""
@@ -30,27 +39,30 @@ def groups(channels: int) -> int:
     return -(-channels // GROUP)
 
 
-def split_weights(weights: Array) -> Array:
-    """Weights [co, ci, ...taps] of float32 as [co, groups * taps * 2 * 32] of bfloat16.
+def split_weights(weights: Array, pieces: int = TWO) -> Array:
+    """Weights [co, ci, ...taps] of float32 as [co, groups * taps * parts * 32].
 
-    For each group of input channels and each tap, in this order: the first pieces of inputs 0, 16,
-    1, 17, ..., then the second ones. Channels that are not there are 0.
+    For each group of input channels and each tap, in this order: of two pieces the first ones of
+    inputs 0, 16, 1, 17, ..., then the second ones, as bfloat16; of three pieces, which are split
+    where they are read, the float32 in the same order. Channels that are not there are 0.
     """
     co, ci = weights.shape[:2]
     taps = int(np.prod(weights.shape[2:], dtype=np.int64))
     padded = np.zeros((co, groups(ci) * GROUP, taps), np.float32)
     padded[:, :ci] = weights.reshape(co, ci, taps)
-    first = padded.astype(ml_dtypes.bfloat16)
-    second = (padded - first.astype(np.float32)).astype(ml_dtypes.bfloat16)
-    both = np.stack([first, second])  # [piece, co, group * half * lane, tap]
-    both = both.reshape(PIECES, co, groups(ci), 2, HALF, taps)
-    return np.ascontiguousarray(both.transpose(1, 2, 5, 0, 4, 3)).reshape(co, -1)
+    parts = padded[None]
+    if pieces == TWO:
+        first = padded.astype(ml_dtypes.bfloat16)
+        second = (padded - first.astype(np.float32)).astype(ml_dtypes.bfloat16)
+        parts = np.stack([first, second])  # [part, co, group * half * lane, tap]
+    parts = parts.reshape(-1, co, groups(ci), 2, HALF, taps)
+    return np.ascontiguousarray(parts.transpose(1, 2, 5, 0, 4, 3)).reshape(co, -1)
 
 
-def join_weights(pieces: Array, channels: int, taps: tuple[int, ...]) -> Array:
+def join_weights(parts: Array, channels: int, taps: tuple[int, ...]) -> Array:
     """What ``split_weights`` made of weights, as [co, channels, *taps] of float32."""
-    co, count = pieces.shape[0], int(np.prod(taps, dtype=np.int64))
-    parts = pieces.astype(np.float32).reshape(co, groups(channels), count, PIECES, HALF, 2)
-    whole = parts.sum(3, dtype=np.float32).transpose(0, 1, 4, 3, 2)
+    co, count = parts.shape[0], int(np.prod(taps, dtype=np.int64))
+    lying = parts.astype(np.float32).reshape(co, groups(channels), count, -1, HALF, 2)
+    whole = lying.sum(3, dtype=np.float32).transpose(0, 1, 4, 3, 2)
     whole = whole.reshape(co, groups(channels) * GROUP, count)[:, :channels]
     return np.ascontiguousarray(whole).reshape(co, channels, *taps)

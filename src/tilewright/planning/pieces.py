@@ -5,6 +5,9 @@ and columns of the padded image. Of a stride above 1 each phase (rows and column
 apart) is an image of its own, so that taps of neighbouring points are neighbours, too. Points are
 numbered along the rows of such an image, over the columns at their ends that belong to none; 16 of
 them are a matrix tile, at an offset for each tap.
+
+Of three pieces the weights are split as the kernel runs, those of two vectors of output channels at
+a time: their pieces lie in scratch behind the points, as weights of two pieces lie in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from functools import cached_property
 from math import ceil
 
 from tilewright.machine import Primitive
-from tilewright.numerics.pieces import PIECES, groups
+from tilewright.numerics.pieces import THREE, TWO, groups
 from tilewright.planning.cached_blocks import shares
 from tilewright.planning.domain import Affine, Kernel
 from tilewright.planning.registers import REGISTERS
@@ -38,13 +41,14 @@ class Geometry:
     window: tuple[int, int] = (1, 1)
     strides: tuple[int, int] = (1, 1)
     dilations: tuple[int, int] = (1, 1)
+    pieces: int = TWO
 
     @classmethod
-    def of(cls, axes: tuple[Affine, ...], extents: Mapping[str, int]) -> Geometry:
-        """Of an input's axes, and the tile's extents of the dims."""
+    def of(cls, axes: tuple[Affine, ...], extents: Mapping[str, int], pieces: int) -> Geometry:
+        """Of an input's axes, the tile's extents of the dims, and the pieces of a number."""
         depth = extents["ci"]
         if "oh" not in extents:
-            return cls(1, extents["m" if "m" in extents else "n"], depth)
+            return cls(1, extents["m" if "m" in extents else "n"], depth, pieces=pieces)
         down, across = (dict(axis.terms) for axis in axes[2:])
         return cls(
             extents["oh"],
@@ -53,6 +57,7 @@ class Geometry:
             (extents["kh"], extents["kw"]),
             (down.get("oh", 1), across.get("ow", 1)),
             (down.get("kh", 1), across.get("kw", 1)),
+            pieces,
         )
 
     @cached_property
@@ -75,13 +80,13 @@ class Geometry:
 
     @property
     def plane(self) -> int:
-        """Words from the first pieces of an image's group of inputs to the second ones."""
+        """Words from the first pieces of an image's group of inputs to the next ones."""
         return (self.height * self.pitch + 1) * POINTS
 
     @property
     def group(self) -> int:
         """Words from one group of inputs to the next."""
-        return len(self.phases) * PIECES * self.plane
+        return len(self.phases) * self.pieces * self.plane
 
     @property
     def taps(self) -> tuple[int, ...]:
@@ -92,7 +97,9 @@ class Geometry:
             for j in range(kw):
                 phase = self.phases.index((i * dh % sh, j * dw % sw))
                 row, column = i * dh // sh, j * dw // sw
-                found.append(phase * PIECES * self.plane + (row * self.pitch + column) * POINTS)
+                found.append(
+                    phase * self.pieces * self.plane + (row * self.pitch + column) * POINTS
+                )
         return tuple(found)
 
     @property
@@ -111,15 +118,37 @@ class Geometry:
         return groups(self.channels) * self.window[0] * self.window[1]
 
     @property
-    def words(self) -> int:
+    def step(self) -> int:
+        """Words of the pieces of two vectors' weights in a block of the reduction."""
+        return 2 * self.pieces * TILE_WORDS
+
+    @property
+    def point_words(self) -> int:
         """Of scratch; the last tiles read up to a tile and a window beyond their points."""
         return groups(self.channels) * self.group + 2 * TILE_WORDS
+
+    @property
+    def words(self) -> int:
+        """Of scratch, with the weights that are split as the kernel runs."""
+        return self.point_words + (self.steps * self.step if self.pieces == THREE else 0)
+
+
+def pieces_of(element: str) -> int:
+    """Into how many pieces weights of that element type, as they are stored, are split."""
+    return TWO if element == "bfloat16" else THREE
+
+
+def geometry_of(kernel: Kernel, sizes: Mapping[str, int]) -> Geometry:
+    """How points of a block of these sizes lie."""
+    source, weight = (
+        next(o for o in kernel.anchor.inputs if o.role == role) for role in ("input", "weight")
+    )
+    return Geometry.of(source.access, sizes, pieces_of(weight.element))
 
 
 def scratch_words(kernel: Kernel, sizes: Mapping[str, int]) -> int:
     """Elements of scratch that a block of these sizes takes."""
-    source = next(o for o in kernel.anchor.inputs if o.role == "input")
-    return Geometry.of(source.access, sizes).words
+    return geometry_of(kernel, sizes).words
 
 
 FEWEST = POINTS // 2
@@ -134,8 +163,7 @@ def piece_schedules(kernel: Kernel, primitive: Primitive) -> Iterator[Schedule]:
     All output channels are one call, or parts of them that cores can share.
     """
     extents = kernel.anchor.extents
-    source = next(o for o in kernel.anchor.inputs if o.role == "input")
-    if Geometry.of(source.access, extents).points < FEWEST:
+    if geometry_of(kernel, extents).points < FEWEST:
         return
     room = next(o.shape[0] for o in kernel.inputs if o.role == "scratch")
     column = next(dim for dim in ("ow", "m", "n") if dim in extents)

@@ -9,7 +9,7 @@ from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.operations.pieces import PieceConvOp, PieceMatMulOp
 from tilewright.ir import Block, VerifyException, bf16, f16, f32
-from tilewright.numerics.pieces import split_weights
+from tilewright.numerics.pieces import THREE, TWO, split_weights
 from tilewright.planning.domain import Affine
 from tilewright.types import shape_of, tensor
 
@@ -25,9 +25,17 @@ ROWS = [((6, 40), 5), ((2, 3, 7), 33), ((2, 1, 4, 64), 3)]
 Attributes = dict[str, tuple[int, ...]]
 
 
-def convolution(image: tuple[int, ...], w: tuple[int, ...], **attributes: tuple[int, ...]):
-    pieces = -(-w[1] // 32) * w[2] * w[3] * 64
-    kinds = [tensor(image), tensor((w[0], pieces), bf16), tensor((9,)), tensor((w[0],))]
+def stored(channels: int, taps: int, co: int, pieces: int):
+    """The type of weights for so many pieces."""
+    size = -(-channels // 32) * taps * 32
+    return tensor((co, 2 * size), bf16) if pieces == TWO else tensor((co, size), f32)
+
+
+def convolution(
+    image: tuple[int, ...], w: tuple[int, ...], pieces: int = TWO, **attributes: tuple[int, ...]
+):
+    split = stored(w[1], w[2] * w[3], w[0], pieces)
+    kinds = [tensor(image), split, tensor((9,)), tensor((w[0],))]
     op = PieceConvOp.build_from(
         Block(arg_types=kinds).args, {"window": w[2:], **attributes}, node="a node"
     )
@@ -36,8 +44,8 @@ def convolution(image: tuple[int, ...], w: tuple[int, ...], **attributes: tuple[
     return op
 
 
-def matrix(rows: tuple[int, ...], co: int) -> PieceMatMulOp:
-    kinds = [tensor(rows), tensor((co, -(-rows[-1] // 32) * 64), bf16), tensor((9,)), tensor((co,))]
+def matrix(rows: tuple[int, ...], co: int, pieces: int = TWO) -> PieceMatMulOp:
+    kinds = [tensor(rows), stored(rows[-1], 1, co, pieces), tensor((9,)), tensor((co,))]
     op = PieceMatMulOp.build_from(Block(arg_types=kinds).args, {}, node="a node")
     assert isinstance(op, PieceMatMulOp)
     op.verify()
@@ -66,6 +74,9 @@ def test_it_means_the_convolution(
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     without = op.evaluate(x, split_weights(exact), scratch)
     np.testing.assert_allclose(without + b[:, None, None], expected, rtol=1e-5, atol=1e-5)
+    whole = convolution(image, weights, THREE, **attributes)
+    found = whole.evaluate(x, split_weights(w, THREE), scratch, b)
+    np.testing.assert_allclose(found, example.expected([x, w, b]), rtol=1e-5, atol=1e-5)
     # Weights lose up to 2**-17 of each; the sums' own rounding is below that here.
     found = op.evaluate(x, split_weights(w), scratch, b)
     sizes = example.expected([np.abs(x), np.abs(w), np.abs(b)])
@@ -112,6 +123,11 @@ def test_its_domain_is_the_convolutions_on_other_weights(
     strides = dict(pieces.terms)
     reached = sum(strides[dim] * last[dim] for dim in last if dim in strides)
     assert reached + 2 == 2 * np.prod(weights[1:]) <= stage.inputs[1].shape[1]
+    alone = convolution(image, weights, THREE, **attributes).stage(["x", "w", "s", "b"], "y")
+    assert alone is not None
+    terms = dict(alone.inputs[1].access[1].terms)
+    assert {dim: 2 * stride for dim, stride in terms.items()} == strides
+    assert alone.inputs[1].element == "float32" and alone.inputs[0] == stage.inputs[0]
 
 
 @pytest.mark.parametrize(("rows", "co"), ROWS)
@@ -139,6 +155,8 @@ TAPS = {"window": (3, 3)}
         ([tensor((1, 33, 7, 9)), W, S], TAPS),
         ([tensor((1, 5, 1, 9)), W, S], TAPS),
         ([IMAGE, tensor((4, 9 * 64), f32), S], TAPS),
+        ([IMAGE, tensor((4, 9 * 32), bf16), S], TAPS),
+        ([IMAGE, tensor((4, 9 * 64), f16), S], TAPS),
         ([IMAGE, tensor((4, 9, 64), bf16), S], TAPS),
         ([IMAGE, W, S], {}),
         ([IMAGE, W, S], {"window": (3, 0)}),

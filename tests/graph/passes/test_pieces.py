@@ -8,16 +8,19 @@ import pytest
 from tests.graph.passes.pass_networks import Builder
 from tests.graph.passes.test_choose_methods import anchors, apply, methods
 from tilewright.graph.dialect import WeightOp, network_of
-from tilewright.ir import SSAValue, bf16
-from tilewright.numerics.pieces import split_weights
+from tilewright.ir import ModuleOp, SSAValue, bf16, f32
+from tilewright.numerics.pieces import THREE, TWO, split_weights
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 from tilewright.types import tensor_type
 
-WINDOWS = cpu(Processor(lanes=16, registers=32, vectors_per_cycle=2.0, block_cycles=48.0))
+WINDOWS = cpu(Processor(16, 32, vectors_per_cycle=2.0, level2_bytes=2 << 20, block_cycles=48.0))
 TILES = WINDOWS.with_values({"pieces": "all"})
 
 EVERYWHERE = ("conv_pieces", "matmul_pieces")
+WHOLE = ("conv_pieces_3", "matmul_pieces_3")
+TAKEN = {TWO: (TILES, EVERYWHERE, bf16), THREE: (WINDOWS, WHOLE, f32)}
+"""A machine that takes so many pieces everywhere, by which primitives, on which weights."""
 
 Make = Callable[[Builder, SSAValue], SSAValue]
 
@@ -58,25 +61,39 @@ ROWS: dict[str, tuple[str, Make]] = {
 }
 
 
+def elements(module: ModuleOp) -> set[object]:
+    """Element types of the weights of the anchors in pieces."""
+    found = [op for op in anchors(module) if op.operation.startswith("piece_")]
+    return {tensor_type(op.inputs[1]).element_type for op in found}
+
+
+@pytest.mark.parametrize("pieces", TAKEN)
 @pytest.mark.parametrize("name", IMAGES)
-def test_convolutions_with_constant_weights_and_no_groups(name: str) -> None:
+def test_convolutions_with_constant_weights_and_no_groups(name: str, pieces: int) -> None:
     expected, make = IMAGES[name]
+    machine, names, element = TAKEN[pieces]
     inputs: dict[str, tuple[int, ...]] = {"x": (2, 48, 9, 11)}
     net = Builder(3, **inputs, **({"w": (32, 48, 1, 1)} if name == "computed" else {}))
-    module = apply(net, make(net, net.inputs["x"]), machine=TILES, method=EVERYWHERE)
+    module = apply(net, make(net, net.inputs["x"]), machine=machine, method=names)
     assert methods(module)[-1] == expected
+    assert elements(module) == ({element} if expected.startswith("piece_") else set())
 
 
+@pytest.mark.parametrize("pieces", TAKEN)
 @pytest.mark.parametrize("name", ROWS)
-def test_products_of_rows_with_constant_weights(name: str) -> None:
+def test_products_of_rows_with_constant_weights(name: str, pieces: int) -> None:
     expected, make = ROWS[name]
+    machine, names, element = TAKEN[pieces]
     net = Builder(3, x=(33, 48), **({"w": (48, 40)} if name == "computed" else {}))
-    module = apply(net, make(net, net.inputs["x"]), machine=TILES, method=EVERYWHERE)
+    module = apply(net, make(net, net.inputs["x"]), machine=machine, method=names)
     assert methods(module)[-1] == expected
+    assert elements(module) == ({element} if expected.startswith("piece_") else set())
 
 
+@pytest.mark.parametrize("pieces", TAKEN)
 @pytest.mark.parametrize("transposed", [False, True])
-def test_weights_are_split_once_and_take_as_many_bytes(transposed: bool) -> None:
+def test_weights_are_laid_out_once_and_take_as_many_bytes(transposed: bool, pieces: int) -> None:
+    machine, names, element = TAKEN[pieces]
     net = Builder(5, x=(33, 64))
     w = drawn(net, 64, 64)
     x = net.inputs["x"]
@@ -84,14 +101,14 @@ def test_weights_are_split_once_and_take_as_many_bytes(transposed: bool) -> None
         x = net.op("matmul", x, w, transpose_b=transposed)
     symbol = w.owner.symbol.data  # type: ignore[union-attr]
     given = net.store.get(symbol)
-    module = apply(net, x, machine=TILES, method=EVERYWHERE)
+    module = apply(net, x, machine=machine, method=names)
     assert methods(module) == ["piece_matmul"] * 3
     kept = [op for op in network_of(module).block.ops if isinstance(op, WeightOp)]
-    assert all(tensor_type(op.result).element_type == bf16 for op in kept)
+    assert all(tensor_type(op.result).element_type == element for op in kept)
     (name,) = {op.symbol.data for op in kept}
     split = net.store.get(name)
     assert split.nbytes == given.nbytes
-    expected = split_weights(given if transposed else given.T)
+    expected = split_weights(given if transposed else given.T, pieces)
     assert split.astype(np.float32).tolist() == expected.astype(np.float32).tolist()
 
 
@@ -105,17 +122,22 @@ def test_they_are_taken_where_they_are_fastest() -> None:
     assert sorted(op.operation for op in anchors(module)) == ["conv", "matmul", "piece_conv"]
 
 
-def test_an_exact_machine_takes_none() -> None:
+def test_an_exact_machine_takes_none_but_three() -> None:
     net = Builder(6, x=(1, 256, 28, 28))
     wide = net.op("conv", net.inputs["x"], drawn(net, 256, 256, 1, 1))
-    assert methods(apply(net, wide, machine=TILES.exact())) == ["conv"]
+    module = apply(net, wide, machine=TILES.exact())
+    assert methods(module) == ["piece_conv"] and elements(module) == {f32}
 
 
-def test_other_windows_and_products_stay_exact_unless_asked() -> None:
-    """By default pieces take the place of Winograd's method alone."""
-    for machine, other in ((WINDOWS, "conv"), (TILES, "piece_conv")):
-        net = Builder(7, x=(1, 256, 28, 28))
+def test_two_pieces_take_the_place_of_winograds_method_alone_unless_asked() -> None:
+    for machine, other in ((WINDOWS, f32), (TILES, bf16)):
+        net = Builder(7, x=(1, 256, 28, 28), r=(128, 512))
         x = net.op("conv", net.inputs["x"], drawn(net, 256, 256, 3, 3), pads=(1, 1, 1, 1))
         x = net.op("conv", x, drawn(net, 256, 256, 1, 1))
         x = net.op("conv", x, drawn(net, 256, 256, 3, 3), strides=(2, 2))
-        assert methods(apply(net, x, machine=machine)) == ["piece_conv", other, other]
+        r = net.op("matmul", net.inputs["r"], drawn(net, 512, 512))
+        found = anchors(apply(net, x, r, machine=machine))
+        assert sorted(op.operation for op in found) == [*["piece_conv"] * 3, "piece_matmul"]
+        two = [op for op in found if tensor_type(op.inputs[1]).element_type == bf16]
+        assert len(two) == (1 if other == f32 else 4)
+        assert any(op.operation == "piece_conv" for op in two)

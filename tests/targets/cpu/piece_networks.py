@@ -6,11 +6,16 @@ bias and residual), and x0 + x1 the pieces of x, |x - x0| <= 2**-8 |x| and |x - 
 of w: (2**-16 + 2 * 2**-17) |x w| to first order. Products of pieces are exact in float32; each of
 the 3 K is rounded at most once in every sum behind it, whatever the order: 3 K u S, and three more
 roundings for bias, residual and further sums. Padding adds exact zeros.
+
+Three pieces are the number. Of a product x1 w2 + x2 w1 + x2 w2 are left out; |x1| < 2**-7 |x|, as
+x0 is cut, and |x2| <= 2**-16 |x|: 2**-22 |x w| to first order. Six products are rounded: 6 K u S.
+That is no more than a bound: what float32 makes of such sums is held against the same sums in
+float32, one product after another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,11 +26,12 @@ from tests.targets.cpu.kernel_harness import Maker
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import AddOp, ReluOp
 from tilewright.graph.operations.pieces import PieceConvOp, PieceMatMulOp
-from tilewright.ir import PythonValue, SSAValue, bf16
-from tilewright.numerics.pieces import split_weights
+from tilewright.ir import PythonValue, SSAValue, bf16, f32
+from tilewright.numerics.pieces import PRODUCTS, THREE, TWO, split_weights
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.compiler import FLAGS
 from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
 from tilewright.targets.cpu.processors import PROCESSORS, Processor, _cpuinfo, _flags
 from tilewright.targets.cpu.tiles import tiles_granted
 from tilewright.types import shape_of, tensor
@@ -36,8 +42,8 @@ Wide = NDArray[np.float64]
 UNIT = 2.0**-24
 """Unit roundoff of float32."""
 
-SPLIT = 2.0**-16 + 2 * 2.0**-17
-"""What three products of pieces lack of one, of its magnitude."""
+SPLIT = {TWO: 2.0**-16 + 2 * 2.0**-17, THREE: 2 * 2.0**-23}
+"""What the products of pieces lack of one, of its magnitude."""
 
 SLACK = 1 + 2.0**-6
 """Terms of higher order: pieces are up to 1 + 2**-8 of their number."""
@@ -81,6 +87,14 @@ class Case:
     """Whether it is a product of rows, [..., m, k]."""
     tile: tuple[tuple[str, int], ...] = ()
     """A forced block: extents of dims; the planner's if empty."""
+    pieces: int = TWO
+    equal: bool = False
+    """Whether all output channels have the weights of the first."""
+
+    @property
+    def primitive(self) -> str:
+        """The name of what computes it."""
+        return PIECE_PRIMITIVES[self.pieces][self.rows]
 
     @property
     def windows(self) -> bool:
@@ -93,7 +107,7 @@ class Case:
         return self.shape[1] if self.windows else self.shape[-1]
 
 
-CASES: Mapping[str, Case] = {
+_CASES: Mapping[str, Case] = {
     "1x1": Case((1, 64, 9, 11), 48),
     "1x1 few": Case((1, 5, 3, 7), 16, bias=True),
     "1x1 strided": Case((1, 40, 11, 9), 33, strides=(2, 2), rest=True),
@@ -128,6 +142,7 @@ CASES: Mapping[str, Case] = {
         bias=True,
         tile=(("oh", 5), ("ow", 14), ("co", 64)),
     ),
+    "equal channels": Case((1, 40, 5, 7), 48, (3, 1), equal=True),
     "rows": Case((37, 70), 50, bias=True, rest=True, rows=True),
     "rows of a tile": Case((16, 32), 16, rows=True),
     "rows of a batch": Case((2, 19, 33), 80, bias=True, rows=True),
@@ -139,6 +154,18 @@ CASES: Mapping[str, Case] = {
 }
 
 
+IN_THREE = (
+    *("1x1", "1x1 few", "1x1 strided", "1x1 deep", "3x3", "3x3 strided", "2x4", "dilated, strided"),
+    *("mostly padding", "blocks of rows", "equal channels", "rows", "rows of batches", "many rows"),
+)
+"""Cases that are computed in three pieces, too."""
+
+CASES: Mapping[str, Case] = {
+    **_CASES,
+    **{f"{name}, whole": replace(_CASES[name], pieces=THREE) for name in IN_THREE},
+}
+
+
 @dataclass(frozen=True)
 class Expected:
     """A case's outputs, and what bounds of their errors are made of; all of the output's shape."""
@@ -146,21 +173,26 @@ class Expected:
     exact: Wide
     """In float64, of the numbers themselves."""
     pieces: Wide
-    """In float64, of the three products of pieces."""
+    """In float64, of the products of pieces that are taken."""
     magnitude: Wide
     """Sums of the magnitudes of the products, the bias and the residual."""
     products: int
     """Products of an output."""
+    count: int
+    """Pieces of a number."""
+    sequential: Wide | None = None
+    """Of sums in float32, one product after another."""
 
     @property
     def rounding(self) -> Wide:
         """Bound of what float32 makes of the sums of pieces."""
-        return (3 * self.products + 3) * UNIT * SLACK * self.magnitude
+        taken = len(PRODUCTS[self.count]) * self.products
+        return (taken + 3) * UNIT * SLACK * self.magnitude
 
     @property
     def bound(self) -> Wide:
         """Bound of the error of each output."""
-        return SPLIT * SLACK * self.magnitude + self.rounding
+        return SPLIT[self.count] * SLACK * self.magnitude + self.rounding
 
 
 @dataclass(frozen=True)
@@ -199,8 +231,7 @@ def _schedule(case: Case) -> Schedule:
     outer = ["n"] if case.windows else [f"b{axis}" for axis in range(len(case.shape) - 2)]
     order = (*outer, *(d for d in sizes if d != "co"), "co")
     tile = {"co": sizes["co"], **dict.fromkeys(outer, 1), **sizes}
-    name = "conv_pieces" if case.windows else "matmul_pieces"
-    return Schedule(name, (Level("registers", tuple(tile.items()), order),))
+    return Schedule(case.primitive, (Level("registers", tuple(tile.items()), order),))
 
 
 def _kernel(maker: Maker, case: Case) -> tuple[SSAValue, Expected]:
@@ -210,9 +241,11 @@ def _kernel(maker: Maker, case: Case) -> tuple[SSAValue, Expected]:
     taps = case.window if case.windows else ()
     depth = case.channels * int(np.prod(taps, dtype=np.int64))
     w = (random.standard_normal((case.co, case.channels, *taps)) * depth**-0.5).astype(np.float32)
-    split = split_weights(w)
-    primitive = maker.machine.primitive("conv_pieces" if case.windows else "matmul_pieces")
-    kept = tensor(split.shape, bf16, maker.machine.layout_of(primitive, "weight", 2))
+    w = np.repeat(w[:1], case.co, 0) if case.equal else w
+    split = split_weights(w, case.pieces)
+    element = bf16 if case.pieces == TWO else f32
+    primitive = maker.machine.primitive(case.primitive)
+    kept = tensor(split.shape, element, maker.machine.layout_of(primitive, "weight", 2))
     op = WeightOp.of(maker.weights.add(split, "w"), kept)
     maker.network.block.add_op(op)
     operands = [x, op.result, maker.scratch(1 << 18)]
@@ -233,7 +266,12 @@ def _kernel(maker: Maker, case: Case) -> tuple[SSAValue, Expected]:
         residual = maker.inputs[f"in{len(maker.inputs) - 1}"]
         chain += [(AddOp, [0, r], {}), (ReluOp, [1], {})]
     result = maker.kernel(chain, layout)
-    return result, expected_of(case, image, w, bias, residual)
+    found = expected_of(case, image, w, bias, residual)
+    if case.pieces == TWO:
+        return result, found
+    sums = one_by_one(case, image, w)
+    sums = sums + (bias[:, None, None] if case.windows else bias) + residual
+    return result, replace(found, sequential=np.maximum(sums, 0) if case.rest else sums)
 
 
 def expected_of(
@@ -246,11 +284,15 @@ def expected_of(
         sums = sums + b + residual
         return np.maximum(sums, 0) if case.rest else sums
 
-    (x0, x1), (w0, w1) = halves(x, even=False), halves(w, even=True)
-    three = product(case, x0, w0) + product(case, x0, w1) + product(case, x1, w0)
+    given = (halves(x, even=False), halves(w, even=True))
+    if case.pieces == THREE:
+        given = (thirds(x), thirds(w))
+    pairs = PRODUCTS[case.pieces]
+    taken = np.sum([product(case, given[0][i], given[1][j]) for i, j in pairs], axis=0)
     magnitude = product(case, np.abs(x), np.abs(w)) + np.abs(b) + np.abs(residual)
     count = int(np.prod(w.shape[1:]))
-    return Expected(end(product(case, x, w)), end(three), magnitude, count)
+    exact = end(product(case, x, w))
+    return Expected(exact, end(taken), magnitude, count, case.pieces)
 
 
 def halves(values: Array, *, even: bool) -> tuple[Array, Array]:
@@ -270,21 +312,51 @@ def halves(values: Array, *, even: bool) -> tuple[Array, Array]:
     return first.astype(np.float32), second.astype(np.float32)
 
 
+def thirds(values: Array) -> tuple[Array, Array, Array]:
+    """The first 8 bits, the nearest 8 of the rest, the greater of two, and what is left."""
+    fraction, exponent = np.frexp(values.astype(np.float64))
+    first = np.ldexp(np.trunc(fraction * 256), exponent - 8).astype(np.float32)
+    second, third = halves(values - first, even=False)
+    assert np.array_equal(first.astype(np.float64) + second + third, values.astype(np.float64))
+    return first, second, third
+
+
+def one_by_one(case: Case, x: Array, w: Array) -> Wide:
+    """The same in float32, each product added to the sum of those before, and rounded once."""
+    sums = np.zeros((), np.float64)
+    for part, tap in taps(case, x, w):
+        for channel in range(w.shape[1]):
+            sums = sums + multiplied(case, part, tap, slice(channel, channel + 1))
+            sums = sums.astype(np.float32).astype(np.float64)
+    return sums
+
+
 def product(case: Case, x: Array, w: Array) -> Wide:
     """The convolution or product in float64, one tap after another."""
-    x, w = x.astype(np.float64), w.astype(np.float64)
-    if not case.windows:
-        return x @ w.T
+    found = [multiplied(case, part, tap, slice(None)) for part, tap in taps(case, x, w)]
+    return np.sum(found, axis=0)
+
+
+def multiplied(case: Case, part: Wide, tap: Wide, channels: slice) -> Wide:
+    """What a tap adds to all outputs, of some of the channels."""
+    if case.rows:
+        return part[..., channels] @ tap[:, channels].T
+    return np.einsum("oc,nchw->nohw", tap[:, channels], part[:, channels])
+
+
+def taps(case: Case, x: Array, w: Array) -> Iterator[tuple[Wide, Wide]]:
+    """For each tap the inputs that it meets at each output, and its weights, in float64."""
+    wide, weights = x.astype(np.float64), w.astype(np.float64)
+    if case.rows:
+        yield wide, weights
+        return
     (top, left, bottom, right), (sh, sw), (dh, dw) = case.pads, case.strides, case.dilations
-    padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+    padded = np.pad(wide, ((0, 0), (0, 0), (top, bottom), (left, right)))
     kh, kw = case.window
     oh = (padded.shape[2] - (kh - 1) * dh - 1) // sh + 1
     ow = (padded.shape[3] - (kw - 1) * dw - 1) // sw + 1
-    result = np.zeros((x.shape[0], len(w), oh, ow))
     for i in range(kh):
         for j in range(kw):
             down, across = i * dh, j * dw
             part = padded[:, :, down : down + (oh - 1) * sh + 1 : sh]
-            part = part[..., across : across + (ow - 1) * sw + 1 : sw]
-            result += np.einsum("oc,nchw->nohw", w[:, :, i, j], part)
-    return result
+            yield part[..., across : across + (ow - 1) * sw + 1 : sw], weights[:, :, i, j]

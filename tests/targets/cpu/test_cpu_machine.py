@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.numerics.pieces import THREE, TWO
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
 from tilewright.targets.cpu.processors import Processor, cache_sizes, processor_of, this_processor
 
 
@@ -42,9 +44,10 @@ def test_matrix_tiles_follow_the_flags(flags: str, cycles: float) -> None:
     found = processor_of(f"flags\t\t: fpu {flags} sse\n")
     assert found.block_cycles == cycles
     names = {primitive.name for primitive in machine(found).primitives}
-    assert ({"conv_pieces", "matmul_pieces"} <= names) == bool(cycles)
+    two, three = (set(PIECE_PRIMITIVES[pieces]) for pieces in (TWO, THREE))
+    assert (two | three <= names) == bool(cycles)
     exact = {primitive.name for primitive in machine(found).exact().primitives}
-    assert not {"conv_pieces", "matmul_pieces"} & exact
+    assert not two & exact and (three <= exact) == bool(cycles)
 
 
 def test_unknown_processors_get_short_vectors() -> None:

@@ -19,6 +19,7 @@ import tilewright
 from tilewright.graph import passes
 from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.targets.cpu.machine import machine
+from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
 from tilewright.targets.cpu.processors import this_processor
 
 pytestmark = pytest.mark.slow
@@ -109,9 +110,10 @@ def test_weights_that_are_transformed_on_the_way_stay_within_memory(
     assert found == ["winograd_4_plain", "winograd_4_plain", "winograd_2_5x5_plain"]
 
 
+@pytest.mark.parametrize("names", PIECE_PRIMITIVES.values())
 @pytest.mark.parametrize("build", BUILDS)
 def test_pieces_stay_within_memory(
-    build: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    build: str, names: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """With channels that fill no groups and no vectors, strides, and rows that fill no tiles.
 
@@ -119,7 +121,6 @@ def test_pieces_stay_within_memory(
     """
     if reason := lacking(build):
         pytest.skip(reason)
-    names = ("conv_pieces", "matmul_pieces")
     monkeypatch.setattr(passes, "ChooseMethods", lambda: ChooseMethods(method=names))
     nodes = [
         helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 0, 1, 2]),
@@ -139,7 +140,7 @@ def test_pieces_stay_within_memory(
     flags = BUILDS[build][0][-1:]
     used = run_under_sanitizers(path, tmp_path, flags, machine=EVERYWHERE)
     found = [name.partition(" ")[0] for name in used]
-    assert [name for name in found if name in names] == ["conv_pieces"] * 4 + ["matmul_pieces"]
+    assert [name for name in found if name in names] == [*[names[0]] * 4, names[1]]
 
 
 def saved(

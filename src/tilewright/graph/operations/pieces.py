@@ -1,4 +1,8 @@
-"""Convolutions and matrix products whose numbers are pieces of bfloat16 (numerics/pieces.py)."""
+"""Convolutions and matrix products whose numbers are pieces of bfloat16 (numerics/pieces.py).
+
+Weights of bfloat16 were split into two pieces before; weights of float32 are split into three as
+the kernel runs.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +24,13 @@ from tilewright.types import Array, shape_of
 def _weights_checked(op: Operation, types: Sequence[Type], channels: int, taps: int) -> int:
     """Output channels; raises VerifyException unless the operands' types fit."""
     w = types[1].get_shape()
-    size = pieces.groups(channels) * taps * pieces.PIECES * pieces.GROUP
     op.need(types[0].element_type == f32, "takes inputs of float32")
+    op.need(types[1].element_type in (bf16, f32), "takes weights of bfloat16 or float32")
+    parts = pieces.TWO if types[1].element_type == bf16 else 1
+    size = pieces.groups(channels) * taps * parts * pieces.GROUP
     op.need(
-        types[1].element_type == bf16 and len(w) == 2 and w[0] >= 1 and w[1] == size,
-        f"weights of {channels} channels and {taps} taps must be [co, {size}] of bfloat16, "
-        f"are {list(w)}",
+        len(w) == 2 and w[0] >= 1 and w[1] == size,
+        f"weights of {channels} channels and {taps} taps must be [co, {size}], are {list(w)}",
     )
     op.need(len(types[2].get_shape()) == 1, "scratch must have rank 1")
     op.need(len(types) == 3 or types[3].get_shape() == (w[0],), f"bias must have shape [{w[0]}]")
@@ -34,7 +39,7 @@ def _weights_checked(op: Operation, types: Sequence[Type], channels: int, taps: 
 
 @irdl_op_definition
 class PieceConvOp(Operation):
-    """A convolution without groups on weights that were split, and inputs that are as it runs.
+    """A convolution without groups on numbers in pieces; inputs are split as it runs.
 
     Operands are images [n, c, h, w], weights as ``numerics.pieces.split_weights`` makes them,
     scratch [elements], and perhaps a bias [co]; ``window`` is [kh, kw], other attributes are a
@@ -77,8 +82,8 @@ class PieceConvOp(Operation):
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims n, co, oh, ow | ci, kh, kw.
 
-        Weights are said to lie as if both pieces of each were side by side: what of them is read
-        is of that size, though not in that order.
+        Weights are said to lie as if both pieces of each were side by side, or in the order of
+        their channels: what of them is read is of that size, though not in that order.
         """
         n, ci, _, _ = shape_of(self.inputs[0])
         _, co, oh, ow = shape_of(self.result)
@@ -88,7 +93,8 @@ class PieceConvOp(Operation):
         columns = Affine((("ow", sw), ("kw", dw)), -left)
         dims = [Dim("n", n), Dim("co", co), Dim("oh", oh), Dim("ow", ow)]
         dims += [Dim(name, e, "reduction") for name, e in (("ci", ci), ("kh", kh), ("kw", kw))]
-        weight = Affine((("ci", 2 * kh * kw), ("kh", 2 * kw), ("kw", 2)))
+        parts = shape_of(self.inputs[1])[1] // (pieces.groups(ci) * kh * kw * pieces.GROUP)
+        weight = Affine((("ci", parts * kh * kw), ("kh", parts * kw), ("kw", parts)))
         accesses: list[tuple[Sequence[Affine], Role]] = [
             ((one("n"), one("ci"), rows, columns), "input"),
             ((one("co"), weight), "weight"),
@@ -101,7 +107,7 @@ class PieceConvOp(Operation):
 
 @irdl_op_definition
 class PieceMatMulOp(Operation):
-    """Rows by a matrix of weights that were split; the rows are split as it runs.
+    """Rows by a matrix of weights, in pieces; the rows are split as it runs.
 
     Operands are rows [..., m, k], weights as ``numerics.pieces.split_weights`` makes them of
     [n, k], scratch [elements], and perhaps a bias [n]. Choose-methods makes it of a matmul.
@@ -127,13 +133,14 @@ class PieceMatMulOp(Operation):
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims n, co | ci of rows of rank 2, else b0.., m, co | ci; weights as a piece_conv's."""
         shape, depth = shape_of(self.result), shape_of(self.inputs[0])[-1]
+        parts = shape_of(self.inputs[1])[1] // (pieces.groups(depth) * pieces.GROUP)
         rows = "n" if len(shape) == 2 else "m"
         names = [*(f"b{axis}" for axis in range(len(shape) - 2)), rows]
         dims = [Dim(name, extent) for name, extent in zip([*names, "co"], shape, strict=True)]
         dims.append(Dim("ci", depth, "reduction"))
         accesses: list[tuple[Sequence[Affine], Role]] = [
             ([*map(one, names), one("ci")], "input"),
-            ((one("co"), Affine((("ci", 2),))), "weight"),
+            ((one("co"), Affine((("ci", parts),))), "weight"),
             ((Affine(),), "scratch"),
             ((one("co"),), "bias"),
         ]

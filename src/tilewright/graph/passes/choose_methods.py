@@ -66,8 +66,9 @@ class ChooseMethods(ModulePass):
 
     The explicit method (``graph.explicit_conv``) lays out windows in scratch; it takes any window
     larger than one point, strides and dilations. Where a machine has matrix tiles, convolutions
-    without groups, and matrix products if its ``pieces`` is "all", may be in pieces of bfloat16
-    (``graph.piece_conv``, ``graph.piece_matmul``), on weights that are split here. Convolutions
+    without groups, and matrix products, may be in pieces of bfloat16 (``graph.piece_conv``,
+    ``graph.piece_matmul``): in three, as exact as float32, or, where its ``pieces`` allows it, in
+    two, on weights that are split here. Convolutions
     with computed weights are left alone, and those of machines that have primitives for none of
     these. ``method`` names primitives of which one is taken wherever it serves, whatever it takes:
     for comparisons.

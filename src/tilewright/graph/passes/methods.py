@@ -16,6 +16,7 @@ from tilewright.graph.passes.rewrite_method import Form, forget, rewritten
 from tilewright.graph.passes.strides import size
 from tilewright.ir import SSAValue, f32, i16
 from tilewright.machine import Machine, Primitive
+from tilewright.numerics.pieces import THREE, TWO
 from tilewright.numerics.winograd import TRANSFORMS
 from tilewright.planning.cached import plan_cached, schedules
 from tilewright.planning.cached_blocks import scratch_elements
@@ -74,7 +75,7 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
         return
     forms = list(_forms(kernel, anchor)) if isinstance(anchor, ConvOp) else []
     if any(primitive.block_cycles for primitive in machine.primitives):
-        forms += _pieces(kernel, anchor, machine)
+        forms += [Form(plain=False, pieces=n) for n in _pieces(kernel, anchor, machine)]
     for form in forms:
         trial = rewritten(kernel, form, most_scratch(machine) if room is None else room, None)
         inner = trial.operations[0]
@@ -132,8 +133,11 @@ def _forms(kernel: KernelOp, anchor: ConvOp) -> Iterator[Form]:
             yield Form(tile, True)
 
 
-def _pieces(kernel: KernelOp, anchor: ConvOp | MatMulOp, machine: Machine) -> Iterator[Form]:
-    """The form in pieces, where it is defined and the machine may take it."""
+def _pieces(kernel: KernelOp, anchor: ConvOp | MatMulOp, machine: Machine) -> Iterator[int]:
+    """Into how many pieces numbers may be split, where that is defined.
+
+    Three are exact; two are so nearly, and taken where the machine says so.
+    """
     weight = kernel.inputs[_weight(kernel)]
     if kernel.on_host or not isinstance(weight.owner, WeightOp):
         return
@@ -144,15 +148,17 @@ def _pieces(kernel: KernelOp, anchor: ConvOp | MatMulOp, machine: Machine) -> It
         apart = anchor.integers("strides") + anchor.integers("dilations") == (1, 1, 1, 1)
         window = shape_of(weight)[2:]
         rough = apart and any(window == (taps, taps) for _, taps in TRANSFORMS)
-        fits = anchor.integer("group", 1, 2**24) == 1 and (rough or machine.pieces == "all")
+        fits = anchor.integer("group", 1, 2**24) == 1
     else:
         co = shape_of(anchor.result)[-1]
         biases = [kind.get_shape() for kind in kinds[2:]]
-        fits = machine.pieces == "all"
-        fits = fits and len(kinds[1].get_shape()) == 2 and not anchor.transposed[0]
+        rough = False
+        fits = len(kinds[1].get_shape()) == 2 and not anchor.transposed[0]
         fits = fits and all(shape == (co,) for shape in biases)
+    if fits and (rough or machine.pieces == "all"):
+        yield TWO
     if fits:
-        yield Form(plain=False, pieces=True)
+        yield THREE
 
 
 def _weight(kernel: KernelOp) -> int:

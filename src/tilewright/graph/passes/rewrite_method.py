@@ -11,7 +11,7 @@ from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.passes.editing import erase, insert
 from tilewright.graph.passes.reanchoring import reanchored
-from tilewright.ir import PythonValue, SSAValue, bf16
+from tilewright.ir import PythonValue, SSAValue, bf16, f32
 from tilewright.numerics import pieces
 from tilewright.numerics.winograd import transform_weights
 from tilewright.passes import CompilerContext
@@ -31,8 +31,9 @@ class Form:
     """Whether the weights stay what they are, and are transformed as the kernel runs."""
     explicit: bool = False
     """Whether windows are laid out in scratch (im2col)."""
-    pieces: bool = False
-    """Whether numbers are pieces of bfloat16, and weights split before (``plain`` is False)."""
+    pieces: int = 0
+    """How many pieces of bfloat16 numbers are split into, with weights in the order of tiles
+    (``plain`` is False); 0 if they are not."""
 
     @property
     def direct(self) -> bool:
@@ -56,7 +57,7 @@ def rewritten(
     scratch = ScratchOp.of(elements)
     insert(scratch, kernel)
     if form.pieces:
-        given, name, attributes = _split(kernel, anchor, owner, context)
+        given, name, attributes = _split(kernel, anchor, owner, form.pieces, context)
         operands = [image, given, scratch.result, *bias]
         return reanchored(kernel, name, operands, attributes, replace=context is not None)
     taps = shape_of(weight)[2]
@@ -84,9 +85,13 @@ def rewritten(
 
 
 def _split(
-    kernel: KernelOp, anchor: Operation, owner: WeightOp, context: CompilerContext | None
+    kernel: KernelOp,
+    anchor: Operation,
+    owner: WeightOp,
+    count: int,
+    context: CompilerContext | None,
 ) -> tuple[SSAValue, str, dict[str, PythonValue]]:
-    """Weights in pieces, and the operation that takes them, with its attributes."""
+    """Weights for so many pieces, and the operation that takes them, with its attributes."""
     shape = shape_of(owner.result)
     attributes: dict[str, PythonValue] = {}
     name = "piece_matmul"
@@ -96,14 +101,15 @@ def _split(
         attributes = {"window": shape[2:], **{n: anchor.integers(n) for n in names}}
     elif not anchor.get("transpose_b", False):
         shape = shape[::-1]
-    count = pieces.groups(shape[1]) * prod(shape[2:]) * pieces.PIECES * pieces.GROUP
+    element, parts = (bf16, pieces.TWO) if count == pieces.TWO else (f32, 1)
+    size = pieces.groups(shape[1]) * prod(shape[2:]) * parts * pieces.GROUP
     symbol = TRIAL
     if context is not None:
         array = context.weights.get(owner.symbol.data)
         if name == "piece_matmul" and not anchor.get("transpose_b", False):
             array = array.T
-        symbol = context.weights.add(pieces.split_weights(array), "pieces")
-    split = WeightOp.of(symbol, tensor((shape[0], count), bf16))
+        symbol = context.weights.add(pieces.split_weights(array, count), "pieces")
+    split = WeightOp.of(symbol, tensor((shape[0], size), element))
     insert(split, kernel)
     return split.result, name, attributes
 

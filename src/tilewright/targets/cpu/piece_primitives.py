@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.machine import Primitive, Storage
-from tilewright.numerics.pieces import GROUP
+from tilewright.numerics.pieces import GROUP, PRODUCTS, THREE, TWO
 from tilewright.planning.pieces import POINTS, TILE_WORDS
 from tilewright.targets.cpu.block_primitives import FEW_CHANNELS, storage
 
@@ -11,17 +11,32 @@ _MOST = 1 << 20
 _RATE = TILE_WORDS * GROUP
 
 
+PIECE_PRIMITIVES = {
+    TWO: ("conv_pieces", "matmul_pieces"),
+    THREE: ("conv_pieces_3", "matmul_pieces_3"),
+}
+"""Names, by how many pieces a number has."""
+
+
 def piece_primitives(block_cycles: float) -> tuple[Primitive, ...]:
-    """Convolutions without groups, and products of matrices."""
+    """Convolutions without groups, and products of matrices, in two pieces and in three.
+
+    ``block_cycles`` are those of a block in two pieces.
+    """
     image = f"NCHW{POINTS}c"
-    return (
-        _product("conv_pieces", "piece_conv", ("n", "oh*ow"), "*kh*kw", image, block_cycles),
-        _product("matmul_pieces", "piece_matmul", ("b0*b1", "m*n"), "", "NC", block_cycles),
-    )
+    found: list[Primitive] = []
+    for pieces, (conv, matmul) in PIECE_PRIMITIVES.items():
+        cycles = block_cycles * len(PRODUCTS[pieces]) / len(PRODUCTS[TWO])
+        found += [
+            _product(conv, pieces, "piece_conv", ("n", "oh*ow"), "*kh*kw", image, cycles),
+            _product(matmul, pieces, "piece_matmul", ("b0*b1", "m*n"), "", "NC", cycles),
+        ]
+    return tuple(found)
 
 
 def _product(
     name: str,
+    pieces: int,
     operation: str,
     points: tuple[str, str],
     taps: str,
@@ -29,7 +44,10 @@ def _product(
     block_cycles: float,
 ) -> Primitive:
     outer, count = points
-    weight = Storage(memory="dram", layout=f"OI2o{POINTS}i{POINTS}o2i", elements=("bfloat16",))
+    # Two pieces were split before; floats are split as the kernel runs.
+    layout = f"OI2o{POINTS}i{POINTS}o2i" if pieces == TWO else f"OI2o{GROUP}i{POINTS}o"
+    element = "bfloat16" if pieces == TWO else "float32"
+    weight = Storage(memory="dram", layout=layout, elements=(element,))
     tiles = f"{outer}*ceil({count}/{POINTS})*ceil(co/{POINTS})"
     return Primitive(
         name=name,
@@ -40,7 +58,7 @@ def _product(
             "weight": weight,
         },
         epilogue_any=True,
-        approximate=True,
+        approximate=pieces == TWO,
         block_cycles=block_cycles,
         cycles=f"{tiles}*ceil(ci/{GROUP}){taps}*{block_cycles:g}",
         peak=f"{outer}*{count}*co*ci{taps}*{block_cycles:g}/{_RATE}",

@@ -5,6 +5,10 @@
  * greatest are added up in float32. Pieces below 2**-126 count as 0, what rounds to more than the
  * greatest bfloat16 as infinite; infinite operands give NaN.
  *
+ * It is the sum of three: its first 8 bits, the nearest bfloat16 to the rest, and what is then left.
+ * Of nine products the six greatest are added up. Pieces below 2**-126 count as 0. What becomes
+ * infinite or NaN is computed again as float32 does it.
+ *
  * A tile has 16 rows of 16 words, of two bfloat16 each. Of points a row is one, and word j has
  * inputs j and 16 + j of 32; of weights row j has these inputs, and a word is an output channel. */
 #ifndef TILEWRIGHT_PIECES_H
@@ -22,6 +26,77 @@ INLINE void split_pair(uint32_t *o, long mid, vec low, vec high)
     low -= (vec)a;
     high -= (vec)b;
     *(bits *)(o + mid) = ((bits)low + 0x8000) >> 16 | (((bits)high + 0x8000) & 0xffff0000);
+}
+
+/* The same in three pieces, `plane` words apart. The first is cut, not rounded: it is finite. */
+INLINE void split_three(uint32_t *o, long plane, vec low, vec high)
+{
+    bits a = (bits)low & 0xffff0000, b = (bits)high & 0xffff0000;
+    *(bits *)o = a >> 16 | b;
+    low -= (vec)a;
+    high -= (vec)b;
+    a = ((bits)low + 0x8000) & 0xffff0000, b = ((bits)high + 0x8000) & 0xffff0000;
+    *(bits *)(o + plane) = a >> 16 | b;
+    low -= (vec)a;
+    high -= (vec)b;
+    *(bits *)(o + 2 * plane) = (bits)low >> 16 | ((bits)high & 0xffff0000);
+}
+
+/* Rows `from` to `to` of the tiles of two vectors' weights in a step of the reduction, 16 of each,
+ * in three pieces; asks for what is split next, and for the place of it. */
+INLINE void split_rows(uint32_t *u, const float *w, int from, int to)
+{
+    for (int j = from; j < to; j++) {
+        const float *f = w + 32 * j;
+        uint32_t *o = u + 16 * j;
+        fetch_near(f + 2048);
+        fetch_near(f + 2048 + 16);
+        for (int piece = 0; piece < 3; piece++)
+            __builtin_prefetch(o + 1536 + 512 * piece, 1, 3);
+        split_three(o, 512, load(f), load(f + 16));
+    }
+}
+
+/* Whether the first `count` points of a register tile's sums are finite, by any of its vectors. */
+INLINE int all_finite(const float *m, long count, int vectors)
+{
+    vec odd = {0};
+    for (long n = 0; n < count; n++)
+        for (int k = 0; k < vectors; k++)
+            odd += 0.0f * load(m + (n / 16 * vectors + k) * 256 + n % 16 * 16);
+    return sum_v(odd) == 0;
+}
+
+/* The sum of the pieces in a word's lower half, or its upper one; the first alone if infinite. */
+INLINE float joined(const uint32_t *o, long plane, int upper)
+{
+    float piece[3];
+    for (int k = 0; k < 3; k++) {
+        const uint32_t b = upper ? o[k * plane] & 0xffff0000 : o[k * plane] << 16;
+        memcpy(&piece[k], &b, sizeof b);
+    }
+    return piece[0] - piece[0] == 0 ? piece[0] + (piece[1] + piece[2]) : piece[0];
+}
+
+/* Sums of `count` points by some vectors' weights once more, by vectors of floats: where pieces gave
+ * what is not finite. Sizes are those of the register tile that did. */
+static __attribute__((noinline, unused)) void multiply_again(float *m, const uint32_t *i,
+                                                             const float *w, long plane, long group,
+                                                             long groups, const int *taps,
+                                                             int tap_count, long count, int vectors)
+{
+    for (long n = 0; n < count; n++)
+        for (int k = 0; k < vectors; k++) {
+            const float *f = w + 512 * k;
+            vec sum = {0};
+            for (long c = 0; c < groups; c++)
+                for (int t = 0; t < tap_count; t++, f += 1024)
+                    for (int j = 0; j < 32; j++) {
+                        const uint32_t *o = i + c * group + taps[t] + n * 16 + j / 2;
+                        sum += splat(joined(o, plane, j % 2)) * load(f + 16 * j);
+                    }
+            store(m + (n / 16 * vectors + k) * 256 + n % 16 * 16, sum);
+        }
 }
 
 #if defined(__AMX_BF16__) && defined(__linux__)
@@ -74,7 +149,8 @@ INLINE void end_tiles(void) { __asm__ volatile("tilerelease"); }
 INLINE void begin_tiles(void) { }
 INLINE void end_tiles(void) { }
 
-/* What the processor's tiles do, on one that has none. */
+/* What the processor's tiles do, on one that has none: products of words' lower halves, and of their
+ * upper ones, are added up each by themselves before they meet the sums. */
 struct tile {
     bits row[16];
 };
@@ -82,14 +158,14 @@ struct tile {
 static inline void add_tiles(struct tile *sum, const struct tile *a, const struct tile *b)
 {
     for (int i = 0; i < 16; i++) {
-        vec v = (vec)sum->row[i];
+        vec lower = {0}, upper = {0};
         for (int j = 0; j < 16; j++) {
             const uint32_t pair = a->row[i][j];
             const bits w = b->row[j];
-            v += (vec)((bits){0} + (pair << 16)) * (vec)(w << 16);
-            v += (vec)((bits){0} + (pair & 0xffff0000)) * (vec)(w & 0xffff0000);
+            lower += (vec)((bits){0} + (pair << 16)) * (vec)(w << 16);
+            upper += (vec)((bits){0} + (pair & 0xffff0000)) * (vec)(w & 0xffff0000);
         }
-        sum->row[i] = (bits)v;
+        sum->row[i] = (bits)((vec)sum->row[i] + (lower + upper));
     }
 }
 

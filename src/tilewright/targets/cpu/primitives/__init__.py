@@ -41,6 +41,8 @@ EMITTERS: Mapping[str, Emitter] = {
     "winograd_2_5x5_plain": winograd.emit,
     "conv_pieces": pieces.emit,
     "matmul_pieces": pieces.emit,
+    "conv_pieces_3": pieces.emit,
+    "matmul_pieces_3": pieces.emit,
     "matmul": product.emit,
     "matmul_m": product.emit,
     "matmul_n": product.emit,

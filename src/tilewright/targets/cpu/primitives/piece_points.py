@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tilewright.numerics.pieces import PIECES, groups
-from tilewright.planning.pieces import POINTS, TILE_WORDS, Geometry
+from tilewright.numerics.pieces import THREE, groups
+from tilewright.planning.pieces import POINTS, TILE_WORDS, Geometry, pieces_of
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.code import NAME
@@ -23,9 +23,14 @@ FEW = 4
 LINE_WORDS = 16
 """Of a line of the caches."""
 
-STEP_WORDS = 2 * PIECES * TILE_WORDS
+STORED_WORDS = 4 * TILE_WORDS
 """Of the weights of two vectors of output channels in a step of the reduction: they lie in one
-stream, [step][piece][vector][row of the tile][word]."""
+stream, [step][piece][vector][row of the tile][word] of two pieces; else floats, which become such
+a stream, [step][vector][row of the tile][half of its words][output channel]."""
+
+
+SPLIT = {False: "split_pair", True: "split_three"}
+"""What splits two vectors of inputs, by whether pieces are three."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,12 @@ class Pieces:
     def geometry(self) -> Geometry:
         """How the block's points lie."""
         sizes = {dim: self.instance.size(dim) for dim in self.instance.dims}
-        return Geometry.of(self.x.window, sizes)
+        return Geometry.of(self.x.window, sizes, pieces_of(self.w.element))
+
+    @property
+    def whole(self) -> bool:
+        """Whether pieces are three: weights are split here, and what is not finite comes anew."""
+        return self.geometry.pieces == THREE
 
     @property
     def vectors(self) -> int:
@@ -73,14 +83,14 @@ class Pieces:
 
     @property
     def couple_words(self) -> int:
-        """Words of the weights of two vectors of output channels."""
-        return self.geometry.steps * STEP_WORDS
+        """Words of the weights of two vectors of output channels, as they are stored."""
+        return self.geometry.steps * STORED_WORDS
 
     @property
     def share(self) -> int:
         """Words of the next weights that each step of a register tile asks for; 0 of few tiles."""
         parts = -(-self.geometry.tiles // 2)
-        return 0 if parts <= FEW else -(-STEP_WORDS // (parts * LINE_WORDS)) * LINE_WORDS
+        return 0 if parts <= FEW else -(-STORED_WORDS // (parts * LINE_WORDS)) * LINE_WORDS
 
     @property
     def outside(self) -> list[Address]:
@@ -116,6 +126,7 @@ def windows_text(made: Pieces) -> str:
     (height, width), (sh, sw) = x.shape[2:], geometry.strides
     pixel = total([(x.part(2, 1), "h"), (x.part(3, 1), "v")])
     low, high = (_channels(made, between, number, pixel) for number in ("2 * c", "(2 * c + 1)"))
+    split = SPLIT[made.whole]
     writer = Writer()
     writer.line(
         f"/* what windows of {geometry.rows} x {geometry.columns} points read, in pieces */"
@@ -133,12 +144,10 @@ def windows_text(made: Pieces) -> str:
                     with writer.block(head):
                         writer.line(f"const long v = column + {total([(sw, 'z')], across)};")
                         with writer.block(f"if (inside && v >= 0 && v < {width})"):
-                            writer.line(f"split_pair(o, {geometry.plane}, {low}, {high});")
+                            writer.line(f"{split}(o, {geometry.plane}, {low}, {high});")
                         with writer.block("else"):
-                            writer.line(
-                                f"split_pair(o, {geometry.plane}, splat(0.0f), splat(0.0f));"
-                            )
-                rest = PIECES * geometry.plane - geometry.height * geometry.pitch * POINTS
+                            writer.line(f"{split}(o, {geometry.plane}, splat(0.0f), splat(0.0f));")
+                rest = geometry.pieces * geometry.plane - geometry.height * geometry.pitch * POINTS
                 writer.line(f"o += {rest};")
     return str(writer)
 
@@ -164,6 +173,7 @@ def rows_text(made: Pieces) -> str:
     if row is None or x.stride("ci", depth, instance.dims) not in (0, 1):
         raise instance.cannot("rows must lie at a fixed distance, and their inputs side by side")
     whole, rest = divmod(depth, 2 * POINTS)
+    split = SPLIT[made.whole]
     writer = Writer()
     writer.line(f"/* {geometry.columns} rows of {depth} inputs, in pieces */")
     writer.line(f"static void {NAME}(const float *x, float *s)")
@@ -175,7 +185,7 @@ def rows_text(made: Pieces) -> str:
             with writer.block(f"for (long c = 0; c < {whole}; c++, i += {2 * POINTS})"):
                 place = f"o + {total([(geometry.group, 'c')])}"
                 values = f"load(i), load(i + {POINTS})"
-                writer.line(f"split_pair({place}, {geometry.plane}, {values});")
+                writer.line(f"{split}({place}, {geometry.plane}, {values});")
             if rest:
                 halves = (min(rest, POINTS), max(rest - POINTS, 0))
                 values = ", ".join(
@@ -183,5 +193,5 @@ def rows_text(made: Pieces) -> str:
                     for n, half in enumerate(halves)
                 )
                 place = plus("o", str(geometry.group * whole))
-                writer.line(f"split_pair({place}, {geometry.plane}, {values});")
+                writer.line(f"{split}({place}, {geometry.plane}, {values});")
     return str(writer)

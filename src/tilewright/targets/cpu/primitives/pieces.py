@@ -1,10 +1,15 @@
 """Convolutions and matrix products in pieces of bfloat16, on a processor's matrix tiles.
 
-With the first of the output channels a block of points is split into scratch (planning/pieces.py);
-its weights were split before, and lie as they are read. A register tile is two tiles of points by
-two vectors of output channels: their sums stay in four of the processor's eight tiles while the
-whole reduction passes through the others. Then results leave as any product's do. Where a register
-tile is smaller, its sums are several, or one would wait for the one before.
+With the first of the output channels a block of points is split into scratch (planning/pieces.py).
+A register tile is two tiles of points by two vectors of output channels: their sums stay in four of
+the processor's eight tiles while the whole reduction passes through the others. Then results leave
+as any product's do. A register tile of one tile of points has two sums to each tile of results, or
+one would wait for the one before. All output channels of a point are added up alike: of equal
+weights they have equal results, which networks that tell classes by little differences need.
+
+Weights of two pieces were split before, and lie as they are read. Those of three are split between
+the products of the first register tile that takes them, a step ahead, into scratch, where the
+others find them: vectors compute while tiles do, and memory holds no more than float32.
 """
 
 from __future__ import annotations
@@ -12,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tilewright.numerics.pieces import groups
+from tilewright.numerics.pieces import PRODUCTS, groups
 from tilewright.planning.domain import Affine
 from tilewright.planning.pieces import POINTS, TILE_WORDS
 from tilewright.targets.cpu.instance import Instance
@@ -21,12 +26,12 @@ from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call
 from tilewright.targets.cpu.primitives.piece_points import (
     LINE_WORDS,
-    STEP_WORDS,
+    STORED_WORDS,
     Pieces,
     rows_text,
     windows_text,
 )
-from tilewright.targets.cpu.source import Writer, plus
+from tilewright.targets.cpu.source import Writer, plus, total
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
@@ -63,7 +68,8 @@ def _products_text(made: Pieces, code: KernelCode) -> str:
     writer = Writer()
     count = geometry.rows * geometry.columns
     writer.line(f"/* products of {count} points x {made.instance.size('co')} output channels */")
-    writer.line(f"static void {NAME}(const float *s, {made.parameters(made.outside)})")
+    scratch = "float *s" if made.whole else "const float *s"
+    writer.line(f"static void {NAME}({scratch}, {made.parameters(made.outside)})")
     with writer.block():
         writer.line("begin_tiles();")
         for columns, first, times in _couples(made.vectors):
@@ -85,13 +91,23 @@ def _write_points(
     writer: Writer, made: Pieces, code: KernelCode, columns: int, names: str, *, cut: bool
 ) -> None:
     """All tiles of points by the vectors of output channels of number ``v``."""
-    weights = f"(const uint32_t *){made.w.pointer} + v * {made.couple_words}L"
-    writer.line(f"const uint32_t *u = {weights};")
-    for rows, first, times in _couples(made.geometry.tiles):
-        name = code.function("piece_part", _part_text(made, rows, columns, cut=cut))
+    if made.whole:
+        writer.line(f"const float *f = {made.w.pointer} + v * {made.couple_words}L;")
+        writer.line(f"uint32_t *u = (uint32_t *)s + {made.geometry.point_words};")
+    else:
+        weights = f"(const uint32_t *){made.w.pointer} + v * {made.couple_words}L"
+        writer.line(f"const uint32_t *u = {weights};")
+    given = "u, f" if made.whole else "u"
+    runs = [(rows, first, times, False) for rows, first, times in _couples(made.geometry.tiles)]
+    if made.whole:
+        rows, first, times, _ = runs[0]
+        runs[:1] = [(rows, 0, 1, True), *([(rows, 1, times - 1, False)] if times > 1 else [])]
+    for rows, first, times, splits in runs:
+        text = _part_text(made, rows, columns, cut=cut, splits=splits)
+        name = code.function("piece_part", text)
         with writer.block(f"for (long p = {first}; p < {first + times}; p++)"):
             points = f"(const uint32_t *)s + p * {2 * TILE_WORDS}"
-            writer.line(f"{name}({points}, u, {names}, v, p);")
+            writer.line(f"{name}({points}, {given}, {names}, v, p);")
 
 
 def _write_ahead(writer: Writer, made: Pieces) -> None:
@@ -102,46 +118,62 @@ def _write_ahead(writer: Writer, made: Pieces) -> None:
     """
     share = made.share
     if not share:
-        writer.line(f"for (int e = 0; p == 0 && e < {STEP_WORDS}; e += {LINE_WORDS})")
-        writer.line(f"    fetch(u + {STEP_WORDS} + e);")
+        if not made.whole:
+            writer.line(f"for (int e = 0; p == 0 && e < {STORED_WORDS}; e += {LINE_WORDS})")
+            writer.line(f"    fetch(u + {STORED_WORDS} + e);")
         return
     writer.line(f"for (int e = 0; e < {share}; e += {LINE_WORDS})")
     writer.line("    fetch(ahead + e);")
     writer.line(f"ahead += {share};")
 
 
-def _multiply(writer: Writer, rows: int, columns: int) -> None:
-    """Write the products of one step, the greatest last."""
+def _multiply(writer: Writer, made: Pieces, rows: int, columns: int, *, splits: bool) -> None:
+    """Write the products of one step; with its share of splitting the next step's weights."""
     grid = [(r, c) for r in range(rows) for c in range(columns)]
-    reads = ((("a", 0), ("u", 1)), (("u", 0),), (("a", 1),))
-    for number, read in enumerate(reads):
-        for letter, piece in read:
+    products = PRODUCTS[made.geometry.pieces]
+    held: tuple[int | None, int | None] = (None, None)
+    for number, product in enumerate(products):
+        for letter, piece, before in zip("au", product, held, strict=True):
+            if piece == before:
+                continue
             count, base = (rows, 4) if letter == "a" else (columns, 6)
-            further = f" + {'plane' if letter == 'a' else 2 * TILE_WORDS}" if piece else ""
+            distance = [(piece, "plane")] if letter == "a" else []
+            constant = 0 if letter == "a" else piece * 2 * TILE_WORDS
+            further = total(distance, constant) if piece else "0"
             for k in range(count):
-                writer.line(f"TILE_READ({base + k}, {letter}{k + 1 if k else ''}{further});")
+                place = plus(f"{letter}{k + 1 if k else ''}", further)
+                writer.line(f"TILE_READ({base + k}, {place});")
+        held = product
         for index, (r, c) in enumerate(grid):
-            tile = index + number % SUMS[len(grid)] * len(grid)
+            tile = index + number % SUMS[rows] * len(grid)
             writer.line(f"TILE_ADD({tile}, {4 + r}, {6 + c});")
+        if splits:
+            lines = columns * POINTS
+            begin, end = (lines * n // len(products) for n in (number, number + 1))
+            writer.line("if (more)")
+            target, source = f"u + {made.geometry.step}", f"f + {STORED_WORDS}"
+            writer.line(f"    split_rows({target}, {source}, {begin}, {end});")
 
 
-AWAKE = 32
-"""Products of blocks between two stores of a tile: after some 40, of three products each, a Xeon
-(Sapphire Rapids) takes 0.2 us more to store one; any store before prevents it (measured)."""
+AWAKE = 96
+"""Products of tiles between two stores of one: after some 120 a Xeon (Sapphire Rapids) takes 0.2 us
+more to store one; any store before prevents it (measured)."""
 
-SUMS = {4: 1, 2: 2, 1: 3}
-"""Sums to a tile of results, by how many of these a register tile has."""
+SUMS = {2: 1, 1: 2}
+"""Sums to a tile of results, by how many tiles of points a register tile has."""
 
 
-def _part_text(made: Pieces, rows: int, columns: int, *, cut: bool) -> str:
-    """One register tile: the whole reduction, and its results."""
+def _part_text(made: Pieces, rows: int, columns: int, *, cut: bool, splits: bool) -> str:
+    """One register tile: the whole reduction, and its results; perhaps it splits the weights."""
     geometry = made.geometry
-    results, sums = rows * columns, SUMS[rows * columns]
+    results, sums = rows * columns, SUMS[rows]
     writer = Writer()
     size = f"{rows * POINTS} points x {columns} vectors of output channels"
-    writer.line(f"/* {size}, from point {2 * POINTS} p */")
+    what = "; splits the weights" if splits else ""
+    writer.line(f"/* {size}, from point {2 * POINTS} p{what} */")
+    weights = f"{'' if splits else 'const '}uint32_t *u{', const float *f' if made.whole else ''}"
     writer.line(
-        f"static void {NAME}(const uint32_t *i, const uint32_t *u, "
+        f"static void {NAME}(const uint32_t *i, {weights}, "
         f"{made.parameters(made.results)}, long v, long p)"
     )
     taps = geometry.taps
@@ -150,7 +182,7 @@ def _part_text(made: Pieces, rows: int, columns: int, *, cut: bool) -> str:
         if made.vectors == 1:
             writer.line("(void)v;")
         writer.line(f"const long plane = {geometry.plane};")
-        if len(taps) > 1:
+        if len(taps) > 1 or made.whole:
             listed = ", ".join(map(str, taps))
             writer.line(f"static const int taps[{len(taps)}] = {{{listed}}};")
         count = results * TILE_WORDS
@@ -159,10 +191,17 @@ def _part_text(made: Pieces, rows: int, columns: int, *, cut: bool) -> str:
             writer.line(f"TILE_CLEAR({number});")
         if made.share:
             place = f"{made.couple_words}L + p * {made.share * geometry.steps}L"
-            writer.line(f"const uint32_t *ahead = u + {place};")
-        awake = AWAKE // results
+            stored = "const float *ahead = f" if made.whole else "const uint32_t *ahead = u"
+            writer.line(f"{stored} + {place};")
+        if made.whole:
+            writer.line("const uint32_t *const points = i;")
+            writer.line("const float *const given = f;")
+        awake = AWAKE // (results * len(PRODUCTS[geometry.pieces]))
         if geometry.steps > awake:
             writer.line("long steps = 0;")
+        if splits:
+            writer.line(f"long left = {geometry.steps};")
+            writer.line(f"split_rows(u, f, 0, {columns * POINTS});")
         head = f"for (long c = 0; c < {groups(geometry.channels)}; c++, i += {geometry.group})"
         with writer.block(head):
             over = f"for (int t = 0; t < {len(taps)}; t++)" if len(taps) > 1 else ""
@@ -172,9 +211,13 @@ def _part_text(made: Pieces, rows: int, columns: int, *, cut: bool) -> str:
                     writer.line(f"const uint32_t *a2 = a + {TILE_WORDS};")
                 if columns > 1:
                     writer.line(f"const uint32_t *u2 = u + {TILE_WORDS};")
-                _multiply(writer, rows, columns)
+                if splits:
+                    writer.line("const int more = --left > 0;")
+                _multiply(writer, made, rows, columns, splits=splits)
                 _write_ahead(writer, made)
-                writer.line(f"u += {STEP_WORDS};")
+                writer.line(f"u += {geometry.step};")
+                if splits:
+                    writer.line(f"f += {STORED_WORDS};")
                 if geometry.steps > awake:
                     writer.line(f"if (++steps % {awake} == 0)")
                     writer.line("    TILE_WRITE(6, m); /* or the next ones begin late */")
@@ -202,6 +245,11 @@ def _write_results(writer: Writer, made: Pieces, rows: int, columns: int, *, cut
     left = f"{geometry.points} - {first}"
     size = rows * POINTS
     writer.line(f"const long count = {left} < {size} ? {left} : {size};")
+    if made.whole:
+        # Points that are not there are no reason.
+        writer.line(f"if (!all_finite(m, count, {columns}))")
+        sizes = f"plane, {geometry.group}, {groups(geometry.channels)}, taps, {len(geometry.taps)}"
+        writer.line(f"    multiply_again(m, points, given, {sizes}, count, {columns});")
     wraps = geometry.rows > 1
     if wraps:
         # Along the rows of the image in scratch, over the columns that are no points.
