@@ -73,7 +73,7 @@ def test_a_fault_is_found_in_its_kernel(broken: str) -> None:
     assert "first beyond the tolerance" in str(found) and " <" in str(found)
 
 
-@pytest.mark.parametrize("target", ["cpu", "cambricon-x"])
+@pytest.mark.parametrize("target", but_fast(["cpu", "cambricon-x"], ["cpu"]))
 @pytest.mark.parametrize("reference", but_fast(["interpreter", "onnxruntime"], ["onnxruntime"]))
 def test_folded_models_agree_node_by_node(target: str, reference: str, tmp_path: Path) -> None:
     model = folded(tmp_path / "folded.onnx")

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
+from tests.slow import but_fast
 from tilewright import Bounds, Cache, DynamicExecutable, Executable, TilewrightError
 from tilewright.runtime import dynamic, read_manifest
 
@@ -71,7 +72,7 @@ def content(directory: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("target", ["cpu", "cambricon-x"])
+@pytest.mark.parametrize("target", but_fast(["cpu", "cambricon-x"], ["cpu"]))
 def test_any_admissible_shape_runs(target: str, file: Path, cache: Cache, tmp_path: Path) -> None:
     said: list[str] = []
     made = tilewright.compile(
@@ -99,7 +100,7 @@ def test_any_admissible_shape_runs(target: str, file: Path, cache: Cache, tmp_pa
     assert said == []
 
 
-@pytest.mark.parametrize("target", ["cpu", "cambricon-x"])
+@pytest.mark.parametrize("target", but_fast(["cpu", "cambricon-x"], ["cpu"]))
 def test_a_specialisation_has_the_bytes_of_a_compile(
     target: str, file: Path, cache: Cache, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tests.simulate.timing_reference import random_machine, random_program, simulate_plainly
+from tests.slow import but_fast
 from tilewright.errors import TilewrightError
 from tilewright.machine import Engine, Machine, Memory, Move
 from tilewright.simulate import simulate, timed_table
@@ -176,7 +177,7 @@ def test_records_out_of_range_are_refused(field, value):
         simulate(table, machine())
 
 
-@pytest.mark.parametrize("seed", range(300))
+@pytest.mark.parametrize("seed", but_fast(range(300), range(100)))
 def test_random_programs_match_the_plain_simulation(seed):
     rng = np.random.default_rng(seed)
     chip = random_machine(rng)

@@ -50,7 +50,7 @@ def test_float32() -> None:
     check_pool("cpu", "largest of 2x2")
 
 
-@pytest.mark.parametrize("target", ["cambricon-x", "cambricon"])
+@pytest.mark.parametrize("target", but_fast(["cambricon-x", "cambricon"], ["cambricon"]))
 def test_of_equal_elements_the_first_gets_the_gradient(target: str) -> None:
     handle = Handle(target, check=True)
     pooling = PoolingDescriptor()

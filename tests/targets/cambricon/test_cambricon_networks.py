@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.slow import but_fast
 
 import tilewright
 from tilewright.runtime import Executable
@@ -115,7 +114,8 @@ def test_steps_of_an_lstm_share_weights_in_few_transfers(tmp_path: Path) -> None
     assert sum(cycles) < 3 * 1600 * 400 * 2 / 128
 
 
-@pytest.mark.parametrize("pad", but_fast([0, 1], [1]))
+@pytest.mark.slow
+@pytest.mark.parametrize("pad", [0, 1])
 def test_pools_in_the_matrix_scratchpad_stand_beside_weights(pad: int, tmp_path: Path) -> None:
     """The weights of both convolutions lie there, too; the second's load while windows pool."""
     shape = (1, 64, 56, 56)
@@ -158,6 +158,7 @@ def test_results_replace_the_residuals_that_they_add(kilobytes: int, tmp_path: P
     assert any("VAV" in line and ".acc" in line for line in words), "bias and residual at once"
 
 
+@pytest.mark.slow
 def test_rows_of_pixels_are_joined_where_they_lie_so(tmp_path: Path) -> None:
     """Pixels beside others of a concatenation, a residual, and a stride that leaves some out."""
     nodes = [
