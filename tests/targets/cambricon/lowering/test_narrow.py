@@ -50,9 +50,9 @@ def _agrees(case: Case, number: int) -> int:
     return done
 
 
-@pytest.mark.parametrize("start", but_fast([0, 12], [0]))
+@pytest.mark.parametrize("start", but_fast(range(0, 24, 6), [0]))
 def test_planned_schedules_compute_what_the_graph_says(start: int) -> None:
-    assert sum(_agrees(conv_case(seed, True), seed) for seed in range(start, start + 12)) >= 12
+    assert sum(_agrees(conv_case(seed, True), seed) for seed in range(start, start + 6)) >= 6
 
 
 @pytest.mark.parametrize("number", but_fast(range(3), [0]))
