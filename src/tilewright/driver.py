@@ -24,8 +24,9 @@ from tilewright.machine import Machine
 from tilewright.numerics.formats import Numbers
 from tilewright.passes import CompilerContext, PassRunner
 from tilewright.planning import Plan, PlanCache, Timer, plan
+from tilewright.planning.channel_blocks import by_channel_blocks
 from tilewright.planning.domain import Kernel
-from tilewright.planning.join_pixels import join_pixels
+from tilewright.planning.join_pixels import join_pixels, moves_blocks
 from tilewright.runtime.executable import Progress, quiet
 from tilewright.shapes import Shapes
 from tilewright.targets.base import CompiledKernel, Target, find_target
@@ -137,11 +138,14 @@ def plan_kernels(work: Work) -> None:
 
 
 def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) -> Kernel:
-    """Planning's kernel, with one dim for all pixels where the machine gains by that."""
+    """Planning's kernel, with dims for blocks of channels, and one for all pixels where the machine
+    gains by that."""
     kernel = kernel_of(op, names)
     if op.on_host:
         return kernel
-    placed = placements_of(op, names)
+    if moves_blocks(machine):
+        kernel = by_channel_blocks(kernel)
+    placed = placements_of(op, names, kernel)
     return join_pixels(kernel, machine, {name: one[2] for name, one in placed.items()})
 
 
@@ -172,7 +176,7 @@ def build_tiles(work: Work) -> None:
         work.progress("tile", number, len(work.kernels))
         if item.schedule is None:
             continue
-        placements = placements_of(kernels[item.kernel.symbol], names)
+        placements = placements_of(kernels[item.kernel.symbol], names, item.kernel)
         machine = item.machine or work.machine
         held = work.held.get(item.kernel.symbol)
         if held is not None:

@@ -79,10 +79,23 @@ class HeldKernel:
         return {**placements, **held}
 
 
-def placements_of(op: KernelOp, names: Mapping[SSAValue, str]) -> dict[str, Placement]:
-    """Where the operands of a network's kernel lie in main memory, as the tile level takes it."""
-    found = {name: placement_of(value) for name, value in operand_values(op, names).items()}
-    return {name: (one.arena, one.offset, one.strides) for name, one in found.items()}
+def placements_of(
+    op: KernelOp, names: Mapping[SSAValue, str], kernel: Kernel
+) -> dict[str, Placement]:
+    """Where the operands of a network's kernel lie in main memory, as the tile level takes it.
+
+    Constants are dense as planning's kernel has them: it may see them in another shape
+    (planning/channel_blocks.py).
+    """
+    found: dict[str, Placement] = {}
+    shapes = {one.name: one for one in kernel.operands}
+    for name, value in operand_values(op, names).items():
+        place, operand = placement_of(value), shapes.get(name)
+        strides = place.strides
+        if operand is not None and isinstance(value.owner, WeightOp):
+            strides = Layout.parse(operand.layout, len(operand.shape)).strides(operand.shape)
+        found[name] = place.arena, place.offset, strides
+    return found
 
 
 def hold_values(

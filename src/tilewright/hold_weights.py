@@ -175,7 +175,7 @@ class _Search:
     ) -> CompiledKernel:
         """A kernel under a schedule, ready for the run timer; ``name`` is its symbol there."""
         kernel = replace(self._kernel(symbol), symbol=name or symbol)
-        placements = placements_of(self.ops[symbol], self.names)
+        placements = placements_of(self.ops[symbol], self.names, kernel)
         if symbol in self.held:
             placements = self.held[symbol].placed(placements)
         program = tile(kernel, schedule, machine, placements, check=False)

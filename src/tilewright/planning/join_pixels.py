@@ -35,7 +35,7 @@ def join_pixels(
     extents = kernel.anchor.extents
     several = extents.get(ROWS, 1) > 1 and extents.get(COLUMNS, 1) > 1
     operands = {one.name: one for stage in kernel.stages for one in (*stage.inputs, stage.output)}
-    if kernel.anchor.operation != "conv" or not several or not _moves_blocks(machine):
+    if kernel.anchor.operation != "conv" or not several or not moves_blocks(machine):
         return kernel
     known = strides or {}
     if not all(_joins(one, extents, known.get(one.name)) for one in operands.values()):
@@ -43,7 +43,7 @@ def join_pixels(
     return replace(kernel, stages=tuple(_joined(stage, extents) for stage in kernel.stages))
 
 
-def _moves_blocks(machine: Machine) -> bool:
+def moves_blocks(machine: Machine) -> bool:
     """Whether images of convolutions move by transfers of one contiguous block each."""
     found = [
         storage.memory

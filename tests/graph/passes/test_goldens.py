@@ -22,6 +22,7 @@ from tilewright.graph.passes import PASSES
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp
 from tilewright.passes import CompilerContext
+from tilewright.targets.cambricon.machine import MACHINE as ACC_C
 from tilewright.targets.cambricon_x.machine import MACHINE as CAMBRICON_X
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
@@ -35,6 +36,7 @@ MACHINES = {
     "server": cpu(Processor(lanes=16, vectors_per_cycle=2.0, bandwidths=(80.0, 40.0, 5.0, 4.5))),
     "small": accelerator(),
     "cambricon": CAMBRICON_X,
+    "accc": ACC_C,
 }
 SEPARATOR = "// -----\n"
 

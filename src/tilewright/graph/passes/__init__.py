@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilewright.graph.passes.assign_layouts import AssignLayouts
+from tilewright.graph.passes.block_channels import BlockChannels
 from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.graph.passes.compress_weights import CompressWeights
 from tilewright.graph.passes.compute_in_integers import ComputeInIntegers
@@ -30,6 +31,7 @@ PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
         AssignLayouts,
+        BlockChannels,
         ChooseMethods,
         CompressWeights,
         ComputeInIntegers,
@@ -121,6 +123,7 @@ def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[Pass
         *(pools if any(primitive.pools for primitive in machine.primitives) else []),
         *(norms if any(primitive.rows for primitive in machine.primitives) else []),
         PassEntry(AssignLayouts(), "after kernels are formed: each asks for layouts as a whole"),
+        PassEntry(BlockChannels(), "after layouts: transfers of one contiguous block ask for more"),
         PassEntry(EliminateViews(), "after layouts, which decide what is an address"),
         PassEntry(
             PlanMemory(exact=exact_memory), "last: every value that needs memory is known now"

@@ -229,7 +229,7 @@ class _Applier:
                 if wanted is not None and layout_of(value) != wanted:
                     op.operands[index] = self.convert(value, wanted, op, symbols)
             if isinstance(op, KernelOp):
-                _retype_kernel(op, choice.result)
+                retype_kernel(op, choice.result)
             elif isinstance(op, Operation):
                 _retype(op.result, choice.result)
         for op in list(self.network.block.ops):
@@ -284,7 +284,7 @@ def _set_type(value: SSAValue, kind: Attribute) -> None:
     Rewriter.replace_value_with_new_type(value, kind)
 
 
-def _retype_kernel(kernel: KernelOp, layout: str) -> None:
+def retype_kernel(kernel: KernelOp, layout: str) -> None:
     """The operands' types for the arguments, the result's layout for what is computed inside."""
     for index, value in enumerate(kernel.inputs):
         if kernel.body.block.args[index].type != value.type:

@@ -8,11 +8,11 @@ scratchpad. The rest is ours: see README.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
+from tilewright.targets.cambricon.conv_variants import variants
 
 BANDWIDTH, LATENCY = 128.0, 100
 """Of main memory: bytes a cycle (128 GB/s at 1 GHz), and cycles (100 ns)."""
@@ -133,7 +133,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             Engine(name=name, queue=QUEUE)
             for name in ("vector_dma", "matrix_dma", "vector", "matrix")
         ),
-        primitives=(*primitives, _narrow(primitives, lanes)),
+        primitives=(*primitives, *variants(primitives, lanes, lanes * SUM_BYTES)),
         element="fixed16",
         accumulator="fixed32",
         instruction_bytes=8,
@@ -141,23 +141,11 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
     )
 
 
-def _narrow(primitives: Sequence[Primitive], lanes: int) -> Primitive:
-    """Convolutions by one block of channels at a time: nearly all of VSM is for pixels then."""
-    conv = next(one for one in primitives if one.name == "conv")
-    return conv.model_copy(
-        update={
-            "name": "narrow_conv",
-            "limits": {**conv.limits, "co": lanes},
-            "reserved": {"vsm": lanes * SUM_BYTES},
-        }
-    )
-
-
 def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
     operands = {"input": VSM, "residual": VSM, "output": VSM}
     product = operands | {"weight": MSM, "bias": VSM}
-    one = f"max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 5+2*kh)"
-    four = f"max(kh*ceil(4*co/{lanes})*ceil((kw+3)*ci/{lanes}), 5+2*kh)"
+    one = f"max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 3+2*kh)"
+    four = f"max(kh*ceil(4*co/{lanes})*ceil((kw+3)*ci/{lanes}), 3+2*kh)"
     channels = max(reserved // SUM_BYTES // lanes * lanes, 1)
     return (
         Primitive(
@@ -218,7 +206,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             # positions of a kernel's row lie apart then, with the other group's channels between.
             operations=("conv",),
             engine="matrix",
-            operands=product,
+            operands=product | {"output": Storage(memory="vsm", along=("g",))},
             epilogue=EPILOGUE,
             replaces="residual",
             cycles=f"n*g*oh*ow*kh*kw*ceil(co/{lanes})*ceil(ci/{lanes})",
@@ -285,10 +273,10 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
                 operands=operands,
                 epilogue=(("relu",),),
                 # Down the rows of all columns, then along the row of each window.
-                cycles=f"n*oh*ow*(kh+kw-1)*ceil(c/{lanes})",
-                peak=f"n*oh*ow*(kh+kw-1)*c/{lanes}",
-                issue=f"{TILE}+n*oh*({ROW}+ow*max((kh+kw-1)*ceil(c/{lanes}), 5+2*kw))",
-                limits={"n": 1, "c": max(reserved // kept // lanes * lanes, 1)},
+                cycles=f"n*g*oh*ow*(kh+kw-1)*ceil(c/{lanes})",
+                peak=f"n*g*oh*ow*(kh+kw-1)*c/{lanes}",
+                issue=f"{TILE}+n*g*oh*({ROW}+ow*max((kh+kw-1)*ceil(c/{lanes}), 5+2*kw))",
+                limits={"n": 1, "g": 1, "c": max(reserved // kept // lanes * lanes, 1)},
                 multiples={"c": lanes},
                 whole=("kh", "kw"),
             )
@@ -323,10 +311,10 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             # One window: its pixels are a matrix that a vector of ones is multiplied by.
             operands={"input": MSM, "output": VSM},
             epilogue=(("relu",),),
-            cycles=f"n*oh*ow*ceil(c/{lanes})*ceil(kh*kw/{lanes})",
-            peak=f"n*oh*ow*kh*kw*c/{lanes * lanes}",
-            issue=f"{TILE}+n*ceil(c/{lanes})",
-            limits={"n": 1},
+            cycles=f"n*g*oh*ow*ceil(c/{lanes})*ceil(kh*kw/{lanes})",
+            peak=f"n*g*oh*ow*kh*kw*c/{lanes * lanes}",
+            issue=f"{TILE}+n*g*ceil(c/{lanes})",
+            limits={"n": 1, "g": 1},
             whole=("c", "kh", "kw"),
             extents={
                 "oh": (1, 1),

@@ -15,8 +15,8 @@ from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.sliding import Sliding
 from tilewright.targets.cambricon.machine import SUM_BYTES, lanes_of
 
-ISSUE = 8
-"""Scalar instructions of a pixel or band, those of its products apart."""
+ISSUE, BATCH = 8, 14
+"""Scalar instructions of a band, and of a batch of pixels, those of products apart."""
 
 EXPOSED = 2
 """Cycles of those in which the matrix unit waits, about, however long its products take."""
@@ -43,7 +43,10 @@ def banded(c: Context, weights: Operand, rows: Sliding, columns: Sliding) -> tup
         row = ((pixels - 1) * columns.stride + columns.kernel) * c.extent("ci")
         blocks = -(-pixels * co // lanes) * -(-row // lanes)
         load = 2 * rows.kernel * row * pixels * co / rate
-        issue = 2 * rows.kernel + ISSUE
+        batch = max(min(most, width), 1)
+        # Batches of bands are short.
+        beside = ISSUE if pixels > 1 else 1 + BATCH / batch
+        issue = 2 * rows.kernel + beside
         return (max(rows.kernel * blocks, issue) + EXPOSED) * results / pixels + load
 
     sizes = [p for p in range(1, width + 1) if not width % p and not c.extent("ow") % p]

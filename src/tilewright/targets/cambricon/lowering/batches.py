@@ -18,6 +18,9 @@ from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.pixels import Pixels
 from tilewright.targets.cambricon.lowering.windows import UNROLLED, Run
 
+WRITTEN_OUT = 28
+"""Products of a batch's pixels behind the first ones up to which these are no loop."""
+
 
 class Batches(Pixels):
     """The batches of one product; product.py makes the choices, and fills in a tile's numbers."""
@@ -203,22 +206,39 @@ class Batches(Pixels):
             apart = min(count, len(steps)) if isinstance(count, int) else 1
             for number in range(apart):
                 first, last = (len(steps) * n // apart for n in (number, number + 1))
-                each(steps[first:last])
+                between = steps[first:last]
+                if number == apart - 1:
+                    # Beside products: behind the last one nothing would hide it.
+                    between.append(lambda: self._past_pending(count))
+                each(between)
                 if not number and self.turns:
                     self.c.turn()
-            e.repeat(e.subtract(count, apart), each)
+            rest = e.subtract(count, apart)
+            if isinstance(rest, int) and rest * len(matrices) <= WRITTEN_OUT:
+                # Behind a loop the branch that ends it would have been foreseen otherwise.
+                for _ in range(rest):
+                    each()
+            else:
+                e.repeat(rest, each)
             if self.gathered is not None:
                 self.gathered.forward(at)
-            self._advance()
-            self.c.finish()
-            with e.scope():
-                e.set(self.pending, e.multiply(self.channels, count))
-                # These sums are the pending ones now; the next pixels' lie in the other half.
+            # The next pixels' sums lie in the other half.
+            if self.alone:
                 e.emit("SSUB", self.base, self.halves, self.base)
             e.set(self.at, self.base)
-            # Short batches at the edges of an image would be no measure of time.
-            if not self.hooks and (not isinstance(count, int) or 2 * count > self.batch):
-                self.c.hook()
+
+    def _past_pending(self, count: Value) -> None:
+        """What is pending is finished: the sums of these pixels are, now."""
+        e = self.e
+        self._advance()
+        self.c.finish()
+        with e.scope():
+            e.set(self.pending, e.multiply(self.channels, count))
+        if not self.alone:
+            e.emit("SSUB", self.base, self.halves, self.base)
+        # Short batches at the edges of an image would be no measure of time.
+        if not self.hooks and (not isinstance(count, int) or 2 * count > self.batch):
+            self.c.hook()
 
     def _pending_steps(self) -> list[Callable[[], None]]:
         """What follows the pending sums."""

@@ -26,7 +26,7 @@ class MatrixMean:
         self.x, access = c.source(c.anchor, 0)
         if [one.operation.data for one in c.compute.stages[1:]] not in ([], ["relu"]):
             raise refuse("lower-epilogue", "pooling takes ReLU alone behind it", c.where)
-        if self.x.order[-1] != 1:
+        if "c" not in access[self.x.order[-1]].dims:
             raise refuse("lower-layout", "channels do not lie side by side", c.where)
         if c.extent("oh") * c.extent("ow") * c.tile_size("n") > 1 or "c" in c.looped:
             raise refuse("lower-window", "means of several windows in one matrix", c.where)

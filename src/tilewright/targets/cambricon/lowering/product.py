@@ -94,7 +94,7 @@ class Product(RowOrder):
         self.row_hooks = self.dense and cycles >= LONG * self.rows.kernel
         self.by_rows = self._by_rows()
         self._reserve()
-        products = self.rows.kernel * len(self.parts)
+        products = c.tile_size("kh") * len(self.parts)
         between = cycles / (products if self.row_hooks else len(self.parts))
         if self.hooks:
             move = c.machine.move(c.machine.main, self.x.buffer.memory)
@@ -123,7 +123,7 @@ class Product(RowOrder):
         if not (self.row_hooks and 1 < kernel <= UNROLLED) or "kh" in c.looped:
             return False
         others = self.split or self.parted or self.rings or self.band > 1 or len(self.parts) > 1
-        if others or self.multiply != "VMM":
+        if others or self.multiply != "VMM" or self.rows.apart is not None:
             return False
         pixels = self._most_pixels()
         size = (4 * pixels + 2 + self.epilogue.limit_bytes) * self.parts[0]
@@ -153,7 +153,7 @@ class Product(RowOrder):
 
     def _pixel_cycles(self) -> int:
         """Cycles of the matrix unit for one pixel, or one band of them, of a whole tile."""
-        return self.rows.kernel * self._row_cycles(self.columns.kernel)
+        return self.c.tile_size("kh") * self._row_cycles(self.columns.kernel)
 
     def _row_cycles(self, width: int) -> int:
         """Of a row of the kernel that so many of its positions meet."""
@@ -231,7 +231,7 @@ class Product(RowOrder):
             co = self.parts[0] if len(self.parts) > 1 else tile.spans.of("co")
             self._take(e.multiply(co, self.band))
             self.pixel = self.columns.stride_in(box)
-            self.row = self.rows.stride_in(box)
+            self.row = self.rows.step_in(box)
             if self.rings:
                 self._gather()
             self.result = e.variable(e.settled(lambda: c.base(c.output, tile)))

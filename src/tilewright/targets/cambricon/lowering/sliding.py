@@ -29,10 +29,16 @@ class Sliding:
     tiles: tuple[tuple[int, int, int], ...] = ()
     """The kinds of tiles: indices of the first window before the image, those of the image that
     are held, and windows."""
+    apart: int | None = None
+    """The input's axis of the kernel's positions, where that is another one."""
 
     def stride_in(self, box: Box) -> Value:
         """Bytes from one index to the next."""
         return 0 if self.axis is None else box.strides[self.axis]
+
+    def step_in(self, box: Box) -> Value:
+        """Bytes from one position of the kernel to the next."""
+        return self.stride_in(box) if self.apart is None else box.strides[self.apart]
 
     @property
     def span(self) -> int:
@@ -46,7 +52,7 @@ class Sliding:
 
 def windows_box(box: Box, *axes: Sliding) -> Box:
     """What loops over windows need of a box: the axes along which windows slide."""
-    kept = {one.axis for one in axes}
+    kept = {axis for one in axes for axis in (one.axis, one.apart)}
     nothing = Axis(0, 1, 0, True, False)
     return Box(
         tuple(axis if number in kept else nothing for number, axis in enumerate(box.axes)),
@@ -63,6 +69,8 @@ def sliding(
         terms = dict(axis.terms)
         if out not in terms and kernel not in terms:
             continue
+        if out not in terms and (found := _apart(c, access, number, out, kernel)) is not None:
+            return found
         found = Sliding(c.extent(kernel), terms.get(out, 1), terms.get(kernel, 1), number, out)
         extent = operand.buffer.tensor_shape[number]
         span = found.span
@@ -77,6 +85,17 @@ def sliding(
         tiles = _tiles(axis.offset, found.stride, span, extent, c.extent(out), c.tile_size(out))
         return replace(found, cut=tuple(sorted(met - {found.kernel})), tiles=tiles)
     return Sliding(1, 1, 1, None, out)
+
+
+def _apart(
+    c: Context, access: Sequence[Affine], number: int, out: str, kernel: str
+) -> Sliding | None:
+    """The window where its positions are indices of an axis of their own, such as blocks of
+    channels (planning/channel_blocks.py)."""
+    for other, axis in enumerate(access):
+        if axis.terms and axis.terms[0][0] == out and len(axis.terms) == 1 and not axis.offset:
+            return Sliding(c.extent(kernel), axis.terms[0][1], 1, other, out, apart=number)
+    return None
 
 
 def _tiles(

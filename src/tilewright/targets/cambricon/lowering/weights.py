@@ -52,6 +52,9 @@ class Segments:
     def relaid(self, values: Array) -> Array:
         """The elements in the order of the segments."""
         rows = values.swapaxes(0, 1) if self.transposed else values
+        if rows.shape[1] != self.ci:
+            # Rows are blocks of input channels (planning/channel_blocks.py).
+            rows = rows.reshape(rows.shape[0], self.rows, self.ci).swapaxes(1, 2)
         rows = rows.reshape(rows.shape[0], rows.shape[1], self.rows, self.width)
         if self.band > 1:
             return self._banded(rows)
