@@ -171,18 +171,23 @@ class Batches(Pixels):
 
     def _matrices(self, run: Run, base: Value) -> list[Register]:
         """The matrices of a window's rows, or the first one."""
-        e, matrices = self.e, [self._first_row(run, base)]
+        e, first = self.e, self._first_row(run, base)
+        matrices = [e.held(first)]
         if isinstance(run.rows, int) and run.rows <= UNROLLED and self.dense:
-            for _ in range(1, run.rows):
-                matrices.append(e.held(e.add(matrices[-1], self.matrix_row)))
+            for number in range(1, run.rows):
+                if isinstance(first, int):
+                    # None takes an instruction where registers are left to hold them.
+                    matrices.append(e.held(e.add(first, e.multiply(self.matrix_row, number))))
+                else:
+                    matrices.append(e.held(e.add(matrices[-1], self.matrix_row)))
         return matrices
 
-    def _first_row(self, run: Run, base: Value) -> Register:
+    def _first_row(self, run: Run, base: Value) -> Value:
         """The matrix that belongs to the first element of a run's windows."""
         e, place = self.e, run.skipped
         if not isinstance(place, Register):
             rows = e.multiply(run.skipped_rows, self.matrix_row)
-            return e.held(e.add(e.add(base, rows), e.multiply(place, self.position)))
+            return e.add(e.add(base, rows), e.multiply(place, self.position))
         e.emit("SMUL", place, place, self.position)
         e.increase(place, base)
         with e.scope():

@@ -26,7 +26,7 @@ from math import ceil
 
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.nest import Filled
-from tilewright.targets.cambricon.lowering.stepping import UNBEGUN, Stepping
+from tilewright.targets.cambricon.lowering.stepping import BEFORE, UNBEGUN, Stepping
 from tilewright.tile.dialect import BufferOp
 
 
@@ -44,6 +44,8 @@ class Flat(Stepping):
         if self.ring is not None:
             self.ring.reset()
         e.set(self.level, UNBEGUN)
+        if self.from_place is not None:
+            e.set(self.from_place, BEFORE)
         for buffer in self.coming:
             # The first load fills the other one.
             if self.weights is not None and buffer is self.weights.buffer:

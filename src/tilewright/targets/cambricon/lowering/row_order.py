@@ -95,9 +95,11 @@ class RowOrder(Batches):
             self.pending = e.variable(0)
             for number in reversed(range(self.rows.kernel)):
                 begins, ends = number == self.rows.kernel - 1, number == 0
-                self.c.row_begins(self.rows.kernel - 1 - number)
                 with e.scope():
                     met = e.settled(lambda number=number: met_in(windows, number))
+                    come = self.rows.kernel - 1 - number
+                    if met.least:
+                        self.c.row_begins(come)
                     # The row of the image that the first of them meets.
                     before = self.rows.along(box).before
                     at = e.multiply(met.first, self.rows.stride)
@@ -110,7 +112,15 @@ class RowOrder(Batches):
                     if ends:
                         self._finish_others(met.first, width)
 
-                    def one(number: int = number, row: Register = row) -> None:
+                    def one(
+                        number: int = number,
+                        row: Register = row,
+                        awaited: bool = met.least > 0,
+                        come: int = come,
+                    ) -> None:
+                        if not awaited:
+                            # Where none is met, the weights may come later.
+                            self.c.row_begins(come)
                         windows.emit_row(row, lambda run: self._products(run, weights, number))
                         e.increase(row, e.multiply(down, self.rows.stride))
 
@@ -149,7 +159,7 @@ class RowOrder(Batches):
         e, co = self.e, self.co_register
         with e.scope():
             self._measure(run)
-            matrix = self._first_row(replace(run, skipped_rows=0), weights)
+            matrix = e.held(self._first_row(replace(run, skipped_rows=0), weights))
             if isinstance(run.width, Register):
                 e.emit("SMUL", run.width, run.width, self.ci)
                 size = run.width

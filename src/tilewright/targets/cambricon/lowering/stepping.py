@@ -31,6 +31,9 @@ UNBEGUN = -2
 NOWHERE = -(1 << 30)
 """In place of the number of a place: the step was taken behind the tile."""
 
+BEFORE = NOWHERE // 2
+"""The same before the first tile."""
+
 KEPT = ("input",)
 """Roles of the operands whose boxes computes ask for."""
 
@@ -213,7 +216,6 @@ class Stepping:
     def _lead_back(self) -> None:
         """From the step to where it was taken; before the first tile, on."""
         e, begun, back = self.e, self.e.label("begun"), self.e.label("lead")
-        e.if_less(self.level, UNBEGUN + 1, begun)
         e.jump(back)
         e.place(begun)
 
@@ -224,6 +226,7 @@ class Stepping:
             with e.beside(), e.scope():
                 for number, place in enumerate(self.places, 1):
                     e.if_positive(e.add(origin, number + 1), place)
+                e.if_positive(e.add(origin, 1 - BEFORE), begun)
             e.jump(self.back)
 
         e.apart(block)

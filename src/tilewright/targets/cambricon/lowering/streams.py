@@ -240,11 +240,11 @@ class Agenda:
 
     def join(self, pause: int = 0) -> None:
         """A stream has started beside others: the next hook is due when they have it so."""
-        e, waits = self.e, self.e.label("waits")
+        e = self.e
         with e.scope():
-            e.if_less(IDLE // 2, self.gate, waits)
-        self.begin(pause)
-        e.place(waits)
+            idle = e.variable(IDLE // 2)
+            e.emit("SSUB", idle, idle, self.gate)
+            e.aside(idle, lambda: self.begin(pause))
 
     def hook(self, cycles: float | None = None) -> None:
         """One transfer, if one is left and due: two cycles where none is.

@@ -85,7 +85,10 @@ def tidied(statements: Sequence[Statement], clobbers: Clobbers, where: str) -> T
             if id(code[number]) in moved:
                 moved[id(code[number])].append(Register(colour))
     code = _fill_early(made.code, webs, range(made.count, REGISTERS))
-    return Tidied(_without_copies(code, moved), moved)
+    # Copies that are gone leave others, and what they were of, without a reader.
+    while len(fewer := _without_copies(code, moved)) < len(code):
+        code = fewer
+    return Tidied(fewer, moved)
 
 
 def _changed(one: Statement, mnemonic: str, *operands: Part) -> Statement:
