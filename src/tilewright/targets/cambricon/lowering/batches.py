@@ -37,6 +37,9 @@ class Batches(Pixels):
     """Pixels that a product computes at once."""
     parts: list[int]
     """A pixel's channels, as they are summed up at once."""
+    last: tuple[Register, Register, Register, Register] | None = None
+    """Of the last sums of a tile, if they may be finished later: their address, that of results,
+    how many they are, and their biases."""
     by_rows = False
     """Whether all pixels are multiplied by one row of the kernel before the next."""
     parted: bool
@@ -276,6 +279,29 @@ class Batches(Pixels):
 
     def _flush(self) -> None:
         """Finish the last pending sums of a tile."""
-        with self.e.scope():
-            for step in self._pending_steps():
-                step()
+        e = self.e
+        with e.scope():
+            sums = e.register()
+            e.emit("SSUB", sums, self.halves, self.base)
+            self.finish_last(sums)
+
+    def finish_last(self, sums: Register) -> None:
+        """Finish the last pending sums of a tile, behind the step to the next one where it may."""
+        e, own, bias = self.e, self.last, self.bias_at
+        zeros, added = self.zeros if self.needs_zeros else None, self.added
+
+        def finish(at: Register, out: Register, count: Register, biases: Value | None) -> None:
+            with e.scope():
+                parts = {"bias": biases, "residual": added, "zeros": zeros}
+                others = {name: None if at is None else e.held(at) for name, at in parts.items()}
+                for step in self.epilogue.steps(e, at, out, count, others, table=self.table):
+                    step()
+
+        if own is not None:
+            kept = own[3] if isinstance(bias, Register) else bias
+            if self.c.later(lambda: finish(*own[:3], kept)):
+                for place, value in zip(own, (sums, self.result, self.pending, bias), strict=True):
+                    if isinstance(value, Register):
+                        e.set(place, value)
+                return
+        finish(sums, self.result, self.pending, bias)

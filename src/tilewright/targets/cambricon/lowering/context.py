@@ -70,6 +70,9 @@ class Context:
     """Says that whole rows of results are stored by the compute itself, by what ``row`` gives."""
     row: Callable[[Tile], Callable[[], None]]
     """What stores the next row of a tile each time it is called."""
+    later: Callable[[Callable[[], None]], bool]
+    """Has what stands behind a tile's products emitted behind the step to the next tile, if it may
+    stand there: instructions that wait in the queue then do not hold up that step."""
     take_rows: Callable[[Operand, int], bool]
     """Lets weights come row by row of so many, if their place allows it (weight_ring.py)."""
     row_begins: Callable[[int], None]

@@ -98,6 +98,7 @@ class Flat(Stepping):
                     )
 
             self._where_advanced(depth, other)
+        self.afterwards()
         if self.ring is not None:
             self.ring.pass_once()
         self._late_loads()
@@ -110,6 +111,7 @@ class Flat(Stepping):
         with e.beside():
             self._advance(self.labels, self.turned)
         e.place(last)
+        self.afterwards()
         stored = self.trail or self.store_stream
         if stored is not None:
             stored.drain()

@@ -238,6 +238,7 @@ class KernelLowering(WeightPlaces):
             walk.finish,
             walk.leave,
             self._store_by_row,
+            walk.later,
             self._take_rows,
             walk.row_begins,
             walk.row_ends,

@@ -49,6 +49,11 @@ TURNING = 12
 by those that wait in the queue."""
 
 
+WAITED, HIDING = 20, 96
+"""Cycles of a product from which on the last sums of a tile are finished behind the step to the
+next one: they wait in the queue for the last product, which is too short to hide that step below
+the other number."""
+
 RINGS_APART = 32
 """Bytes that are lost at most where temporaries are aligned beside the rings."""
 
@@ -221,6 +226,11 @@ class Product(RowOrder):
         self.epilogue.prologue(self.e, self.size)
         if self.bridge is not None:
             self.bridge.prologue(self.e)
+        e, many = self.e, self.grouped or len(self.parts) > 1 or self.rings
+        others = self.split or self.by_rows or many or self.residual is not None
+        if not others and self.rows.kernel > 1 and WAITED <= self.product_cycles < HIDING:
+            # There is no tile before the first one.
+            self.last = e.variable(0), e.variable(0), e.variable(0), e.variable(0)
 
     def emit(self, tile: Tile) -> None:
         """One tile."""

@@ -113,6 +113,8 @@ class Stepping:
         self.from_place = e.register() if walk.turns else None
         """The place in a tile's code to which that step leads back: the first one is -1, the second
         one -2, and so on."""
+        self.afterwards: Callable[[], None] = lambda: None
+        """What is left of a tile when the step to the next one has been taken."""
         self.boxes: dict[BufferOp, Box] = {}
         """What buffers hold that fill their other slot: first of the next tile, then of this."""
         self.axes: dict[BufferOp, dict[int, Axis]] = {}
@@ -194,6 +196,18 @@ class Stepping:
         with self.e.scope():
             both = self.e.loaded(sum(self._two(buffer)))
             self.e.emit("SSUB", register, both, register)
+
+    def later(self, block: Callable[[], None]) -> bool:
+        """Emit a block behind the step to the next tile: nothing may store its results at once, or
+        fill what it reads, in each tile."""
+        stored = self.store_stream is None and not self.walk.operands[self.output.buffer].held
+        # A tile of one pixel leaves behind itself.
+        if stored or self.trail is not None or self.shared is not None:
+            return False
+        if any(one.depth == self.depth for one in self.behind):
+            return False
+        self.afterwards = block
+        return True
 
     def turn(self) -> None:
         """A place in a tile's code where the step to the next tile may be taken, once."""

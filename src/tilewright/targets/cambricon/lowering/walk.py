@@ -41,6 +41,10 @@ class Walk:
         if self.flat is not None and self.flat.ring is not None:
             self.flat.ring.agenda.hook(cycles)
 
+    def later(self, block: Callable[[], None]) -> bool:
+        """Emit a block behind the step to the next tile, if it may stand there."""
+        return self.flat is not None and self.flat.later(block)
+
     def row_begins(self, number: int) -> None:
         """Products with a row of the kernel follow."""
         if self.flat is not None and self.flat.ring is not None:
