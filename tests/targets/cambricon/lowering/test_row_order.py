@@ -13,6 +13,7 @@ from tilewright.machine import Machine
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cambricon.lowering.row_order import RowOrder
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
+from tilewright.targets.cambricon.timer import timer
 
 _, SMALL, _ = map(machine, CONFIGURATIONS)
 
@@ -60,7 +61,7 @@ def test_results_do_not_depend_on_the_tiles(
 ) -> None:
     """Tiles that are short at the edges; even and odd numbers of rounds."""
     used, case = ordered(monkeypatch), conv(channels, DEEP, (7, 5), maps=("relu",))
-    found, result, _ = run_case(case, schedule(case, rows, columns), described(room))
+    found, result, _ = run_case(case, schedule(case, rows, columns), described(room), True)
     np.testing.assert_array_equal(found, case.expected)
     assert used == ([] if (rows, columns) == (7, 5) else [True])
     assert result.counts["MLOAD"] >= 2
@@ -91,7 +92,7 @@ def test_windows_that_are_cut_off(
     """Rows of a kernel that meet a part of a tile's pixels, or none."""
     used, case = ordered(monkeypatch), conv(96, DEEP, (7, 6), kernel, pads)
     room = described(kernel[0] + 1, kernel[1])
-    found, _, _ = run_case(case, schedule(case, rows, columns), room)
+    found, _, _ = run_case(case, schedule(case, rows, columns), room, True)
     np.testing.assert_array_equal(found, case.expected)
     assert used == [True] * (2 * CHANNELS * DEEP * kernel[1] // 16 // 16 // 2 >= 24)
 
@@ -106,6 +107,19 @@ def test_next_weights_are_hardly_waited_for() -> None:
     for room in (3, 4):
         quick = {"move.mload.bytes_per_cycle": row_bytes() / slow}
         quick |= {f"move.{name}.latency": 4 for name in ("vload", "vstore", "mload")}
-        tried.append(run_case(case, tiles, described(room).with_values(quick))[1].cycles)
+        tried.append(run_case(case, tiles, described(room).with_values(quick), True)[1].cycles)
     # All three rows are waited for four times, or less than one.
     assert tried[0] - tried[1] > 4 * 2 * slow
+
+
+@pytest.mark.parametrize(("columns", "by_rows"), [(8, True), (1, False)])
+def test_the_faster_order_is_taken(columns: int, by_rows: bool) -> None:
+    """Tiles of a few pixels change rows more often than their weights hide."""
+    case = conv(96, DEEP, (16, 8))
+    tiles, room = schedule(case, 4 if columns > 1 else 1, columns), described(4)
+    rows, plain = (run_case(case, tiles, room, one)[1].cycles for one in (True, False))
+    found, result, lowering = run_case(case, tiles, room)
+    np.testing.assert_array_equal(found, case.expected)
+    assert rows != plain
+    assert lowering.by_rows == (rows < plain) == by_rows
+    assert result.cycles == min(rows, plain) == timer(room)(case.kernel, tiles)

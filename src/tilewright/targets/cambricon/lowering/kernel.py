@@ -111,6 +111,8 @@ class Lowered:
     """Weights that it leaves in the matrix scratchpad."""
     tables: Filled = ()
     """What it leaves in the machine's tables."""
+    by_rows: bool = False
+    """Whether its tiles are computed row by row of the kernel (row_order.py)."""
 
 
 THRIFT = (
@@ -134,11 +136,12 @@ def lower_kernel(
     settle: Settle | None = None,
     region: Region | None = None,
     tables: Filled = (),
+    row_order: bool = True,
 ) -> Lowered:
     """A kernel's statements; ``alone`` says of weights whether no other kernel reads them.
 
     Weights stay in the ``region`` for kernels that follow; ``tables`` is what earlier kernels have
-    left in the machine's.
+    left in the machine's. Tiles may be computed row by row of the kernel with ``row_order``.
 
     Raises TilewrightError.
     """
@@ -146,6 +149,7 @@ def lower_kernel(
     for thrift, trails in ((0, True), *((number, False) for number in range(len(THRIFT)))):
         lowering = KernelLowering(program, machine, bases, image, reserve, thrift, tables)
         lowering.trails = trails
+        lowering.row_order = row_order
         lowering.share([tensor for tensor in lowering.segments if not alone(tensor)])
         try:
             return lowering.lower(settle, region)
@@ -175,6 +179,7 @@ class KernelLowering(WeightPlaces):
         self.spare = None
         self.trails = False
         """Whether results may leave behind their pixels: that takes registers, too."""
+        self.row_order = True
         self.program = program
         self.machine = machine
         self.bases = bases
@@ -274,7 +279,8 @@ class KernelLowering(WeightPlaces):
         if gap is not None:
             gap = replace(gap, registers=tuple(tidy.clobbers[id(gap.place)]))
         left = self.tables.left
-        return Lowered(tidy.statements, own, used, gap, early, kept, left)
+        by_rows = any(one.ring is not None for one in self.operands.values())
+        return Lowered(tidy.statements, own, used, gap, early, kept, left, by_rows)
 
     def share(self, tensors: list[TensorOp]) -> None:
         """Weights that other kernels read, too, are copied, once for each way in which they are

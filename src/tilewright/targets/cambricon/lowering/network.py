@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
+from math import inf
 
 import numpy as np
 
+from tilewright.errors import TilewrightError
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.isa import Register
@@ -17,6 +20,7 @@ from tilewright.targets.cambricon.lowering.kept import Kept, Region
 from tilewright.targets.cambricon.lowering.kernel import lower_kernel
 from tilewright.targets.cambricon.lowering.tables import Filled
 from tilewright.targets.cambricon.lowering.weights import Segments
+from tilewright.targets.cambricon.simulate.simulator import Simulator
 from tilewright.targets.cambricon.statements import (
     Statement,
     Words,
@@ -61,6 +65,8 @@ class Lowering:
     copies: dict[tuple[int, Segments], int] = field(default_factory=dict[tuple[int, Segments], int])
     """Weights that are copied into the region of constants: offset in the arena and cut -> place
     in the region."""
+    row_order: bool | None = None
+    """Whether tiles may be computed row by row of the kernel; None: where that is faster."""
 
     def __post_init__(self) -> None:
         self.early = EarlyLoads(self.machine)
@@ -72,6 +78,8 @@ class Lowering:
         self.biases: list[tuple[int, int]] = []
         """Offset in the arena of weights and place in the region of constants of held biases."""
         self.start: list[Statement] = []
+        self.by_rows = False
+        """Whether the last kernel is computed so."""
 
     def kernel(
         self,
@@ -88,7 +96,8 @@ class Lowering:
         """
         machine = machine or self.machine
         room, whole = (one.memory("msm").bytes or 0 for one in (machine, self.machine))
-        lowered = lower_kernel(
+        lower = partial(
+            lower_kernel,
             program,
             machine,
             self.bases,
@@ -99,6 +108,10 @@ class Lowering:
             Region(keeps, room, whole, self.kept) if keeps else None,
             self.tables,
         )
+        lowered, asked = lower(row_order=self.row_order is not False), self.row_order is None
+        if lowered.by_rows and asked and not self._faster_by_rows(program, machine):
+            lowered = lower(row_order=False)
+        self.by_rows = lowered.by_rows
         self.tables = lowered.tables
         if lowered.kept is not None:
             self.kept = lowered.kept
@@ -186,6 +199,26 @@ class Lowering:
             found = -(-len(self.image) // ALIGNMENT) * ALIGNMENT
             self.image += bytes(found - len(self.image)) + data
         return self.bases[CONSTANTS] + found
+
+    def cycles(self, machine: Machine | None = None) -> float:
+        """What all kernels take in the simulator, which computes no values."""
+        main = np.zeros(self.bases[CONSTANTS] + len(self.image), np.uint8)
+        simulator = Simulator(self.words(), machine or self.machine, main, values=False)
+        simulator.run()
+        return float(simulator.result().cycles)
+
+    def _faster_by_rows(self, program: ProgramOp, machine: Machine) -> bool:
+        """Whether a kernel alone takes no longer where its tiles are computed row by row."""
+
+        def taken(row_order: bool) -> float:
+            alone = Lowering(self.machine, self.bases, self.shared, row_order=row_order)
+            try:
+                alone.kernel(program, machine=machine)
+            except TilewrightError:
+                return inf
+            return alone.cycles()
+
+        return taken(True) <= taken(False)
 
     def words(self) -> Words:
         """The program's words."""

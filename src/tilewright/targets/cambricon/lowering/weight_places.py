@@ -29,6 +29,8 @@ class WeightPlaces(Transfers):
     """The end of the matrix scratchpad, which buffers leave to the primitive."""
     gap: Gap | None
     """Where a load for a later kernel may stand."""
+    row_order: bool
+    """Whether weights may come row by row of the kernel."""
 
     def _weights(self) -> list[BufferOp]:
         """The buffers in the matrix scratchpad."""
@@ -165,6 +167,8 @@ class WeightPlaces(Transfers):
         cut = self.segments.get(operand.buffer.tensor_op)
         loops, weights = self.nest.loops, self._weights()
         depth = next(one.depth for one in self.nest.loads if one.buffer is operand.buffer)
+        if not self.row_order:
+            return False
         if cut is None or cut.group > 1 or len(weights) > 1 or operand.slots > 1:
             return False
         if depth != 1 or len(loops) < 2 or loops[0].dim.data != cut.channel or cut.co % cut.co_step:
