@@ -174,8 +174,9 @@ _MESH_COSTS = CacheCosts(
     written=0.34,
     returned=3.22,
 )
-"""Fitted there to kernels that ``python -m benchmarks swatop`` lists as developed on; what weights
-cost that come from memory, or are transformed as products need them, to layers (block_cost.py).
+"""Fitted there to kernels that ``python -m benchmarks swatop`` lists as developed on, ``refetched``
+and ``block_usable`` with a look at the others (docs/papers/swatop.md); what weights cost that come
+from memory, or are transformed as products need them, to layers (block_cost.py).
 ``cold`` is of one of these, 512 to 512 channels, 7x7 points: 1.49 ms with weights from memory, 1.19
 without."""
 
