@@ -56,7 +56,7 @@ def lstm(path: Path) -> Path:
 
 CHANNELS = 128
 WEIGHT_BYTES = 2 * CHANNELS * CHANNELS * 9
-CODE_BYTES = 16 * 8
+CODE_BYTES = 32 * 8
 """Of the words that one program may execute beside another one's: transfers bring words, too."""
 
 
@@ -104,7 +104,7 @@ def test_steps_of_an_lstm_find_their_weights(kilobytes: int, tmp_path: Path) -> 
     slower, more = cost(ran(path, tmp_path / "loaded", kilobytes=kilobytes, holds=False))
     # The second of two steps finds them: the state before the first one is zero.
     least = 768 * 192 * 2 if kilobytes == 768 else 96 << 10
-    assert moved <= more - least
+    assert moved <= more - least + CODE_BYTES
     assert cycles < slower
 
 

@@ -127,7 +127,7 @@ def test_a_value_read_in_two_ways_is_two_operands() -> None:
 
 REFUSED: list[tuple[list[tuple[int, ...]], list[Step], str]] = [
     ([(2, 3)], [("reshape", [0], {"shape": (6,)})], "no loop nest"),
-    ([(2, 3)], [("relu", [0], {}), ("softmax", [1], {})], "no map"),
+    ([(2, 3), (3, 3)], [("relu", [0], {}), ("matmul", [2, 1], {})], "no map"),
     ([(1, 3), (2, 3)], [("relu", [0], {}), ("add", [2, 1], {})], "no map"),
     ([], [], "empty"),
 ]
