@@ -94,6 +94,7 @@ COLUMNS = (
     Column("granule_bound", "granule bound", whole),
     Column("physical_bound", "physical bound", whole),
     Column("granule_efficiency", "of granule", percent),
+    Column("network_efficiency", "of network bound", percent),
     Column("latency_efficiency", "of latency bound", percent),
     Column("mean_granule_efficiency", "geo. mean of kernels", percent),
     Column("physical_efficiency", "of physical", percent),
@@ -207,6 +208,7 @@ def tables(
         | {
             "study": SHARES.get(result["target"], {}).get(result["network"]),
             "latency_efficiency": _of_latency_bound(result),
+            "network_efficiency": _of_network_bound(result),
         }
         for result in measurements
     ]
@@ -228,9 +230,10 @@ def tables(
                 "planning/bounds.py. Latency bound: the granule bound with the latencies that "
                 "transfers no larger than the memories pay one after the other (not for ACC-C, "
                 "where values stay on the chip from kernel to kernel).",
-                "The bounds of a network are its kernels' in a sum. On ACC-C weights of a kernel "
-                "may come while the one before computes, so a small network can be below it "
-                "(LeNet-5).",
+                "The bounds of a network are its kernels' in a sum, but for the network bound, "
+                "which knows that operands of a kernel may come while those before compute "
+                "(planning/network_bound.py). On ACC-C weights do, so a small network can be "
+                "below the sum (LeNet-5).",
                 "Bit for bit: the whole network's outputs on a random input, words against the "
                 "graph's interpreter.",
                 "Code: a digest of the sources that decide a row (papers/dlir/code.py).",
@@ -282,6 +285,12 @@ def _of_latency_bound(result: dict[str, Any]) -> float | None:
     if find_target(result["target"]).holds_values:
         return None
     return result["latency_bound"] / result["cycles"]
+
+
+def _of_network_bound(result: dict[str, Any]) -> float | None:
+    """None in rows of a page that is older than this bound."""
+    bound = result.get("network_bound")
+    return None if bound is None else bound / result["cycles"]
 
 
 def _behind(rows: Sequence[dict[str, Any]]) -> list[str]:

@@ -78,7 +78,7 @@ def physical_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> fl
         compute = _evaluate(primitive.peak, extents) * inside_fraction(kernel)
         return max(compute, _cached_cycles(kernel, machine))
     compute = _evaluate(primitive.peak, extents) * _met(kernel, primitive)
-    return max(compute, _traffic_cycles(kernel, machine, primitive))
+    return max(compute, traffic_cycles(kernel, machine, primitive))
 
 
 def granule_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
@@ -92,12 +92,18 @@ def granule_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> flo
         compute = min(cycles, _evaluate(primitive.peak, rounded)) * inside_fraction(kernel)
         return max(compute, physical_bound(kernel, machine, primitive))
     compute = compute_cycles(kernel, primitive)
-    return max(compute, _traffic_cycles(kernel, machine, primitive))
+    return max(compute, traffic_cycles(kernel, machine, primitive))
 
 
 def compute_cycles(kernel: Kernel, primitive: Primitive) -> float:
     """Cycles of the primitive's engine for the whole layer, with its rounding."""
     return _evaluate(primitive.cycles, kernel.anchor.extents) * _met(kernel, primitive)
+
+
+def traffic_cycles(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
+    """Cycles of main memory for the bytes that a kernel moves at least."""
+    finite = finite_memory_bytes(kernel, machine, primitive)
+    return max(compulsory_bytes(kernel), finite) / main_bandwidth(machine)
 
 
 def latency_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
@@ -156,11 +162,6 @@ def primitives_for(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
     if not found:
         raise refuse("plan-primitive", f"{machine.name} has no {anchor.operation}", kernel.symbol)
     return found
-
-
-def _traffic_cycles(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
-    finite = finite_memory_bytes(kernel, machine, primitive)
-    return max(compulsory_bytes(kernel), finite) / main_bandwidth(machine)
 
 
 def _cached_cycles(kernel: Kernel, machine: Machine) -> float:
