@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
@@ -18,6 +18,9 @@ from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp, TensorOp, windows_of
+
+if TYPE_CHECKING:
+    from tilewright.targets.cambricon.lowering.sliding import Sliding
 
 
 class Hook(Protocol):
@@ -68,6 +71,8 @@ class Context:
     """Stands where another one of them is finished."""
     leave: Callable[[], None]
     """Says that whole rows of results are stored by the compute itself, by what ``row`` gives."""
+    slide: Callable[[Operand, Sliding], None]
+    """Says that rows which two tiles of an image share may be copied from one slot to the other."""
     row: Callable[[Tile], Callable[[], None]]
     """What stores the next row of a tile each time it is called."""
     later: Callable[[Callable[[], None]], bool]

@@ -242,6 +242,7 @@ class KernelLowering(WeightPlaces):
             walk.may_trail if self.trails else lambda dims: None,
             walk.finish,
             walk.leave,
+            walk.slide,
             self._store_by_row,
             walk.later,
             self._take_rows,

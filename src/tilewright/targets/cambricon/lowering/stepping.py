@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Axis, Box, Spans
 from tilewright.targets.cambricon.lowering.emitter import Value, registers_in, replaced
+from tilewright.targets.cambricon.lowering.halo import halo_of
 from tilewright.targets.cambricon.lowering.kept_tiles import KeptTiles
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.streams import Agenda, Stream, Trail
@@ -87,6 +88,8 @@ class Stepping:
             if one.depth and self._slots(one.buffer) > 1:
                 self.current[one.buffer] = e.register()
                 self.coming[one.buffer] = one.depth
+        self.fills = {one: halo_of(walk, one, self.level, fill) for one in self.coming}
+        """How they are filled."""
         if self.shared is None and self._slots(out.buffer) > 1:
             self.current[out.buffer] = e.register()
             self.store_stream = None if walk.leaves else stream(walk.operands[out.buffer])
@@ -271,7 +274,8 @@ class Stepping:
                         base = e.variable(base)
                         self._swap(base, one.buffer)
                     spans = e.settled(lambda depth=one.depth: self.walk.spans(self.next, depth))
-                    self.fill(operand, spans, base, self.load_streams.get(one.buffer), box)
+                    fill = self.fills.get(one.buffer, self.fill)
+                    fill(operand, spans, base, self.load_streams.get(one.buffer), box)
                 if one.buffer is self.walk.begun:
                     e.place(begun)
             if any(one.depth == depth and one.buffer in self.load_streams for one in self.ahead):

@@ -6,6 +6,7 @@ A kernel whose tile is the whole of it has no loops; flat.py has those of all ot
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Spans
@@ -24,6 +25,9 @@ from tilewright.targets.cambricon.lowering.tiles import (
     Tile,
 )
 from tilewright.tile.dialect import BufferOp, LoopOp
+
+if TYPE_CHECKING:
+    from tilewright.targets.cambricon.lowering.sliding import Sliding
 
 
 class Walk:
@@ -89,6 +93,8 @@ class Walk:
         """Whether computes store their results themselves."""
         self.replaced: BufferOp | None = None
         """A buffer whose elements results may replace, one for one."""
+        self.slides: dict[BufferOp, Sliding] = {}
+        """How windows go down images whose tiles may share rows on the chip."""
         self.pause: Callable[[Operand], int] = lambda operand: 0
         """Cycles until hooks behind a transfer of an operand are due."""
         self.load_row: Callable[[Operand, Register, Register, Register], None] | None = None
@@ -126,6 +132,10 @@ class Walk:
         """Another pixel of a tile is finished."""
         if self.flat is not None and self.flat.trail is not None:
             self.flat.trail.announce()
+
+    def slide(self, operand: Operand, rows: Sliding) -> None:
+        """Rows that two tiles of an image share may be copied from one slot to the other."""
+        self.slides[operand.buffer] = rows
 
     def leave(self) -> None:
         """Computes store their results themselves."""
