@@ -135,6 +135,22 @@ def test_each_buffer_stands_where_its_box_is_settled() -> None:
     }
 
 
+def test_inputs_of_a_reduction_do_not_wait_with_its_sums() -> None:
+    """In the memory of sums that wait, an input is not held for all tiles of them."""
+    primitive = TOY.primitives[0]
+    operands = {**primitive.operands, "input": primitive.operands["output"]}
+    shared = primitive.model_copy(update={"operands": operands})
+    load = TOY.move(TOY.main, primitive.operands["input"].memory)
+    here = load.model_copy(update={"name": "load_c", "target": "c"})
+    toy = TOY.model_copy(update={"primitives": (shared,), "moves": (*TOY.moves, here)})
+    levels = (level("c", ("co",), co=5), level("l", ("ci", "n"), n=2, ci=3))
+    program = build_program(product(), schedule(*levels), toy)
+    PlaceMoves().run(program, toy)
+    program.verify()
+    depths = {name: len(parents(buffer)) for name, buffer in buffers(program).items()}
+    assert depths == {"x": 3, "w": 2, "b": 2, "y": 1}
+
+
 def parents(op: BufferOp) -> list[LoopOp]:
     found: list[LoopOp] = []
     parent = op.parent_op()

@@ -10,6 +10,9 @@ A nest may have two levels: the output's memory then covers several tiles along 
 whose **inner** loop runs inside the reduction. So a long output vector accumulates in the output
 buffer while weights come tile by tile, and each tile of the input is loaded once.
 
+Inputs in the output's memory do not stay while such a loop runs. A primitive says along which dims
+that may be (``Storage.waits``).
+
 Where results are moved by transfers of one contiguous block each (``Move.linear``), a nest may also
 keep a tile of the image with all channels of the result **resident**, or with several tiles of
 them, while weights come tile by tile: the parts of each pixel would be a transfer each.
@@ -61,6 +64,8 @@ class Nest:
     """Outermost loops whose order is not permuted."""
     blocks: bool = False
     """Whether the residency is for the sake of long blocks; no reduction is split then."""
+    waits: frozenset[str] = frozenset()
+    """The only dims that the inner loop steps through, if that is not all of its group's."""
 
     @property
     def resident(self) -> frozenset[str]:
@@ -99,7 +104,38 @@ def nests_of(space: Space) -> list[Nest]:
         for group in free:
             inside = Loop(group, inner=True, resident=_at_output(space))
             nests.append(Nest((*loops, inside), group, len(fixed)))
-    return [*nests, *_resident(space, parallel, fixed, free)]
+    waiting = _waiting(space, fixed, free, reduction)
+    return [*nests, *waiting, *_resident(space, parallel, fixed, free)]
+
+
+def _waiting(
+    space: Space, fixed: Sequence[Group], free: Sequence[Group], reduction: Sequence[Group]
+) -> list[Nest]:
+    """Nests in which sums of several tiles wait while inputs in their memory come anew."""
+    waits = _waits(space)
+    reduced = {dim for group in reduction for dim in group.dims}
+    still = {use.name for use in space.uses if not reduced & set(use.operand.dims)}
+    here = _at_output(space) & still
+    return [
+        Nest(
+            (
+                *(Loop(one) for one in (*fixed, *outer, *inner)),
+                Loop(group, inner=True, resident=here),
+            ),
+            group,
+            len(fixed),
+            waits=waits,
+        )
+        for outer, inner in product(permutations(free), permutations(reduction))
+        for group in free
+        if reduction and waits & set(group.dims)
+    ]
+
+
+def _waits(space: Space) -> frozenset[str]:
+    """The dims along which sums may wait so."""
+    storage = space.primitive.operands.get("output")
+    return frozenset(() if storage is None else storage.waits)
 
 
 def _resident(
@@ -183,6 +219,9 @@ def arrangements(space: Space, nest: Nest) -> list[Arrangement]:
             valid &= spans > 1
             if not whole and nest.blocks:
                 valid &= spans < space.trips_of(nest.grown.dims)
+            for dim in nest.grown.dims:
+                if nest.waits and dim not in nest.waits:
+                    valid &= space.trips(dim) == 1
         if nest.blocks:
             valid &= ~space.split()
         for slots, fits in _fillings(space, nest, moved, grown, trips):
@@ -208,10 +247,14 @@ def _growth(space: Space, nest: Nest, moved: Sequence[Use], slots: int) -> dict[
     """
     group = nest.grown
     assert group is not None
-    limit = next(use.memory.room for use in moved if use.output) or 0
+    output = next(use for use in moved if use.output)
+    limit, memory = output.memory.room or 0, output.memory.name
     per_tile, beside = np.zeros(space.rows), np.zeros(space.rows)
     for use in moved:
         if use.name not in nest.resident:
+            if nest.waits and use.memory.name == memory:
+                # One slot is filled while the other is used.
+                beside = beside + 2 * space.slot_bytes(use)
             continue
         size = space.slot_bytes(use) * (slots if use.output else 1)
         if use.name in group.users:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.machine import Primitive
+from tilewright.machine import Primitive, Storage
 
 
-def variants(
-    primitives: Sequence[Primitive], lanes: int, sum_bytes: int
-) -> tuple[Primitive, Primitive]:
-    """``narrow_conv`` and ``rows_conv``; ``sum_bytes`` is what a block of channels needs of VSM."""
+def variants(primitives: Sequence[Primitive], lanes: int, sum_bytes: int) -> tuple[Primitive, ...]:
+    """``narrow_conv``, ``rows_conv`` and ``row_conv``; ``sum_bytes`` is what a block of channels
+    needs of VSM."""
     conv = next(one for one in primitives if one.name == "conv")
-    return _narrow(conv, lanes, sum_bytes), _by_rows(conv)
+    return _narrow(conv, lanes, sum_bytes), _by_rows(conv), _by_row(conv)
 
 
 def _narrow(conv: Primitive, lanes: int, sum_bytes: int) -> Primitive:
@@ -34,5 +33,19 @@ def _by_rows(conv: Primitive) -> Primitive:
             "name": "rows_conv",
             "whole": ("kw",),
             "extents": {"kh": (2, 1 << 24), "kw": (1, 1)},
+        }
+    )
+
+
+def _by_row(conv: Primitive) -> Primitive:
+    """Convolutions of one row of the kernel at a time, all pixels by it before the next one does:
+    weights are those of a row then, and of the image come the rows alone that it meets."""
+    return conv.model_copy(
+        update={
+            "name": "row_conv",
+            "whole": ("ci", "kw"),
+            "limits": {**conv.limits, "kh": 1},
+            "extents": {"kh": (2, 1 << 24), "kw": (2, 1 << 24)},
+            "operands": {**conv.operands, "output": Storage(memory="vsm", waits=("oh",))},
         }
     )

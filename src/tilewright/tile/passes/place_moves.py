@@ -25,7 +25,9 @@ class PlaceMoves(TilePass):
 
     A box is settled in a loop if no loop further in changes it. A buffer in a memory that has a
     level of its own in the schedule first goes out to that level: it then holds the level's tile
-    while the loops of further levels run inside. A joined move stays beside the move it joins.
+    while the loops of further levels run inside. Where one of these is over a reduction dim and
+    changes the box, it does not: only sums wait there until the reduction is done. A joined move
+    stays beside the move it joins.
     (swATOP, section 4.5.1: moves are placed as far as possible from the primitive.)
 
     Before::
@@ -122,10 +124,13 @@ def _settled(
     """How many loops of the chain stay around the group."""
     target = len(chain)
     level = levels.get(group.buffers[0].memory)
-    if level is not None:
+    dims = group.dims
+    reduced = set(program.reduction_dims) & dims
+    if level is not None and not any(
+        loop.dim.data in reduced and levels.get(_memory(loop), level) > level for loop in chain
+    ):
         while target and levels.get(_memory(chain[target - 1]), level) > level:
             target -= 1
-    dims = group.dims
     while target:
         if chain[target - 1].dim.data in dims and _moves(chain, target - 1, program):
             break

@@ -12,8 +12,6 @@ buffer with 32 bits until the last tile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.bands import banded
@@ -23,8 +21,8 @@ from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.gathered import Gathered, ring_bytes
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.row_order import RowOrder
 from tilewright.targets.cambricon.lowering.sliding import sliding, windows_box
+from tilewright.targets.cambricon.lowering.split_sums import SplitSums
 from tilewright.targets.cambricon.lowering.tables import table_of
 from tilewright.targets.cambricon.lowering.temporaries import clear
 from tilewright.targets.cambricon.lowering.tiles import Tile
@@ -58,7 +56,7 @@ RINGS_APART = 32
 """Bytes that are lost at most where temporaries are aligned beside the rings."""
 
 
-class Product(RowOrder):
+class Product(SplitSums):
     """The code of one product; ``emit`` for each place where a tile is computed."""
 
     def __init__(self, context: Context) -> None:
@@ -92,7 +90,7 @@ class Product(RowOrder):
         residual = self.epilogue.residual
         self.residual = None if residual is None else c.operands[residual.buffer]
         # Whether loops within the result's residency step through a pixel's channels.
-        self.parted = bool(c.inside(c.output))
+        self.parted = bool(c.inside(c.output)) and not self.split
         self._check_loops()
         cycles = self._pixel_cycles()
         self.hooks = self.split or cycles >= LONG
@@ -135,12 +133,13 @@ class Product(RowOrder):
         return size <= c.temporaries.widest and c.take_rows(self.w, kernel)
 
     def _check_loops(self) -> None:
-        """Within the residency of what lies in VSM, only channels of the result may be stepped."""
+        """Within the residency of what lies in VSM, only channels of the result may be stepped, or
+        rows of its pixels where sums wait there."""
         c = self.c
         others = [one for one in (self.x, self.bias, self.residual) if one is not None]
         stepped = frozenset[str]().union(*(c.inside(one) for one in (*others, c.output)))
-        reduces = self.split and self.parted
-        if reduces or not stepped <= {"g", "co"} or (self.parted and self.grouped):
+        allowed = {"oh"} if self.split else {"g", "co"}
+        if not stepped <= allowed or (self.parted and self.grouped):
             raise refuse("lower-nest", "loops step through a resident tile", c.where)
 
     def _parts(self) -> list[int]:
@@ -261,7 +260,7 @@ class Product(RowOrder):
             if self.parted:
                 self._strides(tile)
             if self.split:
-                self._split(tile, box)
+                self.split_tile(tile, box)
                 return
             if self.by_rows:
                 at = e.settled(lambda: c.base(self.x, tile))
@@ -310,80 +309,13 @@ class Product(RowOrder):
                     e.emit("VMOVE.wide.wide0", at, e.loaded(e.multiply(single, more)), first)
                 done += more
 
-    # Sums in the result's buffer.
-
-    def _split(self, tile: Tile, box: Box) -> None:
-        e, c = self.e, self.c
-        before, after = c.reduced(tile)
-        total = e.multiply(
-            e.multiply(tile.spans.of("oh"), tile.spans.of(self.columns.out)), self.channels
-        )
-        begun, partial = e.label("begun"), e.label("partial")
-        base = tile.bases[c.output.buffer]
-        e.if_positive(before, begun)
-        self._chunks(base, total, 4, self._start)
-        e.place(begun)
-        self.at = e.variable(base)
-        self._image(tile, box, tile.bases[self.x.buffer])
-        with e.scope():
-            e.if_positive(after, partial)
-        self._chunks(base, total, 4, self._finish)
-        e.place(partial)
-        if self.bridge is not None:
-            self.bridge.wait(e)
-
-    def _chunks(
-        self, base: Value, total: Value, spacing: int, body: Callable[[Register, Value], None]
-    ) -> None:
-        """Runs a body for parts of the sums: as many elements as temporaries have."""
-        e = self.e
-        whole = e.multiply(self.channels, self.batch)
-        with e.scope():
-            if isinstance(total, int) and isinstance(whole, int) and total == whole:
-                body(e.held(base), total)
-                return
-            at, left = e.variable(base), e.variable(total)
-            again = e.label("part")
-            e.place(again)
-            with e.scope():
-                part = e.minimum(left, whole)
-                body(at, part)
-                e.increase(at, e.multiply(part, spacing))
-                e.emit("SSUB", left, left, part)
-            e.emit("CB", left, again)
-
-    def _start(self, at: Register, count: Value) -> None:
-        """Sums begin with the bias, or with nothing."""
-        e = self.e
-        n = e.held(count)
-        if self.bias_at is None:
-            e.emit("VMOVE.wide", at, n, e.loaded(self.zeros))
-        else:
-            e.emit("VMOVE.wide.wide0", at, n, e.held(self.bias_at))
-
-    def _finish(self, at: Register, count: Value) -> None:
-        e = self.e
-        self._epilogue(at, count, None)
-        e.increase(self.result, e.multiply(count, self.c.output.element))
-        if self.added is not None:
-            e.increase(self.added, e.multiply(count, self._residual_bytes))
-
-    def _epilogue(self, at: Value, count: Value, bias: Value | None) -> None:
-        self.epilogue.emit(
-            self.e,
-            at,
-            self.result,
-            count,
-            bias=bias,
-            residual=self.added,
-            zeros=self.zeros,
-            table=self.table,
-        )
-
     def _image(self, tile: Tile, box: Box, base: Value) -> None:
         height = tile.spans.of("oh")
         width = self.e.divide(tile.spans.of(self.columns.out), self.band)
         matrix = tile.bases[self.w.buffer]
+        if "kh" in self.c.looped and self.rows.along(box).padded:
+            self.image_by_rows(tile, box, base, matrix)
+            return
         windows = Windows(self.e, self.rows, self.columns, box, base, height, width)
         if "kh" in self.c.looped:
             windows.cut = tile.spans.of("kh")

@@ -77,12 +77,21 @@ def sliding(
         last = axis.offset + (c.extent(out) - 1) * found.stride
         if axis.offset + span <= 0 or last >= extent:
             raise refuse("lower-window", "a window lies wholly in the padding", c.where)
-        inside = axis.offset >= 0 and last + span <= extent
-        if kernel in c.looped and not (kernel == "kh" and inside):
+        inside, step = axis.offset >= 0 and last + span <= extent, c.tile_size(out)
+        if kernel in c.looped and not (kernel == "kh" and (inside or c.tile_size(kernel) == 1)):
             raise refuse("lower-window", f"a tile holds a part of {kernel}", c.where)
         starts = range(axis.offset, last + 1, found.stride)
         met = {len(range(*positions_met(start, extent, found))) for start in starts}
-        tiles = _tiles(axis.offset, found.stride, span, extent, c.extent(out), c.tile_size(out))
+        # A tile with one row of the kernel may be any of them.
+        single = kernel in c.looped and not inside
+        lows = range(axis.offset, axis.offset + (span if single else 1), found.dilation)
+        kinds = [
+            _tiles(low, found.stride, 1 if single else span, extent, c.extent(out), step)
+            for low in lows
+        ]
+        tiles = tuple(sorted(set().union(*kinds)))
+        if single and any(size < 0 for _, size, _ in tiles):
+            raise refuse("lower-window", "rows of a kernel lie far from the image", c.where)
         return replace(found, cut=tuple(sorted(met - {found.kernel})), tiles=tiles)
     return Sliding(1, 1, 1, None, out)
 

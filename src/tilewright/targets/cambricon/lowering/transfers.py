@@ -94,7 +94,13 @@ class Transfers:
     def _pause(self, operand: Operand) -> int:
         """Cycles from one transfer of an operand to the next; 0 where hooks do not measure time."""
         interval = self.walk.interval
-        return 0 if interval is None else pause_of(self._longest(operand), interval)
+        if interval is None:
+            return 0
+        # Weights that come meanwhile take half of the bandwidth. Several transfers of a tile may
+        # have no time to wait for.
+        weights = any(one.depth and one.buffer.memory == "msm" for one in self.nest.loads)
+        shared = weights and self._pieces(operand) == 1
+        return pause_of(self._longest(operand, shared=shared), interval)
 
     def _pieces(self, operand: Operand) -> int:
         """Transfers of an operand's largest box."""
@@ -105,13 +111,14 @@ class Transfers:
         runs = self._runs(operand, Spans(dict.fromkeys(extents, 0), first), e)
         return prod(number for number, _ in runs.loops if isinstance(number, int))
 
-    def _longest(self, operand: Operand) -> float:
-        """Cycles of the longest transfer of an operand, about."""
+    def _longest(self, operand: Operand, *, shared: bool = False) -> float:
+        """Cycles of the longest transfer of an operand, about; beside another one if ``shared``."""
         memory = operand.buffer.memory
         output = self.nest.output is not None and operand.buffer is self.nest.output.buffer
         ends = (memory, self.machine.main) if output else (self.machine.main, memory)
         move = self.machine.move(*ends)
-        return move.latency + operand.slot_bytes / self._pieces(operand) / move.bytes_per_cycle
+        size = operand.slot_bytes / self._pieces(operand)
+        return move.latency + (1 + shared) * size / move.bytes_per_cycle
 
     def _text(self, operand: Operand) -> str:
         """The transfer of an operand."""

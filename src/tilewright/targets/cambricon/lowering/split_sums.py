@@ -1,0 +1,125 @@
+"""Sums in the result's buffer, with 32 bits, where a reduction is cut into tiles.
+
+The first tile of a reduction begins them, the last one makes results of them, which lie at the
+begin of the same buffer: half as long, so that none is written over sums that are still needed.
+
+Where loops within the reduction step through rows of pixels, a tile has a part of the sums. So one
+row of the kernel may meet all pixels before the next one does: weights are those of one row, and
+of the image each tile has one row for each row of pixels, without those between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.boxes import Box
+from tilewright.targets.cambricon.lowering.bridge import Bridge
+from tilewright.targets.cambricon.lowering.emitter import Value
+from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.row_order import RowOrder, RowWindows, met_in
+from tilewright.targets.cambricon.lowering.tiles import Tile
+
+
+class SplitSums(RowOrder):
+    """The code around the products of a tile of a reduction."""
+
+    x: Operand
+    bridge: Bridge | None
+    """Weights that come by both DMAs."""
+
+    def _image(self, tile: Tile, box: Box, base: Value) -> None:
+        """The products of a tile."""
+        raise NotImplementedError
+
+    def split_tile(self, tile: Tile, box: Box) -> None:
+        """One tile of a reduction."""
+        e, c = self.e, self.c
+        before, after = c.reduced(tile)
+        total = e.multiply(
+            e.multiply(tile.spans.of("oh"), tile.spans.of(self.columns.out)), self.channels
+        )
+        begun, partial = e.label("begun"), e.label("partial")
+        first = tile.bases[c.output.buffer]
+        # Behind the sums of rows before; results are half as long.
+        further = e.settled(lambda: e.subtract(c.base(c.output, tile), first))
+        scale = c.output.spacing // c.output.element
+        base = e.held(e.add(first, e.multiply(further, scale)))
+        e.if_positive(before, begun)
+        self._chunks(base, total, 4, self._start)
+        e.place(begun)
+        self.at = e.variable(base)
+        self._image(tile, box, tile.bases[self.x.buffer])
+        with e.scope():
+            e.if_positive(after, partial)
+        self._chunks(base, total, 4, self._finish)
+        e.place(partial)
+        if self.bridge is not None:
+            self.bridge.wait(e)
+
+    def _chunks(
+        self, base: Value, total: Value, spacing: int, body: Callable[[Register, Value], None]
+    ) -> None:
+        """Runs a body for parts of the sums: as many elements as temporaries have."""
+        e = self.e
+        whole = e.multiply(self.channels, self.batch)
+        with e.scope():
+            if isinstance(total, int) and isinstance(whole, int) and total == whole:
+                body(e.held(base), total)
+                return
+            at, left = e.variable(base), e.variable(total)
+            again = e.label("part")
+            e.place(again)
+            with e.scope():
+                part = e.minimum(left, whole)
+                body(at, part)
+                e.increase(at, e.multiply(part, spacing))
+                e.emit("SSUB", left, left, part)
+            e.emit("CB", left, again)
+
+    def _start(self, at: Register, count: Value) -> None:
+        """Sums begin with the bias, or with nothing."""
+        e = self.e
+        n = e.held(count)
+        if self.bias_at is None:
+            e.emit("VMOVE.wide", at, n, e.loaded(self.zeros))
+        else:
+            e.emit("VMOVE.wide.wide0", at, n, e.held(self.bias_at))
+
+    def _finish(self, at: Register, count: Value) -> None:
+        e = self.e
+        self._epilogue(at, count, None)
+        e.increase(self.result, e.multiply(count, self.c.output.element))
+        if self.added is not None:
+            e.increase(self.added, e.multiply(count, self._residual_bytes))
+
+    def _epilogue(self, at: Value, count: Value, bias: Value | None) -> None:
+        self.epilogue.emit(
+            self.e,
+            at,
+            self.result,
+            count,
+            bias=bias,
+            residual=self.added,
+            zeros=self.zeros,
+            table=self.table,
+        )
+
+    def image_by_rows(self, tile: Tile, box: Box, base: Value, matrix: Value) -> None:
+        """The products with a row of the kernel, which some rows of pixels may not meet."""
+        e, width = self.e, tile.spans.of(self.columns.out)
+        windows = RowWindows(e, self.rows, self.columns, box, base, tile.spans.of("oh"), width)
+        windows.begin()
+        with e.scope():
+            met = e.settled(lambda: met_in(windows, 0))
+            before = self.rows.along(box).before
+            at = e.subtract(e.multiply(met.first, self.rows.stride), before)
+            row = e.variable(e.add(base, e.multiply(at, self.row)))
+            line = e.multiply(width, e.multiply(self.channels, 4))
+            e.increase(self.at, e.multiply(met.first, line))
+
+            def one() -> None:
+                windows.emit_row(row, lambda run: self._run(run, matrix))
+                e.increase(row, e.multiply(self.row, self.rows.stride))
+
+            e.repeat(met.count, one, least=met.least)
