@@ -98,7 +98,8 @@ class Batches(Pixels):
             if isinstance(width, Register) and self.dense:
                 e.emit("SMUL", width, width, self.ci)
             if self.split:
-                e.repeat(pixels, self.each_pixel(at, matrices, width, kernel), least=1)
+                each = self.each_pixel(at, matrices, width, kernel)
+                e.repeat(pixels, lambda: each(self._ending()), least=1)
                 return
             # Most pixels are in such runs, and no tile is without them for long.
             self.turns = self.full and run.pixels != 1
@@ -160,6 +161,10 @@ class Batches(Pixels):
             with e.scope():
                 e.repeat(run.pixels, one)
         self.bias_at = self.biases_at[-1]
+
+    def _ending(self) -> list[Callable[[], None]]:
+        """What follows the sums of the pixel before the one at hand, if that is their last tile."""
+        return []
 
     def _row_cycles(self, width: int) -> int:
         """Cycles of the products of a row of the kernel that so many of its positions meet."""
@@ -253,6 +258,11 @@ class Batches(Pixels):
         e = self.e
         sums = e.register()
         e.emit("SSUB", sums, self.halves, self.base)
+        return self.steps_of(sums)
+
+    def steps_of(self, sums: Register) -> list[Callable[[], None]]:
+        """What makes results of the pending sums."""
+        e = self.e
         parts: dict[str, Value | None] = {
             "bias": self.bias_at,
             "residual": self.added,

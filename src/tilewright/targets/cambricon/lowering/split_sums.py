@@ -19,11 +19,16 @@ from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.row_order import RowOrder, RowWindows, met_in
 from tilewright.targets.cambricon.lowering.tiles import Tile
+from tilewright.targets.cambricon.lowering.windows import UNROLLED
 
 
 class SplitSums(RowOrder):
     """The code around the products of a tile of a reduction."""
 
+    ends_between = False
+    """Whether sums begin and end between products, pixel by pixel."""
+    finishing: Register | None = None
+    """The address of sums that are to be finished, in the last tile of a reduction."""
     x: Operand
     bridge: Bridge | None
     """Weights that come by both DMAs."""
@@ -39,12 +44,72 @@ class SplitSums(RowOrder):
         total = e.multiply(
             e.multiply(tile.spans.of("oh"), tile.spans.of(self.columns.out)), self.channels
         )
-        begun, partial = e.label("begun"), e.label("partial")
         first = tile.bases[c.output.buffer]
         # Behind the sums of rows before; results are half as long.
         further = e.settled(lambda: e.subtract(c.base(c.output, tile), first))
         scale = c.output.spacing // c.output.element
         base = e.held(e.add(first, e.multiply(further, scale)))
+        if self.ends_between:
+            self._three_kinds(tile, box, base, before, after)
+        else:
+            self._around(tile, box, base, total, before, after)
+        if self.bridge is not None:
+            self.bridge.wait(e)
+
+    def may_end_between(self, pixels: int) -> bool:
+        """Whether each of a tile's pixels meets the image in all tiles of its reduction, with
+        products that are written out."""
+        c, rows = self.c, self.c.tile_size("kh")
+        whole = not (self.rows.cut or self.columns.cut or c.extent("kh") % rows)
+        return whole and self.dense and not self.grouped and pixels > 1 and rows <= UNROLLED
+
+    def _three_kinds(self, tile: Tile, box: Box, base: Value, before: Value, after: Value) -> None:
+        """The first tile of a reduction, the last one, and those between, mostly.
+
+        The first product of a pixel's sums has none to be added to, and the vector unit makes
+        results of them while the next pixel's last products run.
+        """
+        e = self.e
+        first, last, done = e.label("first"), e.label("final"), e.label("done")
+        image = tile.bases[self.x.buffer]
+        self.at = e.variable(base)
+        e.if_less(before, 1, first)
+        e.if_less(after, 1, last)
+        self._image(tile, box, image)
+        e.place(done)
+        with e.outlined():
+            e.place(first)
+            self.fresh = True
+            self._image(tile, box, image)
+            self.fresh = False
+            e.jump(done)
+            e.place(last)
+            with e.scope():
+                self.pending = e.variable(0)
+                self.finishing = e.variable(self.at)
+                self._image(tile, box, image)
+                self.finish_last(self.finishing)
+                self.finishing = None
+            e.jump(done)
+
+    def _ending(self) -> list[Callable[[], None]]:
+        sums = self.finishing
+        if sums is None:
+            return []
+
+        def past() -> None:
+            self._advance()
+            self.e.set(self.pending, self.channels)
+            self.e.set(sums, self.at)
+
+        return [*self.steps_of(sums), past]
+
+    def _around(
+        self, tile: Tile, box: Box, base: Register, total: Value, before: Value, after: Value
+    ) -> None:
+        """All sums begin before a tile's products, and end behind them."""
+        e = self.e
+        begun, partial = e.label("begun"), e.label("partial")
         e.if_positive(before, begun)
         self._chunks(base, total, 4, self._start)
         e.place(begun)
@@ -54,8 +119,6 @@ class SplitSums(RowOrder):
             e.if_positive(after, partial)
         self._chunks(base, total, 4, self._finish)
         e.place(partial)
-        if self.bridge is not None:
-            self.bridge.wait(e)
 
     def _chunks(
         self, base: Value, total: Value, spacing: int, body: Callable[[Register, Value], None]
