@@ -16,6 +16,7 @@ from tilewright.targets.cambricon.lowering.epilogue import Epilogue
 from tilewright.targets.cambricon.lowering.gathered import Gathered
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.pixels import Pixels
+from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.windows import UNROLLED, Run
 
 WRITTEN_OUT = 28
@@ -31,6 +32,11 @@ class Batches(Pixels):
     """Where a group's pixels are gathered, those of the tile at hand."""
     epilogue: Epilogue
     bias: Operand | None
+    biases: int
+    """Address of copies of the biases for a batch, if there are any."""
+    sums: int
+    other_sums: int
+    """Addresses of the sums of two batches in turn."""
     batch: int
     """Most pixels of a batch."""
     band: int
@@ -40,6 +46,10 @@ class Batches(Pixels):
     last: tuple[Register, Register, Register, Register] | None = None
     """Of the last sums of a tile, if they may be finished later: their address, that of results,
     how many they are, and their biases."""
+    carries = False
+    """Whether a tile's last sums may be left to the next tile, whose first pixels take them up."""
+    carried = False
+    """Whether they are."""
     by_rows = False
     """Whether all pixels are multiplied by one row of the kernel before the next."""
     parted: bool
@@ -247,6 +257,9 @@ class Batches(Pixels):
         self.c.finish()
         with e.scope():
             e.set(self.pending, e.multiply(self.channels, count))
+            if self.carried:
+                size = e.multiply(self.channels, count)
+                e.set(self.passed[0], e.multiply(size, self.c.output.element))
         if not self.alone:
             e.emit("SSUB", self.base, self.halves, self.base)
         # Short batches at the edges of an image would be no measure of time.
@@ -274,6 +287,9 @@ class Batches(Pixels):
     def _advance(self) -> None:
         """Past the pending pixels in the result and the residual."""
         e = self.e
+        if self.carried:
+            e.increase(self.result, self.passed[0])
+            return
         if self.parted:
             for place, passed, step in zip(
                 (self.result, self.added), self.passed, self.steps, strict=False
@@ -286,6 +302,43 @@ class Batches(Pixels):
             e.increase(self.result, e.multiply(self.pending, self.c.output.element))
             if self.added is not None:
                 e.increase(self.added, e.multiply(self.pending, self._residual_bytes))
+
+    def _finishes_first(self) -> bool:
+        """Whether what follows pending sums stands before any hook that may be due behind it."""
+        if not self.hooks:
+            # The only one of a batch stands behind that.
+            return True
+        at = Register(0)
+        others: dict[str, Register | None] = {"bias": at, "residual": at, "zeros": at}
+        steps = self.epilogue.steps(self.e, at, at, at, others)
+        return self.batch == 1 and (not self.row_hooks or self._stand_together(len(steps)))
+
+    def _carry(self) -> None:
+        """Registers for sums that one tile leaves to the next: nothing is pending at first."""
+        e = self.e
+        self.carries = True
+        self.result, self.passed = e.variable(0), [e.variable(0)]
+        self.pending, self.base = e.variable(0), e.variable(self.sums)
+
+    def _may_carry(self, tile: Tile) -> bool:
+        """Whether a tile's last sums may be left to the next one, as its biases are the same."""
+        bias = self.bias
+        if not self.carries or bias is None:
+            return self.carries
+        static = self.biases > 0 or isinstance(tile.bases[bias.buffer], int)
+        return static and not {"co", "g"} & self.c.looped
+
+    def _begin(self, result: Value) -> None:
+        """A tile whose results begin there: its first batch, and what is pending."""
+        e = self.e
+        if self.carried:
+            with e.scope():
+                e.set(self.passed[0], e.subtract(result, self.result))
+        else:
+            self.base, self.pending = e.variable(self.sums), e.variable(0)
+        self.alone = self.batch == 1 and not self.grouped
+        self.at = self.base if self.alone else e.variable(self.base)
+        self.halves = e.held(self.sums + self.other_sums)
 
     def _flush(self) -> None:
         """Finish the last pending sums of a tile."""
@@ -307,7 +360,7 @@ class Batches(Pixels):
                 for step in self.epilogue.steps(e, at, out, count, others, table=self.table):
                     step()
 
-        if own is not None:
+        if own is not None and not self.carried:
             kept = own[3] if isinstance(bias, Register) else bias
             if self.c.later(lambda: finish(*own[:3], kept)):
                 for place, value in zip(own, (sums, self.result, self.pending, bias), strict=True):

@@ -78,6 +78,9 @@ class Context:
     later: Callable[[Callable[[], None]], bool]
     """Has what stands behind a tile's products emitted behind the step to the next tile, if it may
     stand there: instructions that wait in the queue then do not hold up that step."""
+    carry: Callable[[Callable[[], None]], bool]
+    """Has what stands behind a tile's products emitted behind the last tile alone, if its results
+    need not be stored at once: the next tile's first products take it up."""
     take_rows: Callable[[Operand, int], bool]
     """Lets weights come row by row of so many, if their place allows it (weight_ring.py)."""
     row_begins: Callable[[int], None]

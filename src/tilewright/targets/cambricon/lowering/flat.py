@@ -112,6 +112,7 @@ class Flat(Stepping):
             self._advance(self.labels, self.turned)
         e.place(last)
         self.afterwards()
+        self.at_last()
         stored = self.trail or self.store_stream
         if stored is not None:
             stored.drain()

@@ -245,6 +245,7 @@ class KernelLowering(WeightPlaces):
             walk.slide,
             self._store_by_row,
             walk.later,
+            walk.carry,
             self._take_rows,
             walk.row_begins,
             walk.row_ends,

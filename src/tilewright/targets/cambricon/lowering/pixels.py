@@ -136,7 +136,7 @@ class Pixels:
         """
         e, co, rows = self.e, self.co_register, len(matrices)
         places = [(n + 1) * rows // (len(between) + 1) - 1 for n in range(len(between))]
-        if (len(between) - 1) * self.step_cycles <= self.product_cycles:
+        if self._stand_together(len(between)):
             places = [0] * len(between)
         with e.scope():
             place = at
@@ -151,6 +151,10 @@ class Pixels:
                     further = e.register() if number == 0 else place
                     e.emit("SADD", further, place, down)
                     place = further
+
+    def _stand_together(self, steps: int) -> bool:
+        """Whether so many steps have begun before the first product is over."""
+        return (steps - 1) * self.step_cycles <= self.product_cycles
 
     def _rolled(
         self,

@@ -228,6 +228,8 @@ class Product(SplitSums):
             self.bridge.prologue(self.e)
         e, many = self.e, self.grouped or len(self.parts) > 1 or self.rings
         others = self.split or self.by_rows or many or self.residual is not None
+        if not others and not self.parted and self._finishes_first():
+            self._carry()
         if not others and self.rows.kernel > 1 and WAITED <= self.product_cycles < HIDING:
             # There is no tile before the first one.
             self.last = e.variable(0), e.variable(0), e.variable(0), e.variable(0)
@@ -244,7 +246,10 @@ class Product(SplitSums):
             self.row = self.rows.step_in(box)
             if self.rings:
                 self._gather()
-            self.result = e.variable(e.settled(lambda: c.base(c.output, tile)))
+            begin = e.settled(lambda: c.base(c.output, tile))
+            self.carried = self._may_carry(tile) and c.carry(self._flush)
+            if not self.carried:
+                self.result = e.variable(begin)
             self.added: Register | None = None
             if self.residual is not None:
                 other = self.residual
@@ -268,13 +273,10 @@ class Product(SplitSums):
                 matrix = e.held(tile.bases[self.w.buffer])
                 self.row_order(tile, box, at, tile.spans.of(self.columns.out), matrix)
                 return
-            self.base = e.variable(self.sums)
-            self.alone = self.batch == 1 and not self.grouped
-            self.at = self.base if self.alone else e.variable(self.sums)
-            self.pending = e.variable(0)
-            self.halves = e.held(self.sums + self.other_sums)
+            self._begin(begin)
             self._image(tile, box, e.settled(lambda: c.base(self.x, tile)))
-            self._flush()
+            if not self.carried:
+                self._flush()
 
     def _gather(self) -> None:
         """Pixels and rows lie in rings."""

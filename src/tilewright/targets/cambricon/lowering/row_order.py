@@ -81,8 +81,6 @@ class RowOrder(Batches):
 
     rows: Sliding
     columns: Sliding
-    sums: int
-    """Address of the sums of all pixels."""
 
     def row_order(self, tile: Tile, box: Box, base: Value, width: Value, matrix: Register) -> None:
         """One tile; ``matrix`` holds the address of the first row's weights."""

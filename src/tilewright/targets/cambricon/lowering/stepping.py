@@ -117,7 +117,8 @@ class Stepping:
         """The place in a tile's code to which that step leads back: the first one is -1, the second
         one -2, and so on."""
         self.afterwards: Callable[[], None] = lambda: None
-        """What is left of a tile when the step to the next one has been taken."""
+        self.at_last = self.afterwards
+        """What is left of a tile when the step to the next one has been taken; of the last one."""
         self.boxes: dict[BufferOp, Box] = {}
         """What buffers hold that fill their other slot: first of the next tile, then of this."""
         self.axes: dict[BufferOp, dict[int, Axis]] = {}
@@ -200,17 +201,22 @@ class Stepping:
             both = self.e.loaded(sum(self._two(buffer)))
             self.e.emit("SSUB", register, both, register)
 
-    def later(self, block: Callable[[], None]) -> bool:
-        """Emit a block behind the step to the next tile: nothing may store its results at once, or
-        fill what it reads, in each tile."""
-        stored = self.store_stream is None and not self.walk.operands[self.output.buffer].held
+    def _stores_at_once(self) -> bool:
+        """Whether a tile's results may leave before the next one's first hook that is due."""
+        waits = self.store_stream or self.walk.operands[self.output.buffer].held
         # A tile of one pixel leaves behind itself.
-        if stored or self.trail is not None or self.shared is not None:
-            return False
-        if any(one.depth == self.depth for one in self.behind):
-            return False
-        self.afterwards = block
-        return True
+        return not waits or self.trail is not None or self.shared is not None
+
+    def later(self, block: Callable[[], None]) -> bool:
+        """Emit a block behind the step to the next tile, if no tile fills what it reads then."""
+        if not self._stores_at_once() and all(one.depth < self.depth for one in self.behind):
+            self.afterwards = block
+        return self.afterwards is block
+
+    def carry(self, block: Callable[[], None]) -> bool:
+        """Emit a block behind the last tile alone: a tile's code does so for the one before it."""
+        self.at_last = self.at_last if self._stores_at_once() else block
+        return self.at_last is block
 
     def turn(self) -> None:
         """A place in a tile's code where the step to the next tile may be taken, once."""

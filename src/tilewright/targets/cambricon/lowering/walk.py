@@ -49,6 +49,10 @@ class Walk:
         """Emit a block behind the step to the next tile, if it may stand there."""
         return self.flat is not None and self.flat.later(block)
 
+    def carry(self, block: Callable[[], None]) -> bool:
+        """Emit a block behind the last tile alone, if it may stand there."""
+        return self.flat is not None and self.flat.carry(block)
+
     def row_begins(self, number: int) -> None:
         """Products with a row of the kernel follow."""
         if self.flat is not None and self.flat.ring is not None:
