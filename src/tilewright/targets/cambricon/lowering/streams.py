@@ -281,8 +281,12 @@ class Agenda:
             return
         with e.beside(), e.scope():
             # A gate of more than that says that the one before is over.
-            wait = e.minimum(e.add(self.gate, -early), 0)
-            e.set(self.gate, e.add(wait, -pause))
+            # The smaller of 0 and gate - early; the number gets a register if one is free.
+            later, some = e.register(), e.register()
+            e.emit("SGT", some, e.loaded(early), self.gate)
+            e.emit("SADD", later, self.gate, -early)
+            e.emit("SMUL", later, later, some)
+            e.emit("SADD", self.gate, later, -pause)
 
 
 def streamed(runs: Runs, single: bool) -> bool:
