@@ -6,20 +6,28 @@ from collections.abc import Sequence
 
 from tilewright.machine import Primitive, Storage
 
+SLIM = 4
+"""Blocks of channels that a tile of ``slim_conv`` has at most."""
+
 
 def variants(primitives: Sequence[Primitive], lanes: int, sum_bytes: int) -> tuple[Primitive, ...]:
-    """``narrow_conv``, ``rows_conv`` and ``row_conv``; ``sum_bytes`` is what a block of channels
-    needs of VSM."""
+    """``narrow_conv``, ``slim_conv``, ``rows_conv`` and ``row_conv``; ``sum_bytes`` is what a block
+    of channels needs of VSM."""
     conv = next(one for one in primitives if one.name == "conv")
-    return _narrow(conv, lanes, sum_bytes), _by_rows(conv), _by_row(conv)
+    narrow = _narrow("narrow_conv", conv, lanes, sum_bytes)
+    slim = _narrow("slim_conv", conv, SLIM * lanes, SLIM * sum_bytes)
+    # Pixels of smaller kernels take so few cycles that the sums of many wait together.
+    slim = slim.model_copy(update={"extents": {"kh": (2, 1 << 24)}})
+    return narrow, slim, _by_rows(conv), _by_row(conv)
 
 
-def _narrow(conv: Primitive, lanes: int, sum_bytes: int) -> Primitive:
-    """Convolutions by one block of channels at a time: nearly all of VSM is for pixels then."""
+def _narrow(name: str, conv: Primitive, channels: int, sum_bytes: int) -> Primitive:
+    """Convolutions by one block of channels at a time, or few: nearly all of VSM is for pixels
+    then."""
     return conv.model_copy(
         update={
-            "name": "narrow_conv",
-            "limits": {**conv.limits, "co": lanes},
+            "name": name,
+            "limits": {**conv.limits, "co": channels},
             "reserved": {"vsm": sum_bytes},
         }
     )

@@ -52,7 +52,8 @@ TILE, ROW = 30, 8
 
 RESERVED = Fraction(7, 64)
 """Part of VSM that is the compiler's: sums, zeros, gathered windows (lowering/). A convolution by
-one block of channels at a time (``narrow_conv``) keeps no more than that block needs."""
+one block of channels at a time (``narrow_conv``), or few (``slim_conv``), keeps no more than these
+need."""
 
 SUM_BYTES = 14
 """Bytes of the reserved part for each output channel: two sums, a bias and a zero."""
