@@ -99,6 +99,16 @@ def test_residuals_and_limits(limits: bool) -> None:
     np.testing.assert_array_equal(found, case.expected)
 
 
+def test_no_sums_wait() -> None:
+    """Each tile has its own weights, and the rows of the first one are padding."""
+    case = conv((8, 6), (3, 3), 1, (1, 1, 1, 1))
+    tile = {**case.kernel.anchor.extents, "oh": 1, "ow": 4, "kh": 1}
+    slots = tuple((one.name, 2) for one in case.kernel.operands)
+    chosen = Schedule("row_conv", (Level("vsm", tuple(tile.items()), ("oh", "ow", "kh")),), slots)
+    found, _, _ = run_case(case, chosen, ROOM)
+    np.testing.assert_array_equal(found, case.expected)
+
+
 def test_rows_far_from_the_image_are_refused() -> None:
     """A row of the kernel that lies a row behind the padding's first one for some pixels."""
     case = conv((9, 6), (5, 3), 1, (2, 1, 2, 1))

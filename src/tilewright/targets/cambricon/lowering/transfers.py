@@ -103,13 +103,13 @@ class Transfers:
         return pause_of(self._longest(operand, shared=shared), interval)
 
     def _pieces(self, operand: Operand) -> int:
-        """Transfers of an operand's largest box."""
+        """Transfers of an operand's largest box; one where the first box is padding alone."""
         e, extents = Emitter(self.e.where, "trial"), self.program.extents
         around = self.nest.loops[: self.walk.depth(operand.buffer)]
         steps = {loop.dim.data: loop.step_size for loop in around}
         first = {dim: min(steps.get(dim, extent), extent) for dim, extent in extents.items()}
         runs = self._runs(operand, Spans(dict.fromkeys(extents, 0), first), e)
-        return prod(number for number, _ in runs.loops if isinstance(number, int))
+        return max(prod(number for number, _ in runs.loops if isinstance(number, int)), 1)
 
     def _longest(self, operand: Operand, *, shared: bool = False) -> float:
         """Cycles of the longest transfer of an operand, about; beside another one if ``shared``."""
