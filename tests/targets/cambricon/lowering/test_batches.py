@@ -45,6 +45,7 @@ def test_first_layers_of_seven_rows() -> None:
 
 
 def test_products_of_four_cycles() -> None:
-    """Of 64 channels each: pixels written out, where a loop took twice the cycles."""
+    """Of 64 channels each: pixels written out, where a loop took twice the cycles; what follows the
+    sums stands as far apart as it takes."""
     kernel = join_pixels(convolution(64, 64, (28, 56), 1, 1), CAMBRICON)
-    assert share(kernel, "ow", ow=112) > 0.6
+    assert share(kernel, "ow", ow=112) > 0.75

@@ -226,10 +226,10 @@ class Batches(Pixels):
             steps = self._pending_steps()
             if self.gathered is not None:
                 steps += self.gathered.steps()
-            apart = min(count, len(steps)) if isinstance(count, int) else 1
+            places = self._places(len(steps), count)
+            apart = max(places, default=0) + 1
             for number in range(apart):
-                first, last = (len(steps) * n // apart for n in (number, number + 1))
-                between = steps[first:last]
+                between = [step for step, at in zip(steps, places, strict=True) if at == number]
                 if number == apart - 1:
                     # Beside products: behind the last one nothing would hide it.
                     between.append(lambda: self._past_pending(count))
@@ -249,6 +249,20 @@ class Batches(Pixels):
             if self.alone:
                 e.emit("SSUB", self.base, self.halves, self.base)
             e.set(self.at, self.base)
+
+    def _places(self, steps: int, count: Value) -> list[int]:
+        """Behind the first product of which pixel of a batch each step stands.
+
+        They are so far apart that each one is over before the next one, if pixels suffice.
+        """
+        if not isinstance(count, int):
+            return [0] * steps
+        if steps > count:
+            return [number * count // steps for number in range(steps)]
+        pixel = max(self.product_cycles * self.rows.kernel, 1)
+        room = (count - 1) // max(steps - 1, 1)
+        apart = max(min(-(-self.step_cycles // pixel), room), 1)
+        return [number * apart for number in range(steps)]
 
     def _past_pending(self, count: Value) -> None:
         """What is pending is finished: the sums of these pixels are, now."""
