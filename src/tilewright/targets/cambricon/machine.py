@@ -315,7 +315,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             cycles=f"n*g*oh*ow*ceil(c/{lanes})*ceil(kh*kw/{lanes})",
             peak=f"n*g*oh*ow*kh*kw*c/{lanes * lanes}",
             issue=f"{TILE}+n*g*ceil(c/{lanes})",
-            limits={"n": 1, "g": 1},
+            limits={"n": 1},
             whole=("c", "kh", "kw"),
             extents={
                 "oh": (1, 1),

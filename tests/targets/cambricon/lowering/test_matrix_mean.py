@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
 from tilewright.planning import plan
+from tilewright.planning.channel_blocks import by_channel_blocks, layout_of_blocks
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
 from tilewright.targets.cambricon.timer import timer
@@ -68,6 +71,38 @@ def test_sums_that_exceed_16_bits() -> None:
     tile = tuple(case.kernel.anchor.extents.items())
     found, _, _ = run_case(case, Schedule("matrix_mean", (Level("msm", tile, ()),)), machine())
     assert found.ravel().tolist() == [32767, -32768]
+
+
+def in_blocks(case: Case, size: int) -> Case:
+    """The same mean of an image whose channels lie in blocks of so many."""
+    (stage, *others) = case.kernel.stages
+    (image,) = stage.inputs
+    blocked = replace(stage, inputs=(replace(image, layout=layout_of_blocks(size)),))
+    kernel = by_channel_blocks(replace(case.kernel, stages=(blocked, *others)))
+    data = case.operands[image.name]
+    count, channels, *pixels = data.shape
+    parts = data.reshape(count, channels // size, size, *pixels).transpose(0, 1, 3, 4, 2)
+    operands = {**case.operands, image.name: np.ascontiguousarray(parts)}
+    return replace(case, kernel=kernel, operands=operands)
+
+
+@pytest.mark.parametrize("several", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    "case",
+    [mean(160, (7, 7), (7, 7)), mean(160, (8, 6), (7, 5), relu=True)],
+    ids=["whole", "part"],
+)
+def test_several_blocks_of_channels_come_at_once(case: Case, several: int) -> None:
+    """Blocks that the tiles share evenly, or not."""
+    blocked = in_blocks(case, 32)
+    tile = {**blocked.kernel.anchor.extents, "g": several}
+    slots = tuple((operand.name, 2) for operand in blocked.kernel.operands)
+    schedule = Schedule("matrix_mean", (Level("msm", tuple(tile.items()), ("g",)),), slots)
+    found, result, _ = run_case(blocked, schedule, machine())
+    np.testing.assert_array_equal(found, case.expected)
+    # Where windows leave rows out, blocks do not lie side by side.
+    partly = case.kernel.inputs[0].shape[2:] != (7, 7)
+    assert result.counts["MLOAD"] == (5 if partly else -(-5 // several))
 
 
 def test_the_planner_takes_them_for_large_images() -> None:

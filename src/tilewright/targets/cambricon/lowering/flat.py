@@ -69,6 +69,7 @@ class Flat(Stepping):
         else:
             with e.beside(), e.scope():
                 self._lead_back()
+            self._load_late()
             if not self.weights_move:
                 self.walk.passing(False)
             e.set(self.level, 0)
@@ -125,6 +126,7 @@ class Flat(Stepping):
 
         def block() -> None:
             e.place(begun)
+            self._load_late()
             with e.beside():
                 if not self.weights_move:
                     self.walk.passing(False)
@@ -132,6 +134,19 @@ class Flat(Stepping):
             e.jump(take)
 
         e.apart(block)
+
+    def _load_late(self) -> None:
+        """What comes once, behind all that the first tile waits for."""
+        walk = self.walk
+        if not self.late:
+            return
+        with self.e.beside(), self.e.scope():
+            for stream in self.load_streams.values():
+                stream.drain()
+            for one in self.late:
+                operand = walk.operands[one.buffer]
+                spans = walk.spans(self.next, 0)
+                self.fill(operand, spans, self._base(one.buffer), None, None)
 
     def _renew(self) -> None:
         """For buffers that the step to this tile has filled: the level still is that step's."""

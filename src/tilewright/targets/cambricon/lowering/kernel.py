@@ -116,6 +116,7 @@ class Lowered:
 
 
 THRIFT = (
+    (("input", "output", "residual", "weight", "bias"), 12),
     (("input", "output", "residual", "weight"), 12),
     (("input", "output", "residual", "weight"), 2),
     (("input", "output"), 4),
@@ -146,7 +147,8 @@ def lower_kernel(
     Raises TilewrightError.
     """
     failure: TilewrightError | None = None
-    for thrift, trails in ((0, True), *((number, False) for number in range(len(THRIFT)))):
+    ways = ((0, True), (1, True), *((number, False) for number in range(len(THRIFT))))
+    for thrift, trails in ways:
         lowering = KernelLowering(program, machine, bases, image, reserve, thrift, tables)
         lowering.trails = trails
         lowering.row_order = row_order

@@ -4,6 +4,8 @@
 bits. A channels-last image in the matrix scratchpad is such a matrix, and comes in one transfer::
 
     7 x 7 pixels of 2048 channels:  1 VMM of 128 cycles, and a division of 64
+
+Blocks of channels that lie apart are a matrix each; several of them come in one transfer, too.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ class MatrixMean:
         if c.extent("oh") * c.extent("ow") * c.tile_size("n") > 1 or "c" in c.looped:
             raise refuse("lower-window", "means of several windows in one matrix", c.where)
         self.channels, self.count = c.extent("c"), 1
+        self.blocks = next((a for a, one in enumerate(access) if "g" in one.dims), None)
+        """The image's axis of blocks of channels, if it has one."""
         self.met = [1, 1]
         """Rows and columns of the window that meet the image."""
         self.axis: int | None = None
@@ -65,18 +69,27 @@ class MatrixMean:
         """One tile."""
         e, c = self.e, self.c
         with e.scope():
-            to, image = e.loaded(c.base(c.output, tile)), e.variable(c.base(self.x, tile))
+            to, image = e.variable(c.base(c.output, tile)), e.variable(c.base(self.x, tile))
             n, sums, ones = (e.held(one) for one in (self.channels, self.sums, self.ones))
             rows, width = self.met
-            step = 0 if self.axis is None else c.box(self.x, tile).strides[self.axis]
+            strides = c.box(self.x, tile).strides
+            step = 0 if self.axis is None else strides[self.axis]
             if rows == 1 or step == 2 * width * self.channels:
                 rows, width = 1, rows * width
             size = e.held(width)
-            e.emit("VMM.wide", sums, n, image, ones, size)
-            for _ in range(rows - 1):
-                # The image has more columns than the window.
-                e.increase(image, step)
-                e.emit("VMM.acc.wide", sums, n, image, ones, size)
-            e.emit("VDV.wide0", to, n, sums, e.held(self.areas))
-            if self.relu:
-                e.emit("VGTM", to, n, to, e.held(self.zeros))
+
+            def block() -> None:
+                with e.scope():
+                    at = e.variable(image) if rows > 1 else image
+                    e.emit("VMM.wide", sums, n, at, ones, size)
+                    for _ in range(rows - 1):
+                        # The image has more columns than the window.
+                        e.increase(at, step)
+                        e.emit("VMM.acc.wide", sums, n, at, ones, size)
+                e.emit("VDV.wide0", to, n, sums, e.held(self.areas))
+                if self.relu:
+                    e.emit("VGTM", to, n, to, e.held(self.zeros))
+                e.increase(image, 0 if self.blocks is None else strides[self.blocks])
+                e.increase(to, self.channels * c.output.element)
+
+            e.repeat(tile.spans.of("g"), block, least=1)

@@ -70,6 +70,7 @@ class Stepping:
         loads = sorted(walk.loads, key=lambda one: one.buffer.memory != "msm")
         self.ahead = [one for one in loads if one.depth == 0 or self._slots(one.buffer) > 1]
         self.behind = [one for one in loads if one not in self.ahead]
+        self.late = walk.late(loads)
         stays = walk.stays
         moving = stays is None or stays.first > 0 or not stays.there
         self.weights_move = moving and any(
@@ -261,6 +262,8 @@ class Stepping:
             e.place(label)
             for one in self.ahead:
                 if one.depth != depth or (not depth and one.buffer is self.walk.begun):
+                    continue
+                if one in self.late:
                     continue
                 if self.weights is not None and one.buffer is self.weights.buffer:
                     continue

@@ -77,11 +77,14 @@ class Transfers:
         """A stream for an operand whose boxes have several runs, or whose tiles have hooks."""
         if operand.role not in self.streams or operand.buffer.tensor_op in self.segments:
             return None
-        interval = self.walk.interval
+        interval, depth = self.walk.interval, self.walk.depth(operand.buffer)
+        if operand.role == "bias" and depth < len(self.nest.loops):
+            # They change seldom, and are wanted soon then.
+            return None
         # What is known of a box does not depend on the registers that hold the rest.
         trial = Emitter(self.e.where, "trial")
         starts = [trial.register() for _ in self.nest.loops]
-        spans = Walk(trial, self.nest, {}).spans(starts, self.walk.depth(operand.buffer))
+        spans = Walk(trial, self.nest, {}).spans(starts, depth)
         box = operand.box(trial, spans, self.program.extents)
         runs = runs_of(trial, box, operand.place, operand.order)
         if not streamed(runs, single=interval is not None):
@@ -96,9 +99,10 @@ class Transfers:
         interval = self.walk.interval
         if interval is None:
             return 0
-        # Weights that come meanwhile take half of the bandwidth. Several transfers of a tile may
-        # have no time to wait for.
-        weights = any(one.depth and one.buffer.memory == "msm" for one in self.nest.loads)
+        # Weights that come in each tile take half of the bandwidth. Several transfers of a tile
+        # may have no time to wait for that.
+        depth = max(1, len(self.nest.loops))
+        weights = any(o.depth == depth and o.buffer.memory == "msm" for o in self.nest.loads)
         shared = weights and self._pieces(operand) == 1
         return pause_of(self._longest(operand, shared=shared), interval)
 

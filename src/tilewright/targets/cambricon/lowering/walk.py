@@ -13,7 +13,7 @@ from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.flat import Flat
 from tilewright.targets.cambricon.lowering.kept import Kept
-from tilewright.targets.cambricon.lowering.nest import Nest
+from tilewright.targets.cambricon.lowering.nest import Filled, Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.tiles import (
     Fill,
@@ -210,6 +210,13 @@ class Walk:
             return step
         # The last tile of the loop around is a short one.
         return self.e.minimum(self.e.subtract(extent, starts[self.loops.index(around[0])]), step)
+
+    def late(self, loads: Sequence[Filled]) -> list[Filled]:
+        """Biases that come once, and are not wanted before the first sums: behind the first tile of
+        the image, whose load they would hold up."""
+        renewed = [buffer for buffer, _ in self.renewals]
+        biases = [one for one in loads if self.operands[one.buffer].role == "bias"]
+        return [one for one in biases if not one.depth and one.buffer not in renewed]
 
     def stepped(self, buffer: BufferOp) -> frozenset[str]:
         """Dims whose loops step through what a buffer holds."""
