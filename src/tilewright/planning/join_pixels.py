@@ -8,7 +8,8 @@ contiguous block still::
     one row of 3136 pixels:    tiles of any size
 
 That is of use where every contiguous block of a tile is a transfer of its own (``Move.linear``):
-tiles fill the memory, and fewer of them pay a latency.
+tiles fill the memory, and fewer of them pay a latency. It is so too where tiles may have any number
+of pixels, as they take as many cycles whatever their rows are.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tilewright.machine import Machine
+from tilewright.machine import Machine, Primitive
+from tilewright.machine.expression import parse_expression
 from tilewright.planning.domain import Dim, Kernel, Operand, Stage
 from tilewright.planning.layout import Layout
 
@@ -35,12 +37,36 @@ def join_pixels(
     extents = kernel.anchor.extents
     several = extents.get(ROWS, 1) > 1 and extents.get(COLUMNS, 1) > 1
     operands = {one.name: one for stage in kernel.stages for one in (*stage.inputs, stage.output)}
-    if kernel.anchor.operation != "conv" or not several or not moves_blocks(machine):
+    if kernel.anchor.operation != "conv" or not several or not joins_rows(machine):
         return kernel
     known = strides or {}
     if not all(_joins(one, extents, known.get(one.name)) for one in operands.values()):
         return kernel
     return replace(kernel, stages=tuple(_joined(stage, extents) for stage in kernel.stages))
+
+
+def joins_rows(machine: Machine) -> bool:
+    """Whether convolutions gain by one row of all pixels: where blocks move one by one, or all
+    tiles of as many pixels take as long."""
+    return moves_blocks(machine) or all(
+        _counts_pixels(one, machine) for one in machine.primitives_for("conv")
+    )
+
+
+def _counts_pixels(primitive: Primitive, machine: Machine) -> bool:
+    """Whether a primitive reads images on the chip, and only the number of its pixels matters."""
+    image = primitive.operands.get("input")
+    if image is None or image.memory == machine.main:
+        return False
+    asked = {*primitive.multiples, *primitive.limits, *primitive.whole, *primitive.extents}
+    if asked & {ROWS, COLUMNS} or primitive.sizes == "fixed":
+        return False
+    cycles = parse_expression(primitive.cycles)
+    apart, joined = (
+        cycles.evaluate({**dict.fromkeys(cycles.names, 1), ROWS: rows, COLUMNS: columns})
+        for rows, columns in ((3, 37), (1, 111))
+    )
+    return apart == joined
 
 
 def moves_blocks(machine: Machine) -> bool:
