@@ -88,6 +88,15 @@ def commands_of(kernel: Kernel, schedule: Schedule, machine: Machine) -> Any:
     moves = [move.name for move in machine.moves]
     loads = [use for use in uses if not use.output and not use.host]
     loads.sort(key=lambda use: depth[use.name])
+    behind: set[str] = set()  # what comes with the last part of a reduction
+    if machine.late_loads:
+        single = [use.name for use in loads if schedule.slots(use.name) == 1 and depth[use.name]]
+        loads.sort(key=lambda use: use.name in single)
+        for use in loads:
+            within = loops[depth[use.name] :]
+            reduced = bool(within) and within[0][1] in reduction
+            if use.name in single and reduced and use.operand not in kernel.anchor.inputs:
+                behind.add(use.name)
     records: list[tuple[int, int, int, int, int, dict[int, int]]] = []
     done = dict.fromkeys(engines, 0)
     last: dict[str, tuple[int, ...]] = {}
@@ -108,6 +117,11 @@ def commands_of(kernel: Kernel, schedule: Schedule, machine: Machine) -> Any:
             key = index[: depth[use.name]]
             if last.get(use.name) == key:
                 continue
+            if use.name in behind:
+                at = depth[use.name]
+                _, dim, part = loops[at]
+                if index[at] < -(-scopes[at][dim][1] // part) - 1:
+                    continue
             last[use.name] = key
             slots = schedule.slots(use.name)
             used = computes[use.name]
@@ -125,7 +139,7 @@ def commands_of(kernel: Kernel, schedule: Schedule, machine: Machine) -> Any:
         for use in loads:
             assert use.move is not None
             engine = engines.index(use.move.engine)
-            waits[engine] = max(waits.get(engine, 0), ready[use.name])
+            waits[engine] = max(waits.get(engine, 0), ready.get(use.name, 0))
         key = index[: depth[output.name]]
         new = last.get(output.name) != key
         assert output.move is not None
@@ -138,7 +152,8 @@ def commands_of(kernel: Kernel, schedule: Schedule, machine: Machine) -> Any:
         tile = {dim: size for dim, (_, size) in scopes[-1].items()}
         number = emit(primitive.engine, -1, 0, int(np.ceil(cycles.evaluate(tile))), 0, waits)
         for use in loads:
-            computes[use.name][-1] = number
+            if last.get(use.name) == index[: depth[use.name]]:
+                computes[use.name][-1] = number
         following = steps[step + 1][0][: depth[output.name]] if step + 1 < len(steps) else None
         if following != key:
             size = box_elements(output.operand, scopes[depth[output.name]])

@@ -271,6 +271,9 @@ class Machine(_Part):
     accumulator: Literal["float32", "fixed32"] = "float32"
     synchronisation: Literal["counters", "none"] = "counters"
     cores: int = Field(default=1, gt=0, le=MAX_VALUE)
+    late_loads: bool = False
+    """Whether loads that wait for their only slot stand behind the others of their tile in the
+    queue (tile/passes/late_loads.py)."""
     issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)
     """Cycles to issue one command."""
     instruction_bytes: int = Field(default=64, ge=0, le=MAX_VALUE)

@@ -46,7 +46,7 @@ def lower_bounds(space: Space) -> Floats:
     compute = cells.sum(cells.count * cells.cycles, rows)
     bandwidth = main_bandwidth(space.machine)
     stores = [use for use in space.uses if use.output and use.move is not None]
-    resident = {use.memory.name for use in stores if use.move is not None and use.move.linear}
+    resident = {use.memory.name for use in stores}
     loads, moved, ends = np.zeros(rows), np.zeros(rows), np.zeros(rows)
     for use in space.uses:
         if use.move is None:

@@ -13,9 +13,10 @@ buffer while weights come tile by tile, and each tile of the input is loaded onc
 Inputs in the output's memory do not stay while such a loop runs. A primitive says along which dims
 that may be (``Storage.waits``).
 
-Where results are moved by transfers of one contiguous block each (``Move.linear``), a nest may also
-keep a tile of the image with all channels of the result **resident**, or with several tiles of
-them, while weights come tile by tile: the parts of each pixel would be a transfer each.
+A nest may also keep a tile of the image with all channels of the result **resident**, or with
+several tiles of them, while weights come tile by tile. So fewer transfers pay a latency: where each
+contiguous block is one (``Move.linear``), the parts of each pixel would be a transfer each; and a
+residual comes for several tiles at once.
 """
 
 from __future__ import annotations
@@ -144,9 +145,10 @@ def _resident(
     """Nests in which the output's memory holds all channels, or some tiles of them, while weights
     come tile by tile."""
     output = next(use for use in space.uses if use.output)
-    if output.move is None or not output.move.linear:
-        return []
     here = _at_output(space)
+    # A result alone is stored in as many bytes either way.
+    if output.move is None or not (output.move.linear or len(here) > 1):
+        return []
     others = {u.name for u in space.uses if u.move is not None and u.name not in here}
     stepped = [g for g in parallel if g.users & others and output.name in g.users]
     if not stepped or not others:

@@ -56,10 +56,19 @@ class Pipeline:
         self.stores = [use for use in self.uses if use.output]
         self.bandwidth = main_bandwidth(space.machine)
         self.slots = slots_in_turn(space, arrangement)
+        self.late = space.machine.late_loads
+        """Whether loads of one slot come behind those of several."""
         self.loops: list[Loop] = []
         self.dims: list[str] = []
         self.trips: list[Floats] = []
         self._unfold()
+        self.reduces = self._outermost_reduction()
+        """Per row, the outermost loop over a reduction; -1 if there is none."""
+        self.last: dict[str, Bools] = {}
+        """Per row, whether an operand comes with the last part of its reduction."""
+        for use in self.loads if self.late else ():
+            if use.name in self.slots and use.operand not in space.kernel.anchor.inputs:
+                self.last[use.name] = (self.reduces >= 0) & (self.slots[use.name] == 1)
         self.depth = {use.name: self._depth(use) for use in self.uses if not use.host}
         self.rounds = {use.name: self._rounds(use) for use in self.loads + self.stores}
         self.bytes = self._sizes()
@@ -71,6 +80,13 @@ class Pipeline:
         }
         for name, latency in self.blocks.items():
             self.time[name] = self.time[name] + latency
+
+    def _outermost_reduction(self) -> Ints:
+        found = np.full(self.space.rows, -1)
+        for number, (dim, count) in reversed([*enumerate(zip(self.dims, self.trips, strict=True))]):
+            if dim in self.space.kernel.anchor.reduction:
+                found = np.where(count > 1, number, found)
+        return found
 
     def _resident(self, use: Use) -> dict[str, Ints]:
         """Tiles along each dim that an operand's buffer covers, if more than one."""
@@ -269,7 +285,12 @@ class Step:
             use.name: (pricing.depth[use.name] >= number)[self.row].astype(np.float64)
             for use in pricing.loads + pricing.stores
         }
+        for name, last in pricing.last.items():
+            # Once in all steps through the reduction; the tile before was done long ago.
+            once = (pricing.reduces == number) / np.maximum(pricing.trips[number] - 1, 1)
+            self.moves[name] = np.where(last, once, pricing.depth[name] >= number)[self.row]
         self.slots = {n: column[self.row] for n, column in pricing.slots.items()}
+        self.slots |= {n: self.slots[n] + last[self.row] for n, last in pricing.last.items()}
         self.rounds = {n: column[self.row] for n, column in pricing.rounds.items()}
         self.depth = {use.name: pricing.depth[use.name][self.row] for use in pricing.loads}
         self.queued = {
@@ -293,6 +314,8 @@ class Step:
             if use.move.in_flight > 1:
                 behind = behind + use.move.latency
             cycle = moves * (behind + self.compute) / self.rounds[use.name]
+            if use.name in self.of.last:
+                cycle = np.where(self.of.last[use.name][self.row], 0.0, cycle)
             step = np.maximum(step, cycle)
         for use in self.of.stores:
             assert use.move is not None
@@ -336,5 +359,8 @@ class Step:
             if other.move.engine != use.move.engine:
                 continue
             there = its >= mine if number >= at else its > mine
+            if self.of.late:
+                single, alone = (self.slots[one.name] == 1 for one in (use, other))
+                there = np.where(single == alone, there, alone & (its >= 0))
             total = total + there * self.queued[other.name]
         return total

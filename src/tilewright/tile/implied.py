@@ -61,7 +61,12 @@ class Dependences:
         return False
 
     def _is_before(self, other_op: Command, other: BufferOp, op: Command, buffer: BufferOp) -> bool:
-        """Whether ``other`` is filled before ``buffer``; of two filled at once, the first is."""
+        """Whether ``other`` is filled before ``buffer``; of two filled at once, the first is.
+
+        Late moves stand behind all others.
+        """
+        if isinstance(other_op, MoveOp) and other_op.late is not None:
+            return False
         if other_op is op:
             return self.position[other] < self.position[buffer]
         return self.position[other_op] < self.position[op]

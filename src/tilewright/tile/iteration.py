@@ -34,6 +34,9 @@ from tilewright.tile.dialect import (
 )
 from tilewright.types import Array
 
+LAST = "last"
+"""Of a late move: it stands in the last run of a loop, not in the first one."""
+
 MAXIMUM_EXECUTIONS = 1 << 23
 """Executions of one operation beyond which columns (64 MB each) are refused."""
 
@@ -146,23 +149,30 @@ class Order:
         self.program = program
         self._weights: dict[Block, int] = {}
         self._offsets: dict[Operation, int] = {}
+        self._late: dict[Operation, int] = {}
+        """Of late moves, keys from the first one of the innermost loop's run to their own."""
         self._blocks: dict[Block, Rows] = {}
         weight = self._weigh(program.body.block)
         if weight >= 1 << 62:
             raise refuse("tile-too-many", "the loops run too often", program.symbol.data)
         self._blocks[program.body.block] = whole_rows(program.extents)
 
-    def _weigh(self, block: Block) -> int:
+    def _weigh(self, block: Block, late: Sequence[MoveOp] = ()) -> int:
         """Give every operation its offset in keys; returns the keys that one run takes.
 
-        A loop takes as many keys as its longest run, so keys are comparable, not dense.
+        A loop takes as many keys as its longest run, so keys are comparable, not dense. The keys
+        in front of a compute belong to the late moves around it.
         """
         weight = 0
+        late = [*late, *(op for op in block.ops if isinstance(op, MoveOp) and op.late is not None)]
         for op in block.ops:
+            if isinstance(op, ComputeOp):
+                self._late |= {move: weight + number for number, move in enumerate(late)}
+                weight += len(late)
             self._offsets[op] = weight
             if isinstance(op, LoopOp):
                 trips = max(0, -(-(op.upper_bound - op.lower_bound) // op.step_size))
-                weight += trips * self._weigh(op.body.block)
+                weight += trips * self._weigh(op.body.block, late)
             elif isinstance(op, (MoveOp, ComputeOp)):
                 weight += 1
         self._weights[block] = weight
@@ -192,7 +202,25 @@ class Order:
         block = op.parent_block()
         if block is None or op not in self._offsets:
             raise KeyError("the operation is not part of the program")
-        return self.block(block).of(self._offsets[op])
+        rows = self.block(block).of(self._offsets[op])
+        if op in self._late:
+            rows.key = self._late_keys(op, block)
+        return rows
+
+    def _late_keys(self, move: Operation, block: Block) -> Array:
+        """Keys of a late move: in front of the compute in the first run of the loops within its
+        block, or in the last one of the outermost of them."""
+        keys = self.block(block).base
+        last = isinstance(move, MoveOp) and move.late is not None and move.late.data == LAST
+        while (loop := next((op for op in block.ops if isinstance(op, LoopOp)), None)) is not None:
+            inner = loop.body.block
+            keys = keys + self._offsets[loop]
+            if last:
+                runs = self.block(inner).parent_row
+                trips = np.bincount(np.zeros(0, np.int64) if runs is None else runs)
+                keys, last = keys + (trips - 1) * self._weights[inner], False
+            block = inner
+        return keys + self._late[move]
 
     def enclosing(self, block: Block, op: Operation) -> Array:
         """For each execution of ``op``: the row of an enclosing ``block`` in which it lies.

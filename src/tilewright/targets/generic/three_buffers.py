@@ -132,6 +132,7 @@ def accelerator(
         primitives=primitives,
         element="fixed16",
         accumulator="fixed32",
+        late_loads=True,
         instruction_bytes=128,
         layouts=layouts,
     )

@@ -122,8 +122,10 @@ class BufferOp(TileOperation):
 class MoveOp(TileOperation):
     """Copies the buffer's box between its tensor and the buffer, asynchronously.
 
-    ``engine`` runs it. ``joined`` moves travel in one transfer with the move before them. For
-    ``waits`` see the module's text.
+    ``engine`` runs it. ``joined`` moves travel in one transfer with the move before them. ``late``
+    ones stand in their engine's queue right before the compute, in the "first" run of the loops
+    within their block, or in the "last" one of the outermost of these. For ``waits`` see the
+    module's text.
     """
 
     name = "tile.move"
@@ -131,6 +133,7 @@ class MoveOp(TileOperation):
     target = operand_def()
     engine = prop_def(StringAttr)
     joined = opt_prop_def(UnitAttr)
+    late = opt_prop_def(StringAttr)
     waits = opt_prop_def(ArrayAttr)
 
     @classmethod
@@ -165,8 +168,10 @@ class MoveOp(TileOperation):
         printer.print_string(f" on {syntax.quoted(self.engine.data)}")
         if self.joined is not None:
             printer.print_string(" joined")
+        if self.late is not None:
+            printer.print_string(f" late {syntax.quoted(self.late.data)}")
         syntax.print_optional(printer, self, "waits")
-        syntax.print_rest(printer, self, ("engine", "joined", "waits"))
+        syntax.print_rest(printer, self, ("engine", "joined", "late", "waits"))
 
     @classmethod
     def parse(cls, parser: PlainParser) -> MoveOp:
@@ -178,6 +183,8 @@ class MoveOp(TileOperation):
         properties: dict[str, Attribute | None] = {"engine": StringAttr(parser.parse_str_literal())}
         if parser.parse_optional_keyword("joined"):
             properties["joined"] = UnitAttr()
+        if parser.parse_optional_keyword("late"):
+            properties["late"] = StringAttr(parser.parse_str_literal())
         properties["waits"] = syntax.optional_plain(parser, "waits")
         return syntax.finish(parser, cls, properties, [source, target])
 

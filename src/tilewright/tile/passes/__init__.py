@@ -10,6 +10,7 @@ from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.boundary import Boundary
 from tilewright.tile.passes.check import Check
 from tilewright.tile.passes.double_buffer import DoubleBuffer
+from tilewright.tile.passes.late_loads import LateLoads
 from tilewright.tile.passes.pair_iterations import PairIterations
 from tilewright.tile.passes.place_moves import PlaceMoves
 from tilewright.tile.passes.synchronise import Synchronise
@@ -17,7 +18,7 @@ from tilewright.tile.passes.synchronise import Synchronise
 PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
-        *(PlaceMoves, DoubleBuffer, PairIterations, Boundary),
+        *(PlaceMoves, DoubleBuffer, LateLoads, PairIterations, Boundary),
         *(Allocate, Synchronise, Check),
     )
 }
@@ -38,6 +39,8 @@ def pipeline(
     ]
     if paired:
         entries.append(PassEntry(PairIterations(), "after double-buffer, whose slots it takes"))
+    elif machine.late_loads:
+        entries.append(PassEntry(LateLoads(), "after double-buffer: loads wait for a single slot"))
     if any(primitive.sizes == "fixed" for primitive in machine.primitives):
         entries.append(
             PassEntry(Boundary(), "before allocate: each clone of a buffer needs an address")
@@ -57,6 +60,7 @@ __all__ = [
     "Boundary",
     "Check",
     "DoubleBuffer",
+    "LateLoads",
     "PairIterations",
     "PlaceMoves",
     "Synchronise",

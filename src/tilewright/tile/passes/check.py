@@ -21,7 +21,7 @@ from tilewright.tile.dialect import (
     buffer_of,
     enclosing_loops,
 )
-from tilewright.tile.iteration import Order, Rows, nest_rows
+from tilewright.tile.iteration import LAST, Order, Rows, nest_rows
 from tilewright.tile.passes.allocate import live_spans, slot_bytes
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import Command, Queues, fills
@@ -252,7 +252,11 @@ class _Checker:
                 row = self.order.last_before(filler, reader)
                 seen = np.append(self.order.visit(buffer, filler), -1)[row]
                 latest = np.maximum(latest, seen)
-            wrong = np.flatnonzero(latest != visit)
+            reads = np.ones(len(visit), np.bool_)
+            if isinstance(reader, ComputeOp) and any(_is_late(one) for one in fillers):
+                # It is read by the last part of a reduction alone.
+                _, reads = self.order.reduction(reader)
+            wrong = np.flatnonzero(reads & (latest != visit))
             if len(wrong):
                 yield self.problem(
                     "tile-uninitialised",
@@ -336,3 +340,7 @@ def _shape(value: SSAValue) -> tuple[int, ...]:
 def _text(boxes: Boxes, row: int) -> str:
     pairs = zip(boxes.clamped_start[:, row], boxes.clamped_size[:, row], strict=True)
     return "[" + ", ".join(f"{start}:{start + size}" for start, size in pairs) + "]"
+
+
+def _is_late(op: Operation) -> bool:
+    return isinstance(op, MoveOp) and op.late is not None and op.late.data == LAST

@@ -66,6 +66,7 @@ class Synchronise(TilePass):
 def _ready(op: Command, known: Dependences) -> list[BufferOp]:
     """The buffers for whose content an operation waits: of each other engine, the latest."""
     latest: dict[str, tuple[tuple[int, int], BufferOp]] = {}
+    late: list[BufferOp] = []
     for buffer in known.buffers:
         users = known.users[buffer]
         if op not in users or fills(op, buffer):
@@ -73,13 +74,16 @@ def _ready(op: Command, known: Dependences) -> list[BufferOp]:
         for other in users:
             if fills(other, buffer) and other.engine != op.engine:
                 # Of two fills that precede an operation, the one in the inner block, or later in
-                # the same block, is always executed last.
+                # the same block, is always executed last; unless one of them is late.
                 command = leader_of(other) if isinstance(other, MoveOp) else other
+                if isinstance(command, MoveOp) and command.late is not None:
+                    late.append(buffer)
+                    continue
                 rank = (known.depth[buffer], known.position[command])
                 engine = other.engine.data
                 if engine not in latest or latest[engine][0] < rank:
                     latest[engine] = (rank, buffer)
-    chosen = [buffer for _, buffer in latest.values()]
+    chosen = [*late, *(buffer for _, buffer in latest.values())]
     return [buffer for buffer in known.buffers if buffer in chosen]
 
 
