@@ -1,39 +1,61 @@
-"""The last sums of a tile, finished behind the step to the next one, or by the next one's first
-products: bit for bit, and sooner."""
+"""The last sums of a tile, finished in the next one: bit for bit, and sooner."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
+from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
+from tilewright.planning.schedule import Schedule
 from tilewright.targets.cambricon.lowering.stepping import Stepping
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
+from tilewright.types import shape_of
 
-_, SMALL, _ = map(machine, CONFIGURATIONS)
+WHOLE, SMALL, _ = map(machine, CONFIGURATIONS)
 
 ROOMY = SMALL.with_values({"memory.vsm.bytes": 64 << 10, "memory.msm.bytes": 256 << 10})
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, name: str, *, never: bool = False) -> list[bool]:
-    """Whether each tile's code leaves its last sums until then."""
+def carried(monkeypatch: pytest.MonkeyPatch, *, never: bool = False) -> list[bool]:
+    """Whether each tile's code leaves its last sums to the next tile."""
     found: list[bool] = []
-    allow = getattr(Stepping, name)
+    allow = Stepping.carry
 
-    def watched(self: Stepping, *block: object) -> bool:
+    def watched(self: Stepping, *block: Any) -> bool:
         made = not never and allow(self, *block)
         found.append(made)
         return made
 
-    monkeypatch.setattr(Stepping, name, watched)
+    monkeypatch.setattr(Stepping, "carry", watched)
     return found
 
 
-def later(monkeypatch: pytest.MonkeyPatch, *, never: bool = False) -> list[bool]:
-    """The same behind the step to the next tile: none leaves them to its products."""
-    asked(monkeypatch, "carry", never=True)
-    return asked(monkeypatch, "later", never=never)
+def with_slots(chosen: Schedule, slots: int, *names: str) -> Schedule:
+    """A schedule with so many slots for some operands."""
+    buffers = tuple((name, slots if name in names else n) for name, n in chosen.buffers)
+    return type(chosen)(chosen.primitive, chosen.levels, buffers)
+
+
+def pointwise(channels: int, deep: int, pixels: int, *, residual: bool) -> Case:
+    """Windows of one pixel, of pixels in one row; with a residual, ReLU behind it."""
+    build = KernelBuilder(channels + deep)
+    y = build.op(
+        "conv",
+        build.image(1, deep, 1, pixels),
+        build.operand((channels, deep, 1, 1), 10, layout="OHWI"),
+        build.operand((channels,), 18, bits=32),
+        strides=(1, 1),
+        pads=(0, 0, 0, 0),
+        dilations=(1, 1),
+        group=1,
+    )
+    if residual:
+        y = build.op("relu", build.op("add", y, build.image(*shape_of(y), fraction=9)))
+    return build.finish(build.op("requantise", y, result=(16, 8)))
 
 
 @pytest.mark.parametrize("order", [("oh", "ow"), ("co", "oh", "ow"), ("oh", "ow", "co")], ids=str)
@@ -42,40 +64,79 @@ def test_results_are_the_same(
     rows: int, columns: int, order: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Biases that stay, and others with each tile; tiles that are short at the edges."""
-    used, case = later(monkeypatch), conv(64, 64, (7, 5), maps=("relu",))
+    used, case = carried(monkeypatch), conv(64, 64, (7, 5), maps=("relu",))
     tile = {"oh": rows, "ow": columns} | ({"co": 32} if "co" in order else {})
     found, _, _ = run_case(case, cut(case, tile, order), ROOMY)
     np.testing.assert_array_equal(found, case.expected)
-    # Where pixels leave one by one, the last one of a tile may leave at once.
-    assert used[-1] == ("co" not in order and columns > 1)
+    # Where pixels leave one by one, a tile of one pixel leaves behind itself.
+    parts = "co" in order or columns == 1
+    assert used[-1] == (not parts or (rows, columns) == (2, 3))
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("pixels", [1, 4, 7, 32])
+def test_batches_of_pixels_are_the_same(
+    pixels: int, residual: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Residuals are replaced by results, or have slots of their own; the last tile is short."""
+    used, case = carried(monkeypatch), pointwise(64, 128, 45, residual=residual)
+    chosen = cut(case, {"ow": pixels}, ("ow",))
+    for slots in (1, 2):
+        # One slot for each is room enough for two that both share.
+        one = with_slots(chosen, slots, "in3", case.kernel.output.name) if residual else chosen
+        for described in (ROOMY, WHOLE):
+            found, _, _ = run_case(case, one, described)
+            np.testing.assert_array_equal(found, case.expected)
+            # Short products have no place for the step, which fills residuals of their own.
+            assert used[-1] == (not residual or slots == 1 or described is ROOMY)
 
 
 def test_biases_of_one_slot_are_not_replaced_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are filled again behind each tile: its last sums do not wait that long."""
-    used, case = later(monkeypatch), conv(64, 64, (4, 3), maps=("relu",))
+    used, case = carried(monkeypatch), conv(64, 64, (4, 3), maps=("relu",))
     chosen = cut(case, {"co": 32, "oh": 2}, ("oh", "co"))
-    single = tuple((name, 1 if name == "in2" else slots) for name, slots in chosen.buffers)
-    found, _, _ = run_case(case, type(chosen)(chosen.primitive, chosen.levels, single), ROOMY)
+    found, _, _ = run_case(case, with_slots(chosen, 1, "in2"), ROOMY)
     np.testing.assert_array_equal(found, case.expected)
     assert used == [False]
 
 
-def test_the_step_to_the_next_tile_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the three products in front of it, not the last one alone: some cycles of each tile."""
-    case, used = conv(128, 64, (32, 14), maps=("relu",)), later(monkeypatch)  # products of 24
-    chosen, described = cut(case, {"oh": 2}, ("oh",)), machine(CONFIGURATIONS[0])
-    behind = run_case(case, chosen, described)[1].cycles
+def test_biases_of_two_slots_are_not_replaced_in_front_of_products(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Short products have no place for the step to the next tile: it stands in front of them."""
+    used, case = carried(monkeypatch), pointwise(64, 16, 12, residual=False)
+    found, _, _ = run_case(case, cut(case, {"co": 32, "ow": 4}, ("ow", "co")), WHOLE)
+    np.testing.assert_array_equal(found, case.expected)
+    assert used == [False]
+
+
+def test_copies_of_biases_are_not_replaced_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of several pixels are made anew with each tile's biases."""
+    used, case = carried(monkeypatch), pointwise(512, 32, 12, residual=False)
+    found, _, _ = run_case(case, cut(case, {"co": 256, "ow": 6}, ("ow", "co")), WHOLE)
+    np.testing.assert_array_equal(found, case.expected)
+    assert used == [False]
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_nothing_waits_for_the_last_product(
+    residual: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sums of a tile's last pixels took the vector unit's time for themselves."""
+    case, used = pointwise(256, 64, 440, residual=residual), carried(monkeypatch)
+    chosen = cut(case, {"ow": 22}, ("ow",))
+    kept = run_case(case, chosen, WHOLE)[1].cycles
     monkeypatch.undo()
-    later(monkeypatch, never=True)
-    before = run_case(case, chosen, described)[1].cycles
+    carried(monkeypatch, never=True)
+    before = run_case(case, chosen, WHOLE)[1].cycles
     assert used == [True]
-    assert before - behind > 16 * 4
+    assert before - kept >= 20 * 4 * residual
 
 
 @pytest.mark.parametrize("maps", [("relu",), ()], ids=str)
 @pytest.mark.parametrize("deep", [16, 32, 64, 96])  # on 16 lanes: a pixel has 36 to 216 cycles
 @pytest.mark.parametrize(("rows", "columns"), [(2, 3), (1, 4), (3, 1), (7, 2), (1, 1)])
-def test_the_next_tile_finishes_them(
+def test_tiles_of_all_shapes(
     rows: int,
     columns: int,
     deep: int,
@@ -83,44 +144,31 @@ def test_the_next_tile_finishes_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Tiles that are short at the edges, or of one pixel, which is cut off in some."""
-    used, case = asked(monkeypatch, "carry"), conv(64, deep, (7, 5), maps=maps)
+    used, case = carried(monkeypatch), conv(64, deep, (7, 5), maps=maps)
     tile = {"oh": rows, "ow": columns}
     order = tuple(dim for dim in ("oh", "ow") if tile[dim] < case.kernel.anchor.extents[dim])
     found, _, _ = run_case(case, cut(case, tile, order), ROOMY, row_order=False)
     np.testing.assert_array_equal(found, case.expected)
-    # Where pixels leave one by one, the last one of a tile may leave at once.
-    assert used == [columns > 1 or rows == 1]
+    assert used[-1] == (columns > 1 or rows == 1)
 
 
 @pytest.mark.parametrize("size", [5, 30])
-def test_batches_of_pixels_leave_them_to_the_next_tile(
-    size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whose first batch is another number of pixels where a row ends."""
-    used, case = asked(monkeypatch, "carry"), conv(32, 16, (9, 17), (1, 1), (0, 0, 0, 0), ("relu",))
+def test_batches_of_other_sizes(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first batch of the next tile is another number of pixels where a row ends."""
+    used = carried(monkeypatch)
+    case = conv(32, 16, (9, 17), (1, 1), (0, 0, 0, 0), ("relu",))
     found, _, _ = run_case(case, cut(case, {"oh": 2, "ow": size % 17}, ("oh", "ow")), ROOMY)
     np.testing.assert_array_equal(found, case.expected)
     assert used == [True]
 
 
-@pytest.mark.parametrize("order", [("co", "oh"), ("oh", "co")], ids=">".join)
-def test_other_biases_are_not_taken_for_them(
-    order: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the next tile has other channels, a tile finishes its own sums."""
-    used, case = asked(monkeypatch, "carry"), conv(64, 16, (6, 5), maps=("relu",))
-    found, _, _ = run_case(case, cut(case, {"co": 32, "oh": 2}, order), ROOMY)
-    np.testing.assert_array_equal(found, case.expected)
-    assert used == []
-
-
-def test_they_do_not_stand_before_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short products hide more of the step to the next tile where nothing waits for the last."""
-    case, used = conv(64, 64, (32, 14), maps=("relu",)), asked(monkeypatch, "carry")
-    chosen, described = cut(case, {"oh": 2}, ("oh",)), machine(CONFIGURATIONS[0])
-    ahead = run_case(case, chosen, described)[1].cycles
+def test_the_step_to_the_next_tile_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short products hide more of it where nothing waits for the last one."""
+    case, used = conv(64, 64, (32, 14), maps=("relu",)), carried(monkeypatch)
+    chosen = cut(case, {"oh": 2}, ("oh",))
+    ahead = run_case(case, chosen, WHOLE)[1].cycles
     monkeypatch.undo()
-    later(monkeypatch)
-    behind = run_case(case, chosen, described)[1].cycles
+    carried(monkeypatch, never=True)
+    behind = run_case(case, chosen, WHOLE)[1].cycles
     assert used == [True]
     assert behind - ahead > 16 * 3

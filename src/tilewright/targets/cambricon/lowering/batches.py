@@ -12,73 +12,29 @@ from functools import partial
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.emitter import Value
-from tilewright.targets.cambricon.lowering.epilogue import Epilogue
 from tilewright.targets.cambricon.lowering.gathered import Gathered
-from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.pixels import Pixels
-from tilewright.targets.cambricon.lowering.tiles import Tile
+from tilewright.targets.cambricon.lowering.pending import Pending
 from tilewright.targets.cambricon.lowering.windows import UNROLLED, Run
 
 WRITTEN_OUT = 28
 """Products of a batch's pixels behind the first ones up to which these are no loop."""
 
 
-class Batches(Pixels):
+class Batches(Pending):
     """The batches of one product; product.py makes the choices, and fills in a tile's numbers."""
 
     turns = False
     """Whether the run at hand has places for the step to the next tile."""
     gathered: Gathered | None = None
     """Where a group's pixels are gathered, those of the tile at hand."""
-    epilogue: Epilogue
-    bias: Operand | None
-    biases: int
-    """Address of copies of the biases for a batch, if there are any."""
-    sums: int
-    other_sums: int
-    """Addresses of the sums of two batches in turn."""
     batch: int
     """Most pixels of a batch."""
     band: int
     """Pixels that a product computes at once."""
     parts: list[int]
     """A pixel's channels, as they are summed up at once."""
-    last: tuple[Register, Register, Register, Register] | None = None
-    """Of the last sums of a tile, if they may be finished later: their address, that of results,
-    how many they are, and their biases."""
-    carries = False
-    """Whether a tile's last sums may be left to the next tile, whose first pixels take them up."""
-    carried = False
-    """Whether they are."""
-    by_rows = False
-    """Whether all pixels are multiplied by one row of the kernel before the next."""
-    parted: bool
-    """Whether loops within the result's residency step through a pixel's channels."""
-    zeros: int
-    """Address of zeros, if there are any."""
-    table: int
-
-    channels: Value
-    """Of the tile: channels of a pixel that are summed up at once, of all groups."""
-    result: Register
-    added: Register | None
-    """Addresses of the next pixel in the result and the residual."""
-    bias_at: Value | None
     biases_at: list[Value | None]
-    """Addresses of the biases of what is pending, and of each part."""
-    base: Register
-    halves: Register
-    """Where a batch's sums begin; and that and where those of the next one do, added up."""
-    pending: Register
-    """Elements of the sums that are to be finished."""
-    passed: list[Register]
-    steps: list[Value]
-    """Bytes past the pending pixel in the result and the residual, and past each other one."""
-
-    @property
-    def needs_zeros(self) -> bool:
-        """Whether ReLU, or the start of sums without a bias, needs zeros."""
-        return self.epilogue.reads_zeros or self.by_rows or (self.split and self.bias is None)
+    """Addresses of the biases of each part."""
 
     def _take(self, channels: Value) -> None:
         """Sum up so many channels at once."""
@@ -88,12 +44,6 @@ class Batches(Pixels):
         self.co_register = e.held(channels)
         self.position = e.settled(lambda: e.multiply(e.multiply(self.ci, self.co), 2))
         self.matrix_row = e.multiply(self.position, self.columns.kernel)
-
-    @property
-    def _residual_bytes(self) -> int:
-        one = self.epilogue.residual
-        assert one is not None
-        return 4 if one.wide else 2
 
     def _run(self, run: Run, base: Value) -> None:
         """Pixels whose windows lie alike."""
@@ -234,7 +184,8 @@ class Batches(Pixels):
                     # Beside products: behind the last one nothing would hide it.
                     between.append(lambda: self._past_pending(count))
                 each(between)
-                if not number and self.turns:
+                # What the step to the next tile loads may lie where pending residuals do.
+                if number == apart - 1 and self.turns:
                     self.c.turn()
             rest = e.subtract(count, apart)
             if isinstance(rest, int) and rest * len(matrices) <= WRITTEN_OUT:
@@ -267,118 +218,9 @@ class Batches(Pixels):
     def _past_pending(self, count: Value) -> None:
         """What is pending is finished: the sums of these pixels are, now."""
         e = self.e
-        self._advance()
-        self.c.finish()
-        with e.scope():
-            e.set(self.pending, e.multiply(self.channels, count))
-            if self.carried:
-                size = e.multiply(self.channels, count)
-                e.set(self.passed[0], e.multiply(size, self.c.output.element))
+        self._pass(count)
         if not self.alone:
             e.emit("SSUB", self.base, self.halves, self.base)
         # Short batches at the edges of an image would be no measure of time.
         if not self.hooks and (not isinstance(count, int) or 2 * count > self.batch):
             self.c.hook()
-
-    def _pending_steps(self) -> list[Callable[[], None]]:
-        """What follows the pending sums."""
-        e = self.e
-        sums = e.register()
-        e.emit("SSUB", sums, self.halves, self.base)
-        return self.steps_of(sums)
-
-    def steps_of(self, sums: Register) -> list[Callable[[], None]]:
-        """What makes results of the pending sums."""
-        e = self.e
-        parts: dict[str, Value | None] = {
-            "bias": self.bias_at,
-            "residual": self.added,
-            "zeros": self.zeros if self.needs_zeros else None,
-        }
-        others = {name: None if at is None else e.held(at) for name, at in parts.items()}
-        return self.epilogue.steps(e, sums, self.result, self.pending, others, table=self.table)
-
-    def _advance(self) -> None:
-        """Past the pending pixels in the result and the residual."""
-        e = self.e
-        if self.carried:
-            e.increase(self.result, self.passed[0])
-            return
-        if self.parted:
-            for place, passed, step in zip(
-                (self.result, self.added), self.passed, self.steps, strict=False
-            ):
-                assert place is not None
-                e.increase(place, passed)
-                e.set(passed, step)
-            return
-        with e.scope():
-            e.increase(self.result, e.multiply(self.pending, self.c.output.element))
-            if self.added is not None:
-                e.increase(self.added, e.multiply(self.pending, self._residual_bytes))
-
-    def _finishes_first(self) -> bool:
-        """Whether what follows pending sums stands before any hook that may be due behind it."""
-        if not self.hooks:
-            # The only one of a batch stands behind that.
-            return True
-        at = Register(0)
-        others: dict[str, Register | None] = {"bias": at, "residual": at, "zeros": at}
-        steps = self.epilogue.steps(self.e, at, at, at, others)
-        return self.batch == 1 and (not self.row_hooks or self._stand_together(len(steps)))
-
-    def _carry(self) -> None:
-        """Registers for sums that one tile leaves to the next: nothing is pending at first."""
-        e = self.e
-        self.carries = True
-        self.result, self.passed = e.variable(0), [e.variable(0)]
-        self.pending, self.base = e.variable(0), e.variable(self.sums)
-
-    def _may_carry(self, tile: Tile) -> bool:
-        """Whether a tile's last sums may be left to the next one, as its biases are the same."""
-        bias = self.bias
-        if not self.carries or bias is None:
-            return self.carries
-        static = self.biases > 0 or isinstance(tile.bases[bias.buffer], int)
-        return static and not {"co", "g"} & self.c.looped
-
-    def _begin(self, result: Value) -> None:
-        """A tile whose results begin there: its first batch, and what is pending."""
-        e = self.e
-        if self.carried:
-            with e.scope():
-                e.set(self.passed[0], e.subtract(result, self.result))
-        else:
-            self.base, self.pending = e.variable(self.sums), e.variable(0)
-        self.alone = self.batch == 1 and not self.grouped
-        self.at = self.base if self.alone else e.variable(self.base)
-        self.halves = e.held(self.sums + self.other_sums)
-
-    def _flush(self) -> None:
-        """Finish the last pending sums of a tile."""
-        e = self.e
-        with e.scope():
-            sums = e.register()
-            e.emit("SSUB", sums, self.halves, self.base)
-            self.finish_last(sums)
-
-    def finish_last(self, sums: Register) -> None:
-        """Finish the last pending sums of a tile, behind the step to the next one where it may."""
-        e, own, bias = self.e, self.last, self.bias_at
-        zeros, added = self.zeros if self.needs_zeros else None, self.added
-
-        def finish(at: Register, out: Register, count: Register, biases: Value | None) -> None:
-            with e.scope():
-                parts = {"bias": biases, "residual": added, "zeros": zeros}
-                others = {name: None if at is None else e.held(at) for name, at in parts.items()}
-                for step in self.epilogue.steps(e, at, out, count, others, table=self.table):
-                    step()
-
-        if own is not None and not self.carried:
-            kept = own[3] if isinstance(bias, Register) else bias
-            if self.c.later(lambda: finish(*own[:3], kept)):
-                for place, value in zip(own, (sums, self.result, self.pending, bias), strict=True):
-                    if isinstance(value, Register):
-                        e.set(place, value)
-                return
-        finish(sums, self.result, self.pending, bias)

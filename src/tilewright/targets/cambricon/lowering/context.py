@@ -75,12 +75,9 @@ class Context:
     """Says that rows which two tiles of an image share may be copied from one slot to the other."""
     row: Callable[[Tile], Callable[[], None]]
     """What stores the next row of a tile each time it is called."""
-    later: Callable[[Callable[[], None]], bool]
-    """Has what stands behind a tile's products emitted behind the step to the next tile, if it may
-    stand there: instructions that wait in the queue then do not hold up that step."""
-    carry: Callable[[Callable[[], None]], bool]
-    """Has what stands behind a tile's products emitted behind the last tile alone, if its results
-    need not be stored at once: the next tile's first products take it up."""
+    carry: Callable[[Callable[[], None], Sequence[Operand], float], bool]
+    """Whether a tile's last sums may be finished in the next tile, so many cycles behind its begin
+    at most; behind the last tile, a block does it. What is read of operands is that tile's."""
     take_rows: Callable[[Operand, int], bool]
     """Lets weights come row by row of so many, if their place allows it (weight_ring.py)."""
     row_begins: Callable[[int], None]

@@ -99,7 +99,6 @@ class Flat(Stepping):
                     )
 
             self._where_advanced(depth, other)
-        self.afterwards()
         if self.ring is not None:
             self.ring.pass_once()
         self._late_loads()
@@ -112,7 +111,6 @@ class Flat(Stepping):
         with e.beside():
             self._advance(self.labels, self.turned)
         e.place(last)
-        self.afterwards()
         self.at_last()
         stored = self.trail or self.store_stream
         if stored is not None:
@@ -212,9 +210,10 @@ class Flat(Stepping):
             if not self.walk.leaves:
                 self.store(tile, self.store_stream)
             if self.store_stream is not None:
-                # The step to the next tile stands at the first hook.
+                # The step to the next tile stands at the first hook, or this one's last sums are
+                # finished there.
                 interval = self.walk.interval if self.due is not None else None
-                self.agenda.begin(ceil(interval or 0))
+                self.agenda.begin(ceil(max(interval or 0, self.carried)))
             if self.output.buffer in self.current:
                 self._swap(self.current[self.output.buffer], self.output.buffer)
             e.place(keep)

@@ -246,7 +246,6 @@ class KernelLowering(WeightPlaces):
             walk.leave,
             walk.slide,
             self._store_by_row,
-            walk.later,
             walk.carry,
             self._take_rows,
             walk.row_begins,

@@ -13,7 +13,6 @@ buffer with 32 bits until the last tile.
 from __future__ import annotations
 
 from tilewright.errors import refuse
-from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.bands import banded
 from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.context import Context
@@ -46,11 +45,6 @@ TURNING = 12
 """Cycles of a product from which on the scalar instructions of the step to the next tile are hidden
 by those that wait in the queue."""
 
-
-WAITED, HIDING = 20, 96
-"""Cycles of a product from which on the last sums of a tile are finished behind the step to the
-next one: they wait in the queue for the last product, which is too short to hide that step below
-the other number."""
 
 RINGS_APART = 32
 """Bytes that are lost at most where temporaries are aligned beside the rings."""
@@ -226,13 +220,8 @@ class Product(SplitSums):
         self.epilogue.prologue(self.e, self.size)
         if self.bridge is not None:
             self.bridge.prologue(self.e)
-        e, many = self.e, self.grouped or len(self.parts) > 1 or self.rings
-        others = self.split or self.by_rows or many or self.residual is not None
-        if not others and not self.parted and self._finishes_first():
-            self._carry()
-        if not others and self.rows.kernel > 1 and WAITED <= self.product_cycles < HIDING:
-            # There is no tile before the first one.
-            self.last = e.variable(0), e.variable(0), e.variable(0), e.variable(0)
+        if not self.split:
+            self._keep()
 
     def emit(self, tile: Tile) -> None:
         """One tile."""
@@ -246,37 +235,46 @@ class Product(SplitSums):
             self.row = self.rows.step_in(box)
             if self.rings:
                 self._gather()
-            begin = e.settled(lambda: c.base(c.output, tile))
-            self.carried = self._may_carry(tile) and c.carry(self._flush)
-            if not self.carried:
-                self.result = e.variable(begin)
-            self.added: Register | None = None
-            if self.residual is not None:
-                other = self.residual
-                self.added = e.variable(e.settled(lambda: c.base(other, tile)))
-            self.bias_at: Value | None = None
+            read = [one for one in (c.output, self.residual) if one is not None]
+            places = [e.settled(lambda one=one: c.base(one, tile)) for one in read]
+            at: Value | None = None
             if self.bias is not None:
                 bias = self.bias
-                self.bias_at = self.biases or e.settled(lambda: c.base(bias, tile))
+                at = self.biases or e.settled(lambda: c.base(bias, tile))
             starts = range(0, self.parts[0] * len(self.parts), self.parts[0])
-            at = self.bias_at
             self.biases_at = [None if at is None else e.add(at, 4 * start) for start in starts]
-            # Those of what is pending: the last part of the pixel before.
-            self.bias_at = self.biases_at[-1]
-            if self.parted:
-                self._strides(tile)
             if self.split:
+                self.bias_at = at
+                self.result, *added = (e.variable(place) for place in places)
+                self.added = added[0] if added else None
+                self.coming, self.sizes = [], self._element_sizes()
                 self.split_tile(tile, box)
                 return
+            if self.parted:
+                self.steps = [
+                    e.settled(lambda one=one: c.stride(one, tile, self.columns.out)) for one in read
+                ]
+            self.carried = self._carries()
+            # Those of what is pending: the last part of the pixel before.
+            self._arrive(places, self.biases_at[-1])
             if self.by_rows:
                 at = e.settled(lambda: c.base(self.x, tile))
                 matrix = e.held(tile.bases[self.w.buffer])
                 self.row_order(tile, box, at, tile.spans.of(self.columns.out), matrix)
                 return
-            self._begin(begin)
+            self.alone = self.batch == 1 and not self.grouped
+            self.at = self.base if self.alone else e.variable(self.base)
+            self.halves = e.held(self.sums + self.other_sums)
             self._image(tile, box, e.settled(lambda: c.base(self.x, tile)))
             if not self.carried:
                 self._flush()
+
+    def _carries(self) -> bool:
+        """Whether the last sums of a tile are finished in the next one, or behind the last one."""
+        if self.by_rows or self.rings or len(self.parts) > 1:
+            return False
+        read = [one for one in (self.bias, self.residual) if one is not None]
+        return self.c.carry(self._flush, read, self._pixel_cycles() if self.row_hooks else 0)
 
     def _gather(self) -> None:
         """Pixels and rows lie in rings."""
@@ -284,16 +282,6 @@ class Product(SplitSums):
         self.gathered = Gathered(self.e, self.ring, channels, self.columns, self.row, self.pixel)
         # It steps from window to window itself.
         self.row, self.pixel = self.gathered.pitch, 0
-
-    def _strides(self, tile: Tile) -> None:
-        """From one pixel to the next in the result and the residual, whose channels are parted."""
-        c, e = self.c, self.e
-        self.steps = [e.settled(lambda: c.stride(c.output, tile, self.columns.out))]
-        if self.residual is not None:
-            other = self.residual
-            self.steps.append(e.settled(lambda: c.stride(other, tile, self.columns.out)))
-        # Nothing is pending before the first pixel.
-        self.passed = [e.variable(0) for _ in self.steps]
 
     def _replicate(self, tile: Tile) -> None:
         """The biases of as many pixels as are finished together: each copy is twice as long."""

@@ -90,7 +90,6 @@ class RowOrder(Batches):
             windows.begin()
             line = e.settled(lambda: e.multiply(width, 4 * self.parts[0]))
             weights = e.variable(matrix)
-            self.pending = e.variable(0)
             for number in reversed(range(self.rows.kernel)):
                 begins, ends = number == self.rows.kernel - 1, number == 0
                 with e.scope():
@@ -126,7 +125,8 @@ class RowOrder(Batches):
                     if ends:
                         sums = e.register()
                         e.emit("SADD", sums, self.at, -4 * self.parts[0])
-                        self.finish_last(sums)
+                        for step in self.steps_of(sums):
+                            step()
                 self.c.row_ends()
                 if not ends:
                     self.c.next_row(weights)
@@ -173,12 +173,12 @@ class RowOrder(Batches):
                 with e.scope():
                     steps: list[Callable[[], None]] = []
                     if not number:
-                        steps = self._finishing()
+                        steps = self._finishing_before()
                     e.emit(text, self.at, co, matrix, run.at, size)
                     for step in steps:
                         step()
                     if steps:
-                        self._finished()
+                        self._pass(1)
                     if turns:
                         self.c.turn()
                     e.increase(run.at, forward)
@@ -187,23 +187,11 @@ class RowOrder(Batches):
 
             e.repeat(run.pixels, pixel, least=1)
 
-    def _finishing(self) -> list[Callable[[], None]]:
+    def _finishing_before(self) -> list[Callable[[], None]]:
         """What follows the sums of the pixel before the one at hand."""
-        e = self.e
-        sums = e.register()
-        e.emit("SADD", sums, self.at, -4 * self.parts[0])
-        parts: dict[str, Value | None] = {
-            "bias": self.bias_at,
-            "residual": self.added,
-            "zeros": self.zeros if self.needs_zeros else None,
-        }
-        others = {name: None if at is None else e.held(at) for name, at in parts.items()}
-        return self.epilogue.steps(e, sums, self.result, self.pending, others, table=self.table)
-
-    def _finished(self) -> None:
-        self._advance()
-        self.e.set(self.pending, self.parts[0])
-        self.c.finish()
+        sums = self.e.register()
+        self.e.emit("SADD", sums, self.at, -4 * self.parts[0])
+        return self.steps_of(sums)
 
     def _finish_others(self, rows: Value, width: Value) -> None:
         """Pixels that the first row of the kernel does not meet."""
@@ -213,9 +201,9 @@ class RowOrder(Batches):
 
         def pixel() -> None:
             with e.scope():
-                for step in self._finishing():
+                for step in self._finishing_before():
                     step()
-                self._finished()
+                self._pass(1)
                 e.increase(self.at, 4 * self.parts[0])
 
         count = e.settled(lambda: e.multiply(rows, width))

@@ -88,7 +88,8 @@ class SplitSums(RowOrder):
                 self.pending = e.variable(0)
                 self.finishing = e.variable(self.at)
                 self._image(tile, box, image)
-                self.finish_last(self.finishing)
+                for step in self.steps_of(self.finishing):
+                    step()
                 self.finishing = None
             e.jump(done)
 
@@ -98,8 +99,7 @@ class SplitSums(RowOrder):
             return []
 
         def past() -> None:
-            self._advance()
-            self.e.set(self.pending, self.channels)
+            self._pass(1)
             self.e.set(sums, self.at)
 
         return [*self.steps_of(sums), past]

@@ -117,9 +117,10 @@ class Stepping:
         self.from_place = e.register() if walk.turns else None
         """The place in a tile's code to which that step leads back: the first one is -1, the second
         one -2, and so on."""
-        self.afterwards: Callable[[], None] = lambda: None
-        self.at_last = self.afterwards
-        """What is left of a tile when the step to the next one has been taken; of the last one."""
+        self.at_last: Callable[[], None] = lambda: None
+        """Finishes the last sums of the last tile, if each tile leaves its own to the next one."""
+        self.carried = 0.0
+        """Cycles behind a tile's begin until those of the tile before are finished."""
         self.boxes: dict[BufferOp, Box] = {}
         """What buffers hold that fill their other slot: first of the next tile, then of this."""
         self.axes: dict[BufferOp, dict[int, Axis]] = {}
@@ -202,22 +203,35 @@ class Stepping:
             both = self.e.loaded(sum(self._two(buffer)))
             self.e.emit("SSUB", register, both, register)
 
-    def _stores_at_once(self) -> bool:
-        """Whether a tile's results may leave before the next one's first hook that is due."""
-        waits = self.store_stream or self.walk.operands[self.output.buffer].held
+    def carry(self, block: Callable[[], None], read: Sequence[Operand], cycles: float) -> bool:
+        """Whether a tile's last sums may be finished in the next one; a block finishes the last.
+
+        Nothing may store its results at once, or fill what is ``read`` before that.
+        """
+        stored = self.store_stream is None and not self.walk.operands[self.output.buffer].held
         # A tile of one pixel leaves behind itself.
-        return not waits or self.trail is not None or self.shared is not None
+        if stored or (self.trail is not None and self._least_pixels() == 1):
+            return False
+        buffers = [one.buffer for one in read if not one.held]
+        renewed = [buffer for buffer, _ in self.walk.renewals if self.filled[buffer]]
+        if any(one.buffer in buffers for one in self.behind) or any(b in buffers for b in renewed):
+            return False
+        # Without places for the step to the next tile, it stands in front of all products.
+        if self.due is None and any(b in buffers and b is not self.shared for b in self.coming):
+            return False
+        self.at_last, self.carried = block, cycles
+        return True
 
-    def later(self, block: Callable[[], None]) -> bool:
-        """Emit a block behind the step to the next tile, if no tile fills what it reads then."""
-        if not self._stores_at_once() and all(one.depth < self.depth for one in self.behind):
-            self.afterwards = block
-        return self.afterwards is block
-
-    def carry(self, block: Callable[[], None]) -> bool:
-        """Emit a block behind the last tile alone: a tile's code does so for the one before it."""
-        self.at_last = self.at_last if self._stores_at_once() else block
-        return self.at_last is block
+    def _least_pixels(self) -> int:
+        """Of a tile."""
+        walk, least = self.walk, 1
+        for dim in walk.pixels:
+            size = walk.extents.get(dim, 1)
+            for loop in walk.loops:
+                if loop.dim.data == dim:
+                    size = size % loop.step_size or loop.step_size
+            least *= size
+        return least
 
     def turn(self) -> None:
         """A place in a tile's code where the step to the next tile may be taken, once."""

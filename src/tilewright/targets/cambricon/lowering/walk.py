@@ -45,13 +45,9 @@ class Walk:
         if self.flat is not None and self.flat.ring is not None:
             self.flat.ring.agenda.hook(cycles)
 
-    def later(self, block: Callable[[], None]) -> bool:
-        """Emit a block behind the step to the next tile, if it may stand there."""
-        return self.flat is not None and self.flat.later(block)
-
-    def carry(self, block: Callable[[], None]) -> bool:
-        """Emit a block behind the last tile alone, if it may stand there."""
-        return self.flat is not None and self.flat.carry(block)
+    def carry(self, block: Callable[[], None], read: Sequence[Operand], cycles: float) -> bool:
+        """Whether a tile's last sums may be finished in the next one; a block finishes the last."""
+        return self.flat is not None and self.flat.carry(block, read, cycles)
 
     def row_begins(self, number: int) -> None:
         """Products with a row of the kernel follow."""
