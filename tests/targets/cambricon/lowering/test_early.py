@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.targets.cambricon.lowering.convolutions import conv, cut
+from tests.targets.cambricon.lowering.kernel_words import run_case
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.early import (
@@ -110,3 +112,22 @@ def test_a_long_load_takes_an_early_gap_and_a_short_one_the_last() -> None:
         early.passed([], gap(), 1e3)
     assert early.settle(need(200), 1 << 20).gap == 2
     assert early.settle(need(500_000), 1 << 20).gap == 0
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_load_beside_the_first_tile_waits_for_its_operands(waits: bool) -> None:
+    """Beside them it would take half of the bandwidth."""
+    *_, barrier, load = FirstLoad(64, 512, 4096).statements(REGISTERS, waits=waits)
+    assert bool(barrier.modifiers.get("barrier")) == waits
+    assert (load.mnemonic, load.modifiers) == ("MLOAD", {})
+
+
+@pytest.mark.parametrize(("order", "waits"), [(("oh",), True), (("co", "oh"), False)])
+def test_loads_in_front_of_the_first_tile_wait(order: tuple[str, ...], waits: bool) -> None:
+    """Where weights change, the gap lies behind the last ones, while products go on."""
+    case = conv(64, 64, (6, 5))
+    chosen = cut(case, {"oh": 2} | ({"co": 32} if "co" in order else {}), order)
+    _, _, lowering = run_case(case, chosen, MACHINE)
+    (taken,) = (one.gap for one in lowering.early._passed)  # pyright: ignore[reportPrivateUsage]
+    assert taken is not None
+    assert taken.waits == waits

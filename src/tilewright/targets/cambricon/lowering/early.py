@@ -18,6 +18,9 @@ After::
     kernel 1: MLOAD weights of 1, VLOAD x, MLOAD weights of 2, compute, VSTORE y
     kernel 2: VLOAD y (waits for the store), compute
 
+A load in front of the first tile waits until that tile's operands are there: beside them it would
+take half of the bandwidth, while no product runs.
+
 Where some of these bytes are still used, the gap takes the others, and the kernel itself the rest.
 
 Where in the scratchpad a kernel's weights lie is chosen for that, too: around it as in a ring, so
@@ -75,14 +78,16 @@ class FirstLoad:
         move = machine.move(machine.main, "msm")
         return move.latency + 2 * self.elements / move.bytes_per_cycle
 
-    def statements(self, registers: Sequence[Register]) -> list[Statement]:
-        """The load, by three registers that are free."""
+    def statements(self, registers: Sequence[Register], *, waits: bool) -> list[Statement]:
+        """The load, by three registers that are free; ``waits`` for all before it, if it is to."""
         at, count, zero = registers
+        operands = at, count, zero, self.main
         return [
             statement("SMOVE", zero, 0, remark="weights of a kernel that follows"),
             statement("SMOVE", at, self.chip),
             statement("SMOVE", count, self.elements),
-            statement("MLOAD", at, count, zero, self.main),
+            *([statement("MLOAD.barrier", *operands)] if waits else []),
+            statement("MLOAD", *operands),
         ]
 
 
@@ -135,6 +140,9 @@ class Gap:
     registers: tuple[Register, ...]
     busy: tuple[Interval, ...]
     """Bytes of the matrix scratchpad that the kernel still uses behind it."""
+    waits: bool = False
+    """Whether the first tile's operands come in front of it: beside them, the load would take half
+    of the bandwidth, and the first product wait."""
 
 
 @dataclass

@@ -69,9 +69,8 @@ class Flat(Stepping):
         else:
             with e.beside(), e.scope():
                 self._lead_back()
+            self._pass_before()
             self._load_late()
-            if not self.weights_move:
-                self.walk.passing(False)
             e.set(self.level, 0)
             e.jump(take)
         e.place(again)
@@ -124,10 +123,9 @@ class Flat(Stepping):
 
         def block() -> None:
             e.place(begun)
-            self._load_late()
             with e.beside():
-                if not self.weights_move:
-                    self.walk.passing(False)
+                self._pass_before()
+            self._load_late()
             e.set(self.level, 0)
             e.jump(take)
 
@@ -145,6 +143,17 @@ class Flat(Stepping):
                 operand = walk.operands[one.buffer]
                 spans = walk.spans(self.next, 0)
                 self.fill(operand, spans, self._base(one.buffer), None, None)
+
+    def _pass_before(self) -> None:
+        """Before the first tile, loads of other kernels may follow those of the tile's operands.
+
+        Beside these they would take half of the bandwidth, and the first product waits.
+        """
+        if self.weights_move:
+            return
+        for stream in self.load_streams.values():
+            stream.drain()
+        self.walk.passing(False)
 
     def _renew(self) -> None:
         """For buffers that the step to this tile has filled: the level still is that step's."""

@@ -124,7 +124,9 @@ class Lowering:
             assert number is not None
             gap = self.early.put(number, lowered.early)
             at = next(i for i, one in enumerate(self.parts[number]) if one is gap.place)
-            self.parts[number][at : at + 1] = lowered.early.statements(gap.registers)
+            self.parts[number][at : at + 1] = lowered.early.statements(
+                gap.registers, waits=gap.waits
+            )
         self.early.passed(lowered.used, lowered.gap, cycles, lowered.early)
         name = f"kernel {program.symbol.data}: {', '.join(nodes)}".rstrip(": ")
         start = [] if self.parts else self.start

@@ -199,4 +199,4 @@ class WeightPlaces(Transfers):
         e = self.e
         with e.scope():
             registers = tuple(e.register() for _ in range(3))
-            self.gap = Gap(e.mark("room for a load"), registers, self._used(last=last))
+            self.gap = Gap(e.mark("room for a load"), registers, self._used(last=last), not last)
