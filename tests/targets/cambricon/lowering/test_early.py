@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
@@ -29,11 +31,11 @@ def need(size: int, slots: int = 1) -> Need:
     return Need(FirstLoad(0, size // slots // 2, 0), size, slots, apart=size // slots)
 
 
-def test_weights_lie_behind_those_of_the_kernel_before() -> None:
+def test_weights_do_not_meet_those_of_the_kernel_before() -> None:
     early = EarlyLoads(MACHINE)
     early.passed([(0, 1000)], gap((0, 1000)), 1e4)
     found = early.settle(need(512), 4096)
-    assert (found.place.base, found.gap) == (1024, 0)
+    assert (found.place.base, found.gap) == (4096 - 512, 0)
 
 
 def test_no_gap_takes_a_load_into_bytes_that_are_still_used() -> None:
@@ -131,3 +133,26 @@ def test_loads_in_front_of_the_first_tile_wait(order: tuple[str, ...], waits: bo
     (taken,) = (one.gap for one in lowering.early._passed)  # pyright: ignore[reportPrivateUsage]
     assert taken is not None
     assert taken.waits == waits
+
+
+@pytest.mark.parametrize(("tiles", "later"), [(3, True), (4, False)])
+def test_the_last_tile_leaves_room_in_one_piece(tiles: int, later: bool) -> None:
+    """It lies in the slot at the end; the kernel that follows gets all in front of it."""
+    early = EarlyLoads(MACHINE)
+    early.passed([], gap(), 1e4)
+    wanted = replace(need(4096, 2), tiles=tiles)
+    found = early.settle(wanted, 6144)
+    assert (found.place, found.gap) == (Place(2048, later), 0)
+    assert wanted.last(found.place) == (4096, 6144)
+
+
+def test_room_in_front_is_best() -> None:
+    """What takes all of the scratchpad begins there, and most of it may come early."""
+    early = EarlyLoads(MACHINE)
+    early.passed([], gap(), 1e4)
+    place = early.settle(need(2 * LEAST), 16 * LEAST).place
+    assert place.base == 14 * LEAST
+    early.passed([(14 * LEAST, 16 * LEAST)], gap((14 * LEAST, 16 * LEAST)), 1e4)
+    found = early.settle(need(16 * LEAST), 16 * LEAST)
+    assert found.early is not None
+    assert (found.early.chip, found.early.elements) == (0, 7 * LEAST)

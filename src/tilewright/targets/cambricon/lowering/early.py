@@ -23,8 +23,9 @@ take half of the bandwidth, while no product runs.
 
 Where some of these bytes are still used, the gap takes the others, and the kernel itself the rest.
 
-Where in the scratchpad a kernel's weights lie is chosen for that, too: around it as in a ring, so
-that they meet those of as few kernels before as possible.
+Where in the scratchpad a kernel's weights lie is chosen for that, too: so that they meet those of
+as few kernels before as possible, and their last tile leaves the next kernel as much room in one
+piece as it can.
 """
 
 from __future__ import annotations
@@ -112,6 +113,14 @@ class Need:
     """Where they lie, if that is not free to choose."""
     apart: int = 0
     """Bytes from the first place to the second."""
+    tiles: int = 1
+    """That are loaded, one after the other."""
+
+    def last(self, place: Place) -> Interval:
+        """The bytes of the last tile."""
+        number = (self.tiles - 1 + place.later) % self.places
+        start = place.base + number * self.apart
+        return start, start + self.bytes - (self.places - 1) * self.apart
 
     def at(self, place: Place) -> FirstLoad:
         """The first load to a place."""
@@ -185,10 +194,17 @@ class EarlyLoads:
         loads = [(place, need.at(place)) for place in places]
         whole = [Settled(place, load, self._gap(load)) for place, load in loads]
         possible = [one for one in whole if one.gap is not None]
+
+        def left(one: Settled) -> tuple[int, int]:
+            """Bytes beside the last tile for a kernel that follows, best in front of it: what takes
+            all of the scratchpad begins there."""
+            start, end = need.last(one.place)
+            return max(start, room - end), start
+
         if possible:
-            return max(possible, key=lambda one: self._time_behind(one.gap or 0))
+            return max(possible, key=lambda one: (self._time_behind(one.gap or 0), left(one)))
         parts = [one for place, load in loads for one in self._parts(place, load)]
-        return max(parts, key=_begun, default=Settled(places[0]))
+        return max(parts, key=lambda one: (_begun(one), left(one)), default=Settled(places[0]))
 
     def _parts(self, place: Place, load: FirstLoad) -> list[Settled]:
         """Ways to load the begin or the end of weights in the last kernel's gap."""

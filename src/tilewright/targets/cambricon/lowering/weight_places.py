@@ -143,7 +143,8 @@ class WeightPlaces(Transfers):
             return Need(first, operand.bytes, 1)
         if not depth:
             return Need(first, operand.slot_bytes, 1)
-        return Need(first, operand.bytes, operand.places, apart=operand.apart)
+        tiles = visits(buffer)
+        return Need(first, operand.bytes, operand.places, apart=operand.apart, tiles=tiles)
 
     def _overlap(self, region: Region | None) -> None:
         """Weights that have one slot, and room beside it, lie at two places in turn."""
