@@ -122,6 +122,20 @@ def test_images_of_many_rows_are_pooled_in_few_transfers() -> None:
     assert found.cycles < 1.2 * 62720
 
 
+@pytest.mark.parametrize(("channels", "extent", "most"), [(32, 33, 1500), (64, 57, 5100)])
+def test_results_of_few_channels_are_copied_from_known_places(
+    channels: int, extent: int, most: int
+) -> None:
+    build = KernelBuilder(0)
+    x = build.operand((1, channels, extent, extent), layout="NHWC")
+    case = build.finish(build.op("max_pool", x, kernel=[3, 3], strides=[2, 2], pads=[0] * 4))
+    described = machine()
+    found = plan(case.kernel, described, timer=timer(described))
+    assert found.cycles < most
+    result, _, _ = run_case(case, found.schedule, described)
+    np.testing.assert_array_equal(result, case.expected)
+
+
 def test_rows_of_windows_are_cut_into_batches() -> None:
     """Eight windows of 3 at a stride of 2 over 14 columns, the first and the last cut off."""
     one = Sliding(kernel=3, stride=2, dilation=1, axis=2, out="ow")

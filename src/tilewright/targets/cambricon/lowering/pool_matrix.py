@@ -13,7 +13,8 @@ once; then what is left is compared with itself, moved by a pixel, once for each
     a b c d e      ab bc cd de e      abc bcd cde de e      windows of 3: abc, cde
 
 A window that is cut off has fewer columns, and its result earlier. Each result is copied to VSM by
-a product with a vector of a single one; at a stride of 1 they lie side by side.
+a product with a vector of a single one; at a stride of 1 they lie side by side. Where pixels are
+short, registers hold the places that they are copied from: a copy then takes two instructions.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ SHORT = 1.1
 
 BATCH, PIXEL = 4, 3
 """Cycles in which the scalar instructions of a batch, and of each copy of a result, hold it up."""
+
+ADDRESSES = (20,)
+"""Registers that columns may take, by how many times there were too few; none after that."""
 
 UNROLLED = 4
 """Comparisons, and copies of results, up to which instructions are written out."""
@@ -75,6 +79,8 @@ class MatrixPool(Pool):
             c.slide(self.x, self.rows)
         take, size = c.matrix_temporaries.take, 2 * self.vectors * lanes
         self.least, self.greatest, self.over = take(size), take(size), take(size)
+        self.sources: list[Register] = []
+        """Addresses of the columns that a batch's results are copied from, where they are kept."""
 
     def _waits_for_loads(self) -> bool:
         """Whether a tile's load takes longer than its windows, whose unit a copy of rows takes."""
@@ -82,10 +88,17 @@ class MatrixPool(Pool):
         channels, width = c.tile_size("c"), c.tile_size("ow")
         compared = 3 * (self.rows.kernel + self.columns.kernel - 2) + 1
         batches = -(-width // self.batch) * (compared * -(-self.vectors // lanes) + BATCH)
-        row = ROW + batches + width * max(-(-channels // lanes), PIXEL)
+        row = ROW + batches + width * max(-(-channels // lanes), PIXEL - self._lists_sources())
         move = c.machine.move(c.machine.main, self.x.buffer.memory)
         load = move.latency + self.x.slot_bytes / move.bytes_per_cycle
         return load > TILE + c.tile_size("oh") * row
+
+    def _lists_sources(self) -> bool:
+        """Whether copies of results are shorter than the instructions that step to the next one."""
+        c = self.c
+        short = -(-c.tile_size("c") // lanes_of(c.machine)) < PIXEL and self.columns.stride > 1
+        most = ADDRESSES[c.thrift] if c.thrift < len(ADDRESSES) else 0
+        return short and "ow" not in c.looped and self.batch <= most
 
     def _row_cycles(self) -> int:
         """Of the matrix unit, for a row of results."""
@@ -116,6 +129,9 @@ class MatrixPool(Pool):
         e, lanes = self.e, lanes_of(self.c.machine)
         if self.relu:
             clear(e, self.zeros, self.size)
+        if self._lists_sources():
+            step = 2 * self.c.tile_size("c") * self.columns.stride
+            self.sources = [e.variable(self.greatest + step * n) for n in range(self.batch)]
         fill(e, self.ones, lanes, 1)
         fill(e, self.low, self.vectors, LEAST)
         with e.scope():
@@ -213,8 +229,14 @@ class MatrixPool(Pool):
         e, item, stride = self.e, 2 * self.c.tile_size("c"), self.columns.stride
         with e.scope():
             ones, one = e.held(self.ones), e.held(1)
-            at = e.variable(self.greatest + item * first)
             to = e.variable(e.add(self.result, item * pixel))
+            if isinstance(count, int) and not first % stride and self.sources:
+                size = e.held(item // 2)
+                for source in self.sources[first // stride :][:count]:
+                    e.emit("VMM", to, size, source, ones, one)
+                    e.increase(to, item)
+                return
+            at = e.variable(self.greatest + item * first)
             if stride == 1:
                 e.emit("VMM", to, e.held(e.multiply(count, item // 2)), at, ones, one)
                 return
