@@ -41,12 +41,12 @@ def schedule(case: Case, rows: int, columns: int) -> Schedule:
 
 
 def ordered(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """One entry for each place where tiles are computed row by row."""
+    """One entry if tiles are computed row by row, in however many ways to spend registers."""
     found: list[bool] = []
     order = RowOrder.row_order
 
     def watched(self: RowOrder, *parts: object) -> None:
-        found.append(True)
+        found[:] = [True]
         order(self, *parts)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(RowOrder, "row_order", watched)

@@ -26,7 +26,8 @@ from math import ceil
 
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.nest import Filled
-from tilewright.targets.cambricon.lowering.stepping import BEFORE, UNBEGUN, Stepping
+from tilewright.targets.cambricon.lowering.stepping import UNBEGUN, Stepping
+from tilewright.targets.cambricon.lowering.turning import BEFORE
 from tilewright.tile.dialect import BufferOp
 
 
@@ -44,8 +45,9 @@ class Flat(Stepping):
         if self.ring is not None:
             self.ring.reset()
         e.set(self.level, UNBEGUN)
-        if self.from_place is not None:
-            e.set(self.from_place, BEFORE)
+        e.set(self.ended, 0)
+        if self.due is not None:
+            e.set(self.due, BEFORE)
         for buffer in self.coming:
             # The first load fills the other one.
             if self.weights is not None and buffer is self.weights.buffer:
@@ -75,9 +77,7 @@ class Flat(Stepping):
             e.jump(take)
         e.place(again)
         self._tile()
-        with e.scope():
-            # At the last tile the level is -1.
-            e.if_less(self.level, 0, last)
+        e.if_positive(self.ended, last)
         e.place(take)
         for stream in self.load_streams.values():
             stream.drain()
@@ -106,7 +106,6 @@ class Flat(Stepping):
             e.set(self.due, 1)
             e.jump(again)
             e.place(self.step)
-            e.set(self.due, 0)
         with e.beside():
             self._advance(self.labels, self.turned)
         e.place(last)

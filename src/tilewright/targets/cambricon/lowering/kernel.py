@@ -147,10 +147,11 @@ def lower_kernel(
     Raises TilewrightError.
     """
     failure: TilewrightError | None = None
-    ways = ((0, True), (1, True), *((number, False) for number in range(len(THRIFT))))
-    for thrift, trails in ways:
+    ways = ((0, True, True), (0, True, False), (1, True, False))
+    others = ((number, False, False) for number in range(len(THRIFT)))
+    for thrift, trails, sizes in (*ways, *others):
         lowering = KernelLowering(program, machine, bases, image, reserve, thrift, tables)
-        lowering.trails = trails
+        lowering.trails, lowering.keeps_sizes = trails, sizes
         lowering.row_order = row_order
         lowering.share([tensor for tensor in lowering.segments if not alone(tensor)])
         try:
@@ -181,6 +182,8 @@ class KernelLowering(WeightPlaces):
         self.spare = None
         self.trails = False
         """Whether results may leave behind their pixels: that takes registers, too."""
+        self.keeps_sizes = False
+        """Whether sizes of tiles keep registers from tile to tile."""
         self.row_order = True
         self.program = program
         self.machine = machine
@@ -221,6 +224,7 @@ class KernelLowering(WeightPlaces):
         self._overlap(region)
         walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
         walk.pause, walk.pieces, walk.load_row = self._pause, self._pieces, self._load_row
+        walk.keeps_sizes = self.keeps_sizes
         context = Context(
             e,
             self.program,

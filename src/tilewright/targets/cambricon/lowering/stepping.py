@@ -1,8 +1,6 @@
 """The step from one tile to the next: the odometer, the loads that run a tile ahead, registers.
 
-Where a tile's code has places for it (``turn``), the step stands apart: the first place that is
-reached leads there, and it leads back. The products that wait in the queue hide its instructions,
-which use registers of their own.
+Where a tile's code has places for it, the step stands apart (turning.py).
 """
 
 from __future__ import annotations
@@ -18,7 +16,9 @@ from tilewright.targets.cambricon.lowering.halo import halo_of
 from tilewright.targets.cambricon.lowering.kept_tiles import KeptTiles
 from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.streams import Agenda, Stream, Trail
+from tilewright.targets.cambricon.lowering.tile_sizes import TileSizes
 from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Part, Store, Tile
+from tilewright.targets.cambricon.lowering.turning import Turning
 from tilewright.targets.cambricon.lowering.weight_ring import WeightRing
 from tilewright.targets.cambricon.lowering.weights_ahead import WeightsAhead
 from tilewright.tile.dialect import BufferOp
@@ -29,17 +29,11 @@ if TYPE_CHECKING:
 UNBEGUN = -2
 """The level before the first tile."""
 
-NOWHERE = -(1 << 30)
-"""In place of the number of a place: the step was taken behind the tile."""
-
-BEFORE = NOWHERE // 2
-"""The same before the first tile."""
-
 KEPT = ("input",)
 """Roles of the operands whose boxes computes ask for."""
 
 
-class Stepping:
+class Stepping(Turning):
     """What a flat loop knows of its tiles, and how it steps to the next one."""
 
     def __init__(
@@ -113,10 +107,8 @@ class Stepping:
         if self.streams:
             self.agenda = Agenda(e, self.streams, e.register(), walk.interval)
         self.due = e.register() if walk.turns else None
-        """Positive in a tile from whose code the step to the next one has not been taken yet."""
-        self.from_place = e.register() if walk.turns else None
-        """The place in a tile's code to which that step leads back: the first one is -1, the second
-        one -2, and so on."""
+        self.ended = e.register()
+        """Positive where no tile is left."""
         self.at_last: Callable[[], None] = lambda: None
         """Finishes the last sums of the last tile, if each tile leaves its own to the next one."""
         self.carried = 0.0
@@ -125,8 +117,9 @@ class Stepping:
         """What buffers hold that fill their other slot: first of the next tile, then of this."""
         self.axes: dict[BufferOp, dict[int, Axis]] = {}
         """Axes of the next ones that only the outermost loops move."""
-        self.copies: list[tuple[Register, Register]] = []
-        """Registers of this tile's boxes, and of the next one's."""
+        self.sizes = TileSizes(walk)
+        self.copies = self.sizes.copies
+        """Registers of this tile's sizes and boxes, and of the next one's."""
         self.places: list[str] = []
         self.labels = [e.label("load") for _ in range(self.depth + 1)]
         self.turned, self.step, self.back = e.label("loaded"), e.label("step"), e.label("stepped")
@@ -233,47 +226,12 @@ class Stepping:
             least *= size
         return least
 
-    def turn(self) -> None:
-        """A place in a tile's code where the step to the next tile may be taken, once."""
-        if self.due is None:
-            return
-        e, number = self.e, len(self.places) + 1
-        go, back = e.label("turn"), e.label("turned")
-        self.places.append(back)
-        e.emit("CB", self.due, go)
-        e.place(back)
-
-        def block() -> None:
-            assert self.from_place is not None
-            e.place(go)
-            e.set(self.from_place, -number)
-            e.jump(self.step)
-
-        e.apart(block)
-
-    def _lead_back(self) -> None:
-        """From the step to where it was taken; before the first tile, on."""
-        e, begun, back = self.e, self.e.label("begun"), self.e.label("lead")
-        e.jump(back)
-        e.place(begun)
-
-        def block() -> None:
-            origin = self.from_place
-            assert origin is not None
-            e.place(back)
-            with e.beside(), e.scope():
-                for number, place in enumerate(self.places, 1):
-                    e.if_positive(e.add(origin, number + 1), place)
-                e.if_positive(e.add(origin, 1 - BEFORE), begun)
-            e.jump(self.back)
-
-        e.apart(block)
-
     def _loads(self, labels: Sequence[str]) -> None:
         """Loads that run one tile ahead."""
         e = self.e
         for depth, label in enumerate(labels):
             e.place(label)
+            self.sizes.settle(depth, self.next)
             for one in self.ahead:
                 if one.depth != depth or (not depth and one.buffer is self.walk.begun):
                     continue
@@ -287,7 +245,7 @@ class Stepping:
                         e.if_less(self.level, UNBEGUN + 1, begun)
                 operand = self.walk.operands[one.buffer]
                 if self.kept is not None and one.buffer is self.kept.buffer:
-                    self.kept.load(self.walk.spans(self.next, depth), self.fill)
+                    self.kept.load(self._coming(depth), self.fill)
                     e.place(begun)
                     continue
                 box = self._box(one.buffer, one.depth)
@@ -296,7 +254,7 @@ class Stepping:
                     if one.buffer in self.coming:
                         base = e.variable(base)
                         self._swap(base, one.buffer)
-                    spans = e.settled(lambda depth=one.depth: self.walk.spans(self.next, depth))
+                    spans = e.settled(lambda depth=one.depth: self._coming(depth))
                     fill = self.fills.get(one.buffer, self.fill)
                     fill(operand, spans, base, self.load_streams.get(one.buffer), box)
                 if one.buffer is self.walk.begun:
@@ -315,7 +273,7 @@ class Stepping:
             return None
 
         def made() -> Box:
-            spans, axes = walk.spans(self.next, depth), self.axes.get(buffer)
+            spans, axes = self._coming(depth), self.axes.get(buffer)
             return walk.operands[buffer].box(e, spans, walk.extents, axes)
 
         self.boxes[buffer] = e.settled(made)
@@ -338,8 +296,12 @@ class Stepping:
     def _axis(self, operand: Operand, number: int, depth: int) -> Axis:
         walk = self.walk
         return self.e.settled(
-            lambda: operand.axis(number, self.e, walk.spans(self.next, depth), walk.extents)
+            lambda: operand.axis(number, self.e, self._coming(depth), walk.extents)
         )
+
+    def _coming(self, depth: int) -> Spans:
+        """What is known of the next tile within so many loops."""
+        return self.walk.spans(self.next, depth, self.sizes.next)
 
     def _keeps_box(self, buffer: BufferOp) -> bool:
         """Whether the box with which a buffer is filled is kept for the tile that uses it."""
@@ -373,24 +335,10 @@ class Stepping:
                 e.if_less(at, self.walk.end(number, self.next), labels[number + 1])
             e.set(at, 0)
         e.set(self.level, -1)
+        e.set(self.ended, 1)
         if self.weights_move and not self.weights and not (self.kept and self.kept.passes):
             self.walk.passing(True)
         e.jump(done)
-
-    def _turn_at_last(self) -> None:
-        """Step to the next tile, if no place in this tile's code has."""
-        e, go = self.e, self.e.label("turn")
-        assert self.due is not None
-        e.emit("CB", self.due, go)
-        e.place(self.back)
-
-        def block() -> None:
-            assert self.from_place is not None
-            e.place(go)
-            e.set(self.from_place, NOWHERE)
-            e.jump(self.step)
-
-        e.apart(block)
 
     def _renew_once(self) -> None:
         """For buffers that are filled once."""
@@ -402,7 +350,7 @@ class Stepping:
     def _now(self) -> Tile:
         """The tile that is computed."""
         e, walk = self.e, self.walk
-        spans = e.settled(lambda: walk.spans(self.now))
+        spans = e.settled(lambda: walk.spans(self.now, None, self.sizes.now))
         bases: dict[BufferOp, Value] = {}
         for buffer, one in walk.operands.items():
             if one.held:

@@ -5,7 +5,7 @@ A kernel whose tile is the whole of it has no loops; flat.py has those of all ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tilewright.targets.cambricon.isa import Register
@@ -89,6 +89,8 @@ class Walk:
         """Whether tiles have places where the step to the next one may be taken."""
         self.pixels: tuple[str, ...] = ()
         """The dims of a tile's pixels, if their results may leave one by one."""
+        self.keeps_sizes = False
+        """Whether the sizes of tiles that may be short keep registers from step to step."""
         self.leaves = False
         """Whether computes store their results themselves."""
         self.replaced: BufferOp | None = None
@@ -176,9 +178,15 @@ class Walk:
         self.flat = Flat(self, fill, compute, store, stream, part)
         self.flat.emit()
 
-    def spans(self, starts: Sequence[Value], depth: int | None = None) -> Spans:
+    def spans(
+        self,
+        starts: Sequence[Value],
+        depth: int | None = None,
+        sizes: Mapping[str, Register] | None = None,
+    ) -> Spans:
         """The dims of a tile whose loops stand at ``starts``; of the first ``depth`` loops alone.
 
+        Some ``sizes`` may be known.
         Of two loops over one dim the inner one counts from where the outer one stands.
         """
         start: dict[str, Value] = dict.fromkeys(self.extents, 0)
@@ -190,7 +198,9 @@ class Walk:
                 if loop.dim.data == dim:
                     start[dim], step = self.e.add(start[dim], at), loop.step_size
             size[dim] = step
-            if extent % step:
+            if sizes is not None and dim in sizes:
+                size[dim] = sizes[dim]
+            elif extent % step:
                 size[dim] = self.e.minimum(self.e.subtract(extent, start[dim]), step)
         return Spans(start, size)
 
