@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.tidy import tidied
+from tilewright.targets.cambricon.lowering.tidy import (
+    _depths,  # pyright: ignore[reportPrivateUsage]
+    tidied,
+)
 from tilewright.targets.cambricon.machine import MACHINE
 from tilewright.targets.cambricon.simulate import run
 from tilewright.targets.cambricon.statements import (
@@ -169,3 +172,30 @@ def test_a_place_for_a_load_keeps_its_registers() -> None:
     assert not set(last.operands) & set(lost)
     # The number 8 lies in no register that the load overwrites, and neither does the sum.
     assert all(line.operands[0] not in lost for line in lines[:at])
+
+
+def test_what_stands_apart_is_run_in_the_loop_that_it_leads_back_to() -> None:
+    """Its numbers get registers before those of the loop around; jumps back are no loops."""
+    r = register
+    statements = [
+        statement("SMOVE", r(0), 9),
+        Statement(label="tile"),
+        statement("SMOVE", r(1), 5),  # 2: once in each tile
+        statement("SMOVE", r(2), 7),
+        Statement(label="pixel"),
+        statement("CB", r(1), "apart"),  # 5
+        Statement(label="back"),
+        statement("SSUB", r(2), r(2), 1),
+        statement("CB", r(2), "pixel"),
+        statement("SSUB", r(0), r(0), 1),
+        statement("CB", r(0), "tile"),
+        statement("J", "end"),
+        Statement(label="apart"),
+        statement("SMOVE", r(3), 3),  # 13
+        statement("J", "back"),
+        Statement(label="other"),
+        statement("J", "tile"),
+        Statement(label="end"),
+    ]
+    depths = _depths(statements)
+    assert depths[0] < depths[2] < depths[5] == depths[13]

@@ -190,17 +190,32 @@ def _summed(one: Statement, base: Callable[[int], tuple[int, int]]) -> Statement
 
 
 def _depths(code: Sequence[Statement]) -> list[int]:
-    """How many loops stand around each statement: branches back over it."""
+    """How many loops stand around each statement: branches back over it.
+
+    Jumps lead back from what stands apart, and to the next tile: all of them are one loop. What
+    stands apart is run in the loops that it leads back to.
+    """
     labels = {one.label: number for number, one in enumerate(code) if one.label is not None}
-    change = [0] * (len(code) + 1)
+    change = {"J": [0] * (len(code) + 1), "CB": [0] * (len(code) + 1)}
+    jumps: list[tuple[int, int]] = []
     for number, one in enumerate(code):
         if one.mnemonic in ("J", "CB"):
             target = one.operands[-1]
             assert isinstance(target, Label)
             if labels[target.name] <= number:
-                change[labels[target.name]] += 1
-                change[number + 1] -= 1
-    return list(accumulate(change))[:-1]
+                change[one.mnemonic][labels[target.name]] += 1
+                change[one.mnemonic][number + 1] -= 1
+            if one.mnemonic == "J":
+                jumps.append((number, labels[target.name]))
+    tiles, loops = (list(accumulate(one))[:-1] for one in change.values())
+    depths = [loop + (tile > 0) for tile, loop in zip(tiles, loops, strict=True)]
+    start = 0
+    for number, target in jumps:
+        if target < start:
+            for at in range(start, number + 1):
+                depths[at] = max(depths[at], depths[target])
+        start = number + 1
+    return depths
 
 
 def _fill_early(code: list[Statement], webs: Sequence[Web], free: Sequence[int]) -> list[Statement]:
