@@ -171,7 +171,7 @@ def test_timing_stops_at_the_bound_and_at_its_budget() -> None:
 
     def at_bound(_: kernels.Kernel, schedule: Schedule) -> float:
         calls.append(0.0)
-        return plan(kernel, MACHINE).granule_bound * 1.004
+        return plan(kernel, MACHINE).granule_bound * 1.002
 
     alone = Budget(greedy=False)
     assert plan(kernel, MACHINE, timer=at_bound, budget=alone).timed == len(calls) == 1

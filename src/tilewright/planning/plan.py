@@ -30,7 +30,7 @@ class Budget:
     """Tiles of all candidates of a kernel that are timed; the first is timed in any case."""
     seconds: float = 30.0
     """Wall time for one kernel's search, a last resort ("seconds")."""
-    settled: float = 0.005
+    settled: float = 0.003
     """Timing stops at a schedule that is this close to the granule bound."""
     margin: float = 0.03
     """Timing stops when the costs left exceed the best time by this: the cost is hardly ever
