@@ -28,12 +28,13 @@ CONSTANT_ROLES = ("weight", "bias")
 """Operands that lie with the weights: products lay theirs out by segment."""
 
 
-def timer(machine: Machine) -> Timer:
+def timer(machine: Machine, *, begun: bool = True) -> Timer:
     """Simulated cycles of a kernel that runs alone, its operands dense in main memory.
 
-    The words are those that a package would hold. Where tiles may be computed row by row of the
-    kernel, the faster order counts. Infinite for a schedule that they cannot say (too few
-    registers, for instance): another one is taken.
+    The words are those that a package would hold where a kernel before has loaded the first
+    weights (lowering/early.py), or that load them themselves if not ``begun``. Where tiles may be
+    computed row by row of the kernel, the faster order counts. Infinite for a schedule that they
+    cannot say (too few registers, for instance): another one is taken.
     """
 
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
@@ -45,7 +46,7 @@ def timer(machine: Machine) -> Timer:
             return inf
         least = inf
         for row_order in (True, False):
-            lowering = Lowering(machine, bases, Counter(), row_order=row_order)
+            lowering = Lowering(machine, bases, Counter(), row_order=row_order, begun=begun)
             try:
                 lowering.kernel(program, kernel.nodes)
             except TilewrightError:

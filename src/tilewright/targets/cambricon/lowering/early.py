@@ -267,11 +267,8 @@ class EarlyLoads:
         used: Sequence[Interval],
         gap: Gap | None,
         cycles: float,
-        early: FirstLoad | None = None,
     ) -> None:
-        """A kernel has been lowered that takes so many cycles alone; ``early`` is loaded before."""
-        if early is not None:
-            cycles = max(cycles - early.cycles(self._machine), 0.0)
+        """A kernel has been lowered that takes so many cycles when its first weights are there."""
         self._passed.append(_Passed(tuple(used), gap, cycles))
 
     @property

@@ -67,6 +67,8 @@ class Lowering:
     in the region."""
     row_order: bool | None = None
     """Whether tiles may be computed row by row of the kernel; None: where that is faster."""
+    begun: bool = False
+    """Whether each kernel's first weights are there, as if a kernel before had loaded them."""
 
     def __post_init__(self) -> None:
         self.early = EarlyLoads(self.machine)
@@ -119,15 +121,14 @@ class Lowering:
             self.kept = None
         for tensor, cut in lowered.segments.items():
             self.segments[tensor.get("offset")] = cut
-        if lowered.early is not None and self.settled is not None:
-            number = self.settled.gap
-            assert number is not None
+        number = None if self.settled is None else self.settled.gap
+        if lowered.early is not None and number is not None:
             gap = self.early.put(number, lowered.early)
             at = next(i for i, one in enumerate(self.parts[number]) if one is gap.place)
             self.parts[number][at : at + 1] = lowered.early.statements(
                 gap.registers, waits=gap.waits
             )
-        self.early.passed(lowered.used, lowered.gap, cycles, lowered.early)
+        self.early.passed(lowered.used, lowered.gap, cycles)
         name = f"kernel {program.symbol.data}: {', '.join(nodes)}".rstrip(": ")
         start = [] if self.parts else self.start
         self.parts.append([Statement(remark=name), *start, *lowered.statements])
@@ -167,6 +168,8 @@ class Lowering:
     def _settle(self, need: Need, room: int) -> Settled:
         """Where a kernel's weights lie, and what a kernel before takes of their first load."""
         self.settled = self.early.settle(need, room)
+        if self.begun:
+            self.settled = Settled(self.settled.place, need.at(self.settled.place))
         return self.settled
 
     def _alone(self, tensor: TensorOp) -> bool:
@@ -213,7 +216,7 @@ class Lowering:
         """Whether a kernel alone takes no longer where its tiles are computed row by row."""
 
         def taken(row_order: bool) -> float:
-            alone = Lowering(self.machine, self.bases, self.shared, row_order=row_order)
+            alone = Lowering(self.machine, self.bases, self.shared, row_order=row_order, begun=True)
             try:
                 alone.kernel(program, machine=machine)
             except TilewrightError:
