@@ -104,6 +104,10 @@ def plan_kernels(work: Work) -> None:
     described = [(_described(op, names, work.machine), op.on_host) for op in kernels]
     planned = [kernel for kernel, on_host in described if not on_host]
     timer = work.target.timer(work.machine)
+    if timer is not None and planned:
+        # The cost model does not ask: kernels alike are planned once where nothing is timed.
+        begin = planned[0] = replace(planned[0], first=True)
+        described = [(begin if k.symbol == begin.symbol else k, host) for k, host in described]
     work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress)
     # A planner that was asked for knows nothing of values that are held.
     if work.hold and work.target.holds_values and work.planner is None:

@@ -24,7 +24,7 @@ def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
     for stage in kernel.stages:
         inputs = tuple(operand(one) for one in stage.inputs)
         stages.append(Stage(stage.operation, stage.dims, inputs, operand(stage.output)))
-    return Kernel("", tuple(stages)), names
+    return Kernel("", tuple(stages), first=kernel.first), names
 
 
 def renamed(schedule: Schedule, names: dict[str, str]) -> Schedule:

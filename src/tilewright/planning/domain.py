@@ -208,6 +208,8 @@ class Kernel:
     stages: tuple[Stage, ...]
     nodes: tuple[str, ...] = field(default=())
     """Names of the model's nodes, in order."""
+    first: bool = False
+    """Whether it begins a network: no kernel before it can load its weights."""
 
     @property
     def anchor(self) -> Stage:

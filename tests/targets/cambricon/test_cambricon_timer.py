@@ -62,7 +62,7 @@ def test_first_weights_come_while_a_kernel_before_computes(tmp_path: Path) -> No
     there, alone = (timer(MACHINE, begun=b)(item.kernel, item.schedule) for b in (True, False))
     load = 100 + 2 * weights[0].size / 128
     assert alone - there > 0.8 * load
-    assert abs(second["cycles"] - there) < 0.1 * load
+    assert abs(second["cycles"] - there) < 0.2 * load
 
 
 def test_weights_that_are_computed_are_timed_as_they_lie() -> None:

@@ -32,7 +32,8 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
     """Simulated cycles of a kernel that runs alone, its operands dense in main memory.
 
     The words are those that a package would hold where a kernel before has loaded the first
-    weights (lowering/early.py), or that load them themselves if not ``begun``. Where tiles may be
+    weights (lowering/early.py), or that load them themselves: the first kernel, and all if not
+    ``begun``. Where tiles may be
     computed row by row of the kernel, the faster order counts. Infinite for a schedule that they
     cannot say (too few registers, for instance): another one is taken.
     """
@@ -44,9 +45,9 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
             program = tile(kernel, schedule, machine, placements, check=False)
         except TilewrightError:
             return inf
-        least = inf
+        least, there = inf, begun and not kernel.first
         for row_order in (True, False):
-            lowering = Lowering(machine, bases, Counter(), row_order=row_order, begun=begun)
+            lowering = Lowering(machine, bases, Counter(), row_order=row_order, begun=there)
             try:
                 lowering.kernel(program, kernel.nodes)
             except TilewrightError:

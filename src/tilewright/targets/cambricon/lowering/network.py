@@ -216,7 +216,8 @@ class Lowering:
         """Whether a kernel alone takes no longer where its tiles are computed row by row."""
 
         def taken(row_order: bool) -> float:
-            alone = Lowering(self.machine, self.bases, self.shared, row_order=row_order, begun=True)
+            alone = Lowering(self.machine, self.bases, self.shared, row_order=row_order)
+            alone.begun = bool(self.parts)
             try:
                 alone.kernel(program, machine=machine)
             except TilewrightError:
