@@ -105,7 +105,8 @@ def plan_kernels(work: Work) -> None:
     planned = [kernel for kernel, on_host in described if not on_host]
     timer = work.target.timer(work.machine)
     if timer is not None and planned:
-        # The cost model does not ask: kernels alike are planned once where nothing is timed.
+        # Timed with its first load. The cost model charges every kernel for its own, so where
+        # nothing is timed, kernels alike stay alike and are planned once.
         begin = planned[0] = replace(planned[0], first=True)
         described = [(begin if k.symbol == begin.symbol else k, host) for k, host in described]
     work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress)

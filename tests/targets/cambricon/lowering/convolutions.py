@@ -16,6 +16,7 @@ def conv(
     kernel: tuple[int, int] = (3, 3),
     pads: tuple[int, int, int, int] = (1, 1, 1, 1),
     maps: Sequence[str] = (),
+    strides: tuple[int, int] = (1, 1),
 ) -> Case:
     """``channels`` of ``deep`` ones of an image, with bias, mapped, and narrowed to 16 bits."""
     build = KernelBuilder(channels + deep + kernel[0])
@@ -24,7 +25,7 @@ def conv(
         build.image(1, deep, *size),
         build.operand((channels, deep, *kernel), 10, layout="OHWI"),
         build.operand((channels,), 18, bits=32),
-        strides=(1, 1),
+        strides=strides,
         pads=pads,
         dilations=(1, 1),
         group=1,

@@ -97,6 +97,32 @@ def test_windows_that_are_cut_off(
     assert used == [True] * (2 * CHANNELS * DEEP * kernel[1] // 16 // 16 // 2 >= 24)
 
 
+@pytest.mark.parametrize("strides", [(2, 2), (2, 1), (1, 2), (3, 3)])
+@pytest.mark.parametrize(
+    "window",
+    but_fast(
+        [((3, 3), (1, 1, 1, 1)), ((3, 3), (0, 0, 0, 0)), ((5, 3), (2, 1, 1, 0))],
+        [((3, 3), (1, 1, 1, 1))],
+    ),
+)
+@pytest.mark.parametrize("tile", but_fast([(2, 3), (1, 2), (3, 1)], [(2, 3)]))
+def test_strides_leave_rows_of_the_image_out(
+    tile: tuple[int, int],
+    window: tuple[tuple[int, int], tuple[int, int, int, int]],
+    strides: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows of a kernel meet other rows of the image than those beside them."""
+    kernel, pads = window
+    used, case = ordered(monkeypatch), conv(96, DEEP, (13, 10), kernel, pads, (), strides)
+    room = described(kernel[0] + 1, kernel[1])
+    found, result, _ = run_case(case, schedule(case, *tile), room, True)
+    np.testing.assert_array_equal(found, case.expected)
+    assert used == [True]
+    every = kernel[0] * 96 // CHANNELS * row_bytes(kernel[1])
+    assert 0 <= result.bytes["mload"] - every < row_bytes(kernel[1])
+
+
 def test_next_weights_are_hardly_waited_for() -> None:
     """Rows take as long to come as a tile to be computed; with one of them beside, three change
     places while the last tile and the first one are at work."""
