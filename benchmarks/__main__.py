@@ -85,7 +85,9 @@ def main() -> None:
     parser.add_argument(
         "--threads", type=int, nargs="+", choices=cpu.THREADS, help="time on these alone (cpu)"
     )
-    parser.add_argument("--sample", type=int, help="so many shapes (swatop)")
+    parser.add_argument(
+        "--sample", type=int, help="so many shapes, the largest if it is negative (swatop)"
+    )
     parser.add_argument(
         "--seconds", type=float, help="begin nothing new after these (swatop, dlir)"
     )

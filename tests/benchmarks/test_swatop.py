@@ -9,7 +9,7 @@ import pytest
 from benchmarks.papers.swatop import brute, experiments, paired
 from benchmarks.papers.swatop.brute import Store
 from benchmarks.papers.swatop.paired import best_of, loss
-from benchmarks.papers.swatop.shapes import MOST, Shape, convolutions, products
+from benchmarks.papers.swatop.shapes import MOST, Shape, convolutions, products, sampled
 
 from tilewright.targets.cpu.machine import machine
 
@@ -27,6 +27,14 @@ def test_the_sample_is_fixed_and_spread() -> None:
     assert matrices[-1].multiply_adds == MOST
     assert {shape.sizes[0] for shape in matrices} >= {200, 256, 4096, 8000, 8192}
     assert all(inputs >= outputs for inputs, outputs, _ in (shape.sizes for shape in convs))
+
+
+def test_the_smallest_or_the_largest_are_taken() -> None:
+    every = convolutions()
+    assert sampled(every, None) == every
+    assert sampled(every, 2) == every[:2]
+    assert [shape.sizes for shape in sampled(every, -2)] == [(512, 384, 256), (512, 512, 256)]
+    assert sampled(every, 0) == []
 
 
 def test_the_best_of_even_rounds_is_charged_in_odd_ones() -> None:

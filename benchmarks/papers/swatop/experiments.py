@@ -15,7 +15,7 @@ import tilewright
 from benchmarks.measuring import calibrated
 from benchmarks.papers.swatop.brute import Store, Timed, search
 from benchmarks.papers.swatop.paired import BEST, NEAR, Entry, best_of, loss, rounds_of
-from benchmarks.papers.swatop.shapes import Shape, convolutions, products
+from benchmarks.papers.swatop.shapes import Shape, convolutions, products, sampled
 from benchmarks.papers.swatop.spaces import Explored, Pick, explore
 from benchmarks.report import Column, Table, percent, whole
 from benchmarks.report import seconds as seconds_text
@@ -53,7 +53,7 @@ def machine_at_hand() -> Machine:
 def tables(
     networks: Sequence[str], sample: int | None = None, seconds: float | None = None
 ) -> list[Table]:
-    """Search the first ``sample`` shapes of each listing, the smallest first.
+    """Search the ``sample`` smallest shapes of each listing; if it is negative, so many largest.
 
     After ``seconds`` no further shape is begun; what this code has searched before is listed.
     """
@@ -61,7 +61,7 @@ def tables(
     machine, store = machine_at_hand(), Store(FOLDER / "timed.sqlite")
     shapes: list[Shape] = []
     for name, listing in (("listing-1", convolutions), ("listing-2", products)):
-        shapes += listing()[:sample] if name in networks else []
+        shapes += sampled(listing(), sample) if name in networks else []
     state = _state(machine)
     rows: list[dict[str, Any]] = []
     for shape in sorted(shapes, key=lambda one: (one.multiply_adds, one.sizes)):

@@ -73,6 +73,11 @@ def products() -> list[Shape]:
     return _marked(chosen)
 
 
+def sampled(shapes: list[Shape], number: int | None) -> list[Shape]:
+    """So many of a listing, the smallest, or the largest if it is negative; None: all."""
+    return shapes[number:] if number is not None and number < 0 else shapes[:number]
+
+
 def _sorted(shapes: list[Shape]) -> list[Shape]:
     return sorted(shapes, key=lambda shape: (shape.multiply_adds, shape.sizes))
 
