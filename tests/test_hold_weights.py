@@ -122,6 +122,15 @@ def test_steps_of_an_lstm_find_their_weights(kilobytes: int, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
+def test_weights_are_not_held_where_loading_is_as_fast(tmp_path: Path) -> None:
+    """A kernel before loads the first weights: what is left of loading hides behind computing."""
+    path = lstm(tmp_path / "net.onnx")
+    cycles, _ = cost(ran(path, tmp_path / "held", kilobytes=288))
+    loaded, _ = cost(ran(path, tmp_path / "loaded", kilobytes=288, holds=False))
+    assert cycles <= loaded
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("pays", [True, False])
 def test_the_run_of_all_kernels_says_whether_holding_pays(
     pays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,7 @@ After, with 576 KB of u held::
 
 Small tiles leave room for more held ones but pay a latency each, and less of them loads ahead of
 the kernel: several parts of the memory are tried. For each, schedules are chosen by an estimate of
-what a kernel takes that finds its weights; then all kernels of that time are run, one after the
+what a kernel takes that finds its weights; then all kernels of the network are run, one after the
 other, and the fastest way is taken if it beats holding nothing.
 """
 
@@ -142,22 +142,25 @@ class _Search:
         """The fastest way to hold weights; empty where none is worth it."""
         inside = [one for one, step in self.steps.items() if shared.first <= step <= shared.last]
         lives = [one for one in inside if one in shared.readers or self._uses(one, memory.name)]
-        least = self._run(inside, {})
+        least = self._run(self.found)
         best: dict[str, HeldKernel] = {}
         for left in sorted(set(self._lefts(shared, memory)), reverse=True):
             try:
                 trial = self._trial(shared, memory, lives, left)
-                cycles = self._run(inside, trial) if trial else inf
+                cycles = self._run({**self.found, **trial}) if trial else inf
             except TilewrightError:
                 continue
             if cycles < least:
                 least, best = cycles, trial
         return best
 
-    def _run(self, symbols: Sequence[str], trial: Mapping[str, HeldKernel]) -> float:
-        """Cycles of kernels one after the other, some of them as a trial has them."""
+    def _run(self, trial: Mapping[str, HeldKernel]) -> float:
+        """Cycles of all kernels one after the other, some of them as a trial has them.
+
+        All, as weights may load many kernels ahead of those that read them.
+        """
         made: list[CompiledKernel] = []
-        for symbol in symbols:
+        for symbol in self.steps:
             one = trial.get(symbol) or self.held.get(symbol)
             machine, keeps = (self.machine, "") if one is None else (one.machine, one.keeps)
             found = self._now(symbol) if one is None else one.plan
