@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.machine import Machine, parse_expression
 from tilewright.planning.domain import Interval, Kernel, Operand
 from tilewright.planning.footprint import uses_of
+from tilewright.planning.part_stores import standstill
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate import timed_table
 from tilewright.simulate.timing import Timeline, simulate
@@ -102,7 +103,9 @@ def commands_of(kernel: Kernel, schedule: Schedule, machine: Machine) -> Any:
     last: dict[str, tuple[int, ...]] = {}
     computes: dict[str, list[int]] = {use.name: [] for use in uses}
     ready: dict[str, int] = {}
-    stores: list[int] = []
+    stores: list[dict[tuple[int, ...], int]] = []  # per residency and part, the store's number
+    written: dict[tuple[int, ...], tuple[int, dict[str, Interval]]] = {}
+    parts = _parts_of(kernel, schedule, machine, loops, depth[output.name])
 
     def emit(engine: str, move: int, size: int, busy: int, latency: int, waits: dict[int, int]):
         done[engine] += 1
@@ -147,20 +150,27 @@ def commands_of(kernel: Kernel, schedule: Schedule, machine: Machine) -> Any:
             last[output.name] = key
             store_number += 1
             slots = schedule.slots(output.name)
-            if store_number > slots:
-                waits[engines.index(output.move.engine)] = stores[store_number - 1 - slots]
+            written = {}
+        part = tuple(index[n] for n in parts)
+        if store_number > slots and part not in written:
+            # The elements' last store, which an edge may have left out for a residency or more.
+            earlier = (one[part] for one in stores[store_number - 1 - slots :: -1] if part in one)
+            waits[engines.index(output.move.engine)] = next(earlier, 0)
         tile = {dim: size for dim, (_, size) in scopes[-1].items()}
         number = emit(primitive.engine, -1, 0, int(np.ceil(cycles.evaluate(tile))), 0, waits)
         for use in loads:
             if last.get(use.name) == index[: depth[use.name]]:
                 computes[use.name][-1] = number
+        written[part] = number, scopes[-1] if parts else scopes[depth[output.name]]
         following = steps[step + 1][0][: depth[output.name]] if step + 1 < len(steps) else None
         if following != key:
-            size = box_elements(output.operand, scopes[depth[output.name]])
             at = moves.index(output.move.name)
-            size *= output.operand.element_bytes
-            wait = {compute_engine: number}
-            stores.append(emit(output.move.engine, at, size, 0, output.move.latency, wait))
+            stores.append({})
+            for part, (last_compute, dims) in written.items():
+                size = box_elements(output.operand, dims) * output.operand.element_bytes
+                wait = {compute_engine: last_compute}
+                latency = output.move.latency
+                stores[-1][part] = emit(output.move.engine, at, size, 0, latency, wait)
     table = timed_table(len(records))
     for row, (engine, move, size, busy, latency, waits) in zip(table, records, strict=True):
         row["engine"], row["move"], row["bytes"] = engine, move, size
@@ -168,6 +178,36 @@ def commands_of(kernel: Kernel, schedule: Schedule, machine: Machine) -> Any:
         for other, count in waits.items():
             row["waits"][other] = count
     return table
+
+
+def _parts_of(
+    kernel: Kernel,
+    schedule: Schedule,
+    machine: Machine,
+    loops: list[tuple[str, int, int]],
+    depth: int,
+) -> list[int]:
+    """The loops whose runs store a part of the result each; none if it leaves whole."""
+    output = kernel.output
+    within = [n for n in range(depth, len(loops)) if loops[n][1] in output.dims]
+    if not (machine.part_stores and within and depth) or schedule.slots(output.name) > 1:
+        return []
+    tile = dict(kernel.anchor.extents)
+    for _, dim, size in loops[:depth]:
+        tile[dim] = size
+    move = machine.move(machine.primitive(schedule.primitive).operands["output"].memory, "dram")
+    held = {dim: (0, size) for dim, size in tile.items()}
+    size = box_elements(output, held) * output.element_bytes
+    parts = 1
+    for n in within:
+        _, dim, step = loops[n]
+        parts *= -(-tile[dim] // step)
+        tile[dim] = step
+    for _, dim, step in loops:
+        tile[dim] = min(tile[dim], step)
+    compute = parse_expression(machine.primitive(schedule.primitive).cycles).evaluate(tile)
+    whole = standstill(move, size, parts * compute, 1)
+    return within if standstill(move, size, compute, parts) < whole else []
 
 
 def run(kernel: Kernel, schedule: Schedule, machine: Machine) -> Timeline:

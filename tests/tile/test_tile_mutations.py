@@ -73,6 +73,7 @@ def test_a_removed_move_is_caught(seed: int) -> None:
             assert not runs(found, program, tries=0)
 
 
+@pytest.mark.parametrize("parts", [False, True], ids=["whole", "parts"])
 @pytest.mark.parametrize(
     "engines",
     but_fast(
@@ -81,9 +82,11 @@ def test_a_removed_move_is_caught(seed: int) -> None:
     ),
     ids="-".join,
 )
-def test_every_wait_is_needed_and_its_removal_is_caught(engines: tuple[str, str, str]) -> None:
+def test_every_wait_is_needed_and_its_removal_is_caught(
+    engines: tuple[str, str, str], parts: bool
+) -> None:
     """Waits are the fewest: without any one of them, some execution may go wrong."""
-    toy = machine(engines=engines)
+    toy = machine(engines=engines, part_stores=parts)
     removed = caught_by_running = 0
     for seed in range(30):
         found = case(seed)

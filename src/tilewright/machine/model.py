@@ -274,6 +274,9 @@ class Machine(_Part):
     late_loads: bool = False
     """Whether loads that wait for their only slot stand behind the others of their tile in the
     queue (tile/passes/late_loads.py)."""
+    part_stores: bool = False
+    """Whether results of one slot are stored part by part, as they are computed
+    (tile/passes/part_stores.py)."""
     issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)
     """Cycles to issue one command."""
     instruction_bytes: int = Field(default=64, ge=0, le=MAX_VALUE)

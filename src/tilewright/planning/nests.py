@@ -22,12 +22,13 @@ residual comes for several tiles at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise, permutations, product
 
 import numpy as np
 
 from tilewright.planning.footprint import Floats, Ints, Use, accumulator_bytes
+from tilewright.planning.part_stores import halves
 from tilewright.planning.space import Space
 
 MAX_GROUPS = 4
@@ -188,6 +189,8 @@ class Arrangement:
     """Tiles that the output's residency spans along each dim of the grown group."""
     slots: dict[str, Ints]
     """Buffer slots of every operand that is moved."""
+    parts: dict[str, Ints] = field(default_factory=dict[str, Ints])
+    """Sizes of the parts in which tiles are computed, along the dims that are cut so."""
 
     def take(self, rows: Ints) -> Arrangement:
         """The columns of some rows, in that order."""
@@ -197,6 +200,7 @@ class Arrangement:
             tuple(np.broadcast_to(count, self.valid.shape)[rows] for count in self.trips),
             {dim: column[rows] for dim, column in self.grown.items()},
             {name: column[rows] for name, column in self.slots.items()},
+            {dim: column[rows] for dim, column in self.parts.items()},
         )
 
 
@@ -227,7 +231,8 @@ def arrangements(space: Space, nest: Nest) -> list[Arrangement]:
         if nest.blocks:
             valid &= ~space.split()
         for slots, fits in _fillings(space, nest, moved, grown, trips):
-            plans.append(Arrangement(nest, valid & fits, trips, grown, slots))
+            parts = {} if nest.grown else halves(space, slots)
+            plans.append(Arrangement(nest, valid & fits, trips, grown, slots, parts))
     return plans
 
 

@@ -31,6 +31,7 @@ from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.cells import Cells
 from tilewright.planning.footprint import Bools, Floats, Ints, Use
 from tilewright.planning.nests import Arrangement, Loop, depends
+from tilewright.planning.part_stores import HALVES, standstill
 from tilewright.planning.replaced import slots_in_turn
 from tilewright.planning.space import Space
 
@@ -73,13 +74,42 @@ class Pipeline:
         self.rounds = {use.name: self._rounds(use) for use in self.loads + self.stores}
         self.bytes = self._sizes()
         self.time = {u.name: transfer_cycles(u, self.bytes[u.name]) for u in self.loads}
-        self.time |= {u.name: transfer_cycles(u, self.bytes[u.name]) for u in self.stores}
+        self.halved = self._halved()
+        """Per row, whether tiles are computed in halves."""
+        self.parts = self._parts()
+        """Per row, the parts in which the result leaves its slot; see part_stores.py."""
+        parts = self.parts[cells.row]
+        for use in self.stores:
+            self.time[use.name] = parts * transfer_cycles(use, self.bytes[use.name] / parts)
         self.blocks = {
             u.name: space.further_latency(u, self._resident(u))[cells.row]
             for u in self.loads + self.stores
         }
         for name, latency in self.blocks.items():
             self.time[name] = self.time[name] + latency
+
+    def _parts(self) -> Ints:
+        one = np.ones(self.space.rows, np.int64)
+        output = next(iter(self.stores), None)
+        if not self.space.machine.part_stores or output is None or output.move is None:
+            return one
+        parts, halved = one, self.halved
+        for dim, count in self.arrangement.grown.items():
+            parts = parts * (count if dim in output.operand.dims else 1)
+        parts = np.where(halved, HALVES, parts)
+        cell = self.cells.place[:, 0]
+        size = self.bytes[output.name][cell]
+        tile = self.cells.cycles[cell] * np.where(halved, 1, parts)
+        faster = standstill(output.move, size, tile / parts, parts) < standstill(
+            output.move, size, tile, 1
+        )
+        return np.where((self.slots[output.name] == 1) & faster, parts, 1)
+
+    def _halved(self) -> Bools:
+        halved = np.zeros(self.space.rows, np.bool_)
+        for dim, part in self.arrangement.parts.items():
+            halved |= part < self.space.size(dim)
+        return halved
 
     def _outermost_reduction(self) -> Ints:
         found = np.full(self.space.rows, -1)
@@ -231,7 +261,7 @@ class Pipeline:
         total = np.zeros(len(cell))
         for use in self.stores:
             assert use.move is not None
-            flow = self.bytes[use.name][cell] / use.move.bytes_per_cycle
+            flow = self.bytes[use.name][cell] / self.parts / use.move.bytes_per_cycle
             total = total + flow + use.move.latency + self.blocks[use.name][cell]
         return total
 
@@ -325,7 +355,7 @@ class Step:
             step = np.maximum(step, moves * self.of.time[use.name][self.before])
             if use.leaves:
                 continue
-            behind = use.move.latency + bytes_time + self.of.blocks[use.name][self.before]
+            behind = self._until_free(use) + self.of.blocks[use.name][self.before]
             cycle = moves * (self.compute + behind) / self.rounds[use.name]
             step = np.maximum(step, cycle)
         for engine in engines_of(self.of.stores):
@@ -337,6 +367,14 @@ class Step:
             busy = queue.time + stored * queue.flow / np.maximum(queue.time, 1.0)
             step = np.maximum(step, busy - (queue.ahead - 1) * spare[engine])
         return step
+
+    def _until_free(self, use: Use) -> Floats:
+        """Time from a tile's compute until its result lets the next one begin."""
+        assert use.move is not None
+        parts, halved = self.of.parts[self.row], self.of.halved[self.row]
+        times = self.compute + self.of.cells.cycles[self.after]
+        part = times / 2 / np.where(halved, HALVES, 1)
+        return standstill(use.move, self.of.bytes[use.name][self.before], part, parts)
 
     def _shared(self, engine: str) -> Floats:
         """Time of an engine's loads and stores together; 0 for one that has only stores."""

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Level:
-    """The tiling of one memory level.
+    """The tiling of one memory level, or of what an engine computes at once of its tile.
 
     ``tile`` gives the tile size of every dim (a dim that is left out is whole). ``order`` names,
     outermost first, the dims that have a loop at this level.

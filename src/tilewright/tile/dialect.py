@@ -29,13 +29,15 @@ an edge tile shrinks can be read off one operation.
 
 **A buffer holds the box of its window for one iteration of the loop in which it stands.** Inner
 loops address parts of it. What of the box lies outside the tensor is padding and takes no part in
-moves. With two slots, successive iterations take turns.
+moves. With two slots, successive iterations take turns. A store may stand in loops of its own,
+behind those of the compute: it then moves the part of the box that these span, one in each run.
 
 **Waits** say what must have happened before an operation of another engine starts:
 
 - ``ready NAME``: the buffer holds what was last moved or computed into it, in program order.
 - ``free NAME``, on an operation that fills the buffer NAME: the uses of the visit of NAME that had
-  the same slot before (``slots`` visits ago) are done. On any other operation: all uses of NAME
+  the same slot before (``slots`` visits ago) are done. Where parts are stored, both waits are for
+  the same part. On any other operation: all uses of NAME
   before it in program order are done (it reuses NAME's memory).
 
 Operations of one engine run in program order, one after the other, and need no waits.

@@ -123,16 +123,18 @@ class Execution:
         self.storage.fill(buffer, content)
 
     def store(self, step: Step, op: MoveOp) -> None:
-        """Write a buffer's box to its tensor."""
+        """Write a buffer's box to its tensor, or the part of it that the dims span here."""
         buffer = op.buffer
         tensor = buffer.tensor_op
         content = self.held(step, buffer)
-        if not content.valid.all():
+        box = Box.of(buffer.window.data, buffer.tensor_shape, step.dims)
+        part = content.part(box)
+        if not content.valid[part].all():
             raise self.error(step, f"buffer {buffer.symbol.data} is stored before it is complete")
         if tensor not in self.written:
             raise self.error(step, f"tensor {tensor.symbol.data} is no output")
-        self.arrays[tensor][content.box.slices] = content.values
-        self.written[tensor][content.box.slices] = True
+        self.arrays[tensor][box.slices] = content.values[part]
+        self.written[tensor][box.slices] = True
 
     def fresh(self, step: Step, buffer: BufferOp) -> Content:
         """An empty slot for this visit; checks that its box fits."""
@@ -165,12 +167,13 @@ class Execution:
         name = buffer.symbol.data
         if content is None:
             raise self.error(step, f"buffer {name} is read before anything is written to it")
-        if content.visit != visit:
+        held = content.of_visit(visit)
+        if held is None:
             raise self.error(
                 step,
                 f"buffer {name} is stale: its slot holds visit {content.visit}, not {visit}",
             )
-        return content
+        return held
 
     def read(self, step: Step, value: SSAValue, window: tuple[Affine, ...]) -> tuple[Array, Box]:
         """The part inside the tensor of the box that a compute reads, and the box."""
@@ -210,6 +213,7 @@ class Execution:
         if points != prod(target.size):
             raise self.error(step, f"the box {target} of its output has holes")
         part = content.part(target)
+        content.overwrite(part)
         anchor = ANCHORS.get(stages[0].operation.data)
         tile = self.tile(step, stages[0], {})
         if anchor is None:
@@ -241,10 +245,13 @@ class Execution:
             starts &= start == outer[dim][0]
             ends &= start + size == sum(outer[dim])
         if isinstance(owner, BufferOp):
-            content = self.storage.find(owner, step.visits[owner])
-            if content is None or content.visit != step.visits[owner]:
-                content = self.fresh(step, owner)
-                self.storage.fill(owner, content)
+            before = self.storage.find(owner, step.visits[owner])
+            if before is not None and before.visit == step.visits[owner]:
+                return starts, ends, before
+            content = self.fresh(step, owner)
+            if before is not None:
+                content.follow(before)
+            self.storage.fill(owner, content)
             return starts, ends, content
         assert isinstance(owner, TensorOp)
         if owner not in self.partial:

@@ -37,6 +37,9 @@ from tilewright.types import Array
 LAST = "last"
 """Of a late move: it stands in the last run of a loop, not in the first one."""
 
+Split = tuple[str, int, int, int]
+"""What a loop does to a dim: the dim, lower, upper, step."""
+
 MAXIMUM_EXECUTIONS = 1 << 23
 """Executions of one operation beyond which columns (64 MB each) are refused."""
 
@@ -255,6 +258,49 @@ class Order:
     def slot(self, buffer: BufferOp, op: Operation) -> Array:
         """For each execution of ``op``: the slot of the buffer that it uses."""
         return self.visit(buffer, op) % buffer.slot_count
+
+    def part(self, buffer: BufferOp, op: Operation) -> tuple[tuple[Split, ...], Array]:
+        """The loops that cut a buffer's box for an operation, and for each of its executions the
+        number of its part.
+
+        Two operations whose loops are the same touch the same elements where the numbers agree,
+        and none in common where they differ.
+        """
+        block, inner = buffer.parent_block(), op.parent_block()
+        if block is None or inner is None:
+            raise KeyError("the operation is not part of the program")
+        rows = self.block(inner)
+        index = np.arange(rows.count, dtype=np.int64)
+        number, found = np.zeros(rows.count, np.int64), list[Split]()
+        while inner is not block:
+            loop = inner.parent_op()
+            inner = loop.parent_block() if isinstance(loop, LoopOp) else None
+            if inner is None or rows.parent_row is None or rows.parent is None:
+                raise KeyError("the block does not enclose the operation")
+            if isinstance(loop, LoopOp) and loop.dim.data in buffer.window.dims:
+                found.append((loop.dim.data, loop.lower_bound, loop.upper_bound, loop.step_size))
+                trips = -(-(loop.upper_bound - loop.lower_bound) // loop.step_size)
+                trip = np.zeros(1, np.int64) if rows.trip is None else rows.trip
+                number = number * trips + trip[index]
+            index, rows = rows.parent_row[index], rows.parent
+        return tuple(found), number
+
+    def last_use(self, buffer: BufferOp, other: Operation, op: Operation, ago: int) -> Array:
+        """For each execution of ``op``: the last one of ``other`` that uses the same elements of a
+        buffer, or of its slot ``ago`` visits before or earlier; -1 if there is none.
+
+        Where the two cut the buffer's box differently, all its elements count.
+        """
+        visit, seen = self.visit(buffer, op) - ago, self.visit(buffer, other)
+        (mine, part), (theirs, others) = self.part(buffer, op), self.part(buffer, other)
+        if mine != theirs or not mine:
+            return np.searchsorted(seen, visit, side="right") - 1
+        span = int(max(seen.max(initial=0), visit.max(initial=0))) + 2
+        keys = others * span + seen
+        sort = np.argsort(keys, kind="stable")
+        at = np.searchsorted(keys[sort], part * span + visit, side="right") - 1
+        row = sort[np.maximum(at, 0)]
+        return np.where((at >= 0) & (others[row] == part), row, -1)
 
     def last_before(self, other: Operation, op: Operation) -> Array:
         """For each execution of ``op``: the last one of ``other`` before it; -1 if there is none.

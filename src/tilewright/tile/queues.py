@@ -35,6 +35,12 @@ def fills(op: Command, buffer: BufferOp) -> bool:
     return (op.target if isinstance(op, MoveOp) else op.output) is buffer.result
 
 
+def stores_parts(op: Command, buffer: BufferOp) -> bool:
+    """Whether a command stores a part of a buffer in each run of loops of its own."""
+    stores = isinstance(op, MoveOp) and op.source is buffer.result
+    return stores and op.parent_block() is not buffer.parent_block()
+
+
 def users_of(buffer: BufferOp) -> list[Command]:
     """The commands that read or write a buffer, in the order of the text."""
     found: list[Command] = []
@@ -156,8 +162,9 @@ class Queues:
     def _last(self, verb: str, buffer: BufferOp, other: Command, op: Command) -> Array:
         """The last execution of ``other`` that a wait of ``op`` means, for each of ``op``'s."""
         if verb == "free" and _fills_with_joined(op, buffer):
-            visit = self.order.visit(buffer, op) - buffer.slot_count
-            return np.searchsorted(self.order.visit(buffer, other), visit, side="right") - 1
+            return self.order.last_use(buffer, other, op, buffer.slot_count)
+        if verb == "ready" and stores_parts(op, buffer):
+            return self.order.last_use(buffer, other, op, 0)
         return self.order.last_before(other, op)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import BufferOp
-from tilewright.tile.queues import Command, Queues, fills
+from tilewright.tile.queues import Command, Queues, fills, stores_parts
 from tilewright.types import Array
 
 
@@ -77,12 +77,14 @@ def _dependences(queues: Queues, buffers: list[BufferOp]) -> Iterator[_Dependenc
                 if earlier is later or earlier.engine == later.engine:
                     continue
                 if fills(later, buffer):
-                    seen = order.visit(buffer, earlier)
-                    limit = order.visit(buffer, later) - buffer.slot_count
-                    row = np.searchsorted(seen, limit, side="right") - 1
+                    row = order.last_use(buffer, earlier, later, buffer.slot_count)
                     yield _Dependence(later, earlier, row, f"free {name}")
                 if fills(earlier, buffer) and not fills(later, buffer):
-                    row = order.last_before(earlier, later)
+                    row = (
+                        order.last_use(buffer, earlier, later, 0)
+                        if stores_parts(later, buffer)
+                        else order.last_before(earlier, later)
+                    )
                     yield _Dependence(later, earlier, row, f"ready {name}")
         for other in buffers:
             if other is not buffer and share_addresses(buffer, other):

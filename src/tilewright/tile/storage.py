@@ -18,7 +18,8 @@ class Content:
     """What one slot holds: a box of the tensor, as far as it has been written.
 
     Arrays cover the part of the box inside the tensor. ``partial`` holds the reduction where it
-    has begun (``begun``) but the values are not final (``valid``).
+    has begun (``begun``) but the values are not final (``valid``). ``before`` is the visit before
+    in the same slot, of which parts that nothing has been written over since may still be stored.
     """
 
     visit: int
@@ -27,6 +28,7 @@ class Content:
     valid: NDArray[np.bool_]
     begun: NDArray[np.bool_]
     partial: Array | None = None
+    before: Content | None = None
 
     @classmethod
     def empty(cls, visit: int, box: Box, dtype: np.dtype[Any]) -> Content:
@@ -46,6 +48,22 @@ class Content:
             slice(start - low, start - low + size)
             for (low, _), (start, size) in zip(self.box.clamped, inner.clamped, strict=True)
         )
+
+    def follow(self, before: Content) -> None:
+        """Take the slot of an earlier visit."""
+        before.before = None
+        self.before = before
+
+    def overwrite(self, part: tuple[slice, ...]) -> None:
+        """Nothing of the visit before is left where this one is written."""
+        if self.before is not None:
+            self.before.valid[part] = False
+
+    def of_visit(self, visit: int) -> Content | None:
+        """This or the content before, whichever is of a visit."""
+        if self.before is not None and self.before.visit == visit:
+            return self.before
+        return self if self.visit == visit else None
 
 
 class Storage:

@@ -74,13 +74,22 @@ def check_buffer(buffer: BufferOp) -> None:
 
 
 def check_move(move: MoveOp) -> None:
-    """One end is a buffer, the other its tensor; it stands beside its buffer."""
+    """One end is a buffer, the other its tensor; it stands beside its buffer.
+
+    A store may also stand in loops of its own there, and moves a part of the box in each run.
+    """
     buffer = move.buffer
     where = f"tile.move of {buffer.symbol.data}"
     other = move.source if move.loads else move.target
     if other != buffer.tensor:
         raise VerifyException(f"{where}: the other end must be the buffer's tensor")
-    if move.parent_block() is not buffer.parent_block():
+    block = move.parent_block()
+    while not move.loads and block is not buffer.parent_block():
+        loop = None if block is None else block.parent_op()
+        if not isinstance(loop, LoopOp):
+            break
+        block = loop.parent_block()
+    if block is not buffer.parent_block():
         raise VerifyException(f"{where}: must stand in the block of its buffer")
     _check_operands(move, (move.source, move.target), where)
     _check_engine(move.engine.data, where)

@@ -38,25 +38,23 @@ def schedule_of(space: Space, arrangement: Arrangement, row: int) -> Schedule:
     )
     fine = tuple((dim, tile[dim]) for dim in extents)
     innermost = others[0] if others else output.memory.name
-    if not arrangement.nest.grown:
-        levels = (Level(innermost, fine, (*outer, *inner)),)
-    else:
-        reduction = space.kernel.anchor.reduction
-        coarse = tuple(
-            (
-                dim,
-                extents[dim]
-                if dim in reduction
-                else min(tile[dim] * grown.get(dim, 1), extents[dim]),
-            )
-            for dim in extents
+    parts = {d: int(c[row]) for d, c in arrangement.parts.items() if c[row] < tile[d]}
+    if not arrangement.nest.grown and not parts:
+        return Schedule(space.primitive.name, (Level(innermost, fine, (*outer, *inner)),), buffers)
+    reduction = space.kernel.anchor.reduction
+    coarse = tuple(
+        (
+            dim,
+            extents[dim] if dim in reduction else min(tile[dim] * grown.get(dim, 1), extents[dim]),
         )
-        within = next((name for name in others if name != output.memory.name), innermost)
-        levels = (
-            Level(output.memory.name, coarse, tuple(outer)),
-            Level(within, fine, tuple(inner)),
-        )
-    return Schedule(space.primitive.name, levels, buffers)
+        for dim in extents
+    )
+    within = next((name for name in others if name != output.memory.name), innermost)
+    levels = [Level(output.memory.name, coarse, tuple(outer)), Level(within, fine, tuple(inner))]
+    if parts:
+        cut = tuple((dim, parts.get(dim, size)) for dim, size in fine)
+        levels.append(Level(space.primitive.engine, cut, tuple(parts)))
+    return Schedule(space.primitive.name, tuple(levels), buffers)
 
 
 def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:

@@ -249,8 +249,8 @@ class KernelLowering:
     def _move_uses(self, move: MoveOp) -> list[Use]:
         place = self.buffer(move.buffer)
         tensor = self.tensor(move.buffer.tensor_op)
-        seen = place.seen_by(move)
-        footprint = Footprint(tensor, seen.start, seen.held)
+        boxes = place.moved_by(move)
+        footprint = Footprint(tensor, boxes.clamped_start, boxes.clamped_size)
         main = Use(self.machine.main, *tensor.range, not move.loads, footprint=footprint)
         return [*self._slot_uses(move.buffer, move, write=move.loads), main]
 

@@ -133,6 +133,7 @@ def accelerator(
         element="fixed16",
         accumulator="fixed32",
         late_loads=True,
+        part_stores=True,
         instruction_bytes=128,
         layouts=layouts,
     )

@@ -12,14 +12,15 @@ from tilewright.tile.passes.check import Check
 from tilewright.tile.passes.double_buffer import DoubleBuffer
 from tilewright.tile.passes.late_loads import LateLoads
 from tilewright.tile.passes.pair_iterations import PairIterations
+from tilewright.tile.passes.part_stores import PartStores
 from tilewright.tile.passes.place_moves import PlaceMoves
 from tilewright.tile.passes.synchronise import Synchronise
 
 PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
-        *(PlaceMoves, DoubleBuffer, LateLoads, PairIterations, Boundary),
-        *(Allocate, Synchronise, Check),
+        *(PlaceMoves, DoubleBuffer, LateLoads, PartStores, PairIterations),
+        *(Boundary, Allocate, Synchronise, Check),
     )
 }
 """The tile passes by their names on the command line."""
@@ -39,8 +40,13 @@ def pipeline(
     ]
     if paired:
         entries.append(PassEntry(PairIterations(), "after double-buffer, whose slots it takes"))
-    elif machine.late_loads:
-        entries.append(PassEntry(LateLoads(), "after double-buffer: loads wait for a single slot"))
+    else:
+        if machine.late_loads:
+            reason = "after double-buffer: loads wait for a single slot"
+            entries.append(PassEntry(LateLoads(), reason))
+        if machine.part_stores:
+            reason = "after late-loads, which expects one loop in a block"
+            entries.append(PassEntry(PartStores(), reason))
     if any(primitive.sizes == "fixed" for primitive in machine.primitives):
         entries.append(
             PassEntry(Boundary(), "before allocate: each clone of a buffer needs an address")
@@ -62,6 +68,7 @@ __all__ = [
     "DoubleBuffer",
     "LateLoads",
     "PairIterations",
+    "PartStores",
     "PlaceMoves",
     "Synchronise",
     "TilePass",

@@ -13,7 +13,7 @@ from tilewright.planning.domain import ELEMENT_BYTES, Affine
 from tilewright.planning.layout import Layout
 from tilewright.targets.generic.fields import Column
 from tilewright.tile.boxes import Boxes, box_columns
-from tilewright.tile.dialect import BufferOp, TensorOp
+from tilewright.tile.dialect import BufferOp, MoveOp, TensorOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Command
 from tilewright.types import element_name, layout_of, shape_of
@@ -120,6 +120,10 @@ class BufferPlace:
         block = self.op.parent_block()
         assert block is not None
         return box_columns(self.op.window.data, self.op.tensor_shape, self.order.block(block))
+
+    def moved_by(self, op: MoveOp) -> Boxes:
+        """The boxes that the executions of a move carry: the buffer's, or parts of them."""
+        return box_columns(self.op.window.data, self.op.tensor_shape, self.order.rows(op))
 
     def seen_by(self, op: Command, visit: Column | None = None) -> Seen:
         """The buffer as the executions of a command see it."""

@@ -23,15 +23,15 @@ def transfer_columns(
 ) -> dict[str, Any]:
     """The fields of every execution of a move, and of the move that travels with it."""
     rows = order.rows(move)
-    seen = buffer.seen_by(move)
-    start, held = seen.start, seen.held
+    seen, boxes = buffer.seen_by(move), buffer.moved_by(move)
+    start, held = boxes.clamped_start, boxes.clamped_size
     main: Column = np.full(rows.count, tensor.address, np.int64)
     for axis, stride in enumerate(tensor.strides):
         main = main + start[axis] * stride
     columns: dict[str, Any] = {"element": buffer.element}
     ends = ("source", "target") if move.loads else ("target", "source")
     columns[f"{ends[0]}.address"] = main
-    columns[f"{ends[1]}.address"] = seen.base
+    columns[f"{ends[1]}.address"] = seen.address(boxes)
     axes = _axes(buffer, tensor, held)
     for number, (size, outer, inner) in enumerate(axes):
         columns[f"size{number}"] = size
