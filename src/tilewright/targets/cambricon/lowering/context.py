@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from tilewright.errors import refuse
@@ -31,6 +32,14 @@ class Hook(Protocol):
         ...
 
 
+class Pace(Protocol):
+    """Says that tiles have hooks throughout."""
+
+    def __call__(self, interval: float, places: float = inf) -> None:
+        """They are so many cycles apart; the largest tile has so many ``places`` for them."""
+        ...
+
+
 @dataclass
 class Context:
     """One kernel's compute; ``table`` gives a number to 16-bit elements, which it loads."""
@@ -55,8 +64,7 @@ class Context:
     """How many times there were too few registers; each time fewer are for constants."""
     widen: Callable[[TensorOp, int, int], bool]
     """Lays weights out for bands of so many pixels at a stride, if that fits."""
-    pace: Callable[[float], None]
-    """Says that tiles have hooks throughout, so many cycles apart."""
+    pace: Pace
     renew: Callable[[Operand, Callable[[Tile], None]], None]
     """Emits code whenever an operand's buffer has been filled anew."""
     turn: Callable[[], None]

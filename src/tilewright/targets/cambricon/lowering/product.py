@@ -96,7 +96,8 @@ class Product(SplitSums):
         if self.hooks:
             move = c.machine.move(c.machine.main, self.x.buffer.memory)
             self.at_once = max(int(between / (SHORT * move.latency)), 1)
-        c.pace(between / self.at_once if self.hooks else between * self.batch)
+        interval = between / self.at_once if self.hooks else between * self.batch
+        c.pace(interval, self._most_pixels() / self.band * cycles / interval)
         if self.biases and self.bias is not None:
             c.renew(self.bias, self._replicate)
         if not self.split and cycles >= TURNING * self.rows.kernel:

@@ -81,6 +81,9 @@ class Transfers:
         if operand.role == "bias" and depth < len(self.nest.loops):
             # They change seldom, and are wanted soon then.
             return None
+        if operand.role == "bias" and self._crowded():
+            # The last of them would wait for the end of the tile, and the next tile for that.
+            return None
         # What is known of a box does not depend on the registers that hold the rest.
         trial = Emitter(self.e.where, "trial")
         starts = [trial.register() for _ in self.nest.loops]
@@ -93,6 +96,18 @@ class Transfers:
             self.spare = self.e.register()
         text, pause = self._text(operand), self._pause(operand)
         return Stream(self.e, text, runs, operand.element, self.spare, pause)
+
+    def _crowded(self) -> bool:
+        """Whether the transfers of each tile are more than its hooks have place for."""
+        interval, depth, needed = self.walk.interval, len(self.nest.loops), 0
+        if interval is None:
+            return False
+        for one in (*self.nest.loads, self.nest.output):
+            if one is not None and one.depth == depth and one.buffer.memory == "vsm":
+                operand = self.operands[one.buffer]
+                hooks = self._pause(operand) // max(round(interval), 1) + 1
+                needed += 0 if operand.held else self._pieces(operand) * hooks
+        return needed > self.walk.places
 
     def _pause(self, operand: Operand) -> int:
         """Cycles from one transfer of an operand to the next; 0 where hooks do not measure time."""

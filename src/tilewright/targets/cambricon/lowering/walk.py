@@ -6,6 +6,7 @@ A kernel whose tile is the whole of it has no loops; flat.py has those of all ot
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from tilewright.targets.cambricon.isa import Register
@@ -85,6 +86,8 @@ class Walk:
         """What is to be done whenever a buffer has been filled anew, before its first tile."""
         self.interval: float | None = None
         """Cycles between hooks, if tiles have them throughout: then all moves wait for hooks."""
+        self.places: float = inf
+        """How many hooks the largest tile has then."""
         self.turns = False
         """Whether tiles have places where the step to the next one may be taken."""
         self.pixels: tuple[str, ...] = ()
@@ -108,9 +111,9 @@ class Walk:
         known = [one for one in nest.loads if one.buffer in operands]
         self.loads = [one for one in known if not operands[one.buffer].held]
 
-    def pace(self, interval: float) -> None:
-        """Tiles have hooks throughout, so many cycles apart."""
-        self.interval = interval
+    def pace(self, interval: float, places: float = inf) -> None:
+        """Tiles have hooks throughout, so many cycles apart; the largest one has so many."""
+        self.interval, self.places = interval, places
 
     def may_turn(self) -> None:
         """Tiles have places where the step to the next one may be taken."""
