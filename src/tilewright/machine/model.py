@@ -67,6 +67,10 @@ class Move(_Part):
     linear: bool = False
     """Whether a transfer is one contiguous block: a box takes as many, one after the other, as it
     has blocks, each with its latency."""
+    early: bool = False
+    """Whether an operand that stays for several tiles, and alone moves on its engine, is loaded
+    while all of those before are computed, not just the last one; and the first weights of a
+    kernel while the one before is."""
     efficiency: tuple[tuple[int, float], ...] = ()
     """(bytes of a contiguous block, fraction of the bandwidth), ascending; interpolated."""
 

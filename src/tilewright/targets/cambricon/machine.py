@@ -101,6 +101,8 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             bytes_per_cycle=BANDWIDTH,
             latency=LATENCY,
             linear=linear,
+            # Weights that stay for several tiles: lowering/weights_ahead.py.
+            early=name == "mload",
         )
 
     primitives = _primitives(lanes, int(size.vsm * RESERVED))

@@ -224,7 +224,7 @@ class KernelLowering(WeightPlaces):
         self._overlap(region)
         walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
         walk.pause, walk.pieces, walk.load_row = self._pause, self._pieces, self._load_row
-        walk.keeps_sizes = self.keeps_sizes
+        walk.early, walk.keeps_sizes = self._early, self.keeps_sizes
         context = Context(
             e,
             self.program,

@@ -105,7 +105,7 @@ class Stepping(Turning):
             # What is loaded where results were comes behind their store.
             self.streams.append(self.load_streams[self.shared])
         if self.streams:
-            self.agenda = Agenda(e, self.streams, e.register(), walk.interval)
+            self.agenda = Agenda(e, self.streams, e.register(), walk.interval, walk.early())
         self.due = e.register() if walk.turns else None
         self.ended = e.register()
         """Positive where no tile is left."""

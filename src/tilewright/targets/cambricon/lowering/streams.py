@@ -20,8 +20,13 @@ MAX_LOOPS = 2
 """Loops over runs that a stream keeps count of; boxes with more move at once."""
 
 EARLY = 0.5
-"""Part of the way between two hooks by which a transfer may have to wait for the one before: a
-little early does no harm, products still run. The one behind it is due so much later then."""
+"""Part of the way between two hooks by which a transfer may have to wait for the one before, where
+hooks are scarce: a little early does little harm, products still run. The one behind it is due so
+much later then."""
+
+SCARCE = 0.85
+"""Part of a tile's hooks from which on they are: a transfer that is late costs a DMA its time then,
+while one that is early costs the queue its own."""
 
 IDLE = -(1 << 30)
 """What an agenda's gate holds while nothing waits: no tile takes so many cycles."""
@@ -213,7 +218,8 @@ class Agenda:
     """The streams of a kernel and their hooks; ``gate`` counts the cycles until one is due.
 
     ``interval`` is how far hooks are apart that do not say it themselves; without one, hooks
-    are no measure of time, and each is due.
+    are no measure of time, and each is due. ``early`` is the part of it by which a transfer may
+    have to wait for the one before.
     """
 
     def __init__(
@@ -222,8 +228,9 @@ class Agenda:
         streams: Sequence[Waiting],
         gate: Register,
         interval: float | None = None,
+        early: float = EARLY,
     ) -> None:
-        self.e, self.streams, self.gate = e, streams, gate
+        self.e, self.streams, self.gate, self.early = e, streams, gate, early
         self.interval = 1.0 if interval is None else interval
         # What is announced pixel by pixel is looked for at every hook.
         self.idle = 0 if any(isinstance(one, Trail) for one in streams) else IDLE
@@ -275,7 +282,7 @@ class Agenda:
 
     def _pause(self, pause: int) -> None:
         """Until the transfer that has started is over: it waits as long as it was early."""
-        e, early = self.e, int(EARLY * self.interval)
+        e, early = self.e, int(self.early * self.interval)
         if not pause or early < 2:
             e.set(self.gate, -pause)
             return
@@ -295,6 +302,6 @@ def streamed(runs: Runs, single: bool) -> bool:
     return (several or single) and len(runs.loops) <= MAX_LOOPS
 
 
-def pause_of(cycles: float, interval: float) -> int:
+def pause_of(cycles: float, interval: float, early: float = EARLY) -> int:
     """Cycles from a transfer that takes so many until the next one is due, at whole hooks."""
-    return max(int(cycles - EARLY * interval), 0)
+    return max(int(cycles - early * interval), 0)

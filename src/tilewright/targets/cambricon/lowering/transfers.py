@@ -13,7 +13,13 @@ from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import Runs, runs_of, transfer
 from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.streams import Stream, pause_of, streamed
+from tilewright.targets.cambricon.lowering.streams import (
+    EARLY,
+    SCARCE,
+    Stream,
+    pause_of,
+    streamed,
+)
 from tilewright.targets.cambricon.lowering.temporaries import Temporaries
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.walk import Walk
@@ -99,27 +105,38 @@ class Transfers:
 
     def _crowded(self) -> bool:
         """Whether the transfers of each tile are more than its hooks have place for."""
-        interval, depth, needed = self.walk.interval, len(self.nest.loops), 0
-        if interval is None:
-            return False
+        return self._hooks(EARLY) > self.walk.places
+
+    def _early(self) -> float:
+        """Part of an interval by which a transfer may have to wait for the one before: none where
+        tiles have hooks to spare."""
+        return EARLY if self._hooks(0.0) > SCARCE * self.walk.places else 0.0
+
+    def _hooks(self, early: float) -> int:
+        """Hooks that the transfers of each tile wait for, if one may be so early."""
+        interval, depth, found = self.walk.interval, len(self.nest.loops), 0
         for one in (*self.nest.loads, self.nest.output):
-            if one is not None and one.depth == depth and one.buffer.memory == "vsm":
-                operand = self.operands[one.buffer]
-                hooks = self._pause(operand) // max(round(interval), 1) + 1
-                needed += 0 if operand.held else self._pieces(operand) * hooks
-        return needed > self.walk.places
+            if interval is None or one is None or one.depth < depth or one.buffer.memory == "msm":
+                continue
+            operand = self.operands[one.buffer]
+            if not operand.held:
+                cycles = pause_of(self._took(operand), interval, early)
+                found += self._pieces(operand) * (cycles // max(round(interval), 1) + 1)
+        return found
 
     def _pause(self, operand: Operand) -> int:
         """Cycles from one transfer of an operand to the next; 0 where hooks do not measure time."""
         interval = self.walk.interval
-        if interval is None:
-            return 0
+        return 0 if interval is None else pause_of(self._took(operand), interval, self._early())
+
+    def _took(self, operand: Operand) -> float:
+        """Cycles of a transfer of an operand, about."""
         # Weights that come in each tile take half of the bandwidth. Several transfers of a tile
         # may have no time to wait for that.
         depth = max(1, len(self.nest.loops))
         weights = any(o.depth == depth and o.buffer.memory == "msm" for o in self.nest.loads)
         shared = weights and self._pieces(operand) == 1
-        return pause_of(self._longest(operand, shared=shared), interval)
+        return self._longest(operand, shared=shared)
 
     def _pieces(self, operand: Operand) -> int:
         """Transfers of an operand's largest box; one where the first box is padding alone."""

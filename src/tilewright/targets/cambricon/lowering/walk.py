@@ -16,6 +16,7 @@ from tilewright.targets.cambricon.lowering.flat import Flat
 from tilewright.targets.cambricon.lowering.kept import Kept
 from tilewright.targets.cambricon.lowering.nest import Filled, Nest
 from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.streams import EARLY
 from tilewright.targets.cambricon.lowering.tiles import (
     Fill,
     NewStream,
@@ -102,6 +103,8 @@ class Walk:
         """How windows go down images whose tiles may share rows on the chip."""
         self.pause: Callable[[Operand], int] = lambda operand: 0
         """Cycles until hooks behind a transfer of an operand are due."""
+        self.early: Callable[[], float] = lambda: EARLY
+        """Part of an interval by which a transfer may have to wait for the one before."""
         self.load_row: Callable[[Operand, Register, Register, Register], None] | None = None
         """Emits the load of a row of weights: its place, its elements, and where they lie."""
         self.pieces: Callable[[Operand], int] = lambda operand: 0
