@@ -108,6 +108,9 @@ class Storage(_Part):
     asked for where they all have one index."""
     leaves: bool = False
     """Whether parts of results are moved on while others of their tile are computed."""
+    trails: bool = False
+    """Of the output: whether a tile that is several transfers is stored one by one as they are
+    computed, so that the last one alone stands behind its products."""
     waits: tuple[str, ...] = ()
     """Of the output: dims along which sums of several tiles may wait here for the rest of their
     reduction while other operands in the same memory come anew for each tile."""

@@ -303,7 +303,12 @@ class Pipeline:
         for use in self.stores:
             assert use.move is not None
             flow = self.bytes[use.name][cell] / self.parts / use.move.bytes_per_cycle
-            total = total + flow + use.move.latency + self.blocks[use.name][cell]
+            store = flow + use.move.latency + self.blocks[use.name][cell]
+            if use.trails:
+                pieces = 1 + self.blocks[use.name][cell] / max(use.move.latency, 1)
+                left = np.maximum(store - self.cells.cycles[cell], store / pieces)
+                store = np.where(pieces > 1, left, store)
+            total = total + store
         return total
 
     def _moved(self) -> Floats:

@@ -69,3 +69,24 @@ def test_the_first_weights_are_priced_in_the_first_kernel_alone() -> None:
     )
     load = 100 + 2 * 64 * 256 * 9 / 128
     assert first.candidates[0].cycles - later.candidates[0].cycles > 0.9 * load
+
+
+def test_pixels_that_leave_behind_their_products_are_no_store_behind_the_last_tile() -> None:
+    """Of 24 transfers one is left then."""
+    build = KernelBuilder(1)
+    w = build.operand((2048, 512, 1, 1), 10, layout="OHWI")
+    x = build.image(1, 512, 1, 49)
+    y = build.op("conv", x, w, strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), group=1)
+    kernel = build.plan_only(build.op("requantise", y, result=(16, 8)))
+    conv = MACHINE.primitive("conv")
+    output = conv.operands["output"].model_copy(update={"trails": False})
+    whole = conv.model_copy(update={"operands": {**conv.operands, "output": output}})
+    alone, all_of_them = (
+        {one.schedule: one.cycles for one in search(kernel, MACHINE, how, Budget(), 64).candidates}
+        for how in (conv, whole)
+    )
+    tile = {"co": 256, "ow": 25}.items()
+    both = [one for one in alone if one in all_of_them and tile <= dict(one.levels[0].tile).items()]
+    assert both
+    for one in both:
+        assert 23 * 100 <= all_of_them[one] - alone[one] <= 23 * 110

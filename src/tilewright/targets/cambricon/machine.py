@@ -173,7 +173,8 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             clips=True,
             operations=("conv",),
             engine="matrix",
-            operands=product,
+            # Of pixels that lie apart in main memory, each leaves behind its products.
+            operands=product | {"output": Storage(memory="vsm", trails=True)},
             epilogue=EPILOGUE,
             replaces="residual",
             # A product of the kernel's row with the pixels that it covers, for each point; where
