@@ -86,7 +86,7 @@ class Affine:
             parts.append(str(self.offset))
         return " + ".join(parts).replace("+ -", "- ")
 
-    @property
+    @cached_property
     def dims(self) -> tuple[str, ...]:
         """The names of the dims that the expression depends on."""
         return tuple(name for name, _ in self.terms)
@@ -140,7 +140,7 @@ class Operand:
     """Memory on the chip that holds the tensor for the kernels around this one, too: it is moved
     nowhere. "" is main memory."""
 
-    @property
+    @cached_property
     def dims(self) -> frozenset[str]:
         """The dims on which the operand's address depends."""
         return frozenset(name for axis in self.access for name in axis.dims)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -138,11 +139,23 @@ def axis_table(
 ) -> AxisTable:
     """The table of one axis; ``sizes`` holds the candidate tile sizes of every dim."""
     dims = tuple(dict.fromkeys(name for name in axis.dims if name in extents))
+    chosen = ((name, extents[name], tuple(sizes[name].tolist())) for name in dims)
+    return _axis_table(axis, extent, multiple, tuple(chosen))
+
+
+@lru_cache(maxsize=1024)
+def _axis_table(
+    axis: Affine, extent: int, multiple: int, chosen: tuple[tuple[str, int, tuple[int, ...]], ...]
+) -> AxisTable:
+    """``axis_table`` with name, extent and sizes of the axis' own dims: searches share many."""
+    dims = tuple(name for name, _, _ in chosen)
+    extents = {name: size for name, size, _ in chosen}
+    sizes = {name: some for name, _, some in chosen}
     shape = tuple(len(sizes[name]) for name in dims)
     largest, total = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     kinds = list(product((False, True), repeat=len(dims)))
     mean = {kind: np.zeros(shape) for kind in kinds}
-    tiles = {name: [tile_positions(extents[name], int(s)) for s in sizes[name]] for name in dims}
+    tiles = {name: [tile_positions(extents[name], s) for s in sizes[name]] for name in dims}
     for index in product(*map(range, shape)):
         chosen = {name: tiles[name][i] for name, i in zip(dims, index, strict=True)}
         lengths = axis_lengths(axis, extent, chosen)

@@ -300,6 +300,14 @@ def trips_of(space: Space, nest: Nest, grown: dict[str, Ints]) -> tuple[Floats, 
     return tuple(found)
 
 
+def trips_along(space: Space, dims: Sequence[str]) -> Floats:
+    """Trips of the loops over some dims together, in every row."""
+    count = np.ones(space.rows)
+    for dim in dims:
+        count = count * space.trips(dim)
+    return count
+
+
 def _canonical(nest: Nest, trips: tuple[Floats, ...]) -> np.ndarray:
     """Of the nests that differ only in loops of one trip, the one that has them in order."""
     valid = np.ones(len(trips[0]) if trips else 1, np.bool_)

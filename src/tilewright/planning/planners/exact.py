@@ -164,6 +164,18 @@ def _fastest(
     return best, cycles, timed
 
 
+def _remembering(timer: Timer) -> Timer:
+    """The timer of one kernel: planners come upon the same schedules."""
+    known: dict[Schedule, float] = {}
+
+    def cycles(kernel: Kernel, schedule: Schedule) -> float:
+        if schedule not in known:
+            known[schedule] = timer(kernel, schedule)
+        return known[schedule]
+
+    return cycles
+
+
 def plan_exact(
     kernel: Kernel, machine: Machine, *, timer: Timer | None = None, budget: Budget | None = None
 ) -> Plan:
@@ -191,6 +203,7 @@ def plan_exact(
     candidates = [c for c in candidates if id(c) in kept]
     best, cycles, timed = candidates[0], None, 0
     if timer is not None:
+        timer = _remembering(timer)
         best, cycles, timed = _fastest(kernel, candidates, timer, budget, granule)
     cuts = tuple(dict.fromkeys(cut for _, s in found for cut in s.cuts))
     chosen = Plan(

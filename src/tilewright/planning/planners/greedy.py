@@ -16,6 +16,7 @@ loads once, whole, has one buffer and counts once; a linear move makes a transfe
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -27,7 +28,16 @@ from tilewright.planning.bounds import granule_bound, physical_bound
 from tilewright.planning.cells import cells_of
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import Bools, Floats, Ints, Use, uses_of
-from tilewright.planning.nests import Arrangement, Nest, depends, moves_of, nests_of, trips_of
+from tilewright.planning.nests import (
+    Arrangement,
+    Nest,
+    depends,
+    groups_of,
+    moves_of,
+    nests_of,
+    trips_along,
+    trips_of,
+)
 from tilewright.planning.pipeline import Pipeline
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.schedules import agreeing, schedule_of
@@ -125,6 +135,7 @@ def grow(space: Space, slots: int) -> tuple[Space | None, int]:
     if not _fits(_rows(space, [at]), slots)[0]:
         return None, steps
     names = [dim for dim in space.extents if dim in at]
+    orders: Orders = {}
     while True:
         # Sizes are in descending order: the next larger one stands before.
         grown = [at | {dim: at[dim] - 1} for dim in names if at[dim]]
@@ -135,37 +146,75 @@ def grow(space: Space, slots: int) -> tuple[Space | None, int]:
         fits = _fits(rows, slots)
         if not fits.any():
             return _rows(space, [at]), steps
-        cost = np.where(fits, access_cycles(rows)[0], np.inf)
+        cost = np.where(fits, access_cycles(rows, orders)[0], np.inf)
         at = grown[int(np.argmin(cost))]
 
 
-def access_cycles(space: Space) -> tuple[Floats, list[Nest], Ints]:
+Orders = dict[tuple[bool, ...], list[Nest]]
+"""Orders of the loops by which groups of dims are cut at all."""
+
+
+def access_cycles(space: Space, known: Orders | None = None) -> tuple[Floats, list[Nest], Ints]:
     """Per row, cycles of all transfers one after the other, in the best order of the loops.
 
-    Also the orders that were looked at, and which of them is best in each row.
+    Also the orders that were looked at, and which of them is best in each row. ``known`` keeps
+    orders for other tilings of the space.
     """
-    nests = [nest for nest in nests_of(space) if nest.grown is None]
-    costs = np.array([_access_cycles(space, nest) for nest in nests])
+    trips = {group.dims: trips_along(space, group.dims) for group in groups_of(space)}
+    cut = tuple(bool((count > 1).any()) for count in trips.values())
+    known = {} if known is None else known
+    if cut not in known:
+        known[cut] = [nest for nest in nests_of(space) if nest.grown is None]
+    nests = known[cut]
+    moved = [_Moved.of(space, use, nests[0], trips) for use in space.uses if use.move is not None]
+    costs = np.array([_access_cycles(space, nest, moved, trips) for nest in nests])
     return costs.min(axis=0), nests, costs.argmin(axis=0)
 
 
-def _access_cycles(space: Space, nest: Nest) -> Floats:
-    trips = trips_of(space, nest, {})
-    total = np.zeros(space.rows)
-    for use in space.uses:
-        if use.move is None:
-            continue
+Trips = Mapping[tuple[str, ...], Floats]
+"""Trips of the loops over groups of dims."""
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """What the transfers of an operand take in whatever order of the loops."""
+
+    host: Use
+    """The operand in whose transfer it moves: mostly itself."""
+    bytes: Floats
+    """When every distinct box is moved once."""
+    per_cycle: float
+    boxes: Floats
+    latency: Floats | None
+    """Of a box; None for one that travels with another."""
+
+    @classmethod
+    def of(cls, space: Space, use: Use, nest: Nest, trips: Trips) -> _Moved:
+        """The transfers of an operand that is moved; any order has the same loops."""
+        assert use.move is not None
         host = _travelling_with(use, space)
-        moves = moves_of(host, nest, trips) * np.ones(space.rows)
         boxes = np.ones(space.rows)
-        for loop, count in zip(nest.loops, trips, strict=True):
+        for loop in nest.loops:
             if depends(host, loop):
-                boxes = boxes * count
-        bytes_ = space.total(use) * space.bytes_per_element(use) * (moves / boxes)
-        total = total + bytes_ / use.move.bytes_per_cycle
+                boxes = boxes * trips[loop.group.dims]
+        bytes_ = space.total(use) * space.bytes_per_element(use)
+        latency = None
         if not use.host:
             latency = use.move.latency / use.move.in_flight + space.further_latency(use)
-            total = total + moves * latency
+        return cls(host, bytes_, use.move.bytes_per_cycle, boxes, latency)
+
+
+def _access_cycles(space: Space, nest: Nest, moved: Sequence[_Moved], trips: Trips) -> Floats:
+    counts = tuple(trips[loop.group.dims] for loop in nest.loops)
+    times: dict[str, Floats] = {}
+    total = np.zeros(space.rows)
+    for one in moved:
+        if one.host.name not in times:
+            times[one.host.name] = moves_of(one.host, nest, counts) * np.ones(space.rows)
+        moves = times[one.host.name]
+        total = total + one.bytes * (moves / one.boxes) / one.per_cycle
+        if one.latency is not None:
+            total = total + moves * one.latency
     return total
 
 

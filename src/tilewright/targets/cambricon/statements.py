@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,51 @@ class Statement:
     line: int | None = None
     """Line in the source text, counted from 1, for messages."""
 
+    @property
+    def written(self) -> Register | None:
+        """The register that it writes."""
+        place = places(self.mnemonic)[0]
+        if place < 0:
+            return None
+        found = self.operands[place]
+        assert isinstance(found, Register)
+        return found
+
+    @property
+    def adds(self) -> bool:
+        """Whether it adds to the register that it writes."""
+        return bool(self.modifiers.get("acc")) and places(self.mnemonic)[0] >= 0
+
+    @property
+    def reads(self) -> list[tuple[int, Register]]:
+        """The registers that it reads, each with its operand's number.
+
+        What it adds to is one that it writes, too.
+        """
+        target, among = places(self.mnemonic)
+        operands = self.operands
+        if target >= 0 and self.modifiers.get("acc"):
+            among = (target, *among)
+        parts = [(place, operands[place]) for place in among]
+        return [(place, part) for place, part in parts if isinstance(part, Register)]
+
+    def having(self, operands: tuple[Part, ...]) -> Statement:
+        """The statement with other operands; ``dataclasses.replace`` takes far longer."""
+        made = object.__new__(Statement)
+        made.__dict__.update(self.__dict__, operands=operands)
+        return made
+
+
+@cache
+def places(mnemonic: str) -> tuple[int, tuple[int, ...]]:
+    """The operand that an instruction writes (-1: none), and those that it may read."""
+    if not mnemonic:
+        return -1, ()
+    operands = BY_MNEMONIC[mnemonic].operands
+    written = next((n for n, one in enumerate(operands) if one.written), -1)
+    reads = (n for n, one in enumerate(operands) if one.has_register and not one.written)
+    return written, tuple(reads)
+
 
 def statement(
     text: str, *operands: Register | Immediate | Label | str | int, remark: str = ""
@@ -81,12 +127,26 @@ def statement(
 
     A number is an immediate, a string a label. Raises TilewrightError for a modifier that is none.
     """
-    mnemonic, modifiers = split_mnemonic(text)
+    mnemonic, modifiers = _split(text)
     parts = tuple(
-        Label(part) if isinstance(part, str) else Immediate(part) if isinstance(part, int) else part
-        for part in operands
+        [
+            part
+            if isinstance(part, Register)
+            else Immediate(part)
+            if isinstance(part, int)
+            else Label(part)
+            if isinstance(part, str)
+            else part
+            for part in operands
+        ]
     )
-    return Statement(mnemonic, parts, modifiers, remark=remark)
+    return Statement(mnemonic, parts, dict(modifiers), remark=remark)
+
+
+@cache
+def _split(text: str) -> tuple[str, dict[str, int]]:
+    """``split_mnemonic`` of one of the lowering's few texts, not to be changed."""
+    return split_mnemonic(text)
 
 
 def split_mnemonic(text: str) -> tuple[str, dict[str, int]]:

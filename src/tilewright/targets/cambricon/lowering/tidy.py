@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
@@ -35,11 +35,8 @@ from tilewright.targets.cambricon.lowering.webs import (
     Block,
     Clobbers,
     Web,
-    adds,
     blocks_of,
-    read,
     webs_of,
-    written,
 )
 from tilewright.targets.cambricon.statements import Label, Part, Statement
 
@@ -92,7 +89,7 @@ def tidied(statements: Sequence[Statement], clobbers: Clobbers, where: str) -> T
 
 
 def _changed(one: Statement, mnemonic: str, *operands: Part) -> Statement:
-    return replace(one, mnemonic=mnemonic, operands=operands, modifiers={})
+    return Statement(mnemonic, operands, {}, one.label, one.remark, one.line)
 
 
 def _plain(one: Statement) -> bool:
@@ -127,13 +124,13 @@ def _number(code: list[Statement], block: Block, clobbers: Clobbers) -> None:
         for register in clobbers.get(id(one), ()):
             set_to(register.number)
         # Copies are read where they come from.
-        for place, register in read(one):
+        for place, register in one.reads:
             other, more = base(register.number)
-            if more == 0 and other != register.number and not (adds(one) and place == 0):
+            if more == 0 and other != register.number and not (one.adds and place == 0):
                 parts = list(one.operands)
                 parts[place] = Register(other)
-                one = code[number] = replace(one, operands=tuple(parts))
-        target = written(one)
+                one = code[number] = one.having(tuple(parts))
+        target = one.written
         if target is None:
             continue
         if one.mnemonic not in PURE or not _plain(one):
@@ -234,7 +231,7 @@ def _fill_early(code: list[Statement], webs: Sequence[Web], free: Sequence[int])
             if kind == "either" and place == len(one.operands) - 1:
                 parts = list(one.operands)
                 parts[place] = Immediate(value)
-                code[number] = replace(one, operands=tuple(parts))
+                code[number] = one.having(tuple(parts))
             else:
                 wanted.setdefault(value, []).append((number, place))
         inside = depths[web.defs[0]]
@@ -248,7 +245,7 @@ def _fill_early(code: list[Statement], webs: Sequence[Web], free: Sequence[int])
         for at, place in wanted[value]:
             parts = list(code[at].operands)
             parts[place] = register
-            code[at] = replace(code[at], operands=tuple(parts))
+            code[at] = code[at].having(tuple(parts))
     return [*start, *code]
 
 
@@ -312,18 +309,18 @@ def _join(code: Code, at: int, copy: int, clobbers: Clobbers) -> bool:
     source, one = code[at], code[copy]
     if source is None or one is None or one.mnemonic != "SMOVE":
         return False
-    if source.mnemonic not in PURE or one.operands[1] != written(source):
+    if source.mnemonic not in PURE or one.operands[1] != source.written:
         return False
-    target = written(one)
+    target = one.written
     assert target is not None
     for between in code[at + 1 : copy]:
         if between is None:
             continue
-        if written(between) == target or target in clobbers.get(id(between), ()):
+        if between.written == target or target in clobbers.get(id(between), ()):
             return False
-        if any(register == target for _, register in read(between)):
+        if any(register == target for _, register in between.reads):
             return False
-    code[at] = replace(source, operands=(target, *source.operands[1:]))
+    code[at] = source.having((target, *source.operands[1:]))
     code[copy] = _hollow(one)
     return True
 

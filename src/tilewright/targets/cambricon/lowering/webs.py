@@ -7,12 +7,15 @@ and each could as well lie in a register of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
-from tilewright.targets.cambricon.isa import BY_MNEMONIC, Register
-from tilewright.targets.cambricon.statements import Label, Statement
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.targets.cambricon.isa import Register
+from tilewright.targets.cambricon.lowering.flow import webs_of_registers
+from tilewright.targets.cambricon.statements import Label, Statement, places
 
 Clobbers = Mapping[int, Sequence[Register]]
 """Registers that a remark's place overwrites, by the remark's identity: a load goes there later."""
@@ -30,44 +33,6 @@ class Web:
     """Numbers of statements, and of their operands."""
     known: bool = True
     """Whether all of its definitions are statements."""
-
-
-@cache
-def places(mnemonic: str) -> tuple[int, tuple[int, ...]]:
-    """The operand that an instruction writes (-1: none), and those that it may read."""
-    if not mnemonic:
-        return -1, ()
-    operands = BY_MNEMONIC[mnemonic].operands
-    written = next((n for n, one in enumerate(operands) if one.written), -1)
-    reads = (n for n, one in enumerate(operands) if one.has_register and not one.written)
-    return written, tuple(reads)
-
-
-def written(one: Statement) -> Register | None:
-    """The register that a statement writes."""
-    place = places(one.mnemonic)[0]
-    if place < 0:
-        return None
-    found = one.operands[place]
-    assert isinstance(found, Register)
-    return found
-
-
-def read(one: Statement) -> Iterator[tuple[int, Register]]:
-    """The registers that a statement reads, each with its operand's number.
-
-    What it adds to is one that it writes, too.
-    """
-    target, reads = places(one.mnemonic)
-    for place in (target, *reads) if adds(one) else reads:
-        found = one.operands[place]
-        if isinstance(found, Register):
-            yield place, found
-
-
-def adds(one: Statement) -> bool:
-    """Whether a statement adds to the register that it writes."""
-    return bool(one.modifiers.get("acc")) and places(one.mnemonic)[0] >= 0
 
 
 @dataclass(frozen=True)
@@ -109,109 +74,46 @@ def webs_of(
     statements: Sequence[Statement], blocks: Sequence[Block], clobbers: Clobbers
 ) -> list[Web]:
     """The webs, in the order of their first definitions."""
-    return _Reaching(statements, blocks, clobbers).webs()
+    reads, read_ends, writes, write_ends, adds = (list[int]() for _ in range(5))
+    defs: list[int] = []
+    uses: list[tuple[int, int]] = []
+    for number, one in enumerate(statements):
+        if clobbers and id(one) in clobbers:
+            writes += [register.number for register in clobbers[id(one)]]
+            defs += [number] * (len(writes) - len(defs))
+        added = False
+        if one.mnemonic:
+            target, among = places(one.mnemonic)
+            operands = one.operands
+            if target >= 0:
+                added = bool(one.modifiers.get("acc"))
+                among = (target, *among) if added else among
+            for place in among:
+                part = operands[place]
+                if isinstance(part, Register):
+                    reads.append(part.number)
+                    uses.append((number, place))
+            if target >= 0:
+                part = operands[target]
+                assert isinstance(part, Register)
+                writes.append(part.number)
+                defs.append(number)
+        read_ends.append(len(reads))
+        write_ends.append(len(writes))
+        adds.append(added)
+    ways = (np.array(row, np.int64) for row in (reads, read_ends, writes, write_ends, adds))
+    write_web, read_web, known = webs_of_registers(table_of(blocks), *ways)
+    webs = [Web(known=bool(one)) for one in known.tolist()]
+    for found, register, number in zip(write_web.tolist(), writes, defs, strict=True):
+        webs[found].register = register
+        webs[found].defs.append(number)
+    for found, use in zip(read_web.tolist(), uses, strict=True):
+        if found >= 0:
+            webs[found].uses.append(use)
+    return webs
 
 
-class _Reaching:
-    """Definitions as bits; the lowest ones stand for what registers hold before all statements."""
-
-    def __init__(
-        self, statements: Sequence[Statement], blocks: Sequence[Block], clobbers: Clobbers
-    ) -> None:
-        self.statements, self.blocks, self.clobbers = statements, blocks, clobbers
-        named = [r for one in statements for r in one.operands if isinstance(r, Register)]
-        named += [r for some in clobbers.values() for r in some]
-        count = 1 + max((r.number for r in named), default=0)
-        self.count = count
-        self.at: list[int] = [-1] * count
-        """The statement of every definition."""
-        self.register = list(range(count))
-        self.of = [1 << number for number in range(count)]
-        """All definitions of every register."""
-        self.bits: dict[int, list[tuple[int, int]]] = {}
-        """Of every statement that defines registers: their numbers and the definitions."""
-        for number, one in enumerate(statements):
-            registers = list(clobbers.get(id(one), ()))
-            if (target := written(one)) is not None:
-                registers.append(target)
-            for register in registers:
-                bit = 1 << len(self.at)
-                self.at.append(number)
-                self.register.append(register.number)
-                self.of[register.number] |= bit
-                self.bits.setdefault(number, []).append((register.number, bit))
-
-    def webs(self) -> list[Web]:
-        """Definitions joined by the uses that they reach."""
-        parent = list(range(len(self.at)))
-
-        def root(one: int) -> int:
-            while parent[one] != one:
-                parent[one] = parent[parent[one]]
-                one = parent[one]
-            return one
-
-        uses: list[tuple[int, int, int]] = []
-        for block, coming in zip(self.blocks, self._before(), strict=True):
-            now: dict[int, int] = {}
-            for number in range(block.start, block.end):
-                for place, register in read(self.statements[number]):
-                    r = register.number
-                    reaching = now.get(r)
-                    if reaching is None:
-                        reaching = now[r] = coming & self.of[r]
-                    first = -1
-                    while reaching:
-                        bit = reaching & -reaching
-                        reaching ^= bit
-                        one = bit.bit_length() - 1
-                        if first < 0:
-                            first = one
-                        else:
-                            parent[root(one)] = root(first)
-                    if first >= 0:
-                        uses.append((number, place, first))
-                        if place == places(self.statements[number].mnemonic)[0]:
-                            ((_, own),) = self.bits[number]
-                            parent[root(own.bit_length() - 1)] = root(first)
-                for r, bit in self.bits.get(number, ()):
-                    now[r] = bit
-        found: dict[int, Web] = {}
-        for one, number in enumerate(self.at):
-            web = found.setdefault(root(one), Web(self.register[one]))
-            if number < 0:
-                web.known = False
-            else:
-                web.defs.append(number)
-        for number, place, one in uses:
-            found[root(one)].uses.append((number, place))
-        return [web for web in found.values() if web.defs]
-
-    def _before(self) -> list[int]:
-        """The definitions that reach each block's first statement."""
-        gen: list[int] = []
-        kept: list[int] = []
-        everything = (1 << len(self.at)) - 1
-        for block in self.blocks:
-            last: dict[int, int] = {}
-            for number in range(block.start, block.end):
-                last.update(self.bits.get(number, ()))
-            made, gone = 0, 0
-            for r, bit in last.items():
-                made |= bit
-                gone |= self.of[r]
-            gen.append(made)
-            kept.append(everything & ~gone)
-        before = [0] * len(self.blocks)
-        before[0] = (1 << self.count) - 1
-        again = True
-        while again:
-            again = False
-            for number, block in enumerate(self.blocks):
-                after = gen[number] | (before[number] & kept[number])
-                for one in block.following:
-                    more = before[one] | after
-                    if more != before[one]:
-                        before[one] = more
-                        again = again or one <= number
-        return before
+def table_of(blocks: Sequence[Block]) -> NDArray[np.int64]:
+    """Blocks as flow.py has them."""
+    rows = [(one.start, one.end, *(*one.following, -1, -1)[:2]) for one in blocks]
+    return np.array(rows, np.int64).reshape(len(rows), 4)

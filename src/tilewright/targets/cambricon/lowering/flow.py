@@ -1,0 +1,228 @@
+"""Data flow through a kernel's statements, on arrays and compiled: webs.py and colours.py ask.
+
+The planner lowers each of its candidates; half of that time would go here.
+
+Blocks are rows of ``blocks``: their first statement, the one behind their last, and the blocks
+that may follow (-1: none). What statements read and write is numbered through all statements;
+``ends[n]`` is the first number behind statement ``n``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.simulate.compiled import compiled
+
+Ints = NDArray[np.int64]
+Array = NDArray[Any]
+
+WORD = 64
+"""Bits of a word of a set."""
+
+
+@compiled
+def webs_of_registers(
+    blocks: Ints, reads: Ints, read_ends: Ints, writes: Ints, write_ends: Ints, adds: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """The web of every write, the web of every read (-1: none), and whether webs are known.
+
+    A web is known if no read of it sees what a register holds before all statements. ``reads`` and
+    ``writes`` are numbers of registers; a statement that ``adds`` reads what it writes first.
+
+    A **node** is a write, or what a register holds where a block starts. All writes that reach a
+    block's start reach every read there, so they are of one web if there is a read.
+    """
+    count = 1
+    for one in reads:
+        count = max(count, one + 1)
+    for one in writes:
+        count = max(count, one + 1)
+    wanted = np.zeros((len(blocks), count), np.bool_)
+    kept = np.ones((len(blocks), count), np.bool_)
+    for number in range(len(blocks)):
+        for at in range(blocks[number, 0], blocks[number, 1]):
+            for one in range(read_ends[at - 1] if at else 0, read_ends[at]):
+                if kept[number, reads[one]]:
+                    wanted[number, reads[one]] = True
+            for one in range(write_ends[at - 1] if at else 0, write_ends[at]):
+                kept[number, writes[one]] = False
+    again = True
+    while again:
+        again = False
+        for number in range(len(blocks) - 1, -1, -1):
+            for place in range(2, 4):
+                following = blocks[number, place]
+                if following < 0:
+                    continue
+                for register in range(count):
+                    if wanted[following, register] and kept[number, register]:
+                        if not wanted[number, register]:
+                            again = True
+                        wanted[number, register] = True
+    first = len(blocks) * count
+    parent = np.arange(first + len(writes))
+    read_node = np.zeros(len(reads), np.int64)
+    now = np.zeros(count, np.int64)
+    for number in range(len(blocks)):
+        for register in range(count):
+            now[register] = number * count + register
+        for at in range(blocks[number, 0], blocks[number, 1]):
+            start = read_ends[at - 1] if at else 0
+            for one in range(start, read_ends[at]):
+                read_node[one] = now[reads[one]]
+            for one in range(write_ends[at - 1] if at else 0, write_ends[at]):
+                now[writes[one]] = first + one
+                if adds[at]:
+                    _join(parent, first + one, read_node[start])
+        for place in range(2, 4):
+            following = blocks[number, place]
+            if following >= 0:
+                for register in range(count):
+                    if wanted[following, register]:
+                        _join(parent, now[register], following * count + register)
+    # Webs in the order of their first writes; those of what registers hold at first come first.
+    has_write = np.zeros(len(parent), np.bool_)
+    for one in range(len(writes)):
+        has_write[_root(parent, first + one)] = True
+    web = np.full(len(parent), -1, np.int64)
+    found = 0
+    if len(blocks):
+        for register in range(count):
+            root = _root(parent, register)
+            if wanted[0, register] and has_write[root] and web[root] < 0:
+                web[root] = found
+                found += 1
+    unknown = found
+    write_web = np.zeros(len(writes), np.int64)
+    for one in range(len(writes)):
+        root = _root(parent, first + one)
+        if web[root] < 0:
+            web[root] = found
+            found += 1
+        write_web[one] = web[root]
+    read_web = np.zeros(len(reads), np.int64)
+    for one in range(len(reads)):
+        read_web[one] = web[_root(parent, read_node[one])]
+    known = np.ones(found, np.int64)
+    known[:unknown] = 0
+    return write_web, read_web, known
+
+
+@compiled
+def _root(parent: Ints, one: int) -> int:
+    while parent[one] != one:
+        parent[one] = parent[parent[one]]
+        one = parent[one]
+    return one
+
+
+@compiled
+def _join(parent: Ints, one: int, other: int) -> None:
+    parent[_root(parent, one)] = _root(parent, other)
+
+
+@compiled
+def colours_of_webs(
+    blocks: Ints, writes: Ints, write_ends: Ints, reads: Ints, read_ends: Ints, copies: Ints,
+    count: int,
+) -> Ints:  # fmt: skip
+    """A colour for each of ``count`` webs that no web has that is alive at the same time.
+
+    ``writes`` and ``reads`` are numbers of webs. Webs that meet most others come first. ``copies``
+    says of statements whether they copy what they read, of one web, to what they write: both get
+    one colour where that may be.
+    """
+    words = (count + WORD - 1) // WORD
+    one_bit = np.uint64(1)
+    before = np.zeros((len(blocks), words), np.uint64)
+    gone = np.zeros((len(blocks), words), np.uint64)
+    going = np.zeros((len(blocks), words), np.uint64)
+    for number in range(len(blocks)):
+        for at in range(blocks[number, 1] - 1, blocks[number, 0] - 1, -1):
+            for one in range(write_ends[at - 1] if at else 0, write_ends[at]):
+                word, bit = writes[one] // WORD, one_bit << np.uint64(writes[one] % WORD)
+                before[number, word] &= ~bit
+                gone[number, word] |= bit
+            for one in range(read_ends[at - 1] if at else 0, read_ends[at]):
+                before[number, reads[one] // WORD] |= one_bit << np.uint64(reads[one] % WORD)
+    again = True
+    while again:
+        again = False
+        for number in range(len(blocks) - 1, -1, -1):
+            for place in range(2, 4):
+                following = blocks[number, place]
+                if following >= 0:
+                    for word in range(words):
+                        going[number, word] |= before[following, word]
+            for word in range(words):
+                more = before[number, word] | (going[number, word] & ~gone[number, word])
+                if more != before[number, word]:
+                    before[number, word] = more
+                    again = True
+    meeting = np.zeros((count, words), np.uint64)
+    partners = np.full((len(copies), 2), -1, np.int64)
+    for number in range(len(blocks)):
+        alive = going[number]
+        for at in range(blocks[number, 1] - 1, blocks[number, 0] - 1, -1):
+            write_start = write_ends[at - 1] if at else 0
+            read_start = read_ends[at - 1] if at else 0
+            for one in range(write_start, write_ends[at]):
+                alive[writes[one] // WORD] |= one_bit << np.uint64(writes[one] % WORD)
+            source = -1
+            if copies[at] and read_start < read_ends[at] and write_start < write_ends[at]:
+                source = reads[read_start]
+                partners[at, 0], partners[at, 1] = writes[write_start], source
+            for one in range(write_start, write_ends[at]):
+                web = writes[one]
+                for word in range(words):
+                    beside = alive[word]
+                    if source >= 0 and source // WORD == word:
+                        # A copy holds what its source holds.
+                        beside &= ~(one_bit << np.uint64(source % WORD))
+                    meeting[web, word] |= beside
+            for one in range(write_start, write_ends[at]):
+                alive[writes[one] // WORD] &= ~(one_bit << np.uint64(writes[one] % WORD))
+            for one in range(read_start, read_ends[at]):
+                alive[reads[one] // WORD] |= one_bit << np.uint64(reads[one] % WORD)
+    degree = np.zeros(count, np.int64)
+    for web in range(count):
+        meeting[web, web // WORD] &= ~(one_bit << np.uint64(web % WORD))
+    for web in range(count):
+        mine = one_bit << np.uint64(web % WORD)
+        for other in range(count):
+            if meeting[web, other // WORD] >> np.uint64(other % WORD) & one_bit:
+                meeting[other, web // WORD] |= mine
+    for web in range(count):
+        for other in range(count):
+            if meeting[web, other // WORD] >> np.uint64(other % WORD) & one_bit:
+                degree[web] += 1
+    colours = np.full(count, -1, np.int64)
+    having = np.zeros((count, words), np.uint64)
+    """The webs of every colour."""
+    for web in np.argsort(-degree, kind="mergesort"):
+        colour = -1
+        for at in range(len(partners)):
+            for side in range(2):
+                if colour < 0 and partners[at, side] == web:
+                    wanted = colours[partners[at, 1 - side]]
+                    if wanted >= 0 and _apart(having[wanted], meeting[web]):
+                        colour = wanted
+        if colour < 0:
+            colour = 0
+            while not _apart(having[colour], meeting[web]):
+                colour += 1
+        colours[web] = colour
+        having[colour, web // WORD] |= one_bit << np.uint64(web % WORD)
+    return colours
+
+
+@compiled
+def _apart(one: Array, other: Array) -> bool:
+    """Whether two sets have nothing in common."""
+    for word in range(len(one)):  # noqa: SIM110 (compiled)
+        if one[word] & other[word]:
+            return False
+    return True
