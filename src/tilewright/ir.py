@@ -179,6 +179,11 @@ def to_attribute(value: PythonValue) -> Attribute:
 
 def from_attribute(attribute: Attribute) -> PythonValue:
     """The plain Python value of an attribute made by ``to_attribute``; raises TypeError."""
+    # These two are most, and their classes take long to ask whether something is an instance.
+    if type(attribute) is ArrayAttr:
+        return tuple([from_attribute(item) for item in attribute.data])
+    if type(attribute) is StringAttr:
+        return attribute.data
     match attribute:
         case IntegerAttr():
             value = attribute.value.data

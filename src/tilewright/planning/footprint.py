@@ -139,18 +139,18 @@ def axis_table(
 ) -> AxisTable:
     """The table of one axis; ``sizes`` holds the candidate tile sizes of every dim."""
     dims = tuple(dict.fromkeys(name for name in axis.dims if name in extents))
-    chosen = ((name, extents[name], tuple(sizes[name].tolist())) for name in dims)
-    return _axis_table(axis, extent, multiple, tuple(chosen))
+    own = ((name, extents[name], tuple(sizes[name].tolist())) for name in dims)
+    return _axis_table(axis, extent, multiple, tuple(own))
 
 
 @lru_cache(maxsize=1024)
 def _axis_table(
-    axis: Affine, extent: int, multiple: int, chosen: tuple[tuple[str, int, tuple[int, ...]], ...]
+    axis: Affine, extent: int, multiple: int, own: tuple[tuple[str, int, tuple[int, ...]], ...]
 ) -> AxisTable:
     """``axis_table`` with name, extent and sizes of the axis' own dims: searches share many."""
-    dims = tuple(name for name, _, _ in chosen)
-    extents = {name: size for name, size, _ in chosen}
-    sizes = {name: some for name, _, some in chosen}
+    dims = tuple(name for name, _, _ in own)
+    extents = {name: size for name, size, _ in own}
+    sizes = {name: some for name, _, some in own}
     shape = tuple(len(sizes[name]) for name in dims)
     largest, total = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     kinds = list(product((False, True), repeat=len(dims)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import accumulate
 from math import inf, prod
 
@@ -41,8 +42,13 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
     cannot say (too few registers, for instance): another one is taken.
     """
 
+    @cache
+    def with_room(room: tuple[tuple[str, int], ...]) -> Machine:
+        return machine.with_values({f"memory.{name}.bytes": size for name, size in room})
+
     def cycles(kernel: Kernel, schedule: Schedule) -> float:
-        placements, sizes, whole = _placed(kernel, machine)
+        placements, sizes, room = _placed(kernel, machine)
+        whole = with_room(tuple(room.items())) if room else machine
         bases = {WEIGHTS: 0, ACTIVATIONS: sizes[WEIGHTS], CONSTANTS: sum(sizes.values())}
         try:
             program = tile(kernel, schedule, machine, placements, check=False)
@@ -91,8 +97,8 @@ def run_timer(machine: Machine, arenas: Mapping[str, int]) -> RunTimer:
 
 def _placed(
     kernel: Kernel, machine: Machine
-) -> tuple[dict[str, Placement], dict[str, int], Machine]:
-    """A place for every operand, the bytes of each arena, and the machine.
+) -> tuple[dict[str, Placement], dict[str, int], dict[str, int]]:
+    """A place for every operand, the bytes of each arena, and those of memories of the machine.
 
     Held operands lie behind the memory that the kernel's machine has: the whole machine has more.
     """
@@ -112,5 +118,4 @@ def _placed(
             continue
         placements[operand.name] = (arena, sizes[arena], layout.strides(operand.shape))
         sizes[arena] += size
-    values = {f"memory.{name}.bytes": size for name, size in room.items()}
-    return placements, sizes, machine.with_values(values) if values else machine
+    return placements, sizes, room

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Protocol
 
@@ -107,7 +108,7 @@ class Context:
         """The first stage."""
         return self.compute.stages[0]
 
-    @property
+    @cached_property
     def extents(self) -> dict[str, int]:
         """Extents of the dims."""
         return self.program.extents
