@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tilewright.errors import Problem, TilewrightError
@@ -131,8 +132,7 @@ def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -
         found.add(f"{where}.operations", "at least one operation is needed")
     for key in ("cycles", "peak", "scratch", "issue"):
         try:
-            value = parse_expression(getattr(primitive, key)).evaluate({})
-            if value < 0:
+            if _of_one(getattr(primitive, key)) < 0:
                 found.add(f"{where}.{key}", "is negative for a tile of one element")
         except TilewrightError as error:
             found.add(f"{where}.{key}", error.problems[0].reason)
@@ -155,6 +155,15 @@ def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -
     for dim in (*primitive.whole, *primitive.extents):
         if not _DIM.fullmatch(dim):
             found.add(where, f"{shown(dim)!r} is not the name of a dim")
+
+
+@lru_cache(maxsize=1024)
+def _of_one(text: str) -> int | float:
+    """An expression's value for a tile of one element; raises TilewrightError.
+
+    The planner tries many variants of one machine, whose expressions are the same.
+    """
+    return parse_expression(text).evaluate({})
 
 
 def _check_operands(machine: Machine, primitive: Primitive, where: str, found: _Findings) -> None:
