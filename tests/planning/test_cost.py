@@ -10,7 +10,9 @@ from tests.planning.event_reference import run
 from tests.slow import but_fast
 from tilewright.machine import Machine
 from tilewright.planning.bounds import primitives_for
+from tilewright.planning.cells import cells_of
 from tilewright.planning.cost import lower_bounds, price
+from tilewright.planning.pipeline import Pipeline
 from tilewright.planning.planners.schedules import schedule_of
 from tilewright.planning.space import Space, build_space
 from tilewright.targets.cambricon_x.machine import MACHINE
@@ -105,3 +107,18 @@ def test_results_that_leave_as_they_are_computed_need_no_second_slot() -> None:
         single += int((less & (slots == 1)).sum())
         assert (after.bytes[there] == before.bytes[there]).all()
     assert single
+
+
+@pytest.mark.parametrize("kernel", KERNELS[1:4], ids=lambda kernel: kernel.symbol)
+def test_fillings_that_are_alike_have_the_price_of_their_own(kernel: kernels.Kernel) -> None:
+    """It is computed once, for the first of them."""
+    space = space_of(kernel, MACHINES["unified"])
+    part = space.take(np.arange(0, space.rows, max(space.rows // 40, 1)))
+    cells, found = cells_of(part), price(part)
+    for one in found:
+        rows = np.flatnonzero(one.arrangement.valid)
+        pipeline = Pipeline(part.take(rows), cells.take(rows), one.arrangement.take(rows))
+        cycles, moved = pipeline.cycles_and_bytes()
+        np.testing.assert_array_equal(one.cycles[rows], cycles)
+        np.testing.assert_array_equal(one.bytes[rows], moved)
+    assert len({id(one.cycles) for one in found}) < len(found)

@@ -6,7 +6,7 @@ is what no arrangement of a tiling goes below, so that most tilings need not be 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -79,13 +79,20 @@ def price(space: Space) -> list[Priced]:
     bandwidth = main_bandwidth(space.machine)
     found: list[Priced] = []
     for nest in nests_of(space):
+        of_nest: list[Priced] = []
         for arrangement in arrangements(space, nest):
             rows = np.flatnonzero(arrangement.valid)
             if not rows.size:
+                continue
+            # Most orders in which operands claim memory come to the same slots.
+            same = next((one for one in of_nest if arrangement.alike(one.arrangement)), None)
+            if same is not None:
+                of_nest.append(replace(same, arrangement=arrangement))
                 continue
             part = arrangement.take(rows)
             pipeline = Pipeline(space.take(rows), cells.take(rows), part)
             cycles, moved = np.full(space.rows, np.inf), np.zeros(space.rows)
             cycles[rows], moved[rows] = pipeline.cycles_and_bytes()
-            found.append(Priced(arrangement, cycles, moved, cycles + TIE * moved / bandwidth))
+            of_nest.append(Priced(arrangement, cycles, moved, cycles + TIE * moved / bandwidth))
+        found += of_nest
     return found

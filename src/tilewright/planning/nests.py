@@ -203,6 +203,14 @@ class Arrangement:
             {dim: column[rows] for dim, column in self.parts.items()},
         )
 
+    def alike(self, other: Arrangement) -> bool:
+        """Whether one of the same nest is valid for the same rows, and there the same."""
+        return np.array_equal(self.valid, other.valid) and all(
+            np.array_equal(column[self.valid], others[name][self.valid])
+            for columns, others in ((self.slots, other.slots), (self.grown, other.grown))
+            for name, column in columns.items()
+        )
+
 
 def arrangements(space: Space, nest: Nest) -> list[Arrangement]:
     """The nest with every way to fill the memories with slots that is not dominated."""
