@@ -207,7 +207,8 @@ def _parts_of(
         tile[dim] = min(tile[dim], step)
     compute = parse_expression(machine.primitive(schedule.primitive).cycles).evaluate(tile)
     whole = standstill(move, size, parts * compute, 1)
-    return within if standstill(move, size, compute, parts) < whole else []
+    held = parts <= machine.engine(move.engine).queue
+    return within if held and standstill(move, size, compute, parts) < whole else []
 
 
 def run(kernel: Kernel, schedule: Schedule, machine: Machine) -> Timeline:

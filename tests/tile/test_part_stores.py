@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.planning.planning_kernels import conv
 from tests.tile.test_late_loads import kernel
 from tests.tile.tile_kernels import case, machine, random_schedule
 from tilewright.planning import plan
+from tilewright.planning.cost import price
 from tilewright.planning.domain import Kernel
 from tilewright.planning.part_stores import standstill
+from tilewright.planning.planners.schedules import schedule_of
 from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.space import build_space
 from tilewright.targets.cambricon_x.machine import machine as cambricon_x
 from tilewright.targets.generic.timer import timer
 from tilewright.tile.dialect import ComputeOp, MoveOp, ProgramOp
@@ -103,3 +107,36 @@ def test_deep_layers_lose_nothing_to_their_stores() -> None:
     assert parts.cycles < 0.96 * whole.cycles
     assert parts.efficiency > 0.99
     assert abs(parts.predicted_cycles / parts.cycles - 1) < 0.01
+
+
+def test_more_parts_than_the_queue_holds_leave_whole() -> None:
+    """Behind stores that wait for a place in their queue, the next tile's loads are not issued."""
+    of = kernel(co=32, ci=256)
+    levels = schedule(of, {}, 128).levels[:2]
+    for size, there in ((7, True), (5, False)):  # 26 pixels in four parts, and in six
+        wide = dict(levels[1].tile) | {"co": 32, "ci": 128}
+        outer = Level("nbout", tuple((dict(levels[0].tile) | {"co": 32}).items()), ("ow",))
+        inner = Level("nbin", tuple(wide.items()), ("ci",))
+        parts = Level("compute", tuple((wide | {"ow": size}).items()), ("ow",))
+        store, _ = of_kind(tile(of, Schedule("conv", (outer, inner, parts)), MACHINE))
+        assert (store.parent_block() is not store.buffer.parent_block()) == there
+
+
+def test_the_cost_knows_residencies_of_fewer_parts() -> None:
+    """Of seven tiles along a row two or three wait together, and one is alone at the end."""
+    of = conv(64, 48, 21, 3)
+    space = build_space(of, MACHINE, MACHINE.primitive("conv"))
+    known = timer(MACHINE)
+    errors = list[float]()
+    for one in price(space):
+        grown = one.arrangement.grown
+        short = np.zeros(space.rows, np.bool_)
+        for dim, count in grown.items():
+            short |= (space.trips(dim) % count == 1) & (count <= 4)
+        single = one.arrangement.slots[of.output.name] == 1
+        near = np.flatnonzero(np.isfinite(one.cycles) & short & single)
+        for row in near[np.argsort(one.cycles[near], kind="stable")][:2]:
+            cycles = known(of, schedule_of(space, one.arrangement, int(row)))
+            errors.append(float(one.cycles[row]) / cycles - 1)
+    assert len(errors) > 4
+    assert np.mean(np.abs(errors)) < 0.005

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.machine import Move, parse_expression
+from tilewright.machine import Machine, Move, parse_expression
 from tilewright.planning.footprint import Floats, Ints
 from tilewright.planning.space import Space
 
@@ -39,6 +39,16 @@ def standstill(move: Move, size: Any, compute: Any, parts: Any) -> Floats:
     if move.in_flight > 1:
         return np.maximum(move.latency + flow / parts - (parts - 1) * compute, 0.0)
     return np.maximum(parts * move.latency + flow - 2.0 * (parts - 1) * compute, 0.0)
+
+
+def faster_in_parts(machine: Machine, move: Move, size: Any, compute: Any, parts: Any) -> Any:
+    """Whether less stands still if each of ``parts``, of ``compute`` cycles, leaves on its own.
+
+    It does not where the stores' queue cannot hold them all: the next tile's loads stand behind.
+    """
+    held = np.asarray(parts) <= machine.engine(move.engine).queue
+    whole = standstill(move, size, parts * compute, 1)
+    return held & (standstill(move, size, compute, parts) < whole)
 
 
 def halves(space: Space, slots: Mapping[str, Ints]) -> dict[str, Ints]:
@@ -63,9 +73,7 @@ def halves(space: Space, slots: Mapping[str, Ints]) -> dict[str, Ints]:
     expression = parse_expression(space.primitive.cycles)
     tile = {dim: space.size(dim) for dim in space.index}
     whole = expression.evaluate(tile)
-    faster = standstill(output.move, size, whole / HALVES, HALVES) < standstill(
-        output.move, size, whole, 1
-    )
+    faster = faster_in_parts(space.machine, output.move, size, whole / HALVES, HALVES)
     left = (slots[output.name] == 1) & (space.trips_of(dims) > 1) & faster
     found: dict[str, Ints] = {}
     for dim in dims:

@@ -32,7 +32,7 @@ from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.cells import Cells
 from tilewright.planning.footprint import Bools, Floats, Ints, Use
 from tilewright.planning.nests import Arrangement, Loop, depends
-from tilewright.planning.part_stores import HALVES, standstill
+from tilewright.planning.part_stores import HALVES, faster_in_parts, standstill
 from tilewright.planning.replaced import slots_in_turn
 from tilewright.planning.space import Space
 
@@ -85,6 +85,11 @@ class Pipeline:
         """Per row, whether tiles are computed in halves."""
         self.parts = self._parts()
         """Per row, the parts in which the result leaves its slot; see part_stores.py."""
+        self.short = self._short()
+        """Per row, the parts in the last residency where they are fewer, and the loop over
+        residencies; all parts, and -1, elsewhere."""
+        self.alone = self._alone()
+        """Per cell, whether tiles that are computed in halves are one part."""
         parts = self.parts[cells.row]
         for use in self.stores:
             self.time[use.name] = parts * transfer_cycles(use, self.bytes[use.name] / parts)
@@ -110,10 +115,39 @@ class Pipeline:
         cell = self.cells.place[:, 0]
         size = self.bytes[output.name][cell]
         tile = self.cells.cycles[cell] * np.where(halved, 1, parts)
-        faster = standstill(output.move, size, tile / parts, parts) < standstill(
-            output.move, size, tile, 1
-        )
-        return np.where((self.slots[output.name] == 1) & faster, parts, 1)
+        machine, single = self.space.machine, self.slots[output.name] == 1
+        split = single & faster_in_parts(machine, output.move, size, tile / parts, parts)
+        return np.where(split, parts, 1)
+
+    def _short(self) -> tuple[Ints, Ints]:
+        parts, at = self.parts.copy(), np.full(self.space.rows, -1)
+        for number, (loop, dim) in enumerate(zip(self.loops, self.dims, strict=True)):
+            count = self.arrangement.grown.get(dim)
+            if loop.inner or count is None:
+                continue
+            rest = self.space.trips(dim) % count
+            there = (rest > 0) & (self.parts > 1)
+            parts = np.where(there, self.parts // count * rest, parts)
+            at = np.where(there, number, at)
+        return parts, at
+
+    def short_share(self, number: int) -> Floats:
+        """Per row, how many of the tiles before an advance of a loop are in a short residency."""
+        _, at = self.short
+        share = np.where(at > number, 1.0, 0.0)
+        for loop, count in enumerate(self.trips[:number]):
+            share = np.where(at == loop, 1.0 / count, share)
+        return share
+
+    def _alone(self) -> Bools:
+        alone = np.zeros(len(self.cells.row), np.bool_)
+        for dim, part in self.arrangement.parts.items():
+            if dim in self.cells.dims:
+                last = self.space.extents[dim] - (self.space.trips(dim) - 1) * self.space.size(dim)
+                short = (self.cells.kind >> self.cells.dims.index(dim) & 1) > 0
+                cut = part < self.space.size(dim)
+                alone |= short & (cut & (last <= part))[self.cells.row]
+        return alone
 
     def _halved(self) -> Bools:
         halved = np.zeros(self.space.rows, np.bool_)
@@ -354,7 +388,7 @@ class Step:
     """From the compute of a tile to the next one's, when one loop advances; columns over pairs."""
 
     def __init__(self, pricing: Pipeline, number: int, after: Ints, before: Ints) -> None:
-        self.of, self.after, self.before = pricing, after, before
+        self.of, self.after, self.before, self.number = pricing, after, before, number
         self.row = pricing.cells.row[after]
         self.compute = pricing.cells.cycles[before]
         self.moves = {
@@ -426,10 +460,15 @@ class Step:
     def _until_free(self, use: Use) -> Floats:
         """Time from a tile's compute until its result lets the next one begin."""
         assert use.move is not None
-        parts, halved = self.of.parts[self.row], self.of.halved[self.row]
-        times = self.compute + self.of.cells.cycles[self.after]
-        part = times / 2 / np.where(halved, HALVES, 1)
-        return standstill(use.move, self.of.bytes[use.name][self.before], part, parts)
+        parts, size = self.of.parts[self.row], self.of.bytes[use.name][self.before]
+        halves = np.where(self.of.halved[self.row], HALVES, 1)
+        compute = (self.compute + self.of.cells.cycles[self.after]) / 2 / halves
+        whole = np.where(self.of.alone[self.before], 1, parts)
+        gap = standstill(use.move, size, compute, whole)
+        fewer, at = (column[self.row] for column in self.of.short)
+        share = self.of.short_share(self.number)[self.row]
+        left = standstill(use.move, size * fewer / parts, compute, fewer)
+        return np.where(at >= 0, (1 - share) * gap + share * left, gap)
 
     def _shared(self, engine: str) -> Floats:
         """Time of an engine's loads and stores together; 0 for one that has only stores."""

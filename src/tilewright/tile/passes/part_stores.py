@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-import numpy as np
-
 from tilewright.ir import Block, Operation
 from tilewright.machine import Machine
 from tilewright.machine.expression import parse_expression
 from tilewright.planning.domain import ELEMENT_BYTES
-from tilewright.planning.part_stores import standstill
+from tilewright.planning.part_stores import faster_in_parts
 from tilewright.tile.dialect import ComputeOp, LoopOp, MoveOp, ProgramOp, enclosing_loops
 from tilewright.tile.implied import visits
 from tilewright.tile.passes.allocate import largest_box
@@ -27,7 +25,8 @@ class PartStores(TilePass):
     A result of one slot has to leave before the next tile's first compute. Where a tile is computed
     in parts, each part can leave when it is complete, and the next tile's first part be computed
     when the first part has left; nothing need stand still while the other parts are computed. It
-    is left whole where transfers take so long, and computes so short a time, that it is faster.
+    is left whole where transfers take so long, and computes so short a time, that it is faster, and
+    where the stores' queue cannot hold all parts, before which the next loads cannot be issued.
 
     Before::
 
@@ -77,11 +76,7 @@ def _is_faster(
     elements = prod(largest_box(buffer, program.extents))
     size = elements * ELEMENT_BYTES[element_name(buffer.result.type.of.element_type)]
     parts = prod(-(-(loop.upper_bound - loop.lower_bound) // loop.step_size) for loop in loops)
-    whole, split = (
-        standstill(move, size, np.asarray(time), count)
-        for time, count in ((parts * cycles, 1), (cycles, parts))
-    )
-    return bool(split < whole)
+    return bool(faster_in_parts(machine, move, size, cycles, parts))
 
 
 def _wrap(store: MoveOp, loops: list[LoopOp]) -> None:
