@@ -67,10 +67,6 @@ class Move(_Part):
     linear: bool = False
     """Whether a transfer is one contiguous block: a box takes as many, one after the other, as it
     has blocks, each with its latency."""
-    early: bool = False
-    """Whether an operand that stays for several tiles, and alone moves on its engine, is loaded
-    while all of those before are computed, not just the last one; and the first weights of a
-    kernel while the one before is."""
     efficiency: tuple[tuple[int, float], ...] = ()
     """(bytes of a contiguous block, fraction of the bandwidth), ascending; interpolated."""
 
@@ -108,9 +104,6 @@ class Storage(_Part):
     asked for where they all have one index."""
     leaves: bool = False
     """Whether parts of results are moved on while others of their tile are computed."""
-    trails: bool = False
-    """Of the output: whether a tile that is several transfers is stored one by one as they are
-    computed, so that the last one alone stands behind its products."""
     waits: tuple[str, ...] = ()
     """Of the output: dims along which sums of several tiles may wait here for the rest of their
     reduction while other operands in the same memory come anew for each tile."""

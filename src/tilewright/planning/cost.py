@@ -14,7 +14,7 @@ from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.cells import cells_of
 from tilewright.planning.footprint import Floats
 from tilewright.planning.nests import Arrangement, arrangements, nests_of
-from tilewright.planning.pipeline import Pipeline, begun, transfer_cycles
+from tilewright.planning.pipeline import Pipeline, transfer_cycles
 from tilewright.planning.space import Space
 
 TIE = 0.003
@@ -64,8 +64,6 @@ def lower_bounds(space: Space) -> Floats:
         dims = [dim for dim in space.extents if dim in use.operand.dims]
         once = cells.sum(share * transfer_cycles(use, box), rows) + space.further_latency(use)
         loads = loads + once * space.trips_of(dims)
-        if begun(use, space):
-            continue
         ends = ends + cells.sum(share * box, rows) / use.move.bytes_per_cycle
         ends = ends + (use.move.latency if use.move.in_flight == 1 else 0)
     limit = np.maximum(np.maximum(compute + ends, loads), moved / bandwidth)

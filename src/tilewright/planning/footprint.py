@@ -41,8 +41,6 @@ class Use:
     output: bool = False
     leaves: bool = False
     """Whether parts of it are stored while others of its tile are computed."""
-    trails: bool = False
-    """Whether the transfers of a tile that is several are."""
 
     @property
     def name(self) -> str:
@@ -76,8 +74,7 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
             for axis in operand.access
         )
         host = hosts.get(storage.joined, "") if storage.joined else ""
-        leaves, trails = storage.leaves, storage.trails
-        found.append(Use(operand, memory, move, granules, host, output, leaves, trails))
+        found.append(Use(operand, memory, move, granules, host, output, storage.leaves))
     own = [use for use in found if not use.host]
     return tuple(use for one in own for use in (one, *(u for u in found if u.host == one.name)))
 

@@ -16,9 +16,8 @@ next passes the longest of
 - likewise for the output, compute and store, unless it leaves part by part as it is computed.
 
 A class whose loads take longer than compute borrows the time that the queue had left over in the
-tile before, as far as slots let it run ahead. An ``early`` move of an operand that stays for
-several tiles takes place in the time that all of these leave over. The first loads and the last
-compute and store stand alone.
+tile before, as far as slots let it run ahead. The first loads and the last compute and store stand
+alone.
 """
 
 from __future__ import annotations
@@ -46,12 +45,6 @@ def transfer_cycles(use: Use, size: Floats) -> Floats:
     assert use.move is not None
     flow = size / use.move.bytes_per_cycle
     return np.maximum(flow, (use.move.latency + flow) / use.move.in_flight)
-
-
-def begun(use: Use, space: Space) -> bool:
-    """Whether an operand's first load takes place while a kernel before computes."""
-    weights = use.operand.role == "weight"
-    return weights and use.move is not None and use.move.early and not space.kernel.first
 
 
 class Pipeline:
@@ -99,9 +92,6 @@ class Pipeline:
         }
         for name, latency in self.blocks.items():
             self.time[name] = self.time[name] + latency
-        self.before: dict[str, Floats] = {}
-        """Per operand of early moves and cell, the part of a load's cycles that earlier tiles
-        have time for."""
 
     def _parts(self) -> Ints:
         one = np.ones(self.space.rows, np.int64)
@@ -222,7 +212,6 @@ class Pipeline:
         for number, count in enumerate(self.trips):
             innermost = np.where(count > 1, number, innermost)
         left = self._left_over(innermost)
-        self.before = self._before(innermost)
         total = np.zeros(space.rows)
         before = np.ones(space.rows)
         for number, count in enumerate(self.trips):
@@ -289,41 +278,11 @@ class Pipeline:
             busy[use.move.engine] = busy[use.move.engine] + moves * self.time[use.name]
         return {e: np.maximum(self.cells.cycles - time, 0.0) for e, time in busy.items()}
 
-    def _before(self, innermost: Ints) -> dict[str, Floats]:
-        """Per operand of early moves and cell, how much of a load takes place in the time that main
-        memory has left over in the tiles for which the operand stays, but the last of them.
-
-        With one slot, that is what finds room beside it.
-        """
-        cells, space = self.cells, self.space
-        used = np.zeros(len(cells.row))
-        for use in self.loads + self.stores:
-            moves = (self.depth[use.name] >= innermost)[cells.row]
-            used = used + moves * self.bytes[use.name] / self.bandwidth
-        left = np.maximum(cells.cycles - used, 0.0)
-        found: dict[str, Floats] = {}
-        for use in self.loads:
-            assert use.move is not None
-            beside = [one for one in self.uses if one.move and one.move.engine == use.move.engine]
-            if not use.move.early or beside != [use]:
-                continue
-            tiles = np.ones(space.rows)
-            for number, count in enumerate(self.trips):
-                tiles = tiles * np.where(number > self.depth[use.name], count, 1.0)
-            slots, size = self.slots[use.name], space.slot_bytes(use)
-            room = np.inf if use.memory.room is None else use.memory.room
-            share = np.clip(np.where(slots > 1, 1.0, room / np.maximum(size, 1) - 1.0), 0.0, 1.0)
-            time = self.time[use.name]
-            found[use.name] = np.minimum((tiles - 1.0)[cells.row] * left, share[cells.row] * time)
-        return found
-
     def _first_loads(self, cell: Ints) -> Floats:
         """Cycles until the first tile is there."""
         total, hidden = np.zeros(len(cell)), 0
         for use in self.loads:
             assert use.move is not None
-            if begun(use, self.space):
-                continue
             total = total + self.bytes[use.name][cell] / use.move.bytes_per_cycle
             total = total + self.blocks[use.name][cell]
             if use.move.in_flight == 1:
@@ -337,12 +296,7 @@ class Pipeline:
         for use in self.stores:
             assert use.move is not None
             flow = self.bytes[use.name][cell] / self.parts / use.move.bytes_per_cycle
-            store = flow + use.move.latency + self.blocks[use.name][cell]
-            if use.trails:
-                pieces = 1 + self.blocks[use.name][cell] / max(use.move.latency, 1)
-                left = np.maximum(store - self.cells.cycles[cell], store / pieces)
-                store = np.where(pieces > 1, left, store)
-            total = total + store
+            total = total + flow + use.move.latency + self.blocks[use.name][cell]
         return total
 
     def _moved(self) -> Floats:
@@ -403,16 +357,8 @@ class Step:
         self.slots |= {n: self.slots[n] + last[self.row] for n, last in pricing.last.items()}
         self.rounds = {n: column[self.row] for n, column in pricing.rounds.items()}
         self.depth = {use.name: pricing.depth[use.name][self.row] for use in pricing.loads}
-        time = {use.name: pricing.time[use.name][after] for use in pricing.loads}
-        self.later = {
-            use.name: np.maximum(time[use.name] - pricing.before[use.name][before], 0.0)
-            / np.maximum(time[use.name], 1.0)
-            for use in pricing.loads
-            if use.name in pricing.before
-        }
-        """Per operand of early moves, the part of them that earlier tiles have no time for."""
         self.queued = {
-            name: self.moves[name] * took * self.later.get(name, 1.0) for name, took in time.items()
+            use.name: self.moves[use.name] * pricing.time[use.name][after] for use in pricing.loads
         }
 
     def cycles(self, spare: Mapping[str, Floats], issue: int) -> Floats:
@@ -424,7 +370,6 @@ class Step:
             assert use.move is not None
             moves = self.moves[use.name]
             bytes_time = moves * self.of.bytes[use.name][self.after] / self.of.bandwidth
-            bytes_time = bytes_time * self.later.get(use.name, 1.0)
             flow = flow + bytes_time
             queues[use.move.engine].add(
                 self.queued[use.name], bytes_time, moves > 0, self.slots[use.name]

@@ -19,7 +19,6 @@ from tilewright.errors import TilewrightError
 from tilewright.planning import plan
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon import TARGET
-from tilewright.targets.cambricon.lowering.network import Lowering
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, MACHINE, machine
 from tilewright.targets.cambricon.timer import timer
 
@@ -79,38 +78,3 @@ def test_weights_that_are_computed_are_timed_as_they_lie() -> None:
     times = [timer(MACHINE)(one, schedule) for one in (kernel, replace(kernel, stages=stages))]
     # Four tiles of 49 rows, each with the latency of a transfer, but for one of each tile.
     assert times[1] - times[0] >= 4 * 48 * 100
-
-
-def test_the_next_kernels_weights_need_time_behind_the_last_of_ones_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Weights that change with each tile come too late; those that stay for long do not."""
-    build = KernelBuilder(1)
-    weights = build.operand((256, 1024, 1, 1), 10, layout="OHWI")
-    y = build.op(
-        "conv",
-        build.image(1, 1024, 1, 64),
-        weights,
-        strides=(1, 1),
-        pads=(0, 0, 0, 0),
-        dilations=(1, 1),
-        group=1,
-    )
-    kernel = build.plan_only(build.op("requantise", y, result=(16, 8)))
-    tile = tuple({**kernel.anchor.extents, "co": 128, "ow": 8}.items())
-    slots = tuple((one.name, 2) for one in kernel.operands)
-    orders = ("ow", "co"), ("co", "ow")
-    schedules = [Schedule("conv", (Level("vsm", tile, order),), slots) for order in orders]
-    followed = [timer(MACHINE)(kernel, one) for one in schedules]
-
-    def none(self: Lowering, size: int) -> float:
-        return 0.0
-
-    monkeypatch.setattr(Lowering, "follow", none)
-    waits = [
-        took - timer(MACHINE)(kernel, one) for took, one in zip(followed, schedules, strict=True)
-    ]
-    # A third of the scratchpad takes 2,148 cycles, twice as long as the last tile.
-    assert waits[0] > 400
-    # The other shares main memory alone.
-    assert waits[1] < 0.5 * waits[0]

@@ -101,8 +101,6 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             bytes_per_cycle=BANDWIDTH,
             latency=LATENCY,
             linear=linear,
-            # Weights that stay for several tiles: lowering/weights_ahead.py.
-            early=name == "mload",
         )
 
     primitives = _primitives(lanes, int(size.vsm * RESERVED))
@@ -173,8 +171,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             clips=True,
             operations=("conv",),
             engine="matrix",
-            # Of pixels that lie apart in main memory, each leaves behind its products.
-            operands=product | {"output": Storage(memory="vsm", trails=True)},
+            operands=product,
             epilogue=EPILOGUE,
             replaces="residual",
             # A product of the kernel's row with the pixels that it covers, for each point; where

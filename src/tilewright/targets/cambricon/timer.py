@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import accumulate
-from math import inf, prod
+from math import inf
 
 from tilewright.errors import TilewrightError
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
@@ -25,9 +25,6 @@ from tilewright.tile.build import Placement
 from tilewright.tile.dialect import programs_of
 from tilewright.tile.lower import tile
 
-FOLLOWING = 1 / 3
-"""Part of the matrix scratchpad that the first weights of a kernel take at most, about."""
-
 CONSTANT_ROLES = ("weight", "bias")
 """Operands that lie with the weights: products lay theirs out by segment."""
 
@@ -36,8 +33,8 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
     """Simulated cycles of a kernel that runs alone, its operands dense in main memory.
 
     The words are those that a package would hold where a kernel before has loaded the first
-    weights (lowering/early.py), and this one loads those of one that follows; or that load them
-    themselves, and none for others: the first kernel, and all if not ``begun``. Where tiles may be
+    weights (lowering/early.py), or that load them themselves: the first kernel, and all if not
+    ``begun``. Where tiles may be
     computed row by row of the kernel, the faster order counts. Infinite for a schedule that they
     cannot say (too few registers, for instance): another one is taken.
     """
@@ -61,20 +58,12 @@ def timer(machine: Machine, *, begun: bool = True) -> Timer:
                 lowering.kernel(program, kernel.nodes)
             except TilewrightError:
                 break
-            left = lowering.follow(_following(kernel, whole)) if there else 0.0
-            least = min(least, lowering.cycles(whole) + left)
+            least = min(least, lowering.cycles(whole))
             if not lowering.by_rows:
                 break
         return least
 
     return cycles
-
-
-def _following(kernel: Kernel, machine: Machine) -> int:
-    """Bytes of the first weights of a kernel behind this one: its own, if they are not many."""
-    weights = [one for one in kernel.operands if one.role == "weight"]
-    size = sum(prod(one.shape) * one.element_bytes for one in weights)
-    return min(size, int((machine.memory("msm").room or 0) * FOLLOWING)) // ALIGNMENT * ALIGNMENT
 
 
 def run_timer(machine: Machine, arenas: Mapping[str, int]) -> RunTimer:

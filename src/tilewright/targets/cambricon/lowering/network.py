@@ -15,13 +15,7 @@ from tilewright.errors import TilewrightError
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.early import (
-    EarlyLoads,
-    FirstLoad,
-    Need,
-    Settled,
-    meet,
-)
+from tilewright.targets.cambricon.lowering.early import EarlyLoads, Need, Settled, meet
 from tilewright.targets.cambricon.lowering.kept import Kept, Region
 from tilewright.targets.cambricon.lowering.kernel import lower_kernel
 from tilewright.targets.cambricon.lowering.tables import Filled
@@ -88,8 +82,6 @@ class Lowering:
         self.start: list[Statement] = []
         self.by_rows = False
         """Whether the last kernel is computed so."""
-        self.tiles = 1
-        """Loads of the last kernel's weights."""
 
     def kernel(
         self,
@@ -104,7 +96,7 @@ class Lowering:
         ``machine`` has the memory that held values leave to it. The weights of the operand
         ``keeps`` stay in the matrix scratchpad that it lacks.
         """
-        machine, self.tiles = machine or self.machine, 1
+        machine = machine or self.machine
         room, whole = (one.memory("msm").bytes or 0 for one in (machine, self.machine))
         lower = partial(
             lower_kernel,
@@ -131,32 +123,15 @@ class Lowering:
             self.segments[tensor.get("offset")] = cut
         number = None if self.settled is None else self.settled.gap
         if lowered.early is not None and number is not None:
-            self._put_early(number, lowered.early)
+            gap = self.early.put(number, lowered.early)
+            at = next(i for i, one in enumerate(self.parts[number]) if one is gap.place)
+            self.parts[number][at : at + 1] = lowered.early.statements(
+                gap.registers, waits=gap.waits
+            )
         self.early.passed(lowered.used, lowered.gap, cycles)
         name = f"kernel {program.symbol.data}: {', '.join(nodes)}".rstrip(": ")
         start = [] if self.parts else self.start
         self.parts.append([Statement(remark=name), *start, *lowered.statements])
-
-    def _put_early(self, number: int, load: FirstLoad) -> None:
-        """A load in a kernel's gap."""
-        gap = self.early.put(number, load)
-        at = next(i for i, one in enumerate(self.parts[number]) if one is gap.place)
-        self.parts[number][at : at + 1] = load.statements(gap.registers, waits=gap.waits)
-
-    def follow(self, size: int) -> float:
-        """Let the last kernel load so many bytes of weights for one that follows.
-
-        The cycles that it leaves to that one, where its own weights take too much room. Whose own
-        come at once loads others all the time: it says nothing of its schedule that this is short.
-        """
-        if self.tiles == 1:
-            return 0.0
-        whole = FirstLoad(0, size // 2, 0)
-        found = self.early.settle(Need(whole, size, 1), self.machine.memory("msm").room or 0)
-        if found.early is not None and found.gap is not None:
-            self._put_early(found.gap, found.early)
-        left = found.rest if found.early is not None else whole
-        return 0.0 if left is None else left.cycles(self.machine)
 
     @property
     def statements(self) -> list[Statement]:
@@ -192,7 +167,7 @@ class Lowering:
 
     def _settle(self, need: Need, room: int) -> Settled:
         """Where a kernel's weights lie, and what a kernel before takes of their first load."""
-        self.tiles, self.settled = need.tiles, self.early.settle(need, room)
+        self.settled = self.early.settle(need, room)
         if self.begun:
             self.settled = Settled(self.settled.place, need.at(self.settled.place))
         return self.settled
