@@ -190,10 +190,6 @@ def from_attribute(attribute: Attribute) -> PythonValue:
             return bool(value) if attribute.type == i1 else value
         case FloatAttr():
             return float(attribute.value.data)
-        case StringAttr():
-            return attribute.data
-        case ArrayAttr():
-            return tuple(from_attribute(item) for item in attribute.data)
         case UnitAttr():
             return True
         case _:

@@ -60,12 +60,9 @@ class Layout:
             raise refuse("layout-invalid", f"an axis is outside rank {self.rank}")
 
     @classmethod
+    @lru_cache(maxsize=4096)  # The planner asks for the same few thousands of times.
     def parse(cls, text: str, rank: int) -> Layout:
         """Read the notation above; raises TilewrightError when it does not fit ``rank``."""
-        return _parsed(text, rank)
-
-    @classmethod
-    def _read(cls, text: str, rank: int) -> Layout:
         if not text:
             return cls(rank, tuple(Factor(axis) for axis in range(rank)))
         position, parts = 0, list[tuple[str, int]]()
@@ -200,9 +197,3 @@ class Layout:
     def _check(self, shape: Sequence[int]) -> None:
         if len(shape) != self.rank:
             raise refuse("layout-rank", f"the layout has rank {self.rank}, the tensor {len(shape)}")
-
-
-@lru_cache(maxsize=4096)
-def _parsed(text: str, rank: int) -> Layout:
-    """The planner asks for the same few layouts thousands of times."""
-    return Layout._read(text, rank)  # pyright: ignore[reportPrivateUsage]

@@ -204,7 +204,10 @@ class Arrangement:
         )
 
     def alike(self, other: Arrangement) -> bool:
-        """Whether one of the same nest is valid for the same rows, and there the same."""
+        """Whether one of the same nest is valid for the same rows, and there the same.
+
+        Trips follow from the nest and what is grown, parts from the slots.
+        """
         return np.array_equal(self.valid, other.valid) and all(
             np.array_equal(column[self.valid], others[name][self.valid])
             for columns, others in ((self.slots, other.slots), (self.grown, other.grown))
