@@ -40,28 +40,7 @@ def webs_of_registers(
         count = max(count, one + 1)
     for one in writes:
         count = max(count, one + 1)
-    wanted = np.zeros((len(blocks), count), np.bool_)
-    kept = np.ones((len(blocks), count), np.bool_)
-    for number in range(len(blocks)):
-        for at in range(blocks[number, 0], blocks[number, 1]):
-            for one in range(read_ends[at - 1] if at else 0, read_ends[at]):
-                if kept[number, reads[one]]:
-                    wanted[number, reads[one]] = True
-            for one in range(write_ends[at - 1] if at else 0, write_ends[at]):
-                kept[number, writes[one]] = False
-    again = True
-    while again:
-        again = False
-        for number in range(len(blocks) - 1, -1, -1):
-            for place in range(2, 4):
-                following = blocks[number, place]
-                if following < 0:
-                    continue
-                for register in range(count):
-                    if wanted[following, register] and kept[number, register]:
-                        if not wanted[number, register]:
-                            again = True
-                        wanted[number, register] = True
+    wanted, _ = _alive(blocks, reads, read_ends, writes, write_ends, count)
     first = len(blocks) * count
     parent = np.arange(first + len(writes))
     read_node = np.zeros(len(reads), np.int64)
@@ -81,7 +60,7 @@ def webs_of_registers(
             following = blocks[number, place]
             if following >= 0:
                 for register in range(count):
-                    if wanted[following, register]:
+                    if _has(wanted[following], register):
                         _join(parent, now[register], following * count + register)
     # Webs in the order of their first writes; those of what registers hold at first come first.
     has_write = np.zeros(len(parent), np.bool_)
@@ -92,7 +71,7 @@ def webs_of_registers(
     if len(blocks):
         for register in range(count):
             root = _root(parent, register)
-            if wanted[0, register] and has_write[root] and web[root] < 0:
+            if _has(wanted[0], register) and has_write[root] and web[root] < 0:
                 web[root] = found
                 found += 1
     unknown = found
@@ -135,33 +114,8 @@ def colours_of_webs(
     says of statements whether they copy what they read, of one web, to what they write: both get
     one colour where that may be.
     """
-    words = (count + WORD - 1) // WORD
-    one_bit = np.uint64(1)
-    before = np.zeros((len(blocks), words), np.uint64)
-    gone = np.zeros((len(blocks), words), np.uint64)
-    going = np.zeros((len(blocks), words), np.uint64)
-    for number in range(len(blocks)):
-        for at in range(blocks[number, 1] - 1, blocks[number, 0] - 1, -1):
-            for one in range(write_ends[at - 1] if at else 0, write_ends[at]):
-                word, bit = writes[one] // WORD, one_bit << np.uint64(writes[one] % WORD)
-                before[number, word] &= ~bit
-                gone[number, word] |= bit
-            for one in range(read_ends[at - 1] if at else 0, read_ends[at]):
-                before[number, reads[one] // WORD] |= one_bit << np.uint64(reads[one] % WORD)
-    again = True
-    while again:
-        again = False
-        for number in range(len(blocks) - 1, -1, -1):
-            for place in range(2, 4):
-                following = blocks[number, place]
-                if following >= 0:
-                    for word in range(words):
-                        going[number, word] |= before[following, word]
-            for word in range(words):
-                more = before[number, word] | (going[number, word] & ~gone[number, word])
-                if more != before[number, word]:
-                    before[number, word] = more
-                    again = True
+    _, going = _alive(blocks, reads, read_ends, writes, write_ends, count)
+    words = going.shape[1]
     meeting = np.zeros((count, words), np.uint64)
     partners = np.full((len(copies), 2), -1, np.int64)
     for number in range(len(blocks)):
@@ -170,35 +124,33 @@ def colours_of_webs(
             write_start = write_ends[at - 1] if at else 0
             read_start = read_ends[at - 1] if at else 0
             for one in range(write_start, write_ends[at]):
-                alive[writes[one] // WORD] |= one_bit << np.uint64(writes[one] % WORD)
+                _put(alive, writes[one])
             source = -1
             if copies[at] and read_start < read_ends[at] and write_start < write_ends[at]:
                 source = reads[read_start]
                 partners[at, 0], partners[at, 1] = writes[write_start], source
             for one in range(write_start, write_ends[at]):
-                web = writes[one]
+                mine = meeting[writes[one]]
+                # A copy holds what its source holds.
+                apart = source >= 0 and not _has(mine, source)
                 for word in range(words):
-                    beside = alive[word]
-                    if source >= 0 and source // WORD == word:
-                        # A copy holds what its source holds.
-                        beside &= ~(one_bit << np.uint64(source % WORD))
-                    meeting[web, word] |= beside
+                    mine[word] |= alive[word]
+                if apart:
+                    _drop(mine, source)
             for one in range(write_start, write_ends[at]):
-                alive[writes[one] // WORD] &= ~(one_bit << np.uint64(writes[one] % WORD))
+                _drop(alive, writes[one])
             for one in range(read_start, read_ends[at]):
-                alive[reads[one] // WORD] |= one_bit << np.uint64(reads[one] % WORD)
+                _put(alive, reads[one])
     degree = np.zeros(count, np.int64)
     for web in range(count):
-        meeting[web, web // WORD] &= ~(one_bit << np.uint64(web % WORD))
-    for web in range(count):
-        mine = one_bit << np.uint64(web % WORD)
-        for other in range(count):
-            if meeting[web, other // WORD] >> np.uint64(other % WORD) & one_bit:
-                meeting[other, web // WORD] |= mine
+        _drop(meeting[web], web)
     for web in range(count):
         for other in range(count):
-            if meeting[web, other // WORD] >> np.uint64(other % WORD) & one_bit:
-                degree[web] += 1
+            if _has(meeting[web], other):
+                _put(meeting[other], web)
+    for web in range(count):
+        for other in range(count):
+            degree[web] += _has(meeting[web], other)
     colours = np.full(count, -1, np.int64)
     having = np.zeros((count, words), np.uint64)
     """The webs of every colour."""
@@ -215,7 +167,7 @@ def colours_of_webs(
             while not _apart(having[colour], meeting[web]):
                 colour += 1
         colours[web] = colour
-        having[colour, web // WORD] |= one_bit << np.uint64(web % WORD)
+        _put(having[colour], web)
     return colours
 
 
@@ -226,3 +178,57 @@ def _apart(one: Array, other: Array) -> bool:
         if one[word] & other[word]:
             return False
     return True
+
+
+@compiled
+def _alive(
+    blocks: Ints, reads: Ints, read_ends: Ints, writes: Ints, write_ends: Ints, count: int
+) -> tuple[Array, Array]:
+    """Per block, the sets of those of ``count`` numbers that are alive at its start and its end.
+
+    Alive is what is read before it is written. A statement reads before it writes.
+    """
+    words = (count + WORD - 1) // WORD
+    before = np.zeros((len(blocks), words), np.uint64)
+    gone = np.zeros((len(blocks), words), np.uint64)
+    going = np.zeros((len(blocks), words), np.uint64)
+    for number in range(len(blocks)):
+        for at in range(blocks[number, 1] - 1, blocks[number, 0] - 1, -1):
+            for one in range(write_ends[at - 1] if at else 0, write_ends[at]):
+                _drop(before[number], writes[one])
+                _put(gone[number], writes[one])
+            for one in range(read_ends[at - 1] if at else 0, read_ends[at]):
+                _put(before[number], reads[one])
+    again = True
+    while again:
+        again = False
+        for number in range(len(blocks) - 1, -1, -1):
+            for place in range(2, 4):
+                following = blocks[number, place]
+                if following >= 0:
+                    for word in range(words):
+                        going[number, word] |= before[following, word]
+            for word in range(words):
+                more = before[number, word] | (going[number, word] & ~gone[number, word])
+                if more != before[number, word]:
+                    before[number, word] = more
+                    again = True
+    return before, going
+
+
+@compiled
+def _has(some: Array, number: int) -> bool:
+    """Whether a number is in a set."""
+    return (some[number // WORD] >> np.uint64(number % WORD)) & np.uint64(1) != 0
+
+
+@compiled
+def _put(some: Array, number: int) -> None:
+    """Add a number to a set."""
+    some[number // WORD] |= np.uint64(1) << np.uint64(number % WORD)
+
+
+@compiled
+def _drop(some: Array, number: int) -> None:
+    """Take a number out of a set."""
+    some[number // WORD] &= ~(np.uint64(1) << np.uint64(number % WORD))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.flow import webs_of_registers
-from tilewright.targets.cambricon.statements import Label, Statement, places
+from tilewright.targets.cambricon.statements import Label, Statement
 
 Clobbers = Mapping[int, Sequence[Register]]
 """Registers that a remark's place overwrites, by the remark's identity: a load goes there later."""
@@ -81,26 +81,15 @@ def webs_of(
         if clobbers and id(one) in clobbers:
             writes += [register.number for register in clobbers[id(one)]]
             defs += [number] * (len(writes) - len(defs))
-        added = False
-        if one.mnemonic:
-            target, among = places(one.mnemonic)
-            operands = one.operands
-            if target >= 0:
-                added = bool(one.modifiers.get("acc"))
-                among = (target, *among) if added else among
-            for place in among:
-                part = operands[place]
-                if isinstance(part, Register):
-                    reads.append(part.number)
-                    uses.append((number, place))
-            if target >= 0:
-                part = operands[target]
-                assert isinstance(part, Register)
-                writes.append(part.number)
-                defs.append(number)
+        for place, register in one.reads:
+            reads.append(register.number)
+            uses.append((number, place))
+        if (target := one.written) is not None:
+            writes.append(target.number)
+            defs.append(number)
         read_ends.append(len(reads))
         write_ends.append(len(writes))
-        adds.append(added)
+        adds.append(one.adds)
     ways = (np.array(row, np.int64) for row in (reads, read_ends, writes, write_ends, adds))
     write_web, read_web, known = webs_of_registers(table_of(blocks), *ways)
     webs = [Web(known=bool(one)) for one in known.tolist()]
