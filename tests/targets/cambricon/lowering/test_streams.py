@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
+from tests.targets.generic.kernel_cases import KernelBuilder
 
 from tilewright.targets.cambricon.lowering.transfers import EARLY, Transfers
 from tilewright.targets.cambricon.machine import MACHINE
@@ -50,3 +53,18 @@ def test_transfers_do_not_wait_for_hooks_where_those_are_few(
     monkeypatch.undo()
     chosen(monkeypatch, 0.0)
     assert run_case(case, schedule, MACHINE, row_order=False)[1].cycles > result.cycles
+
+
+def test_transfers_do_not_wait_where_nobody_knows_how_many_hooks_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Gradients of maxima, a tile of which takes about as long as its transfers."""
+    build, used = KernelBuilder(1), chosen(monkeypatch)
+    case = build.finish(build.op("maximum_gradient", build.operand((30, 6, 480), 8)))
+    schedule = replace(cut(case, {"n": 3}, ("n",)), primitive="maximum_gradient")
+    found, result, _ = run_case(case, schedule, MACHINE)
+    np.testing.assert_array_equal(found, case.expected)
+    assert set(used) == {EARLY}
+    monkeypatch.undo()
+    chosen(monkeypatch, 0.0)
+    assert run_case(case, schedule, MACHINE)[1].cycles > 1.05 * result.cycles

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from tilewright.errors import refuse
@@ -36,8 +35,9 @@ class Hook(Protocol):
 class Pace(Protocol):
     """Says that tiles have hooks throughout."""
 
-    def __call__(self, interval: float, places: float = inf) -> None:
-        """They are so many cycles apart; the largest tile has so many ``places`` for them."""
+    def __call__(self, interval: float, places: float | None = None) -> None:
+        """They are so many cycles apart; the largest tile has so many ``places`` for them, if
+        that is known."""
         ...
 
 

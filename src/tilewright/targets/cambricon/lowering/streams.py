@@ -21,8 +21,8 @@ MAX_LOOPS = 2
 
 EARLY = 0.5
 """Part of the way between two hooks by which a transfer may have to wait for the one before, where
-hooks are scarce: a little early does little harm, products still run. The one behind it is due so
-much later then."""
+hooks are scarce or nobody knows: a little early does little harm, products still run. The one
+behind it is due so much later then."""
 
 SCARCE = 0.85
 """Part of a tile's hooks from which on they are: a transfer that is late costs a DMA its time then,

@@ -105,12 +105,14 @@ class Transfers:
 
     def _crowded(self) -> bool:
         """Whether the transfers of each tile are more than its hooks have place for."""
-        return self._hooks(EARLY) > self.walk.places
+        places = self.walk.places
+        return places is not None and self._hooks(EARLY) > places
 
     def _early(self) -> float:
         """Part of an interval by which a transfer may have to wait for the one before: none where
-        tiles have hooks to spare."""
-        return EARLY if self._hooks(0.0) > SCARCE * self.walk.places else 0.0
+        tiles are known to have hooks to spare."""
+        places = self.walk.places
+        return EARLY if places is None or self._hooks(0.0) > SCARCE * places else 0.0
 
     def _hooks(self, early: float) -> int:
         """Hooks that the transfers of each tile wait for, if one may be so early."""

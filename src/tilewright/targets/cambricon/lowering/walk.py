@@ -6,7 +6,6 @@ A kernel whose tile is the whole of it has no loops; flat.py has those of all ot
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
 from typing import TYPE_CHECKING
 
 from tilewright.targets.cambricon.isa import Register
@@ -87,8 +86,8 @@ class Walk:
         """What is to be done whenever a buffer has been filled anew, before its first tile."""
         self.interval: float | None = None
         """Cycles between hooks, if tiles have them throughout: then all moves wait for hooks."""
-        self.places: float = inf
-        """How many hooks the largest tile has then."""
+        self.places: float | None = None
+        """How many hooks the largest tile has then, if that is known."""
         self.turns = False
         """Whether tiles have places where the step to the next one may be taken."""
         self.pixels: tuple[str, ...] = ()
@@ -114,8 +113,9 @@ class Walk:
         known = [one for one in nest.loads if one.buffer in operands]
         self.loads = [one for one in known if not operands[one.buffer].held]
 
-    def pace(self, interval: float, places: float = inf) -> None:
-        """Tiles have hooks throughout, so many cycles apart; the largest one has so many."""
+    def pace(self, interval: float, places: float | None = None) -> None:
+        """Tiles have hooks throughout, so many cycles apart; the largest one has so many, if that
+        is known."""
         self.interval, self.places = interval, places
 
     def may_turn(self) -> None:
