@@ -17,7 +17,6 @@ The same input gives the same bytes.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
@@ -40,7 +39,7 @@ _MOST_MANIFEST_BYTES = 64 << 20
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
 
 
 DimSize = Annotated[int, Field(ge=0, le=LARGEST_SIZE)]
@@ -157,8 +156,7 @@ class Manifest(_Part):
         names = [path.relative_to(directory).as_posix() for path in paths]
         listed = dict(zip(names, _entries(paths), strict=True))
         full = self.model_copy(update={"files": listed})
-        text = json.dumps(full.model_dump(mode="json"), indent=1, sort_keys=True)
-        (directory / MANIFEST).write_text(text + "\n")
+        (directory / MANIFEST).write_text(full.model_dump_json(indent=1) + "\n")
 
 
 def _entries(paths: Iterable[Path]) -> list[FileEntry]:

@@ -6,10 +6,12 @@ its folder. Graph passes, planning and tile passes ask the machine, never the ta
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -293,7 +295,13 @@ class Target(ABC):
         return {}
 
 
-def _points() -> dict[str, EntryPoint]:
+def _points() -> Mapping[str, EntryPoint]:
+    return _points_along(tuple(sys.path))
+
+
+@cache
+def _points_along(_: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    """Targets by name; looking through all installed packages takes milliseconds."""
     return {point.name: point for point in entry_points(group="tilewright.targets")}
 
 

@@ -9,7 +9,6 @@ program.json    the machine, addresses, and which words belong to which kernel
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +51,7 @@ class KernelRow(BaseModel):
 class ProgramFile(BaseModel):
     """What ``program.json`` holds."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
     machine: dict[str, Any]
     word_bytes: int
     arenas: dict[str, int]
@@ -130,8 +129,7 @@ def write_program(
     weights.tofile(directory / "weights.bin")
     (directory / "network.mlir").write_text(to_text(compilation.network) + "\n")
     emit_kernels(compilation, directory)
-    text = json.dumps(file.model_dump(mode="json"), indent=1, sort_keys=True)
-    (directory / "program.json").write_text(text + "\n")
+    (directory / "program.json").write_text(file.model_dump_json(indent=1) + "\n")
 
 
 def read_program(directory: Path, image: str) -> ProgramParts:
