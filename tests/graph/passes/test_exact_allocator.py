@@ -25,13 +25,22 @@ def apart(buffers: Sequence[Buffer], offsets: Sequence[int]) -> bool:
 def least_peak(buffers: Sequence[Buffer]) -> int:
     """By trying every offset of every buffer, for one capacity after the other."""
 
+    def free(offsets: list[int], at: int) -> bool:
+        """Whether the next buffer may be there; those before it are apart already."""
+        new = buffers[len(offsets)]
+        return all(
+            not old.overlaps(new) or x + old.size <= at or at + new.size <= x
+            for old, x in zip(buffers, offsets, strict=False)
+            if old.size and new.size
+        )
+
     def fits(capacity: int, offsets: list[int]) -> bool:
         if len(offsets) == len(buffers):
             return True
         size = buffers[len(offsets)].size
         return any(
-            apart(buffers[: len(offsets) + 1], [*offsets, at]) and fits(capacity, [*offsets, at])
-            for at in range(capacity - size + 1)
+            free(offsets, at) and fits(capacity, [*offsets, at])
+            for at in range(capacity - size + 1 if size else 1)
         )
 
     capacity = max((buffer.size for buffer in buffers), default=0)
