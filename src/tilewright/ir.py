@@ -1,6 +1,7 @@
 """The one module through which Tilewright imports xDSL, whose names change between releases."""
 
 import math
+from functools import lru_cache
 from io import StringIO
 
 from xdsl.context import Context
@@ -146,6 +147,7 @@ __all__ = [
     "i16",
     "i32",
     "i64",
+    "integer",
     "irdl_attr_definition",
     "irdl_op_definition",
     "op_type_rewrite_pattern",
@@ -169,12 +171,18 @@ def to_attribute(value: PythonValue) -> Attribute:
     if isinstance(value, bool):
         return IntegerAttr(int(value), i1)
     if isinstance(value, int):
-        return IntegerAttr(value, i64)
+        return integer(value)
     if isinstance(value, float):
         return FloatAttr(value, f64)
     if isinstance(value, str):
         return StringAttr(value)
     return ArrayAttr([to_attribute(item) for item in value])
+
+
+@lru_cache(maxsize=1024, typed=True)
+def integer(value: int) -> IntegerAttr:
+    """The attribute of 64 bits that stands for a number; making one takes long."""
+    return IntegerAttr(value, i64)
 
 
 def from_attribute(attribute: Attribute) -> PythonValue:

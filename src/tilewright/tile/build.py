@@ -28,7 +28,6 @@ from tilewright.ir import (
     ArrayAttr,
     Attribute,
     Block,
-    IntegerAttr,
     ModuleOp,
     Operation,
     Region,
@@ -36,7 +35,7 @@ from tilewright.ir import (
     StringAttr,
     UnitAttr,
     f32,
-    i64,
+    integer,
     to_attribute,
 )
 from tilewright.machine import Machine, Primitive
@@ -182,7 +181,7 @@ class _Builder:
         if placement is not None:
             arena, offset, strides = placement
             properties["arena"] = StringAttr(arena)
-            properties["offset"] = IntegerAttr(offset, i64)
+            properties["offset"] = integer(offset)
             properties["strides"] = to_attribute([int(stride) for stride in strides])
         op = TensorOp.build(result_types=[self._type(operand)], properties=properties)
         op.result.name_hint = _hint(operand.name)

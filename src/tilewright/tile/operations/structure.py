@@ -18,7 +18,7 @@ from tilewright.ir import (
     TensorType,
     UnitAttr,
     VerifyException,
-    i64,
+    integer,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
@@ -142,9 +142,9 @@ class LoopOp(TileOperation):
         return cls.build(
             properties={
                 "dim": StringAttr(dim),
-                "lower": IntegerAttr(lower, i64),
-                "upper": IntegerAttr(upper, i64),
-                "step": IntegerAttr(step, i64),
+                "lower": integer(lower),
+                "upper": integer(upper),
+                "step": integer(step),
                 "memory": StringAttr(memory) if memory else None,
             },
             regions=[Region(body)],
@@ -180,11 +180,11 @@ class LoopOp(TileOperation):
     def parse(cls, parser: PlainParser) -> LoopOp:
         """Read what ``print`` printed."""
         properties: dict[str, Attribute | None] = {"dim": StringAttr(parser.parse_str_literal())}
-        properties["lower"] = IntegerAttr(syntax.parse_integer(parser), i64)
+        properties["lower"] = integer(syntax.parse_integer(parser))
         parser.parse_keyword("to")
-        properties["upper"] = IntegerAttr(syntax.parse_integer(parser), i64)
+        properties["upper"] = integer(syntax.parse_integer(parser))
         parser.parse_keyword("step")
-        properties["step"] = IntegerAttr(syntax.parse_integer(parser), i64)
+        properties["step"] = integer(syntax.parse_integer(parser))
         properties["memory"] = syntax.optional_plain(parser, "for")
         return syntax.finish(parser, cls, properties, region=True)
 

@@ -15,7 +15,7 @@ from tilewright.ir import (
     TensorType,
     UnitAttr,
     VerifyException,
-    i64,
+    integer,
     irdl_op_definition,
     operand_def,
     opt_prop_def,
@@ -61,7 +61,7 @@ class BufferOp(TileOperation):
             properties={
                 "symbol": StringAttr(symbol),
                 "window": window,
-                "slots": IntegerAttr(1, i64),
+                "slots": integer(1),
                 "role": StringAttr(role) if role else None,
             },
         )
@@ -101,7 +101,7 @@ class BufferOp(TileOperation):
         memory = StringAttr(parser.parse_str_literal())
         properties: dict[str, Attribute | None] = {"symbol": symbol, "window": window}
         parser.parse_keyword("slots")
-        properties["slots"] = IntegerAttr(syntax.parse_integer(parser), i64)
+        properties["slots"] = integer(syntax.parse_integer(parser))
         if parser.parse_optional_keyword("accumulates"):
             properties["accumulates"] = UnitAttr()
         for key in ("role", "shape", "address", "bytes"):

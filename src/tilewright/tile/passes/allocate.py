@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.ir import IntegerAttr, Operation, i64
+from tilewright.ir import Operation, integer
 from tilewright.machine import Machine, Memory, Primitive
 from tilewright.planning.domain import ELEMENT_BYTES, Affine
 from tilewright.tile.best_fit import BestFit
@@ -138,7 +138,7 @@ def _measure(buffer: BufferOp, machine: Machine, extents: Mapping[str, int]) -> 
     shape = largest_box(buffer, extents)
     buffer.set("shape", shape)
     size = slot_bytes(buffer, shape, machine, _primitive(buffer, machine))
-    buffer.bytes = IntegerAttr(size, i64)
+    buffer.bytes = integer(size)
 
 
 def slot_bytes(
@@ -189,7 +189,7 @@ def _pack(
                 f"memory.{memory.name}.bytes to {top} or more",
             )
     for address, buffer in zip(addresses, buffers, strict=True):
-        buffer.address = IntegerAttr(address, i64)
+        buffer.address = integer(address)
 
 
 def last_used(program: ProgramOp) -> dict[str, tuple[str, ...]]:
@@ -221,7 +221,7 @@ def _keep_away(buffers: Sequence[BufferOp], memory: Memory, avoid: Sequence[str]
 
     if met(shift) < met(0):
         for buffer in buffers:
-            buffer.address = IntegerAttr(buffer.get("address") + shift, i64)
+            buffer.address = integer(buffer.get("address") + shift)
 
 
 def _side_by_side(buffers: Sequence[BufferOp]) -> list[int]:

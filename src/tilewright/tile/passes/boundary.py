@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tilewright.errors import refuse
-from tilewright.ir import Block, IntegerAttr, StringAttr, i64
+from tilewright.ir import Block, StringAttr, integer
 from tilewright.machine import Machine
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, ProgramOp, TensorOp
@@ -135,8 +135,8 @@ class _Peeler:
                 part.detach()
                 part.erase()
                 continue
-            part.lower, part.upper = IntegerAttr(lower, i64), IntegerAttr(upper, i64)
-            part.step = IntegerAttr(step, i64)
+            part.lower, part.upper = integer(lower), integer(upper)
+            part.step = integer(step)
             self.block(part.body.block, inner)
 
     def segments(self, loop: LoopOp, place: _Place) -> list[tuple[int, int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.ir import IntegerAttr, i64
+from tilewright.ir import integer
 from tilewright.machine import Machine
 from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp
 from tilewright.tile.implied import visits
@@ -59,4 +59,4 @@ class DoubleBuffer(TilePass):
             operand = leaders.get(buffer, buffer).tensor_op.symbol.data
             slots = max(min(asked.get(operand, 1), visits(buffer)), 1)
             if slots != buffer.slot_count:
-                buffer.slots = IntegerAttr(slots, i64)
+                buffer.slots = integer(slots)

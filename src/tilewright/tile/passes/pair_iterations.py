@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.ir import IntegerAttr, UnitAttr, i64
+from tilewright.ir import UnitAttr, integer
 from tilewright.machine import Machine
 from tilewright.tile.dialect import BufferOp, ProgramOp
 from tilewright.tile.implied import visits
@@ -41,4 +41,4 @@ class PairIterations(TilePass):
         if self.halves:
             for op in program.walk():
                 if isinstance(op, BufferOp):
-                    op.slots = IntegerAttr(min(2, visits(op)), i64)
+                    op.slots = integer(min(2, visits(op)))
