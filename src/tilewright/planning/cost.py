@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tilewright.planning.bounds import main_bandwidth
-from tilewright.planning.cells import cells_of
+from tilewright.planning.cells import Cells, cells_of
 from tilewright.planning.footprint import Floats
 from tilewright.planning.nests import Arrangement, arrangements, nests_of
 from tilewright.planning.pipeline import Pipeline, transfer_cycles
@@ -76,6 +76,7 @@ def price(space: Space) -> list[Priced]:
     cells = cells_of(space)
     bandwidth = main_bandwidth(space.machine)
     found: list[Priced] = []
+    parts: dict[bytes, tuple[Space, Cells]] = {}
     for nest in nests_of(space):
         of_nest: list[Priced] = []
         for arrangement in arrangements(space, nest):
@@ -87,8 +88,11 @@ def price(space: Space) -> list[Priced]:
             if same is not None:
                 of_nest.append(replace(same, arrangement=arrangement))
                 continue
-            part = arrangement.take(rows)
-            pipeline = Pipeline(space.take(rows), cells.take(rows), part)
+            # Few sets of rows are those of many arrangements.
+            key = rows.tobytes()
+            if key not in parts:
+                parts[key] = space.take(rows), cells.take(rows)
+            pipeline = Pipeline(*parts[key], arrangement.take(rows))
             cycles, moved = np.full(space.rows, np.inf), np.zeros(space.rows)
             cycles[rows], moved[rows] = pipeline.cycles_and_bytes()
             of_nest.append(Priced(arrangement, cycles, moved, cycles + TIE * moved / bandwidth))

@@ -21,13 +21,14 @@ residual comes for several tiles at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise, permutations, product
 
 import numpy as np
 
-from tilewright.planning.footprint import Floats, Ints, Use, accumulator_bytes
+from tilewright.machine import Memory
+from tilewright.planning.footprint import Bools, Floats, Ints, Use, accumulator_bytes
 from tilewright.planning.part_stores import halves
 from tilewright.planning.space import Space
 
@@ -351,32 +352,43 @@ def _fillings(
     per_memory: dict[str, list[Use]] = {}
     for use in hosts:
         per_memory.setdefault(use.memory.name, []).append(use)
-    choices = [list(permutations(uses))[:24] for uses in per_memory.values()]
     need: dict[str, Ints] = {}
     for use in moved:
         size = _resident_bytes(space, use, nest, grown)
         need[use.host or use.name] = need.get(use.host or use.name, 0) + size
     reload = {u.name: moves_of(u, nest, trips) > 1 for u in hosts}
-    found: list[tuple[dict[str, Ints], np.ndarray]] = []
-    for orders in product(*choices):
-        slots: dict[str, Ints] = {}
-        fits = np.ones(space.rows, np.bool_)
-        for order in orders:
-            memory = order[0].memory
-            used = sum((need[use.name] for use in order), start=np.zeros(space.rows, np.int64))
-            limit = memory.room or (1 << 62)
-            fits &= used <= limit
-            for use in order:
-                slots[use.name] = np.ones(space.rows, np.int64)
-            most = max(2 if u.move is None or u.move.in_flight == 1 else 4 for u in order)
-            for level in range(2, most + 1):
-                for use in order:
-                    more = (used + need[use.name] <= limit) & reload[use.name]
-                    more &= slots[use.name] == level - 1
-                    slots[use.name] = slots[use.name] + more
-                    used = used + more * need[use.name]
-        found.append((slots, fits))
-    return found
+    fits = np.ones(space.rows, np.bool_)
+    for uses in per_memory.values():
+        fits &= sum(need[use.name] for use in uses) <= _room(uses[0].memory)
+    filled = [
+        [_filled(order, need, reload) for order in list(permutations(uses))[:24]]
+        for uses in per_memory.values()
+    ]
+    return [
+        ({name: slots for one in choice for name, slots in one.items()}, fits)
+        for choice in product(*filled)
+    ]
+
+
+def _room(memory: Memory) -> int:
+    return memory.room or (1 << 62)
+
+
+def _filled(
+    order: Sequence[Use], need: Mapping[str, Ints], reload: Mapping[str, Bools]
+) -> dict[str, Ints]:
+    """Slots of the operands in one memory, which claim in this order what is left of it."""
+    limit = _room(order[0].memory)
+    used = sum((need[use.name] for use in order), start=np.zeros(1, np.int64))
+    slots = {use.name: np.ones(len(used), np.int64) for use in order}
+    most = max(2 if u.move is None or u.move.in_flight == 1 else 4 for u in order)
+    for level in range(2, most + 1):
+        for use in order:
+            more = (used + need[use.name] <= limit) & reload[use.name]
+            more &= slots[use.name] == level - 1
+            slots[use.name] = slots[use.name] + more
+            used = used + more * need[use.name]
+    return slots
 
 
 def _resident_bytes(space: Space, use: Use, nest: Nest, grown: dict[str, Ints]) -> Ints:

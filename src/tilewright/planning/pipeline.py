@@ -81,6 +81,7 @@ class Pipeline:
         self.short = self._short()
         """Per row, the parts in the last residency where they are fewer, and the loop over
         residencies; all parts, and -1, elsewhere."""
+        self.shortened = bool((self.short[1] >= 0).any())
         self.alone = self._alone()
         """Per cell, whether tiles that are computed in halves are one part."""
         parts = self.parts[cells.row]
@@ -410,6 +411,8 @@ class Step:
         compute = (self.compute + self.of.cells.cycles[self.after]) / 2 / halves
         whole = np.where(self.of.alone[self.before], 1, parts)
         gap = standstill(use.move, size, compute, whole)
+        if not self.of.shortened:
+            return gap
         fewer, at = (column[self.row] for column in self.of.short)
         share = self.of.short_share(self.number)[self.row]
         left = standstill(use.move, size * fewer / parts, compute, fewer)
@@ -429,13 +432,15 @@ class Step:
     def _behind(self, use: Use) -> Floats:
         """Queue time of the operand's move and those behind it before the tile's compute."""
         total, mine = np.zeros(len(self.row)), self.depth[use.name]
-        at = self.of.loads.index(use)
-        for number, other in enumerate(self.of.loads):
-            its = self.depth[other.name]
-            assert use.move is not None and other.move is not None
+        assert use.move is not None
+        behind = False
+        for other in self.of.loads:
+            behind |= other is use
+            assert other.move is not None
             if other.move.engine != use.move.engine:
                 continue
-            there = its >= mine if number >= at else its > mine
+            its = self.depth[other.name]
+            there = its >= mine if behind else its > mine
             if self.of.late:
                 single, alone = (self.slots[one.name] == 1 for one in (use, other))
                 there = np.where(single == alone, there, alone & (its >= 0))

@@ -7,11 +7,13 @@ slower.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
@@ -30,6 +32,9 @@ from tilewright.planning.footprint import (
 )
 from tilewright.planning.held import usable
 from tilewright.planning.sizes import EFFORTS, tile_sizes
+
+Column = NDArray[Any]
+"""One number for every tiling of a space."""
 
 MAX_ROWS = 1_000_000
 """Tilings that one cross product may hold before its dims are thinned out."""
@@ -50,6 +55,8 @@ class Space:
     """Tilings looked at, those that do not fit included."""
     cuts: list[str] = field(default_factory=list[str])
     """What bounded the space, if anything did."""
+    known: dict[Hashable, Column] = field(default_factory=dict[Hashable, Column], init=False)
+    """Columns that were asked for: pricing asks for each again and again."""
 
     @property
     def rows(self) -> int:
@@ -63,26 +70,23 @@ class Space:
 
     def take(self, rows: Ints) -> Space:
         """The tilings of the given rows, in that order."""
-        index = {dim: column[rows] for dim, column in self.index.items()}
-        return Space(
-            self.kernel,
-            self.machine,
-            self.primitive,
-            self.uses,
-            self.sizes,
-            self.tables,
-            index,
-            self.considered,
-            self.cuts,
-        )
+        return replace(self, index={dim: column[rows] for dim, column in self.index.items()})
+
+    def _column(self, key: Hashable, compute: Callable[[], Column]) -> Any:
+        """A column that is computed when it is first asked for; nobody may write to it."""
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = compute()
+            found.flags.writeable = False
+        return found
 
     def size(self, dim: str) -> Ints:
         """Column of a dim's tile sizes."""
-        return self.sizes[dim][self.index[dim]]
+        return self._column(("size", dim), lambda: self.sizes[dim][self.index[dim]])
 
     def trips(self, dim: str) -> Ints:
         """Column of the numbers of tiles along a dim."""
-        return -(-self.extents[dim] // self.size(dim))
+        return self._column(("trips", dim), lambda: -(-self.extents[dim] // self.size(dim)))
 
     def trips_of(self, dims: Sequence[str]) -> Ints:
         """Column of the numbers of tiles along several dims together."""
@@ -97,6 +101,9 @@ class Space:
         It does where the reduction is split over several computes, and always for primitives that
         keep their sums there.
         """
+        return self._column("split", self._split)
+
+    def _split(self) -> Bools:
         split = np.full(self.rows, keeps_sums(self.kernel, self.primitive))
         for dim in self.kernel.anchor.reduction:
             if dim in self.index:
@@ -132,6 +139,9 @@ class Space:
 
     def total(self, use: Use) -> Floats:
         """Column of elements moved when every distinct box is moved once."""
+        return self._column(("total", use.name), lambda: self._total(use))
+
+    def _total(self, use: Use) -> Floats:
         count = np.ones(self.rows)
         for table in self.tables[use.name]:
             count = count * table.total[tuple(self.index[dim] for dim in table.dims)]
@@ -139,6 +149,9 @@ class Space:
 
     def bytes_per_element(self, use: Use) -> Floats:
         """Column of the bytes of bandwidth that an element of a box costs, given its blocks."""
+        return self._column(("bytes", use.name), lambda: self._bytes_per_element(use))
+
+    def _bytes_per_element(self, use: Use) -> Floats:
         operand, move = use.operand, use.move
         plain = np.full(self.rows, float(operand.element_bytes))
         if move is None or (move.transaction == 1 and not move.efficiency):
@@ -178,6 +191,9 @@ class Space:
 
     def slot_bytes(self, use: Use) -> Ints:
         """Column of the bytes of one buffer slot."""
+        return self._column(("slot", use.name), lambda: self._slot_bytes(use))
+
+    def _slot_bytes(self, use: Use) -> Ints:
         element = np.full(self.rows, use.operand.element_bytes)
         if use.output:
             wide = accumulator_bytes(self.kernel, self.machine)
@@ -200,8 +216,7 @@ def build_space(
     uses = uses_of(kernel, machine, primitive)
     for cut, small in efforts:
         sizes = tile_sizes(kernel, primitive, uses, cut=cut, small=small)
-        space = uncrossed(kernel, machine, primitive, uses, sizes)
-        _cross(space, max_rows)
+        space = _crossed(uncrossed(kernel, machine, primitive, uses, sizes), max_rows)
         if space.rows:
             return space
     raise no_tile_fits(kernel, machine, uses)
@@ -236,10 +251,9 @@ def uncrossed(
     return space
 
 
-def _cross(space: Space, max_rows: int) -> None:
+def _crossed(space: Space, max_rows: int) -> Space:
     """Cross the dims one by one, dropping what does not fit as soon as that is known."""
     done: set[str] = set()
-    space.index = {}
     rows = 1
     checked: set[str] = set()
     for dim, sizes in space.sizes.items():
@@ -248,9 +262,9 @@ def _cross(space: Space, max_rows: int) -> None:
             keep = np.unique(np.append(keep[::2], keep[-1]))
             if "rows" not in space.cuts:
                 space.cuts.append("rows")
-        space.considered += rows * len(keep)
-        space.index = {d: np.repeat(column, len(keep)) for d, column in space.index.items()}
-        space.index[dim] = np.tile(keep, rows)
+        index = {d: np.repeat(column, len(keep)) for d, column in space.index.items()}
+        considered = space.considered + rows * len(keep)
+        space = replace(space, index=index | {dim: np.tile(keep, rows)}, considered=considered)
         done.add(dim)
         ready = [u for u in space.uses if set(u.operand.dims) & set(space.sizes) <= done]
         touched = {u.memory.name for u in ready if u.name not in checked}
@@ -258,10 +272,10 @@ def _cross(space: Space, max_rows: int) -> None:
         for memory in {u.memory.name: u.memory for u in space.uses}.values():
             if memory.name not in touched or memory.room is None or memory.managed == "hardware":
                 continue
-            used = sum((space.slot_bytes(u) for u in ready if u.memory == memory), start=0)
-            fits = np.flatnonzero(used <= memory.room)
-            space.index = {d: column[fits] for d, column in space.index.items()}
+            used = sum(
+                (space.slot_bytes(u) for u in ready if u.memory.name == memory.name), start=0
+            )
+            space = space.take(np.flatnonzero(used <= memory.room))
         rows = space.rows
     allowed = np.flatnonzero(space.allowed())
-    if len(allowed) < space.rows:
-        space.index = {d: column[allowed] for d, column in space.index.items()}
+    return space if len(allowed) == space.rows else space.take(allowed)
