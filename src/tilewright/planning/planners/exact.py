@@ -26,7 +26,7 @@ from tilewright.planning.cost import Priced, lower_bounds, price
 from tilewright.planning.domain import Kernel
 from tilewright.planning.nests import Arrangement
 from tilewright.planning.plan import Budget, Plan, Timer
-from tilewright.planning.planners.greedy import Greedy
+from tilewright.planning.planners.greedy import Greedy, Tilings
 from tilewright.planning.planners.schedules import agreeing, schedule_of
 from tilewright.planning.schedule import Schedule
 from tilewright.planning.sizes import EFFORTS
@@ -117,17 +117,17 @@ def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search
         if start and (start >= budget.priced or perf_counter() - begin > budget.seconds):
             cuts.append("priced" if start >= budget.priced else "seconds")
             break
-        part = space.take(block)
+        part, limit = space.take(block), best[-1].cost if len(best) == keep else np.inf
         for one in price(part):
             priced += int(np.isfinite(one.cycles).sum())
-            best += _best_of(part, one, keep, best[-1].cost if len(best) == keep else np.inf)
-        best = _distinct(best)[:keep]
+            best += _best_of(part, one, keep, limit)
+        best = _distinct(best, keep)
         start, size = start + size, BLOCK
     return Search(best, before.considered + space.considered, before.priced + priced, cuts)
 
 
 def _best_of(space: Space, one: Priced, keep: int, limit: float) -> list[Candidate]:
-    rows = np.flatnonzero(one.cost < limit)
+    rows = np.flatnonzero((one.cost <= limit) & np.isfinite(one.cost))
     if len(rows) > MIRRORS * keep:
         rows = rows[np.argsort(one.cost[rows], kind="stable")[: MIRRORS * keep]]
     columns = zip(one.cost[rows], one.cycles[rows], one.bytes[rows], rows, strict=True)
@@ -137,11 +137,13 @@ def _best_of(space: Space, one: Priced, keep: int, limit: float) -> list[Candida
     ]
 
 
-def _distinct(candidates: list[Candidate]) -> list[Candidate]:
-    """Sorted by cost, and of those that mirror each other the first found."""
+def _distinct(candidates: list[Candidate], keep: int) -> list[Candidate]:
+    """The best by cost, of those that mirror each other the first found."""
     found: dict[tuple[str, str], Candidate] = {}
     for candidate in sorted(candidates, key=lambda c: (c.cost, c.moved_bytes)):
         found.setdefault(candidate.kind, candidate)
+        if len(found) == keep:
+            break
     return list(found.values())
 
 
@@ -197,7 +199,8 @@ def plan_exact(
         raise failures[0]
     physical = min(physical_bound(kernel, machine, p) for p, _ in found)
     granule = min(granule_bound(kernel, machine, p) for p, _ in found)
-    candidates = _distinct([c for _, s in found for c in s.candidates])
+    every = [c for _, s in found for c in s.candidates]
+    candidates = _distinct(every, len(every))
     # The best of every primitive is among them: the cost may misjudge all of another one's.
     kept = {id(c) for c in (*candidates[:keep], *(s.candidates[0] for _, s in found if timer))}
     candidates = [c for c in candidates if id(c) in kept]
@@ -227,11 +230,12 @@ def plan_exact(
 
 def _beside_greedy(kernel: Kernel, machine: Machine, found: Plan, timer: Timer) -> Plan:
     """The plan, or the greedy planner's if that is faster."""
+    tilings: Tilings = {}
     for start, buffers in product(("granule", "one"), (2, 1)):
         if found.cycles <= found.granule_bound:
             break
         try:
-            greedy = Greedy(start, buffers)(kernel, machine)
+            greedy = Greedy(start, buffers)(kernel, machine, tilings=tilings)
         except TilewrightError:
             # It starts from a tile that held operands do not allow.
             continue

@@ -16,7 +16,7 @@ loads once, whole, has one buffer and counts once; a linear move makes a transfe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
@@ -30,8 +30,8 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import Bools, Floats, Ints, Use, uses_of
 from tilewright.planning.nests import (
     Arrangement,
+    Group,
     Nest,
-    depends,
     groups_of,
     moves_of,
     nests_of,
@@ -43,6 +43,9 @@ from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.schedules import agreeing, schedule_of
 from tilewright.planning.sizes import EFFORTS, tile_sizes
 from tilewright.planning.space import Space, no_tile_fits, uncrossed
+
+ENOUGH = 1 << 30
+"""Slots of tilings that stay as a whole."""
 
 AUTOMATIC = 0
 """Buffers single or double, whichever is faster."""
@@ -67,15 +70,18 @@ class Greedy:
         *,
         timer: Timer | None = None,
         budget: Budget | None = None,
+        tilings: Tilings | None = None,
     ) -> Plan:
         """The plan of a kernel whose primitives keep operands in software-managed memory.
 
         ``Plan.candidates`` counts the steps: tilings whose access time was asked for. ``budget``
-        is not used. Raises TilewrightError when no primitive computes the kernel or no tile fits.
+        is not used; ``tilings`` spares further plans of the kernel what one has found out. Raises
+        TilewrightError when no primitive computes the kernel or no tile fits.
         """
         begin = perf_counter()
+        tilings = {} if tilings is None else tilings
         plans = [
-            self._plan(kernel, machine, slots, timer)
+            self._plan(kernel, machine, slots, timer, tilings)
             for slots in ((2, 1) if self.buffers == AUTOMATIC else (self.buffers,))
         ]
         return replace(
@@ -86,13 +92,15 @@ class Greedy:
             seconds=perf_counter() - begin,
         )
 
-    def _plan(self, kernel: Kernel, machine: Machine, slots: int, timer: Timer | None) -> Plan:
+    def _plan(
+        self, kernel: Kernel, machine: Machine, slots: int, timer: Timer | None, tilings: Tilings
+    ) -> Plan:
         """The best primitive's plan with so many slots, or fewer where they do not fit."""
         found: list[Plan] = []
         failures: list[TilewrightError] = []
         for primitive in agreeing(kernel, machine):
             try:
-                found.append(self._partition(kernel, machine, primitive, slots))
+                found.append(self._partition(kernel, machine, primitive, slots, tilings))
             except TilewrightError as error:
                 failures.append(error)
         if not found:
@@ -109,112 +117,154 @@ class Greedy:
             timed=0 if timer is None else 1,
         )
 
-    def _partition(self, kernel: Kernel, machine: Machine, primitive: Primitive, most: int) -> Plan:
+    def _partition(
+        self, kernel: Kernel, machine: Machine, primitive: Primitive, most: int, tilings: Tilings
+    ) -> Plan:
         """The plan on one primitive."""
         uses = uses_of(kernel, machine, primitive)
         steps = 0
         for slots in range(most, 0, -1):
             for cut, small in EFFORTS:
-                granular = self.start == "granule"
-                sizes = tile_sizes(kernel, primitive, uses, cut=cut, small=small, granular=granular)
-                space = uncrossed(kernel, machine, primitive, uses, sizes)
-                tiling, tried = grow(space, slots)
+                key = primitive.name, self.start, cut, small
+                if key not in tilings:
+                    granular = self.start == "granule"
+                    sizes = tile_sizes(
+                        kernel, primitive, uses, cut=cut, small=small, granular=granular
+                    )
+                    space = uncrossed(kernel, machine, primitive, uses, sizes)
+                    tilings[key] = Known(space)
+                known = tilings[key]
+                tiling, tried = grow(known.space, slots, known)
                 steps += tried
                 if tiling is not None:
                     return _plan_of(tiling, slots, steps)
         raise no_tile_fits(kernel, machine, uses)
 
 
-def grow(space: Space, slots: int) -> tuple[Space | None, int]:
+def grow(space: Space, slots: int, known: Known | None = None) -> tuple[Space | None, int]:
     """The tiling (a space of one row) at which no dim can grow further, and the steps to it.
 
-    None if not even the smallest tile fits ``slots`` times.
+    None if not even the smallest tile fits ``slots`` times. ``known`` is what has been found out
+    about tilings of the space.
     """
+    known = known or Known(space)
     at = {dim: len(sizes) - 1 for dim, sizes in space.sizes.items()}
     steps = 1
-    if not _fits(_rows(space, [at]), slots)[0]:
+    if not known.fits([at], slots)[0]:
         return None, steps
     names = [dim for dim in space.extents if dim in at]
-    orders: Orders = {}
     while True:
         # Sizes are in descending order: the next larger one stands before.
         grown = [at | {dim: at[dim] - 1} for dim in names if at[dim]]
         steps += len(grown)
-        if not grown:
-            return _rows(space, [at]), steps
-        rows = _rows(space, grown)
-        fits = _fits(rows, slots)
+        fits = known.fits(grown, slots) if grown else np.zeros(0, np.bool_)
         if not fits.any():
             return _rows(space, [at]), steps
-        cost = np.where(fits, access_cycles(rows, orders)[0], np.inf)
-        at = grown[int(np.argmin(cost))]
+        at = grown[int(np.argmin(np.where(fits, known.cycles(grown), np.inf)))]
 
 
-Orders = dict[tuple[bool, ...], list[Nest]]
-"""Orders of the loops by which groups of dims are cut at all."""
+Tiling = dict[str, int]
+"""By dim, the index of its size."""
+
+Key = tuple[int, ...]
 
 
-def access_cycles(space: Space, known: Orders | None = None) -> tuple[Floats, list[Nest], Ints]:
+class Known:
+    """What is known of single tilings of a space: growing with one slot meets those of two."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.orders = Orders(space)
+        self._trips = {
+            dim: (-(-space.extents[dim] // sizes)).tolist() for dim, sizes in space.sizes.items()
+        }
+        self._slots: dict[Key, int] = {}
+        self._cycles: dict[tuple[Cut, Key], float] = {}
+
+    def fits(self, tilings: list[Tiling], slots: int) -> Bools:
+        """Whether every memory holds each one's tiles ``slots`` times, those that stay once."""
+        keys = [tuple(one.values()) for one in tilings]
+        new = [n for n, key in enumerate(keys) if key not in self._slots]
+        if new:
+            most = _most_slots(_rows(self.space, [tilings[n] for n in new]))
+            self._slots |= {keys[n]: count for n, count in zip(new, most.tolist(), strict=True)}
+        return np.array([self._slots[key] >= slots for key in keys])
+
+    def cycles(self, tilings: list[Tiling]) -> Floats:
+        """Access cycles of each, in the orders of the loops by which any of them is cut."""
+        cut = tuple(
+            any(self._trips[dim][one[dim]] > 1 for dim in group.dims for one in tilings)
+            for group in self.orders.groups
+        )
+        keys = [(cut, tuple(one.values())) for one in tilings]
+        new = [n for n, key in enumerate(keys) if key not in self._cycles]
+        if new:
+            rows = _rows(self.space, tilings)
+            nests = self.orders.nests(rows, cut)
+            cycles = _transfer_cycles(rows.take(np.array(new)), self.orders.groups, nests)
+            for n, found in zip(new, cycles.min(axis=0).tolist(), strict=True):
+                self._cycles[keys[n]] = found
+        return np.array([self._cycles[key] for key in keys])
+
+
+Tilings = dict[tuple[str, str, bool, bool], Known]
+"""What is known of one kernel's tilings, by primitive, start and effort (sizes.py)."""
+
+
+Cut = tuple[bool, ...]
+"""By which groups of dims any of some tilings is cut."""
+
+
+class Orders:
+    """Orders of the loops over the tilings of a space."""
+
+    def __init__(self, space: Space) -> None:
+        self.groups = groups_of(space)
+        self._nests: dict[Cut, list[Nest]] = {}
+
+    def nests(self, space: Space, cut: Cut) -> list[Nest]:
+        """The orders of the groups by which the rows of a space are cut."""
+        if cut not in self._nests:
+            self._nests[cut] = [nest for nest in nests_of(space) if nest.grown is None]
+        return self._nests[cut]
+
+
+def access_cycles(space: Space) -> tuple[Floats, list[Nest], Ints]:
     """Per row, cycles of all transfers one after the other, in the best order of the loops.
 
-    Also the orders that were looked at, and which of them is best in each row. ``known`` keeps
-    orders for other tilings of the space.
+    Also the orders that were looked at, and which of them is best in each row.
     """
-    trips = {group.dims: trips_along(space, group.dims) for group in groups_of(space)}
-    cut = tuple(bool((count > 1).any()) for count in trips.values())
-    known = {} if known is None else known
-    if cut not in known:
-        known[cut] = [nest for nest in nests_of(space) if nest.grown is None]
-    nests = known[cut]
-    moved = [_Moved.of(space, use, nests[0], trips) for use in space.uses if use.move is not None]
-    costs = np.array([_access_cycles(space, nest, moved, trips) for nest in nests])
+    nests = [nest for nest in nests_of(space) if nest.grown is None]
+    costs = _transfer_cycles(space, groups_of(space), nests)
     return costs.min(axis=0), nests, costs.argmin(axis=0)
 
 
-Trips = Mapping[tuple[str, ...], Floats]
-"""Trips of the loops over groups of dims."""
-
-
-@dataclass(frozen=True)
-class _Moved:
-    """What the transfers of an operand take in whatever order of the loops."""
-
-    host: Use
-    """The operand in whose transfer it moves: mostly itself."""
-    bytes: Floats
-    """When every distinct box is moved once."""
-    per_cycle: float
-    boxes: Floats
-    latency: Floats | None
-    """Of a box; None for one that travels with another."""
-
-    @classmethod
-    def of(cls, space: Space, use: Use, nest: Nest, trips: Trips) -> _Moved:
-        """The transfers of an operand that is moved; any order has the same loops."""
-        assert use.move is not None
+def _transfer_cycles(space: Space, groups: Sequence[Group], nests: Sequence[Nest]) -> Floats:
+    """Cycles of all transfers, per order of the loops and row; all orders have the same loops."""
+    trips = np.array([trips_along(space, one.dims) for one in groups])
+    number = {one.dims: n for n, one in enumerate(groups)}
+    loops = np.array([[number[loop.group.dims] for loop in nest.loops] for nest in nests], np.int64)
+    counts = trips[loops]
+    runs = np.cumprod(counts, axis=1)
+    moves: dict[str, Floats] = {}
+    total = np.zeros((len(nests), space.rows))
+    for use in space.uses:
+        if use.move is None:
+            continue
         host = _travelling_with(use, space)
-        boxes = np.ones(space.rows)
-        for loop in nest.loops:
-            if depends(host, loop):
-                boxes = boxes * trips[loop.group.dims]
-        bytes_ = space.total(use) * space.bytes_per_element(use)
-        latency = None
+        depends = np.array([host.name in one.users for one in groups])
+        if host.name not in moves:
+            found = np.ones_like(total)
+            moving = depends[loops][:, :, None] & (counts > 1)
+            for level in range(loops.shape[1]):
+                found = np.where(moving[:, level], runs[:, level], found)
+            moves[host.name] = found
+        boxes = np.prod(trips[[n for n in loops[0] if depends[n]]], axis=0)
+        once = space.total(use) * space.bytes_per_element(use)
+        total = total + once * (moves[host.name] / boxes) / use.move.bytes_per_cycle
         if not use.host:
             latency = use.move.latency / use.move.in_flight + space.further_latency(use)
-        return cls(host, bytes_, use.move.bytes_per_cycle, boxes, latency)
-
-
-def _access_cycles(space: Space, nest: Nest, moved: Sequence[_Moved], trips: Trips) -> Floats:
-    counts = tuple(trips[loop.group.dims] for loop in nest.loops)
-    times: dict[str, Floats] = {}
-    total = np.zeros(space.rows)
-    for one in moved:
-        if one.host.name not in times:
-            times[one.host.name] = moves_of(one.host, nest, counts) * np.ones(space.rows)
-        moves = times[one.host.name]
-        total = total + one.bytes * (moves / one.boxes) / one.per_cycle
-        if one.latency is not None:
-            total = total + moves * one.latency
+            total = total + moves[host.name] * latency
     return total
 
 
@@ -223,24 +273,27 @@ def _travelling_with(use: Use, space: Space) -> Use:
     return next((other for other in space.uses if other.name == use.host), use)
 
 
-def _rows(space: Space, tilings: list[dict[str, int]]) -> Space:
+def _rows(space: Space, tilings: list[Tiling]) -> Space:
     """The space with these tilings."""
     index = {dim: np.array([at[dim] for at in tilings], np.int64) for dim in space.sizes}
     return replace(space, index=index)
 
 
-def _fits(space: Space, slots: int) -> Bools:
-    """Per row, whether every memory holds its tiles ``slots`` times, those that stay once."""
-    fits = space.allowed()
+def _most_slots(space: Space) -> Ints:
+    """Per row, how often every memory holds its tiles, those that stay once."""
+    most = np.where(space.allowed(), ENOUGH, 0)
     for memory in {use.memory.name: use.memory for use in space.uses}.values():
         if memory.room is None or memory.managed == "hardware":
             continue
-        used = np.zeros(space.rows, np.int64)
-        for use in (use for use in space.uses if use.memory == memory):
+        once, again = np.zeros(space.rows, np.int64), np.zeros(space.rows, np.int64)
+        for use in (use for use in space.uses if use.memory.name == memory.name):
             parts = space.trips_of(sorted(_travelling_with(use, space).operand.dims))
-            used += space.slot_bytes(use) * np.where(parts > 1, slots, 1)
-        fits &= used <= memory.room
-    return fits
+            size = space.slot_bytes(use)
+            once += size
+            again += np.where(parts > 1, size, 0)
+        slots = np.where(again > 0, 1 + (memory.room - once) // np.maximum(again, 1), ENOUGH)
+        most = np.minimum(most, np.where(once <= memory.room, slots, 0))
+    return most
 
 
 def _plan_of(tiling: Space, slots: int, steps: int) -> Plan:
