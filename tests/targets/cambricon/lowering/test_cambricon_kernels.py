@@ -71,6 +71,21 @@ def test_words_compute_what_the_graph_says(seed: int) -> None:
         pytest.skip("no schedule of this kernel fits, or its chain is none of the machine's")
 
 
+@pytest.mark.parametrize("seed", but_fast(range(3 * len(CASES)), range(0, len(CASES), 5)))
+def test_memory_may_answer_at_once(seed: int) -> None:
+    """What divides by a latency, or waits for one, has none here."""
+    case = random_case(seed)
+    described = machine(CONFIGURATIONS[seed % 3])
+    described = described.with_values({f"move.{move.name}.latency": 0 for move in described.moves})
+    try:
+        found, _, _ = run_case(case, plan(case.kernel, described).schedule, described)
+    except TilewrightError as error:
+        if error.problems[0].code not in {"plan-primitive", *UNCOMPUTED}:
+            raise
+        pytest.skip("the host computes it")
+    np.testing.assert_array_equal(found, case.expected)
+
+
 def _resident(case: Case, seed: int) -> Schedule:
     """Two levels: a tile of the image with all channels, or some, and steps through them."""
     pick, extents = np.random.default_rng(seed), case.kernel.anchor.extents

@@ -95,7 +95,8 @@ class Product(SplitSums):
         between = cycles / (products if self.row_hooks else len(self.parts))
         if self.hooks:
             move = c.machine.move(c.machine.main, self.x.buffer.memory)
-            self.at_once = max(int(between / (SHORT * move.latency)), 1)
+            # A transfer takes a cycle at least, also on a machine whose memory answers at once.
+            self.at_once = max(int(between / max(SHORT * move.latency, 1)), 1)
         interval = between / self.at_once if self.hooks else between * self.batch
         c.pace(interval, self._most_pixels() / self.band * cycles / interval)
         if self.biases and self.bias is not None:
