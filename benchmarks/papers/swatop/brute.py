@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from hashlib import sha256
 from math import inf
@@ -19,7 +21,7 @@ from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu import TARGET
-from tilewright.targets.cpu.candidates import Sources, built
+from tilewright.targets.cpu.candidates import Candidates, Sources, built
 from tilewright.targets.cpu.measure import in_turns
 
 BATCH = 32
@@ -144,22 +146,49 @@ def search(
     texts = digests(sources)
     known = store.of([text for text in texts if text is not None])
     missing = [number for number in sources.distinct if texts[number] not in known]
-    for start in range(0, len(missing), BATCH):
-        batch = missing[start : start + BATCH]
-        begin = busy_seconds()
-        with built(sources, batch) as candidates:
-            for _ in range(WARM):
-                candidates.seconds(batch[0])
-            first = {number: candidates.seconds(number) for number in batch}
-            best = min(*first.values(), *(one.seconds for one in known.values()), inf)
-            again = [n for n in batch if first[n] <= max(SLOW * best, SLOW_SECONDS)]
-            short = [number for number in again if first[number] <= LONG_SECONDS]
-            for number in set(again) - set(short):
-                first[number] = min(first[number], candidates.seconds(number))
-            if short:
-                first |= in_turns(candidates, short, TURNS, TURN_SECONDS)
-        spent = making + (busy_seconds() - begin) / len(batch)
+    batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
+    begin = busy_seconds()
+    for batch, candidates in _built_ahead(sources, batches):
+        for _ in range(WARM):
+            candidates.seconds(batch[0])
+        first = {number: candidates.seconds(number) for number in batch}
+        best = min(*first.values(), *(one.seconds for one in known.values()), inf)
+        again = [n for n in batch if first[n] <= max(SLOW * best, SLOW_SECONDS)]
+        short = [number for number in again if first[number] <= LONG_SECONDS]
+        for number in set(again) - set(short):
+            first[number] = min(first[number], candidates.seconds(number))
+        if short:
+            first |= in_turns(candidates, short, TURNS, TURN_SECONDS)
+        # Some of it went to the next batch and is not charged there: the sum is right.
+        now = busy_seconds()
+        spent, begin = making + (now - begin) / len(batch), now
         made = [Timed(str(texts[number]), first[number], spent) for number in batch]
         store.add(made)
         known |= {one.text: one for one in made}
     return [None if text is None else known[text] for text in texts]
+
+
+def _built_ahead(
+    sources: Sources, batches: Sequence[Sequence[int]]
+) -> Generator[tuple[Sequence[int], Candidates]]:
+    """Batches one after the other, built; other cores build the next while one is timed."""
+
+    def make(batch: Sequence[int]) -> tuple[ExitStack, Candidates]:
+        stack = ExitStack()
+        return stack, stack.enter_context(built(sources, batch))
+
+    with ThreadPoolExecutor(max_workers=1) as builder:
+        coming: list[Future[tuple[ExitStack, Candidates]]] = []
+        try:
+            for number, batch in enumerate(batches):
+                stack, candidates = (
+                    coming.pop() if coming else builder.submit(make, batch)
+                ).result()
+                with stack:
+                    coming += [
+                        builder.submit(make, one) for one in batches[number + 1 : number + 2]
+                    ]
+                    yield batch, candidates
+        finally:
+            for one in coming:
+                one.result()[0].close()
