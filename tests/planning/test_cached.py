@@ -271,6 +271,23 @@ def test_weights_from_main_memory_hide_as_the_machine_says() -> None:
     assert price(0.75, weights) == price(0.25, weights), "the last cache keeps them between runs"
 
 
+def test_weights_from_main_memory_in_more_than_four_streams_take_longer() -> None:
+    kernel = conv(co=128)
+    weights = box_bytes(kernel.anchor.inputs[1], kernel.anchor.extents)
+
+    def price(channels: int, crowded: float) -> float:
+        costs = machine().cache_costs.model_copy(update={"crowded": crowded, "cold": 0.0})
+        cpu = machine().model_copy(update={"cache_costs": costs})
+        return Caches(kernel, cpu).price(nest_of(kernel, ("co",), co=channels), 0.0)[0]
+
+    bandwidth = machine().memory("dram").bytes_per_cycle
+    assert bandwidth is not None
+    assert price(4 * LANES, 0.5) == price(4 * LANES, 0.0)
+    longer = price(8 * LANES, 0.5) - price(8 * LANES, 0.0)
+    hidden = 1.0 - machine().cache_costs.exposed
+    assert longer == pytest.approx(hidden * 4 * 0.5 * weights / bandwidth, rel=1e-3)
+
+
 def test_compute_hides_traffic_or_is_hidden_by_it() -> None:
     kernel, nest = conv(), nest_of(conv(), ("co",), co=8)
     caches = Caches(kernel, machine())

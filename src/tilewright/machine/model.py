@@ -217,6 +217,9 @@ class CacheCosts(_Part):
     """The same of the time to read weights from the second cache, tile after tile."""
     cold: float = Field(default=0.1, ge=0, le=1)
     """The same of the time to read weights from main memory."""
+    crowded: float = Field(default=0.0, ge=0, le=1)
+    """What each stream of weights beyond four adds to the time to read them from main memory: where
+    one row of a matrix meets them, every vector of a register tile is a stream."""
     start_bytes: float = Field(default=800.0, ge=0, le=1e6)
     """What could be moved while a piece of the result is begun that lies apart from the one
     before: swATOP's latency, and what it wastes of a transaction (Eq. 1)."""

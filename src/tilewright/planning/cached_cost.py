@@ -22,6 +22,9 @@ from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
 
+_STREAMS = 4
+"""Of weights, that main memory is read in at full speed."""
+
 _PASSING = ("weight", "residual", "bias")
 """Roles of operands that pass through the second cache without pushing sums out."""
 
@@ -84,6 +87,14 @@ def _along(operand: Operand) -> tuple[str, int] | None:
     return next(iter(inner)), operand.element_bytes
 
 
+def _blocks(operand: Operand) -> Iterator[tuple[str, int]]:
+    """Dims that an operand's layout cuts into blocks lying apart, with the elements of a block."""
+    for factor in Layout.parse(operand.layout, len(operand.shape)).factors:
+        dims = operand.access[factor.axis].dims
+        if factor.modulus and factor.divisor == 1 and len(dims) == 1:
+            yield next(iter(dims)), factor.modulus
+
+
 def cache_levels(machine: Machine) -> list[tuple[int, float]]:
     """Bytes of every cache, the nearest first, and bytes per cycle from what lies behind it."""
     caches = sorted(
@@ -122,6 +133,13 @@ class Caches:
         self._columns = _along(kernel.output)
         # Blocks of channels lie side by side in images, rows' parts in matrices do not.
         self._parts = next((_along(o) for o in kernel.inputs if o.role == "input"), None)
+        self._blocks = [
+            (dim, block)
+            for operand in kernel.inputs
+            if operand.role == "weight"
+            for dim, block in _blocks(operand)
+            if dim not in kernel.anchor.reduction
+        ]
         self._scratch = parse_expression(primitive.scratch if primitive is not None else "0")
 
     def price(self, nest: Nest, compute: float) -> tuple[float, float]:
@@ -159,6 +177,7 @@ class Caches:
                 )
                 others, written = far * others, far * written
                 weights = max(0.0, weights - self.kept)
+                weights *= 1.0 + self.costs.crowded * max(0, self._streams(bodies[-1]) - _STREAMS)
             if level:
                 # Sums that go on are read first, as tiles begin; then nothing is to be fetched.
                 once = min(written, results)
@@ -199,6 +218,13 @@ class Caches:
         dim, element_bytes = self._columns
         along = bool(nest.loops) and nest.loops[-1][0] == dim
         return element_bytes * float(nest.extents[dim] if along else tile[dim])
+
+    def _streams(self, tile: Mapping[str, int]) -> int:
+        """Blocks of weights that a tile reads side by side."""
+        found = 1
+        for dim, block in self._blocks:
+            found *= -(-tile[dim] // block)
+        return found
 
     def _part(self, nest: Nest, tile: Mapping[str, int]) -> float:
         """Bytes of one row of a matrix that are read one after another; whole rows suffice."""

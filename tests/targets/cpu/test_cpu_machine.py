@@ -31,6 +31,14 @@ def test_lanes_follow_the_flags(
     assert (found.lanes, found.vectors_per_cycle) == (lanes, rate)
 
 
+def test_costs_of_caches_are_of_each_kind_of_processor() -> None:
+    flags = "flags\t\t: fma avx2 avx512f avx512dq avx512vl"
+    kinds = (("AuthenticAMD", 25), ("AuthenticAMD", 26), ("GenuineIntel", 6))
+    found = [processor_of(f"vendor_id\t: {v}\ncpu family\t: {n}\n{flags}\n") for v, n in kinds]
+    assert len({one.cache_costs.model_dump_json() for one in found}) == 3
+    assert [one.cache_costs.crowded > 0 for one in found] == [False, True, False]
+
+
 @pytest.mark.parametrize(
     ("flags", "cycles"),
     [

@@ -181,19 +181,41 @@ from memory, or are transformed as products need them, to layers (block_cost.py)
 without."""
 
 
+_WIDE_COSTS = CacheCosts(
+    crowded=0.025,
+    block_usable=0.855,
+    panels=0.318,
+    streamed=0.377,
+    refetched=0.13,
+    pixels=0.79,
+    read_again=0.355,
+    written=1.543,
+    returned=8.108,
+    fetched=0.649,
+    beside=0.729,
+    summed=1.422,
+    rewritten=3.379,
+)
+"""Of AMD's processors that execute 64-byte vectors whole (family 26, Zen 5). ``crowded`` is of
+fully connected layers. The others were fitted there to the 18 smallest convolutions that ``python
+-m benchmarks swatop`` lists as developed on, and to layers of five networks, each run with weights
+that no cache holds."""
+
+
 def processor_of(cpuinfo: str) -> Processor:
     """The processor that the text of /proc/cpuinfo describes (caches at their common sizes)."""
     names = _flags(cpuinfo)
     if {"avx512f", "avx512vl", "avx512dq"} <= names:
         family = re.search(r"^cpu family\s*:\s*(\d+)$", cpuinfo, re.MULTILINE)
         # AMD's family 25 (Zen 4) executes a 64-byte vector as two halves.
-        halves = "AuthenticAMD" in cpuinfo and family is not None and int(family.group(1)) < 26
+        amd, intel = "AuthenticAMD" in cpuinfo, "GenuineIntel" in cpuinfo
+        halves = amd and family is not None and int(family.group(1)) < 26
         rate = 1.0 if halves else 2.0
-        intel = "GenuineIntel" in cpuinfo
+        costs = _MESH_COSTS if intel else _WIDE_COSTS if amd and not halves else CacheCosts()
         return Processor(
             *(16, 32, rate),
             bandwidths=_MESH if intel else Processor.bandwidths,
-            cache_costs=_MESH_COSTS if intel else CacheCosts(),
+            cache_costs=costs,
             words_per_cycle=rate if "avx512_vnni" in names else rate / 4,
             pairs_per_cycle=rate if "avx512_bf16" in names else 0.0,
             block_cycles=BLOCK_CYCLES if names.issuperset(TILE_FLAGS) else 0.0,
