@@ -159,7 +159,7 @@ def search(
             first[number] = min(first[number], candidates.seconds(number))
         if short:
             first |= in_turns(candidates, short, TURNS, TURN_SECONDS)
-        # Some of it went to the next batch and is not charged there: the sum is right.
+        # In part it was spent on the next batch, which is charged the less: the sum is right.
         now = busy_seconds()
         spent, begin = making + (now - begin) / len(batch), now
         made = [Timed(str(texts[number]), first[number], spent) for number in batch]
