@@ -1,8 +1,10 @@
 """Convolution, products, pooling and normalisation on arrays of float32 or of integers.
 
-float32 goes through single-precision BLAS and accumulates in float32. Integers (of at most 16
-bits) go through double-precision BLAS, which is exact while every partial sum stays below 2**53;
-their results are int64. Images are [n, c, h, w]; pads are top, left, bottom, right.
+Both go through double-precision BLAS. Sums of float32 are rounded to float32 once, so that results
+are those of every machine: in single precision they depend on the BLAS's order of sums, which
+differs between processors and between the rows of one product. Sums of integers (of at most 16
+bits) are exact while every partial sum stays below 2**53; their results are int64. Images are
+[n, c, h, w]; pads are top, left, bottom, right.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 BLOCK_BYTES = 32 << 20
-"""Size to which unfolded images and converted matrices are cut."""
+"""Size in bytes to which unfolded images and converted matrices are cut."""
 
 _EXACT_TERMS = 1 << 22
 """Products of two 16-bit integers that a double adds up exactly, with a bit to spare."""
@@ -32,8 +34,8 @@ def conv2d(
 ) -> Array:
     """Cross-correlation of images [n, c, h, w] with weights [co, c/group, kh, kw].
 
-    float32 in, float32 out; integers in, int64 out, exact. Images are unfolded, and integer
-    weights converted, in blocks of at most ``BLOCK_BYTES`` (one row or channel of output at least).
+    float32 in, float32 out; integers in, int64 out, exact. Images are unfolded, and weights
+    converted, in blocks of at most ``BLOCK_BYTES`` (one row or channel of output at least).
     """
     n, _, h, wide = x.shape
     co, ci, kh, kw = w.shape
@@ -99,8 +101,8 @@ def conv2d(
 def matmul(a: Array, b: Array) -> Array:
     """a @ b over the last two axes, leading axes broadcast.
 
-    float32 in, float32 out; integers in, int64 out, exact. Integer matrices are converted in
-    blocks of columns.
+    float32 in, float32 out; integers in, int64 out, exact. Matrices are converted in blocks of
+    columns.
     """
     kind = _working_type(a, b, a.shape[-1])
     left = a.astype(kind, copy=False)
@@ -246,13 +248,17 @@ def batch_norm(
 def _working_type(a: Array, b: Array, terms: int) -> np.dtype[Any]:
     """The dtype to multiply and add in: exact for integers of a sum of that many products."""
     if a.dtype.kind == "f":
-        return a.dtype
+        return np.dtype(np.float64)
     exact = a.dtype.itemsize <= 2 and b.dtype.itemsize <= 2 and terms <= _EXACT_TERMS
     return np.dtype(np.float64 if exact else np.int64)
 
 
 def _from_working(result: Array, like: Array) -> Array:
-    return result if like.dtype.kind == "f" else result.astype(np.int64, copy=False)
+    """Rounded to the operands' dtype, to infinity beyond its range; integers as int64."""
+    if like.dtype.kind != "f":
+        return result.astype(np.int64, copy=False)
+    with np.errstate(over="ignore"):
+        return result.astype(like.dtype, copy=False)
 
 
 def _padded(x: Array, pads: Sequence[int], value: float, kind: np.dtype[Any]) -> Array:

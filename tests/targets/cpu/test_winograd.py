@@ -161,8 +161,9 @@ def test_errors_stay_within_what_analysis_allows(
         assert package.check(feed, {"y": found}).passed
         return np.abs(found.astype(np.float64) - expected)
 
+    # Sums in one chain, as of processors that do not cut them: roundings add up like a random walk.
     least = float(error_of("").max()) / scale
-    assert least < 2e-6
+    assert least < UNIT * np.sqrt(data["w"][0].size)
     error = error_of(primitive)
     assert (error <= allowed(data, pads, tile, plain)).all()
     assert float(error.max()) / scale < RELATIVE[tile, data["w"].shape[2]]

@@ -78,7 +78,7 @@ class ConvOp(Operation):
         return self.result_of((x[0], w[0], oh, ow), product_element(self, types))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Float32 accumulates in float32; fixed point is exact modulo 2**32.
+        """Sums of float32 are rounded once; fixed point is exact modulo 2**32.
 
         Plain integers are exact as long as sums stay below 2**53.
         """

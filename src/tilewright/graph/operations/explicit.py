@@ -53,7 +53,7 @@ class ExplicitConvOp(Operation):
         return self.result_of((x[0], w[0], oh, ow), self.common_element(types))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """As a conv: float32 accumulates in float32."""
+        """As a conv: sums of float32 are rounded once."""
         attributes = (self.integers("strides"), self.integers("pads"), self.integers("dilations"))
         result = reference.conv2d(arrays[0], arrays[1], *attributes, 1).astype(arrays[0].dtype)
         return result if len(arrays) == 3 else result + arrays[3][:, None, None]

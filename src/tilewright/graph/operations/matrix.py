@@ -61,7 +61,7 @@ class MatMulOp(Operation):
         return self.result_of(shape, product_element(self, types))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """Float32 accumulates in float32; fixed point is exact modulo 2**32."""
+        """Sums of float32 are rounded once; fixed point is exact modulo 2**32."""
         arrays = tuple(widened(arrays))
         a, b = (
             np.swapaxes(array, -1, -2) if swap else array

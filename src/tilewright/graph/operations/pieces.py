@@ -72,7 +72,7 @@ class PieceConvOp(Operation):
         return self.result_of((x[0], co, oh, ow), f32)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """As a conv by the sums of the weights' pieces: float32 accumulates in float32."""
+        """As a conv by the sums of the weights' pieces: sums of float32 are rounded once."""
         window = self.integers("window")
         weights = join_weights(arrays[1], arrays[0].shape[1], tuple(window))
         attributes = (self.integers("strides"), self.integers("pads"), self.integers("dilations"))
@@ -125,7 +125,7 @@ class PieceMatMulOp(Operation):
         return self.result_of((*x[:-1], co), f32)
 
     def evaluate(self, *arrays: Array) -> Array:
-        """By the sums of the weights' pieces: float32 accumulates in float32."""
+        """By the sums of the weights' pieces: sums of float32 are rounded once."""
         weights = join_weights(arrays[1], arrays[0].shape[-1], ())
         result = reference.matmul(arrays[0], weights.T).astype(np.float32)
         return result if len(arrays) == 3 else result + arrays[3]
