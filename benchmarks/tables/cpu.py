@@ -152,6 +152,12 @@ COMPILE = (
 )
 
 
+SATURATED = (
+    "largest difference: from ONNX Runtime, whose sums of two products of bytes may saturate at 16 "
+    "bits on processors without dot products of bytes; Tilewright's are exact"
+)
+
+
 def _compared(rows: Sequence[dict[str, Any]], threads: int) -> Table:
     """The table of times for one number of threads."""
     found: list[dict[str, Any]] = [
@@ -175,7 +181,7 @@ def _compared(rows: Sequence[dict[str, Any]], threads: int) -> Table:
 
     count = "one thread" if threads == 1 else f"{threads} threads"
     clock = "processor time" if threads == 1 else "wall time"
-    remarks = found[0]["remarks"] if found else []
+    remarks = [*(found[0]["remarks"] if found else []), SATURATED]
     title = (
         f"{count}: medians of turns, {clock}; geometric mean of the speed-ups "
         f"{mean(False)} in float32, {mean(True)} in int8"

@@ -20,8 +20,8 @@ LANES = [lanes for lanes in (4, 8, 16) if lanes <= this_processor().lanes]
 HEADERS = Path(tilewright.__file__).parent / "targets" / "cpu"
 
 
-def processor(lanes: int) -> Processor:
-    return Processor(lanes, 32 if lanes == 16 else 15, 1.0)
+def processor(lanes: int, word: int = 2) -> Processor:
+    return Processor(lanes, 32 if lanes == 16 else 15, 1.0, word_bytes=word)
 
 
 def images(seed: int, dtype: type) -> tuple[Quantised, list[str]]:
@@ -73,26 +73,50 @@ def groups(seed: int, dtype: type) -> tuple[Quantised, list[str]]:
     return q, [q.quantise(value, 0.1, 3, dtype) for value in (b, c, e)]
 
 
+def windows(seed: int, dtype: type) -> tuple[Quantised, list[str]]:
+    """Windows that meet the border in many ways, of few channels and of many; single points."""
+    q = Quantised(seed)
+
+    def layer(value: str, *shape: int, scale: float = 0.05, **attributes: object) -> str:
+        made = q.node("Conv", value, weights(q, np.int8, shape), **attributes)
+        return q.through(made, scale, 3, dtype)
+
+    x = q.through(q.input(2, 2, 23, 29), 0.02, 7, dtype)
+    a = layer(x, 19, 2, 7, 5, pads=[3, 1, 2, 2], strides=[2, 1])
+    b = layer(a, 21, 19, 3, 3, pads=[2, 2, 2, 2], dilations=[2, 3], scale=0.2)
+    c = layer(b, 37, 21, 2, 4, pads=[1, 3, 0, 1], strides=[1, 2], scale=0.2)
+    d = layer(c, 9, 37, 1, 1, strides=[2, 3], scale=0.2)
+    means = q.through(q.node("GlobalAveragePool", c), 0.02, 3, dtype)
+    e = layer(means, 70, 37, 1, 1, scale=0.02)
+    f = layer(e, 20, 70, 1, 1, scale=0.02)
+    return q, [q.quantise(value, 0.1, 3, dtype) for value in (b, d, f)]
+
+
+FOUR = [4] if LANES[-1] == 16 else []
 CASES = [
-    pytest.param(make, n, kinds[n == 8], marks=[pytest.mark.slow] * (n < LANES[-1]))
+    pytest.param(make, n, word, kinds[n == 8], marks=[pytest.mark.slow] * (n < LANES[-1]))
     for make, *kinds in (
         (images, np.uint8, np.int8),
         (groups, np.uint8, np.uint8),
         (matrices, np.int8, np.uint8),
+        (windows, np.uint8, np.uint8),
     )
     for n in LANES
+    for word in ([2, *FOUR] if n == LANES[-1] else [2])
 ]
 
 
 @pytest.mark.parametrize(
-    ("make", "lanes", "dtype"), CASES, ids=lambda case: getattr(case, "__name__", str(case))
+    ("make", "lanes", "word", "dtype"),
+    CASES,
+    ids=lambda case: getattr(case, "__name__", str(case)),
 )
 def test_cpu_equals_the_interpreter(
-    make: Callable[[int, type], tuple[Quantised, list[str]]], lanes: int, dtype: type
+    make: Callable[[int, type], tuple[Quantised, list[str]]], lanes: int, word: int, dtype: type
 ) -> None:
     q, outputs = make(lanes, dtype)
     executable = tilewright.compile(
-        import_onnx(q.model(*outputs)), "cpu", machine=machine(processor(lanes))
+        import_onnx(q.model(*outputs)), "cpu", machine=machine(processor(lanes, word))
     )
     inputs = dict(zip([i.name for i in executable.inputs], q.feeds().values(), strict=True))
     found, expected = executable.run(inputs), executable.reference(inputs)
@@ -109,6 +133,18 @@ void dots(const uint8_t *x, const int8_t *w, int32_t *y, long count)
         store_int32(y + i * LANES, dot_v(load_int32(y + i * LANES), word_at(x + 4 * i),
                                          words_at(w + 4 * LANES * i)));
 }
+void pairs(const uint8_t *x, const int8_t *w, int32_t *y, long count)
+{
+    for (long i = 0; i < count; i++) {
+        int16_t wide[WIDE];
+        widen(wide, x + i * WIDE, WIDE);
+        KEEP(wide);
+        for (int j = 0; j < WIDE / 2; j++)
+            store_int32(y + i * LANES,
+                        dot_wide_v(load_int32(y + i * LANES), wide_pair_at(wide + 2 * j),
+                                   byte_pairs_at(w + 2 * LANES * (i * (WIDE / 2) + j))));
+    }
+}
 """
 
 FLAGS = {
@@ -119,29 +155,51 @@ FLAGS = {
 }
 
 
-@pytest.mark.parametrize("name", FLAGS)
-def test_dot_products_are_exact_on_every_instruction_set(name: str, tmp_path: Path) -> None:
+def built(name: str, folder: Path, *options: str) -> ctypes.CDLL:
+    """The library of ``PROGRAM`` for an instruction set, if this processor has it."""
     lanes, flags, needs = FLAGS[name]
     cpuinfo = Path("/proc/cpuinfo")
     known = cpuinfo.read_text() if cpuinfo.exists() else ""
     if lanes > this_processor().lanes or needs not in known:
         pytest.skip(f"this processor has no {name}")
-    source, library = tmp_path / "dots.c", tmp_path / "dots.so"
+    source, library = folder / "dots.c", folder / "dots.so"
     source.write_text(f"#define LANES {lanes}\n{PROGRAM}")
     command = [find_compiler(), "-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Werror"]
-    command += [*flags, f"-I{HEADERS}", str(source), "-o", str(library), "-lm"]
+    command += [*flags, *options, f"-I{HEADERS}", str(source), "-o", str(library), "-lm"]
     subprocess.run(command, check=True, capture_output=True)
+    return ctypes.CDLL(str(library))
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_dot_products_are_exact_on_every_instruction_set(name: str, tmp_path: Path) -> None:
+    library, lanes = built(name, tmp_path, "-DWIDE=4"), FLAGS[name][0]
     random, count = np.random.default_rng(0), 200
     x = random.integers(0, 256, (count, 4)).astype(np.uint8)
     w = random.integers(-128, 128, (count, lanes, 4)).astype(np.int8)
     x[0], w[0], w[1] = 255, -128, 127
     x[1] = 255  # the sums that saturate in 16 bits
-    y = random.integers(-(2**31), 2**31, (count, lanes)).astype(np.int32)
+    first = random.integers(-(2**31), 2**31, (count, lanes)).astype(np.int32)
     with np.errstate(over="ignore"):
         products = x[:, None, :].astype(np.int32) * w
-        expected = y + products.sum(axis=2, dtype=np.int32)
+        expected = first + products.sum(axis=2, dtype=np.int32)
+    halves = np.ascontiguousarray(w.reshape(count, lanes, 2, 2).swapaxes(1, 2))
+    for function, weights_of_it in ((library.dots, w), (library.pairs, halves)):
+        y = first.copy()
+        pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (x, weights_of_it, y)]
+        function(*pointers, ctypes.c_long(count))
+        np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("wide", [2, 6, 8, 10, 14, 16, 20, 26, 44])
+def test_bytes_widen_in_runs_of_any_length(wide: int, tmp_path: Path) -> None:
+    library, lanes = built("portable", tmp_path, f"-DWIDE={wide}"), 4
+    random, count = np.random.default_rng(wide), 3
+    x = random.integers(0, 256, (count, wide // 2, 2)).astype(np.uint8)
+    w = random.integers(-128, 128, (count, wide // 2, lanes, 2)).astype(np.int8)
+    y = np.zeros((count, lanes), np.int32)
     pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (x, w, y)]
-    ctypes.CDLL(str(library)).dots(*pointers, ctypes.c_long(count))
+    library.pairs(*pointers, ctypes.c_long(count))
+    expected = np.einsum("cpe,cple->cl", x.astype(np.int32), w.astype(np.int32))
     np.testing.assert_array_equal(y, expected)
 
 

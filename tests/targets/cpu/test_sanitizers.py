@@ -14,6 +14,7 @@ from tests.targets.cpu.built_attention import grouped_attention
 from tests.targets.cpu.built_networks import expected, image, missing, package, run_program
 from tests.targets.cpu.piece_networks import BUILDS, EVERYWHERE, lacking
 from tests.targets.cpu.test_builds import USER
+from tests.targets.cpu.test_integers import LANES, groups, images, matrices, windows
 
 import tilewright
 from tilewright.graph import passes
@@ -73,6 +74,16 @@ def test_attention_and_groups_stay_within_memory(tmp_path: Path) -> None:
     schedules = run_under_sanitizers(path, tmp_path)
     used = {schedule.partition(" ")[0] for schedule in schedules}
     assert {"attention", "conv_grouped", "layer_norm", "matmul_m", "shuffle"} <= used
+
+
+@pytest.mark.parametrize("make", [groups, images, matrices, windows])
+def test_bytes_stay_within_memory(make: Any, tmp_path: Path) -> None:
+    """Words of bytes, and runs of them that widen, which end with the tensor."""
+    path = tmp_path / "bytes.onnx"
+    quantised, outputs = make(LANES[-1], np.uint8)
+    onnx.save(quantised.model(*outputs), path)
+    used = {name.partition(" ")[0] for name in run_under_sanitizers(path, tmp_path)}
+    assert any(name.endswith("_8") for name in used)
 
 
 def test_pools_within_tiles_stay_within_memory(tmp_path: Path) -> None:

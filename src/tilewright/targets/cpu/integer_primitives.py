@@ -1,8 +1,9 @@
 """The primitives of 8-bit integers: uint8 by int8 into int32 lanes, with what follows in them.
 
 Layouts are the float primitives' own: activations NCHW16c, one byte a channel, so that images pass
-between both kinds; weights keep four input channels of an output channel in a 32-bit word, as dot
-products of bytes take them (OIHW4i16o4i).
+between both kinds; weights keep side by side the input channels of an output channel that a lane
+adds up in one step: four, of a processor with dot products of bytes (OIHW4i16o4i), else two, which
+are widened to 16 bits (OIHW4i8o2i).
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from tilewright.machine import Primitive, Storage
 MOST = 1 << 30
 """As large as an extent can be."""
 
-WORD = 4
-"""Bytes that one dot product adds up in a lane."""
+FIRST = 4
+"""Channels of an image that a first convolution reads."""
+
+PAIR = 2
+"""Bytes that a lane adds up in one step without dot products of bytes."""
 
 _ELEMENTS = {
     "input": ("uint8",),
@@ -31,12 +35,14 @@ def _operands(**layouts: str) -> dict[str, Storage]:
     }
 
 
-def integer_primitives(lanes: int, words: float) -> tuple[Primitive, ...]:
-    """For vectors of ``lanes`` and ``words`` dot products of whole vectors a cycle."""
+def integer_primitives(lanes: int, word: int, words: float) -> tuple[Primitive, ...]:
+    """For vectors of ``lanes``, whose lanes add up ``word`` products, ``words`` times a cycle."""
     image, bias = f"NCHW{lanes}c", f"O{lanes}o"
-    inner = f"{lanes}o{WORD}i"
-    blocked = f"OIHW{lanes // WORD}i{inner}" if lanes > WORD else f"OIHW{inner}"
-    rate = lanes * words * WORD
+    inner = f"{lanes}o{word}i"
+    blocked = f"OIHW{lanes // word}i{inner}" if lanes > word else f"OIHW{inner}"
+    rate = lanes * words * word
+    temporaries = _temporaries(lanes, word)
+    fit = _pair_tiles(words) if word == PAIR else ()
 
     def convolution(name: str, source: str, weight: str, **extents: tuple[int, int]) -> Primitive:
         return Primitive(
@@ -47,10 +53,11 @@ def integer_primitives(lanes: int, words: float) -> tuple[Primitive, ...]:
                 input=source, weight=weight, bias=bias, residual=image, output=image
             ),
             epilogue_any=True,
-            cycles=f"n*g*oh*ow*ceil(co/{lanes})*ceil(ci/{WORD})*kh*kw/{words:g}",
+            cycles=f"n*g*oh*ow*ceil(co/{lanes})*ceil(ci/{word})*kh*kw/{words:g}",
             peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
-            dot=WORD,
-            temporaries=_temporaries(lanes),
+            dot=word,
+            temporaries=temporaries,
+            fit=fit,
             multiples={"co": lanes, "ci": lanes},
             whole=("kh", "kw"),
             sizes="fixed",
@@ -58,7 +65,7 @@ def integer_primitives(lanes: int, words: float) -> tuple[Primitive, ...]:
         )
 
     return (
-        convolution("conv_first_8", f"NCHW{WORD}c", f"OIHW{inner}", ci=(1, WORD), g=(1, 1)),
+        convolution("conv_first_8", f"NCHW{FIRST}c", f"OIHW{inner}", ci=(1, FIRST), g=(1, 1)),
         convolution("conv_8", image, blocked),
         Primitive(
             name="conv_grouped_8",
@@ -69,9 +76,9 @@ def integer_primitives(lanes: int, words: float) -> tuple[Primitive, ...]:
             ),
             epilogue_any=True,
             # Vectors that two groups share are computed for both.
-            cycles=f"n*oh*ow*(ceil(g*co/{lanes}) + g)*ceil(ci/{WORD})*kh*kw/{words:g}",
+            cycles=f"n*oh*ow*(ceil(g*co/{lanes}) + g)*ceil(ci/{word})*kh*kw/{words:g}",
             peak=f"n*g*oh*ow*co*ci*kh*kw/{rate:g}",
-            temporaries=_temporaries(lanes),
+            temporaries=temporaries,
             whole=("g", "co", "ci", "kh", "kw"),
             sizes="fixed",
             extents={"g": (2, MOST)},
@@ -99,10 +106,11 @@ def integer_primitives(lanes: int, words: float) -> tuple[Primitive, ...]:
                 input="NC", weight=f"OI{inner}", bias=bias, residual="NC", output="NC"
             ),
             epilogue_any=True,
-            cycles=f"b0*b1*m*n*ceil(co/{lanes})*ceil(ci/{WORD})/{words:g}",
+            cycles=f"b0*b1*m*n*ceil(co/{lanes})*ceil(ci/{word})/{words:g}",
             peak=f"b0*b1*m*n*co*ci/{rate:g}",
-            dot=WORD,
-            temporaries=_temporaries(lanes),
+            dot=word,
+            temporaries=temporaries,
+            fit=fit,
             multiples={"co": lanes},
             sizes="fixed",
         ),
@@ -121,6 +129,30 @@ def integer_primitives(lanes: int, words: float) -> tuple[Primitive, ...]:
     )
 
 
-def _temporaries(lanes: int) -> int:
-    """Registers of a dot product: a broadcast alone, or also 16-bit halves of both operands."""
-    return 1 if lanes >= 16 else 5
+def _temporaries(lanes: int, word: int) -> int:
+    """Registers of a step beside a float's: products of pairs are added by another instruction.
+
+    Of 64-byte vectors a float's element is no register, but a byte's word is one.
+    """
+    return (1 if lanes >= 16 else 0) + (1 if word == PAIR else 0)
+
+
+WIDENING, WAITING = 1.0, 0.3
+"""Cycles of a step in which pairs are widened, and what each point of a single vector waits for its
+pair (fitted on an AMD processor of family 25 with AVX2: 256 channels, 22 register tiles)."""
+
+MOST_VECTORS, MOST_POINTS = 8, 28
+
+
+def _pair_tiles(words: float) -> tuple[tuple[float, float, float, float], ...]:
+    """Vectors, points, cycles of a step and of a call of register tiles that widen pairs."""
+
+    def step(vectors: int, points: int) -> float:
+        waiting = WAITING * points if vectors == 1 else 0.0
+        return points * vectors / words + WIDENING + waiting
+
+    return tuple(
+        (vectors, points, step(vectors, points), 20.0 + 2.0 * points * vectors)
+        for vectors in range(1, MOST_VECTORS + 1)
+        for points in range(1, MOST_POINTS + 1)
+    )

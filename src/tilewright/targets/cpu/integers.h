@@ -1,5 +1,5 @@
-/* Quantised integers: loads and stores of bytes as 32-bit lanes, dot products of four bytes, and the
- * maps of affine quantisation, real = (integer - zero) * scale. Every float operation rounds by
+/* Quantised integers: loads and stores of bytes as 32-bit lanes, dot products of four bytes or of two
+ * that were widened, and the maps of affine quantisation, real = (integer - zero) * scale. Every float operation rounds by
  * itself (PIN keeps the compiler from fusing a product with a sum), so results are the same
  * everywhere. Suffix v: a vector of lanes; s: one element. */
 #ifndef TILEWRIGHT_INTEGERS_H
@@ -165,15 +165,6 @@ INLINE ivec dot_v(ivec sum, ivec x, ivec w)
 #if LANES == 16 && defined(__AVX512VNNI__)
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
     return sum;
-#elif (LANES == 8 && defined(__AVX2__)) || (LANES == 16 && defined(__AVX512BW__))
-    /* Even and odd bytes as 16-bit numbers: products of pairs cannot overflow, as vpmaddubsw's do. */
-    typedef int16_t half __attribute__((vector_size(4 * LANES), may_alias));
-    half x_even = (half)(x & 0x00ff00ff), x_odd = (half)((half)x >> 8) & 0xff;
-    half w_even = ((half)w << 8) >> 8, w_odd = (half)w >> 8;
-    ivec even, odd;
-    __asm__("vpmaddwd %2, %1, %0" : "=v"(even) : "v"(x_even), "v"(w_even));
-    __asm__("vpmaddwd %2, %1, %0" : "=v"(odd) : "v"(x_odd), "v"(w_odd));
-    return sum + even + odd;
 #else
     sum += (x & 0xff) * ((w << 24) >> 24);
     sum += ((x >> 8) & 0xff) * ((w << 16) >> 24);
@@ -182,14 +173,124 @@ INLINE ivec dot_v(ivec sum, ivec x, ivec w)
 #endif
 }
 
-/* sum + x*w in every lane, for unsigned bytes x and signed bytes w. */
+/* Makes the compiler load what was stored to an array, where it would take vectors apart. */
+#define KEEP(array) __asm__("" : "+m"(array))
+
+typedef int16_t eight_shorts __attribute__((vector_size(16), aligned(2), may_alias));
+typedef uint8_t eight_bytes __attribute__((vector_size(8), aligned(1), may_alias));
+
+/* Bytes as 16-bit numbers. */
+INLINE void widen_8(int16_t *to, const uint8_t *from)
+{
+#if defined(__AVX__)
+    eight_shorts v;
+    __asm__("vpmovzxbw %1, %0" : "=x"(v) : "m"(*(const eight_bytes *)from));
+    *(eight_shorts *)to = v;
+#elif defined(__SSE2__)
+    eight_shorts v;
+    __asm__("movq %1, %0\n\tpunpcklbw %0, %0\n\tpsrlw $8, %0"
+            : "=x"(v) : "m"(*(const eight_bytes *)from));
+    *(eight_shorts *)to = v;
+#else
+    *(eight_shorts *)to = __builtin_convertvector(*(const eight_bytes *)from, eight_shorts);
+#endif
+}
+
+INLINE void widen_16(int16_t *to, const uint8_t *from)
+{
+#if defined(__AVX2__)
+    typedef int16_t shorts __attribute__((vector_size(32), aligned(2), may_alias));
+    typedef uint8_t bytes __attribute__((vector_size(16), aligned(1), may_alias));
+    shorts v;
+    __asm__("vpmovzxbw %1, %0" : "=x"(v) : "m"(*(const bytes *)from));
+    *(shorts *)to = v;
+#else
+    widen_8(to, from);
+    widen_8(to + 8, from + 8);
+#endif
+}
+
+/* The last block may overlap the one before it: what lies behind `count` bytes is not read. */
+INLINE void widen(int16_t *to, const uint8_t *from, int count)
+{
+    if (count >= 16) {
+        UNROLL for (int i = 0; i < count / 16; i++) widen_16(to + 16 * i, from + 16 * i);
+        if (count % 16 > 8)
+            widen_16(to + count - 16, from + count - 16);
+        else if (count % 16)
+            widen_8(to + count - 8, from + count - 8);
+    } else if (count >= 8) {
+        widen_8(to, from);
+        if (count > 8)
+            widen_8(to + count - 8, from + count - 8);
+    } else {
+        UNROLL for (int i = 0; i < count; i++) to[i] = from[i];
+    }
+}
+
+/* Two numbers next to one another, repeated in every lane. */
+INLINE ivec wide_pair_at(const int16_t *p)
+{
+    int32_t pair;
+    memcpy(&pair, p, 4);
+    return splat_int(pair);
+}
+
+/* One number behind `skip` that are 0, or in front of one. */
+INLINE ivec wide_pair_part(const int16_t *p, int skip, int count)
+{
+    (void)count;
+    return splat_int((int32_t)((uint32_t)(uint16_t)*p << (16 * skip)));
+}
+
+/* LANES pairs of weights, each widened. */
+INLINE ivec byte_pairs_at(const int8_t *p)
+{
+    typedef int8_t bytes __attribute__((vector_size(2 * LANES), aligned(1), may_alias));
+#if (LANES == 16 && defined(__AVX512BW__)) || (LANES == 8 && defined(__AVX2__)) || \
+    (LANES == 4 && defined(__AVX__))
+    ivec v;
+    __asm__("vpmovsxbw %1, %0" : "=v"(v) : "m"(*(const bytes *)p));
+    return v;
+#elif LANES == 4 && defined(__SSE2__)
+    ivec v;
+    __asm__("movq %1, %0\n\tpunpcklbw %0, %0\n\tpsraw $8, %0" : "=x"(v) : "m"(*(const bytes *)p));
+    return v;
+#else
+    typedef int16_t shorts __attribute__((vector_size(4 * LANES), may_alias));
+    return (ivec)__builtin_convertvector(*(const bytes *)p, shorts);
+#endif
+}
+
+/* sum + x0*w0 + x1*w1 in every lane, of 16-bit numbers. Exact for what was widened from bytes. */
+INLINE ivec dot_wide_v(ivec sum, ivec x, ivec w)
+{
+    ivec products;
+#if (LANES == 16 && defined(__AVX512BW__)) || (LANES == 8 && defined(__AVX2__)) || \
+    (LANES == 4 && defined(__AVX__))
+    __asm__("vpmaddwd %2, %1, %0" : "=v"(products) : "v"(x), "v"(w));
+#elif LANES == 4 && defined(__SSE2__)
+    products = x;
+    __asm__("pmaddwd %1, %0" : "+x"(products) : "x"(w));
+#elif LANES == 4 && defined(__aarch64__)
+    ivec high;
+    __asm__("smull %0.4s, %1.4h, %2.4h" : "=w"(products) : "w"(x), "w"(w));
+    __asm__("smull2 %0.4s, %1.8h, %2.8h" : "=w"(high) : "w"(x), "w"(w));
+    __asm__("addp %0.4s, %0.4s, %1.4s" : "+w"(products) : "w"(high));
+#else
+    products = (x << 16 >> 16) * (w << 16 >> 16) + (x >> 16) * (w >> 16);
+#endif
+    return sum + products;
+}
+
+/* sum + x*w in every lane, for unsigned bytes x and signed bytes w: a lane's upper half adds 0. */
 INLINE ivec multiply_add_v(ivec sum, ivec x, ivec w)
 {
 #if LANES == 16 && defined(__AVX512VNNI__)
     __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
     return sum;
 #else
-    return sum + x * w;
+    return dot_wide_v(sum, x, w);
 #endif
 }
 

@@ -370,7 +370,7 @@ def machine(processor: Processor | None = None) -> Machine:
         primitives=(
             *(piece_primitives(cpu.block_cycles) if cpu.block_cycles else ()),
             *(_fitted(p, cpu) for p in _products(cpu.lanes, cpu.vectors_per_cycle, cpu.registers)),
-            *integer_primitives(cpu.lanes, cpu.words_per_cycle),
+            *integer_primitives(cpu.lanes, cpu.word_bytes, cpu.words_per_cycle),
             *(
                 short_primitives(cpu.lanes, cpu.pairs_per_cycle, _wide(cpu.lanes, cpu.registers))
                 if cpu.pairs_per_cycle

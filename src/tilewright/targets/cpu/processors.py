@@ -32,8 +32,12 @@ class Processor:
     level1_bytes: int = 32 << 10
     level2_bytes: int = 1 << 20
     level3_bytes: int = 16 << 20
-    words_per_cycle: float = 0.5
-    """Dot products of four bytes on whole vectors in one cycle."""
+    word_bytes: int = 2
+    """Bytes whose products a lane adds up in one step: four with dot products of bytes; else two,
+    as 16-bit numbers."""
+    words_per_cycle: float = 1.5
+    """Such steps on whole vectors in one cycle. Of 16-bit numbers one instruction multiplies and
+    another adds."""
     pairs_per_cycle: float = 0.0
     """Dot products of two bfloat16 on whole vectors in one cycle; 0 without the instruction."""
     block_cycles: float = 0.0
@@ -68,6 +72,7 @@ _X86 = "x86_64"
 _CROSS = (
     Processor(
         *(16, 32, 2.0),
+        words_per_cycle=1.0,
         cores=4,
         name="avx512",
         flags=("-march=x86-64-v4",),
@@ -78,6 +83,8 @@ _CROSS = (
         *(16, 32, 2.0),
         level1_bytes=48 << 10,
         level2_bytes=2 << 20,
+        word_bytes=4,
+        words_per_cycle=2.0,
         block_cycles=BLOCK_CYCLES,
         cores=4,
         name="amx",
@@ -210,13 +217,14 @@ def processor_of(cpuinfo: str) -> Processor:
         # AMD's family 25 (Zen 4) executes a 64-byte vector as two halves.
         amd, intel = "AuthenticAMD" in cpuinfo, "GenuineIntel" in cpuinfo
         halves = amd and family is not None and int(family.group(1)) < 26
-        rate = 1.0 if halves else 2.0
+        rate, words = 1.0 if halves else 2.0, "avx512_vnni" in names
         costs = _MESH_COSTS if intel else _WIDE_COSTS if amd and not halves else CacheCosts()
         return Processor(
             *(16, 32, rate),
             bandwidths=_MESH if intel else Processor.bandwidths,
             cache_costs=costs,
-            words_per_cycle=rate if "avx512_vnni" in names else rate / 4,
+            word_bytes=4 if words else Processor.word_bytes,
+            words_per_cycle=rate if words else rate / 2,
             pairs_per_cycle=rate if "avx512_bf16" in names else 0.0,
             block_cycles=BLOCK_CYCLES if names.issuperset(TILE_FLAGS) else 0.0,
         )
@@ -281,6 +289,7 @@ def this_processor() -> Processor:
         sizes.get(1, found.level1_bytes),
         sizes.get(2, found.level2_bytes),
         sizes.get(3, found.level3_bytes),
+        found.word_bytes,
         found.words_per_cycle,
         found.pairs_per_cycle,
         found.block_cycles if tiles else 0.0,

@@ -15,13 +15,8 @@ from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.channels import by_channels, vectors_of
 from tilewright.targets.cpu.primitives.code import KernelCode
 from tilewright.targets.cpu.primitives.product import emit_tile, tile_of
-from tilewright.targets.cpu.primitives.reduction import (
-    Loop,
-    Tile,
-    stride_between,
-    taps_of,
-    write_loops,
-)
+from tilewright.targets.cpu.primitives.reduction import stride_between, taps_of, write_loops
+from tilewright.targets.cpu.primitives.steps import Loop, Tile
 from tilewright.targets.cpu.primitives.windows import Columns
 from tilewright.targets.cpu.source import Writer, plus
 

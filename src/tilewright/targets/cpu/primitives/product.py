@@ -15,7 +15,8 @@ from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.ahead import ahead_of
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, parameters
-from tilewright.targets.cpu.primitives.reduction import Tile, write_reduction
+from tilewright.targets.cpu.primitives.reduction import write_reduction
+from tilewright.targets.cpu.primitives.steps import Tile
 from tilewright.targets.cpu.primitives.windows import (
     Columns,
     axis_of,

@@ -1,7 +1,5 @@
 """The reduction of a product: loops over input channels and taps around one row of multiply-adds.
 
-Bytes are taken four at a time, floats of 16 bits two: a step of the channels is such a word, of
-which each lane adds up the products (integers.h, shorts.h).
 Loops are data first: each has a count and a step through the input and through the weights. Two
 that step as one through both are joined, so a kernel that covers its whole image runs as the
 matrix product that it is.
@@ -9,123 +7,24 @@ matrix product that it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.planning.registers import FOLDED
 from tilewright.targets.cpu.address import Address
-from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.primitives.ahead import Ahead
-from tilewright.targets.cpu.primitives.chain import weights_at
+from tilewright.targets.cpu.primitives.steps import (
+    Loop,
+    Tap,
+    Tile,
+    all_alike,
+    joined,
+    open_loops,
+    write_step,
+)
+from tilewright.targets.cpu.primitives.widened import write_widened
 from tilewright.targets.cpu.primitives.windows import Columns, axis_of
 from tilewright.targets.cpu.source import Writer, plus, total
 
 UNROLLED_TAPS = 8
 """Taps of a row that are written out when the loop within them would be short."""
-
-
-@dataclass(frozen=True)
-class Word:
-    """How the elements of one word are multiplied and added up: C's functions."""
-
-    elements: int
-    image: str
-    """Gives one word of the image in every lane."""
-    part: str
-    """The same, of some elements alone: behind how many of the word, and how many."""
-    weights: str
-    dot: str
-
-
-WORDS = {
-    "uint8": Word(4, "word_at", "word_part", "words_at", "dot_v"),
-    "bfloat16": Word(2, "pair_at", "pair_part", "pairs_at", "dot_pairs_v"),
-}
-"""By the image's elements; of others there is one a step."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """The register tile: ``rows`` x ``columns`` points, ``vectors`` of output channels."""
-
-    instance: Instance
-    row: str
-    column: str
-    mask: str = ""
-    """C variable that keeps some lanes of the weights and clears the others; "" keeps all."""
-    ahead: Ahead | None = None
-    """What each step asks for of the next weights."""
-
-    @property
-    def word(self) -> Word | None:
-        """The words of the operands, if elements are taken by several."""
-        x = self.instance.anchor.inputs[0]
-        return WORDS.get(x.element) if isinstance(x, Address) else None
-
-    @property
-    def bytes(self) -> bool:
-        """Whether the operands are 8-bit integers."""
-        return self.word is WORDS["uint8"]
-
-    @property
-    def lane_type(self) -> str:
-        """C's type of an accumulator."""
-        return "ivec" if self.bytes else "vec"
-
-    @property
-    def rows(self) -> int:
-        """Rows of points."""
-        return self.instance.size(self.row)
-
-    @property
-    def columns(self) -> int:
-        """Points of a row."""
-        return self.instance.size(self.column)
-
-    @property
-    def vectors(self) -> int:
-        """Vectors of output channels."""
-        return -(-self.instance.size("co") // self.instance.lanes)
-
-    def lanes(self, v: int) -> int:
-        """Lanes in use of vector ``v``."""
-        lanes = self.instance.lanes
-        return min(lanes, self.instance.size("co") - v * lanes)
-
-    def loops(self, low: int = 0, high: int | None = None) -> str:
-        """Unrolled loops over rows (q) and columns (j) of points."""
-        rows = f"UNROLL for (int q = 0; q < {self.rows}; q++) " if self.rows > 1 else ""
-        end = self.columns if high is None else high
-        return rows + f"UNROLL for (int j = {low}; j < {end}; j++)"
-
-    @property
-    def point(self) -> str:
-        """C index of a point's accumulators."""
-        return f"q * {self.columns} + j" if self.rows > 1 else "j"
-
-    def step(self, operand: Address, dim: str, count: int) -> int:
-        """The operand's stride along a dim, which must be constant; 0 if it does not depend."""
-        return self.instance.step(operand, dim, count)
-
-
-@dataclass(frozen=True)
-class Loop:
-    """One loop: its C variable, its count (a number or a C expression), its two steps."""
-
-    variable: str
-    count: int | str
-    x: int
-    w: int
-
-
-@dataclass(frozen=True)
-class Tap:
-    """One tap: the columns for which it is inside, and where its operands lie."""
-
-    low: int
-    high: int
-    x: int
-    w: int
 
 
 @dataclass(frozen=True)
@@ -159,7 +58,8 @@ def write_reduction(
     else:
         found = _elements(tile, x, w, depth)
     if found.loop is not None and found.loop.count:
-        if found.loop.w > across.w > 0:
+        outside = word is None or not word.widened
+        if outside and found.loop.w > across.w > 0:
             write_loops(writer, tile, w, [found.loop, window], taps, across, [], ("x", "w"))
         else:
             write_loops(writer, tile, w, [window], taps, across, [found.loop], ("x", "w"))
@@ -268,26 +168,19 @@ def write_loops(
 
     ``part`` elements of one word are taken, behind ``skip`` that are zero; 0 takes whole words.
     """
-    alike = len(taps) == across.count and all(
-        (tap.low, tap.high) == (0, tile.columns) for tap in taps
-    )
+    if tile.word is not None and tile.word.widened:
+        write_widened(writer, tile, w, before, taps, across, after[0], pointers, part, skip)
+        return
+    alike = all_alike(tile, taps, across)
     short = not after or after[-1].count in range(UNROLLED_TAPS)
     if alike and not (short and len(taps) <= UNROLLED_TAPS):
-        loops = _joined([*before, across, *after])
+        loops = joined([*before, across, *after])
         before, after = loops[:-1], loops[-1:]
         taps = [Tap(0, tile.columns, 0, 0)]
     else:
-        before, after = _joined(before), _joined(after)
+        before, after = joined(before), joined(after)
     depth = writer.depth
-    xp, wp = pointers
-    x = tile.instance.tensor(0)
-    for loop in before:
-        v = loop.variable
-        writer.line(f"for (long {v} = 0; {v} < {loop.count}; {v}++) {{")
-        writer.depth += 1
-        writer.line(f"const {x.c_type} *x{v} = {plus(xp, total([(loop.x, v)]))};")
-        writer.line(f"const {w.c_type} *w{v} = {plus(wp, total([(loop.w, v)]))};")
-        xp, wp = f"x{v}", f"w{v}"
+    xp, wp = open_loops(writer, tile.instance.tensor(0), w, before, pointers)
     for number, tap in enumerate(taps):
         if number and not after:
             writer.line(f"FORGET({xp});")
@@ -295,72 +188,7 @@ def write_loops(
             f"for (long {a.variable} = 0; {a.variable} < {a.count}; {a.variable}++)" for a in after
         ]
         with writer.block(" ".join(head)):
-            _multiply(writer, tile, w, tap, after, (xp, wp), part, skip)
+            write_step(writer, tile, w, tap, after, (xp, wp), part, skip)
     while writer.depth > depth:
         writer.depth -= 1
         writer.line("}")
-
-
-def _joined(loops: Sequence[Loop]) -> list[Loop]:
-    """The loops without those of one round, and with those joined that step as one."""
-    found: list[Loop] = []
-    for loop in loops:
-        if loop.count == 1:
-            continue
-        if found and isinstance(found[-1].count, int) and isinstance(loop.count, int):
-            outer = found[-1]
-            if (outer.x, outer.w) == (loop.x * loop.count, loop.w * loop.count):
-                found[-1] = Loop(loop.variable, outer.count * loop.count, loop.x, loop.w)
-                continue
-        found.append(loop)
-    return found
-
-
-def _multiply(
-    writer: Writer,
-    tile: Tile,
-    w: Address,
-    tap: Tap,
-    loops: Sequence[Loop],
-    pointers: tuple[str, str],
-    part: int,
-    skip: int,
-) -> None:
-    """One step: the weights' vectors, and for each point a broadcast and its multiply-adds."""
-    instance, x, word = tile.instance, tile.instance.tensor(0), tile.word
-    step_j = tile.step(x, tile.column, tile.columns)
-    step_q = tile.step(x, tile.row, tile.rows) if tile.rows > 1 else 0
-    block = w.block_stride("co", instance.lanes, instance.size("co"), instance.dims)
-    if block is None:
-        raise instance.cannot("the weights have no stride between vectors of output channels")
-    # GCC tuned for AMD processors would read the weights again for each of a few points.
-    pinned = 1 < tile.rows * (tap.high - tap.low) <= FOLDED
-    if tile.ahead is not None:
-        tile.ahead.write(writer)
-    for v in range(tile.vectors):
-        position = total([(loop.w, loop.variable) for loop in loops], tap.w + v * block)
-        if word is not None:
-            value = f"{word.weights}({plus(pointers[1], position)})"
-        else:
-            value = weights_at(instance, w, position, tile.lanes(v), pointers[1])
-        if tile.mask:
-            value = f"({'vec' if word is None else 'ivec'})((mask){value} & {tile.mask})"
-        kind = "vec" if word is None else "ivec"
-        writer.line(f"{'' if pinned else 'const '}{kind} w{v} = {value};")
-        if pinned:
-            writer.line(f"PIN(w{v});")
-    terms = [(loop.x, loop.variable) for loop in loops]
-    index = total([*terms, (step_j, "j"), (step_q, "q")], tap.x - tap.low * step_j)
-    place = plus(pointers[0], index)
-    with writer.block(tile.loops(tap.low, tap.high)):
-        if word is None:
-            writer.line(f"const float e = {pointers[0]}[{index}];")
-        else:
-            value = f"{word.part}({place}, {skip}, {part})" if part else f"{word.image}({place})"
-            writer.line(f"const ivec e = {value};")
-        for v in range(tile.vectors):
-            sums = f"a[{tile.point}][{v}]"
-            if word is None:
-                writer.line(f"{sums} += e * w{v};")
-            else:
-                writer.line(f"{sums} = {word.dot}({sums}, e, w{v});")
