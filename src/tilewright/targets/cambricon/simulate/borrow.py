@@ -1,37 +1,33 @@
 """Arrays without owners for compiled code.
 
 numba counts references to an array at every call and slice, atomically, which took half of the
-simulator's time. An array made of a pointer has no owner to count for; it may live only as long as
-the array that it is made of.
+simulator's time. An array without an owner has none to count for; it may live only as long as the
+array that it is made of.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numba
 from numba.core import types
 from numba.extending import intrinsic
 
-from tilewright.simulate.compiled import compiled_together
-from tilewright.targets.cambricon.simulate.state import Array
 
-
-def _typed(_: Any, array: Any) -> Any:
-    """The address of an array's first element, typed."""
+def _borrowed(_: Any, array: Any) -> Any:
+    """The same contiguous array without an owner."""
+    kind = types.Array(array.dtype, array.ndim, "C")
 
     def generated(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        given = context.make_array(signature.args[0])(context, builder, arguments[0])
+        made = context.make_array(kind)(context, builder)
+        for field in ("data", "shape", "strides", "itemsize", "nitems"):
+            setattr(made, field, getattr(given, field))
+        made.meminfo, made.parent = (context.get_constant_null(t) for t in OWNERS)
+        return made._getvalue()
 
-    return types.CPointer(array.dtype)(array), generated
+    return kind(array), generated
 
 
-# numba's own types say less than these two can do.
-_pointer: Any = intrinsic(_typed)
-_numba: Any = numba
+OWNERS = types.MemInfoPointer(types.voidptr), types.pyobject
 
-
-@compiled_together
-def borrowed(array: Array) -> Array:
-    """The same contiguous array without an owner."""
-    return _numba.carray(_pointer(array), array.shape)
+borrowed: Any = intrinsic(_borrowed)
