@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.flow import colours_of_webs
 from tilewright.targets.cambricon.lowering.webs import Block, Web, table_of
 from tilewright.targets.cambricon.statements import Part, Statement, places
 
@@ -35,6 +34,8 @@ class Coloured:
 
 def coloured(code: Sequence[Statement], blocks: Sequence[Block], webs: Sequence[Web]) -> Coloured:
     """The statements in as few registers as a greedy colouring finds."""
+    from tilewright.targets.cambricon.lowering.flow import colours_of_webs  # loads numba
+
     defs = [(at, number) for number, web in enumerate(webs) for at in web.defs]
     uses = [(at, number) for number, web in enumerate(webs) for at, _ in web.uses]
     found = colours_of_webs(

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.flow import webs_of_registers
 from tilewright.targets.cambricon.statements import Label, Statement
 
 Clobbers = Mapping[int, Sequence[Register]]
@@ -74,6 +73,8 @@ def webs_of(
     statements: Sequence[Statement], blocks: Sequence[Block], clobbers: Clobbers
 ) -> list[Web]:
     """The webs, in the order of their first definitions."""
+    from tilewright.targets.cambricon.lowering.flow import webs_of_registers  # loads numba
+
     reads, read_ends, writes, write_ends, adds = (list[int]() for _ in range(5))
     defs: list[int] = []
     uses: list[tuple[int, int]] = []
