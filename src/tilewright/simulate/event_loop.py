@@ -169,7 +169,8 @@ def run(
                             flows[e] = True
                             changed = True
                             own[e] = own_limit[move[command]]
-                            ends[e] = move_ends[move[command]]
+                            for side in range(2):
+                                ends[e, side] = move_ends[move[command], side]
                             left[e] = size[command]
                             rate[e] = 0.0
                             flow_end[e] = np.inf

@@ -154,7 +154,13 @@ def colours_of_webs(
     colours = np.full(count, -1, np.int64)
     having = np.zeros((count, words), np.uint64)
     """The webs of every colour."""
-    for web in np.argsort(-degree, kind="mergesort"):
+    for _ in range(count):
+        # numba's sorting takes longer to compile than this takes for thousands of webs.
+        web = 0
+        for other in range(count):
+            if degree[other] > degree[web]:
+                web = other
+        degree[web] = -1
         colour = -1
         for at in range(len(partners)):
             for side in range(2):
