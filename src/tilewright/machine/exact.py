@@ -8,8 +8,7 @@ that could exceed 2**62 raises OverflowError instead.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +16,7 @@ LIMIT = 1 << 62
 """Magnitude that no numerator or denominator may reach."""
 
 
-@dataclass(frozen=True)
-class Exact:
+class Exact(NamedTuple):
     """``numerator / denominator``; the denominator is positive, and 1 for floats."""
 
     numerator: Any
@@ -40,12 +38,14 @@ def exact_of(value: Any) -> Exact:
             raise OverflowError("magnitude beyond 2**62")
         column = value.astype(np.int64, copy=False)
         most = max(-int(column.min()), int(column.max()), 0) if column.size else 0
-        return _checked(column, 1, most, 1)
+        _check(most)
+        return Exact(column, 1, most)
     number = value.item() if isinstance(value, np.ndarray | np.generic) else value
     if isinstance(number, float):
         return Exact(number, whole=False)
     number = int(number)
-    return _checked(number, 1, abs(number), 1)
+    _check(abs(number))
+    return Exact(number, 1, abs(number))
 
 
 def plain_of(value: Exact) -> Any:
@@ -64,10 +64,9 @@ def plain_of(value: Exact) -> Any:
     return top / below
 
 
-def _checked(top: Any, below: Any, most: int, most_below: int) -> Exact:
+def _check(most: int, most_below: int = 1) -> None:
     if most >= LIMIT or most_below >= LIMIT:
         raise OverflowError("magnitude beyond 2**62")
-    return Exact(top, below, most, most_below)
 
 
 def _float(value: Exact) -> Any:
@@ -91,7 +90,7 @@ def _common(a: Exact, b: Exact) -> tuple[Any, Any, Any, int, int, int]:
         return a.numerator, b.numerator, a.denominator, a.most, b.most, a.most_below
     most_a, most_b = a.most * b.most_below, b.most * a.most_below
     below = a.most_below * b.most_below
-    _checked(None, None, max(most_a, most_b), below)
+    _check(max(most_a, most_b), below)
     return (
         a.numerator * b.denominator,
         b.numerator * a.denominator,
@@ -106,7 +105,7 @@ def _add(a: Exact, b: Exact) -> Exact:
     if floats := _floats(a, b):
         return Exact(floats[0] + floats[1], whole=False)
     x, y, below, most_x, most_y, most_below = _common(a, b)
-    _checked(None, None, most_x + most_y, most_below)
+    _check(most_x + most_y, most_below)
     return Exact(x + y, below, most_x + most_y, most_below)
 
 
@@ -114,7 +113,7 @@ def _subtract(a: Exact, b: Exact) -> Exact:
     if floats := _floats(a, b):
         return Exact(floats[0] - floats[1], whole=False)
     x, y, below, most_x, most_y, most_below = _common(a, b)
-    _checked(None, None, most_x + most_y, most_below)
+    _check(most_x + most_y, most_below)
     return Exact(x - y, below, most_x + most_y, most_below)
 
 
@@ -122,7 +121,7 @@ def _multiply(a: Exact, b: Exact) -> Exact:
     if floats := _floats(a, b):
         return Exact(floats[0] * floats[1], whole=False)
     most, most_below = a.most * b.most, a.most_below * b.most_below
-    _checked(None, None, most, most_below)
+    _check(most, most_below)
     one = _is_one(a.denominator), _is_one(b.denominator)
     below = b.denominator if one[0] else a.denominator if one[1] else a.denominator * b.denominator
     return Exact(a.numerator * b.numerator, below, most, most_below)
@@ -153,7 +152,7 @@ def _ceil(a: Exact) -> Exact:
         return Exact(_scalar(np.ceil(a.numerator)), whole=False)
     if _is_one(a.denominator):
         return a
-    _checked(None, None, a.most + a.most_below, 1)
+    _check(a.most + a.most_below)
     return Exact((a.numerator + (a.denominator - 1)) // a.denominator, 1, a.most)
 
 
