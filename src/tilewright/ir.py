@@ -195,7 +195,8 @@ def from_attribute(attribute: Attribute) -> PythonValue:
     match attribute:
         case IntegerAttr():
             value = attribute.value.data
-            return bool(value) if attribute.type == i1 else value
+            kind = attribute.type
+            return bool(value) if kind is not i64 and kind == i1 else value
         case FloatAttr():
             return float(attribute.value.data)
         case UnitAttr():

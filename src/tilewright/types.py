@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import ml_dtypes
@@ -118,6 +119,12 @@ def element_name(element: Attribute) -> ElementType:
 
 def tensor(shape: Sequence[int], element: Attribute = f32, layout: str = "") -> TensorType[Any]:
     """A tensor type; ``layout`` "" means row-major in logical order."""
+    return _tensor(tuple(int(extent) for extent in shape), element, layout)
+
+
+@lru_cache(maxsize=4096)
+def _tensor(shape: tuple[int, ...], element: Attribute, layout: str) -> TensorType[Any]:
+    # Making one takes long, and every verification infers the same types again.
     return TensorType(element, shape, StringAttr(layout) if layout else NoneAttr())
 
 

@@ -102,8 +102,12 @@ class Operation(GraphOperation):
     def need(self, condition: bool, message: str) -> None:
         """Raise VerifyException with the operation's and the node's name unless ``condition``."""
         if not condition:
-            place = f" (node {self.node_name!r})" if self.node_name else ""
-            raise VerifyException(f"{self.name}{place}: {message}")
+            raise self.wrong(message)
+
+    def wrong(self, message: str) -> VerifyException:
+        """What ``need`` raises; for messages with types, which take long to print."""
+        place = f" (node {self.node_name!r})" if self.node_name else ""
+        return VerifyException(f"{self.name}{place}: {message}")
 
     def integers(
         self, name: str, count: int | None = None, low: int = -MAXIMUM_STEP
@@ -153,12 +157,13 @@ class Operation(GraphOperation):
 
     def check_shape(self, shape: Sequence[int], what: str) -> None:
         """Check that a shape is static, of bounded rank and of bounded size."""
-        self.need(len(shape) <= MAXIMUM_RANK, f"{what} has rank {len(shape)} > {MAXIMUM_RANK}")
-        self.need(
-            all(extent >= 0 for extent in shape) and prod(shape) <= MAXIMUM_ELEMENTS,
-            f"{what} has shape {list(shape)}: extents must be known and at most "
-            f"{MAXIMUM_ELEMENTS} elements in all",
-        )
+        if len(shape) > MAXIMUM_RANK:
+            raise self.wrong(f"{what} has rank {len(shape)} > {MAXIMUM_RANK}")
+        if min(shape, default=0) < 0 or prod(shape) > MAXIMUM_ELEMENTS:
+            raise self.wrong(
+                f"{what} has shape {list(shape)}: extents must be known and at most "
+                f"{MAXIMUM_ELEMENTS} elements in all"
+            )
 
     def result_of(self, shape: Sequence[int], element: Attribute) -> Type:
         """The inferred type, its size checked."""
@@ -168,54 +173,49 @@ class Operation(GraphOperation):
     def common_element(self, types: Sequence[Type]) -> Attribute:
         """The element type that all operands share."""
         element = types[0].element_type
-        self.need(
-            all(kind.element_type == element for kind in types),
-            "operands differ in element type: "
-            + ", ".join(str(kind.element_type) for kind in types),
-        )
+        if any(kind.element_type != element for kind in types):
+            every = ", ".join(str(kind.element_type) for kind in types)
+            raise self.wrong(f"operands differ in element type: {every}")
         return element
 
     def fixed16(self, kind: Type) -> FixedType:
         """The element of an operand that must be 16-bit fixed point."""
         element = kind.element_type
-        self.need(
-            isinstance(element, FixedType) and element.bits.data == 16,
-            f"takes 16-bit fixed point, found {element}",
-        )
-        return cast(FixedType, element)
+        if not isinstance(element, FixedType) or element.bits.data != 16:
+            raise self.wrong(f"takes 16-bit fixed point, found {element}")
+        return element
 
     def need_float(self, kind: Type) -> None:
         """Check that an operand holds floats."""
         element = kind.element_type
-        self.need(element in FLOATS, f"takes floats, found {element}")
+        if element not in FLOATS:
+            raise self.wrong(f"takes floats, found {element}")
 
     def need_integer(self, kind: Type) -> None:
         """Check that an operand holds integers."""
         element = kind.element_type
-        plain = isinstance(element, IntegerType) and element != i1
-        self.need(plain, f"takes integers, found {element}")
+        if not isinstance(element, IntegerType) or element == i1:
+            raise self.wrong(f"takes integers, found {element}")
 
     def verify_(self) -> None:
         """Check the operands, the attributes, and the result's shape and element type."""
         self.need(not self.attributes, f"has no attribute {next(iter(self.attributes), '')!r}")
         inferred = self.infer([tensor_type(value) for value in self.inputs])
         given = tensor_type(self.result)
-        self.need(
-            inferred.get_shape() == given.get_shape(),
-            f"result has shape {list(given.get_shape())}, the shape rule gives "
-            f"{list(inferred.get_shape())}",
-        )
+        shape, wanted = given.get_shape(), inferred.get_shape()
+        if shape != wanted:
+            text = f"result has shape {list(shape)}, the shape rule gives {list(wanted)}"
+            raise self.wrong(text)
         self.verify_element(inferred.element_type, given.element_type)
 
     def verify_element(self, inferred: Attribute, given: Attribute) -> None:
         """Check the result's element type against the inferred one."""
         if self.RESULT_CHOSEN and isinstance(inferred, FixedType):
-            self.need(
-                isinstance(given, FixedType) and given.bits == inferred.bits,
-                f"result has elements {given}, needs {inferred.bits.data}-bit fixed point",
-            )
-            return
-        self.need(inferred == given, f"result has elements {given}, the rule gives {inferred}")
+            if not isinstance(given, FixedType) or given.bits != inferred.bits:
+                bits = inferred.bits.data
+                raise self.wrong(f"result has elements {given}, needs {bits}-bit fixed point")
+        elif inferred != given:
+            raise self.wrong(f"result has elements {given}, the rule gives {inferred}")
 
     def make_stage(
         self,

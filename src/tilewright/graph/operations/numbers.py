@@ -41,9 +41,9 @@ class RequantiseOp(RepresentationOperation):
         """16-bit elements at the operand's binary point unless chosen otherwise."""
         self.check_operands(types)
         element = types[0].element_type
-        self.need(isinstance(element, FixedType), f"takes fixed point, found {element}")
-        point = element.fraction.data if isinstance(element, FixedType) else 0
-        return self.result_of(types[0].get_shape(), FixedType.of(16, point))
+        if not isinstance(element, FixedType):
+            raise self.wrong(f"takes fixed point, found {element}")
+        return self.result_of(types[0].get_shape(), FixedType.of(16, element.fraction.data))
 
     def evaluate(self, *arrays: Array) -> Array:
         """Exact; see numerics.fixed.requantise."""
@@ -77,7 +77,8 @@ class DequantiseOp(RepresentationOperation):
         """float32 of the same shape."""
         self.check_operands(types)
         element = types[0].element_type
-        self.need(isinstance(element, FixedType), f"takes fixed point, found {element}")
+        if not isinstance(element, FixedType):
+            raise self.wrong(f"takes fixed point, found {element}")
         return self.result_of(types[0].get_shape(), f32)
 
     def evaluate(self, *arrays: Array) -> Array:
