@@ -32,7 +32,7 @@ from tilewright.graph.kernels import operand_values
 from tilewright.graph.placement import placement_of
 from tilewright.graph.values import value_names
 from tilewright.hold_values import HeldKernel, TimerOf, placements_of
-from tilewright.ir import ModuleOp
+from tilewright.ir import ModuleOp, StringAttr
 from tilewright.machine import Machine, Memory
 from tilewright.planning import Plan, PlanCache, Timer, plan
 from tilewright.planning.domain import Kernel, Operand
@@ -40,6 +40,7 @@ from tilewright.planning.held import last_fitting, tile_bytes
 from tilewright.planning.plan import Budget
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.base import CompiledKernel, RunTimer
+from tilewright.tile.dialect import programs_of
 from tilewright.tile.lower import tile
 
 ALIGNMENT = 64
@@ -77,6 +78,10 @@ class _Search:
         default_factory=dict[tuple[bool, tuple[int | None, ...]], PlanCache]
     )
     """For readers of the weights, and for others, by the bytes of all memories."""
+    programs: dict[tuple[str, Schedule, tuple[int | None, ...]], ModuleOp] = field(
+        default_factory=dict[tuple[str, Schedule, tuple[int | None, ...]], ModuleOp]
+    )
+    """By symbol, schedule and the bytes of all memories: most trials share most of them."""
 
     def run(self) -> dict[str, HeldKernel]:
         names = self.names = value_names(self.network)
@@ -174,15 +179,17 @@ class _Search:
         machine: Machine,
         keeps: str = "",
         cycles: float = 0.0,
-        name: str = "",
     ) -> CompiledKernel:
-        """A kernel under a schedule, ready for the run timer; ``name`` is its symbol there."""
-        kernel = replace(self._kernel(symbol), symbol=name or symbol)
-        placements = placements_of(self.ops[symbol], self.names, kernel)
-        if symbol in self.held:
-            placements = self.held[symbol].placed(placements)
-        program = tile(kernel, schedule, machine, placements, check=False)
-        return CompiledKernel(kernel, schedule, ModuleOp([program]), cycles, machine, keeps)
+        """A kernel under a schedule, ready for the run timer."""
+        kernel = self._kernel(symbol)
+        key = symbol, schedule, _sizes(machine)
+        if key not in self.programs:
+            placements = placements_of(self.ops[symbol], self.names, kernel)
+            if symbol in self.held:
+                placements = self.held[symbol].placed(placements)
+            program = tile(kernel, schedule, machine, placements, check=False)
+            self.programs[key] = ModuleOp([program])
+        return CompiledKernel(kernel, schedule, self.programs[key], cycles, machine, keeps)
 
     def _lefts(self, shared: _Shared, memory: Memory) -> Iterator[int]:
         """The bytes of the memory that kernels may have."""
@@ -236,8 +243,7 @@ class _Search:
         before = self.held.get(symbol)
         kernel = self._kernel(symbol)
         timer = None if self.timer is None else self.timer(machine)
-        sizes = tuple(one.bytes for one in machine.memories)
-        cache = self.caches.setdefault((bool(keeps), sizes), {})
+        cache = self.caches.setdefault((bool(keeps), _sizes(machine)), {})
         if keeps:
             timer = self._finding(symbol, machine, keeps)
         found = plan(kernel, machine, timer=timer, budget=ALL if keeps else None, cache=cache)
@@ -256,12 +262,10 @@ class _Search:
             if len(tiles.sizes) > 1 and not tiles.double:
                 return inf
             try:
-                one, again = (
-                    self._compiled(symbol, schedule, machine, keeps, name=name)
-                    for name in (symbol, f"{symbol}_again")
-                )
+                one = self._compiled(symbol, schedule, machine, keeps)
                 alone = self.run_timer([one])
-                return self.run_timer([replace(one, predicted_cycles=alone), again]) - alone
+                both = replace(one, predicted_cycles=alone), _renamed(one, f"{symbol}_again")
+                return self.run_timer(both) - alone
             except TilewrightError:
                 return inf
 
@@ -290,6 +294,20 @@ def hold_weights(
     if run_timer is None:
         return {}
     return _Search(network, machine, kernels, plans, held, timer, run_timer).run()
+
+
+def _sizes(machine: Machine) -> tuple[int | None, ...]:
+    """The bytes of all memories: in nothing else do a search's machines differ."""
+    return tuple(one.bytes for one in machine.memories)
+
+
+def _renamed(one: CompiledKernel, symbol: str) -> CompiledKernel:
+    """The same kernel and program under another symbol."""
+    assert one.program is not None
+    program = one.program.clone()
+    for op in programs_of(program):
+        op.symbol = StringAttr(symbol)
+    return replace(one, kernel=replace(one.kernel, symbol=symbol), program=program)
 
 
 def _operand(kernel: Kernel, name: str) -> Operand:
