@@ -58,8 +58,10 @@ def one_file(program: Path, prefix: str = "") -> str:
     lines: list[str] = []
     for source in sorted((program / "src").glob("*.c")):
         text = source.read_text()
-        for stem in re.findall(OWN, text, re.MULTILINE):
-            text = re.sub(rf"\b{stem}\b(?!\.h)", f"{prefix}_{source.stem}_{stem}", text)
+        if own := dict.fromkeys(re.findall(OWN, text, re.MULTILINE)):
+            # All at once: a pass for each name takes twice as long.
+            names = rf"\b({'|'.join(own)})\b(?!\.h)"
+            text = re.sub(names, rf"{prefix}_{source.stem}_\1", text)
         for folder in ("src", "include"):
             for header in sorted((program / folder).glob("*.h")):
                 text = text.replace(f'#include "{header.name}"', f'#include "{header}"')
