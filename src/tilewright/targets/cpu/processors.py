@@ -190,6 +190,7 @@ without."""
 
 _WIDE_COSTS = CacheCosts(
     crowded=0.025,
+    row_bytes=200.0,
     block_usable=0.855,
     panels=0.318,
     streamed=0.377,
@@ -204,9 +205,17 @@ _WIDE_COSTS = CacheCosts(
     rewritten=3.379,
 )
 """Of AMD's processors that execute 64-byte vectors whole (family 26, Zen 5). ``crowded`` is of
-fully connected layers. The others were fitted there to the 18 smallest convolutions that ``python
+fully connected layers; ``row_bytes`` tells the fastest of 115 products, as they were searched
+there, from those that go on with sums and lose 9 to 22 %. The others were fitted there to the 18 smallest convolutions that ``python
 -m benchmarks swatop`` lists as developed on, and to layers of five networks, each run with weights
 that no cache holds."""
+
+
+_NARROW_COSTS = CacheCosts(exposed=0.35, row_bytes=400.0)
+"""Of AMD's processors with AVX2 and without AVX-512 (families up to 25), whose second caches are of
+512 KB: weights of most products come from the last cache, and 64 bytes of a sum that goes on take
+as long as the latency of where it lies. Fitted on family 25 to products of ``python -m benchmarks
+swatop`` (``row_bytes``) and to those of BERT-base and ViT-B/16 (``exposed``)."""
 
 
 def processor_of(cpuinfo: str) -> Processor:
@@ -229,7 +238,8 @@ def processor_of(cpuinfo: str) -> Processor:
             block_cycles=BLOCK_CYCLES if names.issuperset(TILE_FLAGS) else 0.0,
         )
     if {"avx2", "fma"} <= names:
-        return Processor(8, 16, 2.0)
+        costs = _NARROW_COSTS if "AuthenticAMD" in cpuinfo else CacheCosts()
+        return Processor(8, 16, 2.0, cache_costs=costs)
     # Without AVX: 16-byte vectors. Arm's NEON has 32 registers; SSE has 16, and one of them holds a
     # product before it is added.
     neon = platform.machine() in ("aarch64", "arm64")
