@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.frontends.onnx.onnx_models import onnxruntime_of
@@ -17,6 +16,7 @@ from tilewright.graph.interpreter import interpret
 from tilewright.graph.passes import prepare_pipeline
 from tilewright.ir import ModuleOp
 from tilewright.passes import CompilerContext, PassRunner
+from tilewright.report.onnx_reference import exact_session
 from tilewright.targets.cpu.machine import Processor, machine
 
 
@@ -121,10 +121,7 @@ def with_default_optimisation(
     model: onnx.ModelProto, feeds: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """ONNX Runtime's outputs as it runs models unless told otherwise."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    session = exact_session(model, optimised=True, threads=1)
     names = [value.name for value in model.graph.output]
     return dict(zip(names, session.run(names, dict(feeds)), strict=True))
 
