@@ -190,7 +190,6 @@ without."""
 
 _WIDE_COSTS = CacheCosts(
     crowded=0.025,
-    row_bytes=200.0,
     block_usable=0.855,
     panels=0.318,
     streamed=0.377,
@@ -205,10 +204,9 @@ _WIDE_COSTS = CacheCosts(
     rewritten=3.379,
 )
 """Of AMD's processors that execute 64-byte vectors whole (family 26, Zen 5). ``crowded`` is of
-fully connected layers; ``row_bytes`` tells the fastest of 115 products, as they were searched
-there, from those that go on with sums and lose 9 to 22 %. The others were fitted there to the 18
-smallest convolutions that ``python -m benchmarks swatop`` lists as developed on, and to layers of
-five networks, each run with weights that no cache holds."""
+fully connected layers. The others were fitted there to the 18 smallest convolutions that ``python
+-m benchmarks swatop`` lists as developed on, and to layers of five networks, each run with weights
+that no cache holds."""
 
 
 _NARROW_COSTS = CacheCosts(exposed=0.35, row_bytes=400.0)
