@@ -53,34 +53,18 @@ def write_widened(
     """
     assert isinstance(pairs.count, int)
     full, rest = divmod(pairs.count, MOST_STEPS)
-    if not full or (full == 1 and not rest):
-        _write(writer, tile, w, before, taps, across, pairs, pointers, part, skip)
+    if pairs.count > MOST_STEPS:
+        x = tile.instance.tensor(0)
+        many = Loop("h", full, MOST_STEPS * pairs.x, MOST_STEPS * pairs.w)
+        some = replace(pairs, count=MOST_STEPS)
+        write_widened(writer, tile, w, [*before, many], taps, across, some, pointers)
+        if rest:
+            with writer.block():
+                writer.line(f"const {x.c_type} *xh = {plus(pointers[0], str(full * many.x))};")
+                writer.line(f"const {w.c_type} *wh = {plus(pointers[1], str(full * many.w))};")
+                left = replace(pairs, count=rest)
+                write_widened(writer, tile, w, before, taps, across, left, ("xh", "wh"))
         return
-    x = tile.instance.tensor(0)
-    many = Loop("h", full, MOST_STEPS * pairs.x, MOST_STEPS * pairs.w)
-    some = replace(pairs, count=MOST_STEPS)
-    _write(writer, tile, w, [*before, many], taps, across, some, pointers)
-    if rest:
-        with writer.block():
-            writer.line(f"const {x.c_type} *xh = {plus(pointers[0], str(full * many.x))};")
-            writer.line(f"const {w.c_type} *wh = {plus(pointers[1], str(full * many.w))};")
-            left = replace(pairs, count=rest)
-            _write(writer, tile, w, before, taps, across, left, ("xh", "wh"))
-
-
-def _write(
-    writer: Writer,
-    tile: Tile,
-    w: Address,
-    before: Sequence[Loop],
-    taps: Sequence[Tap],
-    across: Loop,
-    pairs: Loop,
-    pointers: tuple[str, str],
-    part: int = 0,
-    skip: int = 0,
-) -> None:
-    assert isinstance(pairs.count, int)
     depth, run = writer.depth, part or pairs.count * max(pairs.x, 1)
     pointers = open_loops(writer, tile.instance.tensor(0), w, joined(before), pointers)
     origin, steps = _widen(writer, tile, taps, run, pointers[0])
