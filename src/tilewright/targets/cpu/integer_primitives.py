@@ -139,7 +139,7 @@ def _temporaries(lanes: int, word: int) -> int:
 
 WIDENING, WAITING = 1.0, 0.3
 """Cycles of a step in which pairs are widened, and what each point of a single vector waits for its
-pair (fitted on an AMD processor of family 25 with AVX2: 256 channels, 22 register tiles)."""
+pair (fitted on an AMD processor of family 25 with AVX2: 256 channels, 21 register tiles)."""
 
 MOST_VECTORS, MOST_POINTS = 8, 28
 
