@@ -37,6 +37,7 @@ def test_costs_of_caches_are_of_each_kind_of_processor() -> None:
     found = [processor_of(f"vendor_id\t: {v}\ncpu family\t: {n}\n{flags}\n") for v, n in kinds]
     assert len({one.cache_costs.model_dump_json() for one in found}) == 3
     assert [one.cache_costs.crowded > 0 for one in found] == [False, True, False]
+    assert found[0].cache_costs.row_bytes > 0
 
 
 @pytest.mark.parametrize(
