@@ -33,7 +33,7 @@ ROUND_SECONDS = 1e-3
 TOTAL_SECONDS = 0.6
 """A candidate's runs that count take about so long at most, if that is enough for ``LEAST``."""
 
-LEAST, MOST = 8, 60
+LEAST, MOST = 16, 60
 """Rounds."""
 
 
