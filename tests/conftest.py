@@ -7,13 +7,19 @@ is meaning.
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.build_cache import BuildCache
+from tests.plan_cache import KnownPlans
 from tests.quick_build import build_quickly
-from tilewright.targets.cpu import compiler, runner
+from tilewright import driver, hold_values, hold_weights, planning
+from tilewright.targets.cpu import calibrate, compiler, host, runner
+
+PLANNING = (driver, hold_values, hold_weights, host)
+"""Modules that plan kernels."""
 
 settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("explore", derandomize=False)
@@ -41,18 +47,51 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
         yield
 
 
+def shared_folder(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> Path:
+    """A folder that lives as long as this run of the tests, and that its workers share."""
+    folder = tmp_path_factory.getbasetemp()
+    if hasattr(request.config, "workerinput"):
+        folder = folder.parent
+    folder /= name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plans(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Equal kernels are planned once."""
+    known = KnownPlans(shared_folder(request, tmp_path_factory, "plans"))
+    with pytest.MonkeyPatch.context() as patch:
+        for module in PLANNING:
+            patch.setattr(module, "plan", known)
+        yield
+
+
+@pytest.fixture
+def planned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every compile plans, whatever plans others have made."""
+    for module in PLANNING:
+        monkeypatch.setattr(module, "plan", planning.plan)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def builds(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Equal C is compiled once; and what ``--quick`` changes."""
-    folder = tmp_path_factory.getbasetemp()
-    if hasattr(request.config, "workerinput"):
-        folder = folder.parent  # which the workers share
-    folder /= "objects"
-    folder.mkdir(exist_ok=True)
+    """Equal C is compiled once, and processors are calibrated quickly; what ``--quick`` changes.
+
+    A calibration has all of its parts, of fewer tiles and in fewer turns: no test looks at how
+    close its figures are.
+    """
+    folder = shared_folder(request, tmp_path_factory, "objects")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "run_compiler", BuildCache(folder, compiler.run_compiler))
+        patch.setattr(calibrate, "TURNS", 5)
+        patch.setattr(calibrate, "_POINTS", (1, 4, 6, 8, 12))
         if request.config.getoption("--quick"):
             patch.setattr(runner, "build_library", build_quickly)
         yield

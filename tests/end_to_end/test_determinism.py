@@ -7,6 +7,8 @@ import pytest
 import tilewright
 from tests.slow import but_fast
 
+pytestmark = pytest.mark.usefixtures("planned_anew")
+
 LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
 
 

@@ -133,10 +133,7 @@ def test_what_is_no_calibration_of_this_processor_is_refused(text: str, tmp_path
 
 
 @pytest.mark.slow
-def test_this_processor_is_calibrated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a few turns, of tiles of few sizes: what is held here more of them do not change."""
-    monkeypatch.setattr(calibrating, "TURNS", 5)
-    monkeypatch.setattr(calibrating, "_POINTS", (1, 4, 6, 8, 12))
+def test_this_processor_is_calibrated() -> None:
     found = calibrate()
     assert 1e8 < found.clock_hz < 1e10
     assert found.bandwidths[0] > 0

@@ -38,6 +38,7 @@ def check(model: onnx.ModelProto, name: str, image: Array, folder: Path) -> None
     expected = [np.asarray(found) for found in session.run(None, {name: image})]
     package = tilewright.compile(path, target="cpu", directory=folder / "package")
     kernels = package.manifest.kernels
+    assert not [kernel.nodes for kernel in kernels if kernel.engine == "host" and kernel.nodes]
     two = any("_pieces " in kernel.schedule for kernel in kernels)
     compare(package, name, image, expected, IN_TWO if two else TOLERANCE)
     if two:

@@ -1,0 +1,124 @@
+"""Plans that this run of the tests has made, by what they were made of.
+
+Many tests compile the same small networks, and planning takes most of that time. Equal kernels on
+equal machines have equal plans, so each is found once for all of them. What plans are is for
+tests/planning to say, which plans anew; so does a test with the fixture ``planned_anew``.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tilewright.machine import Machine
+from tilewright.planning import Budget, Plan, PlanCache, Search, Timer, plan
+from tilewright.planning.domain import Kernel
+from tilewright.targets.cambricon.timer import timer as cambricon_timer
+from tilewright.targets.generic.isa import InstructionSet
+from tilewright.targets.generic.timer import timer as generic_timer
+
+TIMERS = {
+    f"{one.__module__}.{one.__qualname__}.<locals>.cycles"
+    for one in (cambricon_timer, generic_timer)
+}
+"""What times a kernel by nothing but its machine and the numbers that it was made with."""
+
+
+@dataclass(frozen=True)
+class KnownPlans:
+    """Stands for ``plan``; processes that share the folder share the plans."""
+
+    folder: Path
+    found: dict[str, dict[Kernel, Plan]] = field(default_factory=dict[str, dict[Kernel, Plan]])
+
+    def __call__(
+        self,
+        kernel: Kernel,
+        machine: Machine,
+        *,
+        timer: Timer | None = None,
+        budget: Budget | None = None,
+        cache: PlanCache | None = None,
+        search: Search | None = None,
+    ) -> Plan:
+        """A plan as ``plan`` makes it; its ``seconds`` are 0 if it is known."""
+        told = described(timer)
+        if told is not None and budget is None and search is None:
+            key = f"{machine.model_dump_json()}\n{told}"
+            own = {} if cache is None else cache
+            cache = Shared(own, self.found.setdefault(key, {}), self.folder, key)
+        return plan(kernel, machine, timer=timer, budget=budget, cache=cache, search=search)
+
+
+def described(timer: Timer | None) -> str | None:
+    """What a timer's cycles depend on, or None for one of which that is not known."""
+    if timer is None:
+        return ""
+    code: Any = timer
+    name = f"{code.__module__}.{code.__qualname__}"
+    if name not in TIMERS:
+        return None
+    parts = [name]
+    for cell in code.__closure__:
+        match cell.cell_contents:
+            case Machine() as machine:
+                parts.append(machine.model_dump_json())
+            case InstructionSet() as known:
+                parts.append(f"{known.machine.model_dump_json()} {known.instructions}")
+            case bool() as flag:
+                parts.append(str(flag))
+            case _:
+                pass  # a function's cache
+    return "\n".join(parts)
+
+
+@dataclass
+class Shared(MutableMapping[Kernel, Plan]):
+    """A cache of plans that looks where others keep theirs, too."""
+
+    own: PlanCache
+    known: dict[Kernel, Plan]
+    folder: Path
+    key: str
+
+    def __contains__(self, kernel: object) -> bool:
+        assert isinstance(kernel, Kernel)
+        if kernel in self.own:
+            return True
+        if kernel not in self.known and (path := self._path(kernel)).exists():
+            stored, made = pickle.loads(path.read_bytes())
+            if stored == kernel:
+                self.known[kernel] = made
+        if kernel in self.known:
+            self.own[kernel] = self.known[kernel]
+        return kernel in self.own
+
+    def __getitem__(self, kernel: Kernel) -> Plan:
+        return self.own[kernel]
+
+    def __setitem__(self, kernel: Kernel, made: Plan) -> None:
+        self.own[kernel] = self.known[kernel] = made
+        handle, name = tempfile.mkstemp(dir=self.folder)
+        with os.fdopen(handle, "wb") as file:
+            file.write(pickle.dumps((kernel, made)))
+        Path(name).replace(self._path(kernel))
+
+    def __delitem__(self, kernel: Kernel) -> None:
+        del self.own[kernel]
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return iter(self.own)
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+    def _path(self, kernel: Kernel) -> Path:
+        digest = sha256(self.key.encode())
+        digest.update(repr(kernel).encode())
+        return self.folder / digest.hexdigest()
