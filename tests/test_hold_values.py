@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import tilewright
-from tests.slow import but_fast
 from tilewright.driver import resolve, travel
 from tilewright.tile.dialect import BufferOp, programs_of
 from tilewright.tile.passes.allocate import held
@@ -90,7 +89,8 @@ def test_a_memory_that_holds_nothing_is_left_alone() -> None:
     assert not travelled(hold=True, holds=False).held
 
 
-@pytest.mark.parametrize("kilobytes", but_fast([8, 16], [8]))
+@pytest.mark.slow
+@pytest.mark.parametrize("kilobytes", [8, 16])
 def test_results_do_not_depend_on_what_is_held(kilobytes: int, tmp_path: Path) -> None:
     values = {"memory.vsm.bytes": kilobytes << 10, "memory.vsm.reserved": kilobytes << 7}
     made = tilewright.compile(LENET, "cambricon", values=values, directory=tmp_path / "p")

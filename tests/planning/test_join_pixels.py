@@ -121,6 +121,7 @@ def test_tiles_begin_in_the_middle_of_a_row(co: int, ci: int, number: int, pixel
     np.testing.assert_array_equal(found, case.expected)
 
 
+@pytest.mark.slow
 def test_tiles_fill_the_memory() -> None:
     """Of 64 to 256 channels with a residual: tiles of rows wait for their transfers."""
     case = convolution(size=(56, 56), co=256, ci=64)

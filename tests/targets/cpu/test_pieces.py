@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
+from tests.slow import but_fast
 from tests.targets.cpu.piece_networks import (
     BUILDS,
     CASES,
@@ -176,7 +177,7 @@ def used(made: tilewright.Executable) -> list[str]:
     return [kernel.schedule.partition(" ")[0] for kernel in made.manifest.kernels]
 
 
-@pytest.fixture(scope="module", params=PIECE_PRIMITIVES)
+@pytest.fixture(scope="module", params=but_fast(PIECE_PRIMITIVES, [TWO]))
 def package(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[int, Path]:
