@@ -85,6 +85,7 @@ def test_dlir_compares_planners_on_its_machines(
     assert older[0].rows[1]["cycles"] == efficiency.rows[1]["cycles"]
 
 
+@pytest.mark.usefixtures("planned_anew")
 @pytest.mark.slow
 def test_planner_counts_every_kernel() -> None:
     (table,) = planner.tables(["lenet5"])
@@ -139,6 +140,7 @@ def test_cpu_agrees_with_its_peer(monkeypatch: pytest.MonkeyPatch) -> None:
         cpu.tables(["lenet5"])
 
 
+@pytest.mark.usefixtures("planned_anew")
 @pytest.mark.slow
 def test_command_prints_and_keeps(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

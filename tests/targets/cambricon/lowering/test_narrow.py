@@ -60,10 +60,8 @@ def test_planned_schedules_compute_what_the_graph_says(start: int, primitive: st
 
 
 @pytest.mark.parametrize("number", but_fast(range(3), [0]))
-@pytest.mark.parametrize(
-    ("last", "bias"),
-    but_fast([("relu", True), ("clip", True), ("clip", False)], [("relu", True)]),
-)
+@pytest.mark.parametrize("last", but_fast(["relu", "clip"], ["relu"]))
+@pytest.mark.parametrize("bias", but_fast([True, False], [True]))
 @pytest.mark.parametrize("window", but_fast([(3, 1), (5, 2)], [(3, 1)]))
 @pytest.mark.parametrize("primitive", ["narrow_conv", "slim_conv"])
 def test_temporaries_suffice_where_vsm_is_full(
