@@ -21,6 +21,9 @@ from tilewright.targets.cpu import calibrate, compiler, host, runner
 PLANNING = (driver, hold_values, hold_weights, host)
 """Modules that plan kernels."""
 
+CALIBRATION = {"TURNS": calibrate.TURNS, "_POINTS": calibrate._POINTS}
+"""What a calibration measures where no test asks for less."""
+
 settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile("repeatable")
@@ -78,14 +81,21 @@ def planned_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "plan", planning.plan)
 
 
+@pytest.fixture
+def calibrated_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calibrations measure all that they do for users."""
+    for name, value in CALIBRATION.items():
+        monkeypatch.setattr(calibrate, name, value)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def builds(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
     """Equal C is compiled once, and processors are calibrated quickly; what ``--quick`` changes.
 
-    A calibration has all of its parts, of fewer tiles and in fewer turns: no test looks at how
-    close its figures are.
+    A calibration has all of its parts, of fewer tiles and in fewer turns: but for tests with the
+    fixture ``calibrated_in_full``, none looks at its figures.
     """
     folder = shared_folder(request, tmp_path_factory, "objects")
     with pytest.MonkeyPatch.context() as patch:

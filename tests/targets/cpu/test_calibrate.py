@@ -133,6 +133,7 @@ def test_what_is_no_calibration_of_this_processor_is_refused(text: str, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("calibrated_in_full")
 def test_this_processor_is_calibrated() -> None:
     found = calibrate()
     assert 1e8 < found.clock_hz < 1e10
