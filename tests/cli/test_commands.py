@@ -291,7 +291,11 @@ def test_hlal_programs_are_assembled_run_and_traced(tmp_path: Path) -> None:
     made = answer_of("asm", program, "-o", words, "--listing", tmp_path / "a.txt")
     assert [item["name"] for item in made["data"]] == ["input", "weight", "output"]
     assert words.stat().st_size == 8 * made["instructions"]
-    assert call("disasm", words, "-t", "cambricon", "-o", text).exit_code == 0
+    assert answer_of("disasm", words, "-t", "cambricon", "-o", text)["output"] == str(text)
+    assert answer_of("disasm", words, "-t", "cambricon")["text"] == text.read_text()
+    # What does not fit says whose words these were taken for.
+    (problem,) = refused("disasm", words)
+    assert "cambricon-x" in problem["help"] and "--target" in problem["help"]
     answer_of("asm", text, "-o", again)
     assert again.read_bytes() == words.read_bytes()
     results = tmp_path / "results.npz"

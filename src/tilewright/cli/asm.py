@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from tilewright.cli import console, hlal
 from tilewright.driver import resolve
-from tilewright.errors import refuse
+from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine
 from tilewright.runtime import read_manifest
 from tilewright.runtime.manifest import PROGRAM
@@ -93,22 +94,39 @@ def disasm(
     target: TargetOption = None,
     output: OutputOption = None,
     settings: console.SetOption = None,
+    as_json: console.JsonOption = False,
 ) -> None:
     """Disassemble words or a package's program; the text assembles to the same words.
 
     Example: tilewright disasm package -o program.asm
     """
-    with console.refusals():
+    with console.refusals(as_json):
         if file.is_dir():
             text = disassemble_package(file)
         else:
-            found, machine = _described(target or DEFAULT, settings)
-            text = found.disassemble(_bytes(file), machine)
-        if output is None:
-            console.say(text)
-        else:
+            text = disassemble_words(_bytes(file), target or DEFAULT, settings)
+        if output is not None:
             _write(output, text.encode())
-            console.say(f"{text.count(chr(10)):,} lines in {output}")
+    lines = text.count("\n")
+    if as_json:
+        result = {"text": text} if output is None else {"output": str(output)}
+        console.print_json({"lines": lines, **result})
+    elif output is None:
+        console.say(text)
+    else:
+        console.say(f"{lines:,} lines in {output}")
+
+
+def disassemble_words(data: bytes, target: str, settings: list[str] | None) -> str:
+    """The text of words; what is refused says whose words they were taken for."""
+    found, machine = _described(target, settings)
+    try:
+        return found.disassemble(data, machine)
+    except TilewrightError as error:
+        hint = f"read as words of {target}; --target names another machine"
+        raise TilewrightError(
+            [replace(problem, help=problem.help or hint) for problem in error.problems]
+        ) from error
 
 
 def disassemble_package(directory: Path) -> str:

@@ -80,5 +80,5 @@ def test_every_instruction_survives_the_text() -> None:
 
 
 def test_words_cut_short_are_refused() -> None:
-    with pytest.raises(TilewrightError, match="isa-word"):
+    with pytest.raises(TilewrightError, match="isa-length"):
         TARGET.disassemble(b"\x00" * 12, MACHINE)

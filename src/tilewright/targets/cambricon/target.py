@@ -63,7 +63,9 @@ class CambriconTarget(Target):
     def disassemble(self, data: bytes, machine: Machine) -> str:
         """The text of words."""
         if len(data) % WORD_BYTES:
-            raise refuse("isa-word", f"{len(data)} bytes are no whole number of words")
+            raise refuse(
+                "isa-length", f"{len(data)} bytes are no whole number of {WORD_BYTES}-byte words"
+            )
         return to_text(disassemble(np.frombuffer(data, "<u8").astype(np.uint64)))
 
     def listing(self, directory: Path) -> str:
