@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.targets.cpu.compiler import FLAGS
+from tilewright.targets.cpu.compiler import CHOICE, FLAGS
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.processors import Processor
 
@@ -14,13 +14,15 @@ VERSION = "1.0"
 
 def makefile_text(prefix: str, processor: Processor) -> str:
     """A Makefile for the libraries and the program, and to install them."""
-    flags = " ".join((*FLAGS, *processor.flags))
+    needed = " ".join(flag for flag in (*FLAGS, *processor.flags) if flag not in CHOICE)
     return f"""# make: the libraries and the program; they depend on nothing but a C compiler.
 # make install PREFIX=/usr/local: headers, libraries, weights, and what pkg-config reads.
 CC ?= cc
 AR ?= ar
 PREFIX ?= /usr/local
-CFLAGS ?= {flags}
+# Yours to replace: make CFLAGS="-O3 -g". What the sources need comes before it.
+CFLAGS ?= {" ".join(CHOICE)}
+NEEDED := {needed}
 # OpenMP's threads where the compiler has them, POSIX threads otherwise.
 OPENMP := $(shell echo '\\#include <omp.h>' | $(CC) -fopenmp -x c -fsyntax-only - 2>/dev/null \
   && echo -fopenmp)
@@ -31,16 +33,16 @@ OBJECTS := $(SOURCES:.c=.o)
 all: lib{prefix}.so lib{prefix}.a {prefix}
 
 %.o: %.c $(wildcard src/*.h) include/{prefix}.h
-	$(CC) $(CFLAGS) $(OPENMP) -Iinclude -c $< -o $@
+	$(CC) $(NEEDED) $(CFLAGS) $(OPENMP) -Iinclude -c $< -o $@
 
 lib{prefix}.so: $(OBJECTS)
-	$(CC) $(CFLAGS) $(OPENMP) -shared $^ -o $@ -lm
+	$(CC) $(NEEDED) $(CFLAGS) $(OPENMP) -shared $^ -o $@ -lm
 
 lib{prefix}.a: $(OBJECTS)
 	$(AR) rcs $@ $^
 
 {prefix}: main.c $(OBJECTS)
-	$(CC) $(CFLAGS) $(OPENMP) -Iinclude $^ -o $@ -lm
+	$(CC) $(NEEDED) $(CFLAGS) $(OPENMP) -Iinclude $^ -o $@ -lm
 
 {prefix}.pc: {prefix}.pc.in
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@THREADS@|$(if $(OPENMP),-fopenmp,-pthread)|' $< > $@

@@ -17,6 +17,9 @@ FLAGS = ("-std=gnu99", "-O2", "-fno-math-errno", "-fPIC", "-pthread", "-Wall", "
 """-O2 does not vectorise by itself where it should not, and contracts multiply-adds;
 -fno-math-errno lets square roots be vectors; C99 with GNU's vectors is what GCC and Clang share."""
 
+CHOICE = ("-O2", "-Wall", "-Wextra")
+"""Of these, what whoever builds a package may replace; the sources need the others."""
+
 COMPILERS = ("cc", "gcc", "clang")
 """Tried in this order."""
 
