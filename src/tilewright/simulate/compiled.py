@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import fcntl
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import types
+from numba.core.compiler_lock import global_compiler_lock
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -20,9 +24,13 @@ def compiled(function: _Function) -> _Function:
     it has cached is old.
     """
     try:
-        return _compiled(function, cache=True)
+        found: Any = _compiled(function, cache=True)
     except RuntimeError:  # numba finds no directory for its cache
         return _compiled(function)
+    folder = getattr(getattr(found, "_cache", None), "cache_path", None)
+    if folder is not None:
+        found.compile = _one_at_a_time(found.compile, folder)
+    return found
 
 
 def compiled_together(function: _Function) -> _Function:
@@ -47,6 +55,37 @@ def _compiled(function: _Function, **options: bool) -> _Function:
     # numba would compile a function anew for each constant that another hands to it.
     found.get_call_template = get_call_template
     return cast(_Function, found)
+
+
+def _one_at_a_time(compile: Callable[[Any], Any], folder: str) -> Callable[[Any], Any]:
+    """Look for a function and compile it while no other process does: it finds the result."""
+
+    def alone(signature: Any) -> Any:
+        with _held(folder):
+            return compile(signature)
+
+    return alone
+
+
+_holding: list[str] = []
+"""Folders whose lock this process holds: functions are compiled while their callers are."""
+
+
+@contextmanager
+def _held(folder: str) -> Generator[None]:
+    """Hold a folder's lock between processes; numba's own lock keeps threads apart."""
+    with global_compiler_lock:
+        if folder in _holding:
+            yield
+            return
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        _holding.append(folder)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            _holding.remove(folder)
+            os.close(handle)
 
 
 @cache

@@ -47,7 +47,8 @@ def share(flows: Array, own: Array, ends: Array, limit: Array, rate: Array) -> N
     users = np.zeros(memories, np.int64)
     level = 0.0
     while True:
-        users[:] = 0
+        for m in range(memories):
+            users[m] = 0
         step = np.inf
         some = False
         for e in range(engines):

@@ -42,7 +42,8 @@ def clocks(engine: Array, waits: Array, first: Array, order: Array) -> tuple[Arr
             return sequence[:position], clock
         e = engine[following]
         if done[e]:
-            clock[following] = clock[order[first[e] + done[e] - 1]]
+            for f in range(engines):
+                clock[following, f] = clock[order[first[e] + done[e] - 1], f]
         for f in range(engines):
             count = waits[following, f]
             if count > clock[following, f]:
@@ -136,7 +137,8 @@ def search(
     for position in range(sequence.size):
         command = sequence[position]
         e = engine[command]
-        known[:] = clock[command]
+        for f in range(engines):
+            known[f] = clock[command, f]
         known[e] = commands  # its own engine is always in order
         # All reads of a command come before its writes.
         for turn in range(2):
@@ -146,7 +148,8 @@ def search(
                 m = memory[a]
                 size = granule[m]
                 bytes_here = byte_base[m]
-                alarm[:] = False
+                for f in range(engines):
+                    alarm[f] = False
                 missing = np.int64(-1)
                 for i in range(count[a, 0]):
                     for j in range(count[a, 1]):
