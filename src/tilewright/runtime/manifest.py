@@ -17,7 +17,7 @@ The same input gives the same bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
@@ -159,8 +159,14 @@ class Manifest(_Part):
         (directory / MANIFEST).write_text(full.model_dump_json(indent=1) + "\n")
 
 
-def _entries(paths: Iterable[Path]) -> list[FileEntry]:
-    """Sizes and digests of files, several at a time: weights may be large."""
+_FEW_BYTES = 4 << 20
+"""Bytes that one thread reads before others have started."""
+
+
+def _entries(paths: Sequence[Path]) -> list[FileEntry]:
+    """Sizes and digests of files, several at a time where weights are large."""
+    if sum(path.stat().st_size for path in paths) < _FEW_BYTES:
+        return [digest_of_file(path) for path in paths]
     with ThreadPoolExecutor() as pool:
         return list(pool.map(digest_of_file, paths))
 
