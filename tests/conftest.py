@@ -1,13 +1,13 @@
 """All tests: generated examples are the same in every run; no cache but the tests' own is used.
 
-Look for new examples with ``pytest --hypothesis-profile=explore``. With ``--quick`` the C of
-packages is built as one file without optimisation, which takes a tenth of the time: what is tested
-is meaning.
+Look for new examples with ``pytest --hypothesis-profile=explore``. The C of packages is built as
+one file, which takes half the time, and with ``--quick`` without optimisation, which takes a tenth:
+what is tested is meaning. Tests with the fixture ``built_apart`` build it as users do.
 """
 
 import gc
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from hypothesis import settings
 
 from tests.build_cache import BuildCache
 from tests.plan_cache import KnownPlans
-from tests.quick_build import build_quickly
+from tests.quick_build import build_as_one
 from tilewright import driver, hold_values, hold_weights, planning
 from tilewright.targets.cpu import calibrate, compiler, host, runner
 
@@ -117,6 +117,13 @@ def builds(
         patch.setattr(compiler, "run_compiler", BuildCache(folder, compiler.run_compiler))
         patch.setattr(calibrate, "TURNS", 5)
         patch.setattr(calibrate, "_POINTS", (1, 4, 6, 8, 12))
-        if request.config.getoption("--quick"):
-            patch.setattr(runner, "build_library", build_quickly)
+        optimise = not request.config.getoption("--quick")
+        patch.setattr(runner, "build_library", partial(build_as_one, optimise=optimise))
         yield
+
+
+@pytest.fixture
+def built_apart(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Each file of a package is compiled on its own and in full, as it is for users."""
+    if not request.config.getoption("--quick"):
+        monkeypatch.setattr(runner, "build_library", compiler.build_library)

@@ -1,4 +1,7 @@
-"""Build packages' C in the cheapest way: one file, no optimisation. What is tested is meaning."""
+"""Build packages' C as one file, which takes half the time, and without optimisation a tenth.
+
+What is tested is meaning. The compiler reads the headers that a package's files share once.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,15 @@ def build(program: Path, library: Path) -> Path:
     return build_together({"": program}, library)
 
 
-def build_quickly(
-    sources: Sequence[Path], target: Path, includes: Sequence[Path], flags: Sequence[str]
+def build_as_one(
+    sources: Sequence[Path],
+    target: Path,
+    includes: Sequence[Path],
+    flags: Sequence[str],
+    *,
+    optimise: bool,
 ) -> None:
-    """A package's library with the flags that are asked for, except that it is not optimised.
+    """A package's library with the flags that are asked for, unless it is not to be optimised.
 
     Stands for ``build_library`` in the runner.
     """
@@ -35,7 +43,7 @@ def build_quickly(
             text = text.replace(f'#include "{folder}/', '#include "')
         unit.write_text(text)
         plain = ["-O0" if flag == "-O2" else flag for flag in flags]
-        build_library([unit], target, includes, plain)
+        build_library([unit], target, includes, flags if optimise else plain)
 
 
 def build_together(

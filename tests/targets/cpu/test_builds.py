@@ -23,7 +23,7 @@ from tilewright.targets.cpu.compiler import CHOICE, FLAGS, openmp_flags
 from tilewright.targets.cpu.processors import PROCESSORS
 from tilewright.targets.cpu.runner import CpuRunner
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("built_apart")]
 
 STRICT = " ".join((*CHOICE, "-Werror"))
 

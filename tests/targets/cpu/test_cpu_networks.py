@@ -19,6 +19,8 @@ from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import this_processor
 from tilewright.targets.cpu.runner import CpuRunner
 
+pytestmark = pytest.mark.usefixtures("built_apart")
+
 TOLERANCE = 2e-5
 """Of the largest element of an output."""
 

@@ -25,6 +25,8 @@ from tilewright.targets.cpu.walk import KERNEL, kernel_source
 from tilewright.tile.dialect import programs_of
 from tilewright.types import element_dtype, layout_of, shape_of, tensor_type
 
+pytestmark = pytest.mark.usefixtures("built_apart")
+
 HOSTILE = 'a"; */ int x; /*\n??/ \\ \u202e\x00 for'
 
 
