@@ -78,14 +78,27 @@ def _held(folder: str) -> Generator[None]:
         if folder in _holding:
             yield
             return
-        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        handle = _locked(folder)
         _holding.append(folder)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
             yield
         finally:
             _holding.remove(folder)
+            if handle is not None:
+                os.close(handle)
+
+
+def _locked(folder: str) -> int | None:
+    """A handle that holds a folder's lock; None where there are no locks, as on some networks."""
+    handle = None
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    except OSError:
+        if handle is not None:
             os.close(handle)
+        return None
+    return handle
 
 
 @cache
