@@ -11,7 +11,7 @@ from tests.slow import but_fast
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes import choose_methods, place_pipeline, prepare_pipeline
-from tilewright.graph.passes.choose_methods import ChooseMethods, select
+from tilewright.graph.passes.choose_methods import ChooseMethods, select, worthwhile
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.passes.methods import Priced, most_scratch, priced_methods
 from tilewright.graph.passes.rewrite_method import Form
@@ -248,3 +248,15 @@ def test_bytes_that_take_most_of_the_room_must_gain_more(room: int, cycles: floa
     kernel = next(op for op in network_of(module).block.ops if isinstance(op, KernelOp))
     methods = [method(0, True, 100, 9), method(4, False, 50, 36), method(6, False, 49.6, 63)]
     assert select({kernel: methods}, room)[kernel].cycles == cycles
+
+
+@pytest.mark.parametrize(
+    ("cycles", "scratch", "taken"),
+    [(95, 10, False), (85, 10, True), (85, 11, False), (70, 11, True)],
+)
+def test_scratch_beyond_what_is_to_spare_must_gain_more(
+    cycles: float, scratch: int, taken: bool
+) -> None:
+    """There are 40 bytes to spare, ten elements."""
+    other = Priced(Form(4, False), "p", cycles, scratch, 9)
+    assert worthwhile(other, method(0, True, 100, 9), 40) == taken

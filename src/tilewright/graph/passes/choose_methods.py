@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.operations.convolution import ConvOp
@@ -28,6 +27,9 @@ __all__ = ["ChooseMethods", "methods_of", "select"]
 
 GAIN = 0.9
 """Part of the direct method's cycles that another one must stay below to be taken."""
+
+BEYOND = 0.75
+"""The same of a method whose scratch goes beyond the memory to spare."""
 
 WORTH = 0.03
 """Part of a kernel's cycles that more bytes of weights must save if they take all room; those that
@@ -62,7 +64,7 @@ class ChooseMethods(ModulePass):
     with the fastest forms that keep the weights as they are, those are changed that gain most for
     their bytes, as long as all memory stays below the machine's ``memory_growth`` times the weights
     and the most activations that live at once. Scratch as large as the cache before the last one
-    is always allowed.
+    may go beyond that in small networks, where it gains much.
 
     The explicit method (``graph.explicit_conv``) lays out windows in scratch; it takes any window
     larger than one point, strides and dilations. Where a machine has matrix tiles, convolutions
@@ -117,12 +119,17 @@ class ChooseMethods(ModulePass):
             pads = anchor.integers("pads") if isinstance(anchor, ConvOp) else ()
             key = canonical(plain_kernel(kernel))[0], pads, elements
             if key not in known:
-                methods = priced_methods(kernel, machine, elements)
-                limit = inf if self.method else GAIN * methods[0].cycles
-                known[key] = [m for m in methods if m is methods[0] or m.cycles < limit]
-            if len(known[key]) > 1:
-                found[kernel] = known[key]
+                known[key] = priced_methods(kernel, machine, elements)
+            direct, *others = known[key]
+            faster = [m for m in others if self.method or worthwhile(m, direct, spare)]
+            if faster:
+                found[kernel] = [direct, *faster]
         return found
+
+
+def worthwhile(method: Priced, direct: Priced, spare: int) -> bool:
+    """Whether a method is faster than the direct one by enough, with so many bytes to spare."""
+    return method.cycles < (GAIN if 4 * method.scratch <= spare else BEYOND) * direct.cycles
 
 
 def select(options: Mapping[KernelOp, list[Priced]], room: int) -> dict[KernelOp, Priced]:

@@ -216,11 +216,20 @@ as long as the latency of where it lies. Fitted on family 25 to products of ``py
 swatop`` (``row_bytes``) and to those of BERT-base and ViT-B/16 (``exposed``)."""
 
 
-_HALVES_COSTS = CacheCosts(row_bytes=360.0)
+_HALVES_COSTS = CacheCosts(
+    row_bytes=360.0,
+    block_usable=0.83,
+    streamed=0.28,
+    refetched=0.18,
+    pixels=0.125,
+    read_again=0.43,
+    written=4.2,
+    returned=9.2,
+)
 """Of AMD's processors that execute 64-byte vectors as halves (family 25, Zen 4): 64 bytes of a sum
 that goes on take as long as the latency of where it lies. Fitted there to the 80 products of
 ``python -m benchmarks swatop`` that are developed on, beside ``exposed`` from 0.05 to 0.35, which
-stays as it is."""
+stays as it is. The prices of blocks of tiles are fitted to its 40 convolutions that are."""
 
 
 def processor_of(cpuinfo: str) -> Processor:
