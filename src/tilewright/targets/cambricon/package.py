@@ -108,6 +108,7 @@ def _lower(
         symbol = op.symbol.data if isinstance(op, KernelOp) else ""
         if symbol not in programs:
             steps.append(("host", number))
+            lowering.interrupt()
             continue
         one = kernels[symbol]
         lowering.kernel(

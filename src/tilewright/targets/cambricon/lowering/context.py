@@ -21,6 +21,7 @@ from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp, TensorOp, windows_of
 
 if TYPE_CHECKING:
+    from tilewright.targets.cambricon.lowering.row_ring import RowRing
     from tilewright.targets.cambricon.lowering.sliding import Sliding
 
 
@@ -70,8 +71,8 @@ class Context:
     """Emits code whenever an operand's buffer has been filled anew."""
     turn: Callable[[], None]
     """Stands where the step to the next tile may be taken between the instructions of a tile."""
-    turns: Callable[[], None]
-    """Says that tiles have such places."""
+    turns: Callable[[float], None]
+    """Says that tiles have such places, so many cycles apart at least."""
     replace: Callable[[Operand], None]
     """Says that results may be written where an operand lies."""
     trails: Callable[[Sequence[str]], None]
@@ -97,6 +98,10 @@ class Context:
     many cycles (bridge.py)."""
     next_row: Callable[[Register], None]
     """Steps from the address of a row's weights to that of the next one."""
+    roll: Callable[[Operand, Sliding], bool]
+    """Lets the rows of an image of one slot come one by one, if its place allows it."""
+    row_ring: Callable[[], RowRing | None]
+    """The places of these rows."""
 
     @property
     def where(self) -> str:

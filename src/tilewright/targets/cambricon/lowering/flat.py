@@ -45,7 +45,7 @@ class Flat(Stepping):
         if self.ring is not None:
             self.ring.reset()
         e.set(self.level, UNBEGUN)
-        e.set(self.ended, 0)
+        e.set(self.ended, int(len(self.walk.begun) > 0))
         if self.due is not None:
             e.set(self.due, BEFORE)
         for buffer in self.coming:
@@ -71,10 +71,7 @@ class Flat(Stepping):
         else:
             with e.beside(), e.scope():
                 self._lead_back()
-            self._pass_before()
-            self._load_late()
-            e.set(self.level, 0)
-            e.jump(take)
+            self._before_first(take)
         e.place(again)
         self._tile()
         e.if_positive(self.ended, last)
@@ -106,6 +103,8 @@ class Flat(Stepping):
             e.set(self.due, 1)
             e.jump(again)
             e.place(self.step)
+            if self.last_tile is not None:
+                self.last_tile.step()
         with e.beside():
             self._advance(self.labels, self.turned)
         e.place(last)
@@ -122,13 +121,21 @@ class Flat(Stepping):
 
         def block() -> None:
             e.place(begun)
-            with e.beside():
-                self._pass_before()
-            self._load_late()
-            e.set(self.level, 0)
-            e.jump(take)
+            self._before_first(take)
 
         e.apart(block)
+
+    def _before_first(self, take: str) -> None:
+        """When the first tile's loads have been started."""
+        if self.row_ring is not None and self.row_ring.image.operand.buffer not in self.walk.begun:
+            self.row_ring.load_first()
+        with self.e.beside():
+            self._pass_before()
+        self._load_late()
+        self.e.set(self.level, 0)
+        if self.walk.begun:
+            self.e.set(self.ended, 0)
+        self.e.jump(take)
 
     def _load_late(self) -> None:
         """What comes once, behind all that the first tile waits for."""
@@ -139,6 +146,8 @@ class Flat(Stepping):
             for stream in self.load_streams.values():
                 stream.drain()
             for one in self.late:
+                if one.buffer in walk.begun:
+                    continue
                 operand = walk.operands[one.buffer]
                 spans = walk.spans(self.next, 0)
                 self.fill(operand, spans, self._base(one.buffer), None, None)
@@ -167,6 +176,9 @@ class Flat(Stepping):
         for one in self.behind:
 
             def fill(one: Filled = one) -> None:
+                there = self.e.label("there")
+                if one.buffer in self.walk.begun:
+                    self._where_first(one.depth, there)
                 self.fill(
                     self.walk.operands[one.buffer],
                     self.walk.spans(self.now, one.depth),
@@ -174,9 +186,18 @@ class Flat(Stepping):
                     None,
                     None,
                 )
+                self.e.place(there)
 
             # The level still is that of the step to this tile.
             self._where_advanced(one.depth, fill)
+
+    def _where_first(self, depth: int, label: str) -> None:
+        """Go there in the first round of so many loops."""
+        e, total = self.e, self.now[0]
+        with e.scope():
+            for at in self.now[1:depth]:
+                total = e.add(total, at)
+            e.if_positive(e.subtract(1, total), label)
 
     def _where_advanced(self, depth: int, block: Callable[[], None]) -> None:
         """A block for steps that have advanced one of the first ``depth`` loops, mostly few."""
@@ -215,7 +236,9 @@ class Flat(Stepping):
                 e.if_positive(e.add(self.level, 1 - self.output.depth), keep)
             if self.store_stream is not None:
                 self.store_stream.drain()
-            if not self.walk.leaves:
+            if self.first_part is not None:
+                self.first_part.rest(tile)
+            elif not self.walk.leaves:
                 self.store(tile, self.store_stream)
             if self.store_stream is not None:
                 # The step to the next tile stands at the first hook, or this one's last sums are

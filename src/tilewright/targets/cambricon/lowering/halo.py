@@ -35,7 +35,7 @@ def halo_of(walk: Walk, buffer: BufferOp, level: Register, load: Fill) -> Fill:
     its own.
     """
     depth, rows = walk.depth(buffer), walk.slides.get(buffer)
-    if rows is None or rows.axis is None or buffer is walk.begun or rows.span <= rows.stride:
+    if rows is None or rows.axis is None or buffer in walk.begun or rows.span <= rows.stride:
         return load
     if walk.loops[depth - 1].dim.data != rows.out:
         return load

@@ -36,7 +36,7 @@ class KeptTiles:
 
     def begin(self, two: tuple[int, int]) -> None:
         """Before all tiles; ``two``: the addresses of the slots, that of the first tile first."""
-        begun = self.walk.begun is self.buffer
+        begun = self.buffer in self.walk.begun
         self.two = two
         self.e.set(self.slot, two[0] if begun else two[1])
         self.e.set(self.coming, two[0])

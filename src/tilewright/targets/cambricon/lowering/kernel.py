@@ -18,7 +18,9 @@ from tilewright.targets.cambricon.lowering.early import (
     Settled,
 )
 from tilewright.targets.cambricon.lowering.emitter import Emitter
+from tilewright.targets.cambricon.lowering.first_tiles import FirstTiles
 from tilewright.targets.cambricon.lowering.kept import Kept, Region
+from tilewright.targets.cambricon.lowering.last_tile import Opening, Transfer
 from tilewright.targets.cambricon.lowering.lrn_gradient import LrnGradient
 from tilewright.targets.cambricon.lowering.matrix_mean import MatrixMean
 from tilewright.targets.cambricon.lowering.maximum import MaximumGradient
@@ -35,7 +37,6 @@ from tilewright.targets.cambricon.lowering.temporaries import ALIGNMENT, Tempora
 from tilewright.targets.cambricon.lowering.tidy import tidied
 from tilewright.targets.cambricon.lowering.tiles import Tile
 from tilewright.targets.cambricon.lowering.walk import Walk
-from tilewright.targets.cambricon.lowering.weight_places import WeightPlaces
 from tilewright.targets.cambricon.lowering.weights import Segments, segments_of
 from tilewright.targets.cambricon.lowering.whole_rows import take_whole_rows
 from tilewright.targets.cambricon.machine import part_of
@@ -111,6 +112,10 @@ class Lowered:
     """Weights that it leaves in the matrix scratchpad."""
     tables: Filled = ()
     """What it leaves in the machine's tables."""
+    opening: Opening | None = None
+    """Its last tile as a place for loads of the kernel behind."""
+    loads: tuple[Transfer, ...] = ()
+    """What it leaves to the kernel before it."""
     by_rows: bool = False
     """Whether its tiles are computed row by row of the kernel (row_order.py)."""
 
@@ -138,24 +143,27 @@ def lower_kernel(
     region: Region | None = None,
     tables: Filled = (),
     row_order: bool = True,
+    opening: Opening | None = None,
 ) -> Lowered:
     """A kernel's statements; ``alone`` says of weights whether no other kernel reads them.
 
     Weights stay in the ``region`` for kernels that follow; ``tables`` is what earlier kernels have
     left in the machine's. Tiles may be computed row by row of the kernel with ``row_order``.
+    Its first tile may load in the ``opening`` of the kernel before.
 
     Raises TilewrightError.
     """
     failure: TilewrightError | None = None
-    ways = ((0, True, True), (0, True, False), (1, True, False))
-    others = ((number, False, False) for number in range(len(THRIFT)))
-    for thrift, trails, sizes in (*ways, *others):
+    most = (0, True, True, True)
+    ways = ((0, True, True, False), (0, True, False, False), (1, True, False, False))
+    others = ((number, False, False, False) for number in range(len(THRIFT)))
+    for thrift, trails, sizes, opens in (most, *ways, *others):
         lowering = KernelLowering(program, machine, bases, image, reserve, thrift, tables)
-        lowering.trails, lowering.keeps_sizes = trails, sizes
+        lowering.trails, lowering.keeps_sizes, lowering.opens = trails, sizes, opens
         lowering.row_order = row_order
         lowering.share([tensor for tensor in lowering.segments if not alone(tensor)])
         try:
-            return lowering.lower(settle, region)
+            return lowering.lower(settle, region, opening)
         except TilewrightError as error:
             if error.problems[0].code != "lower-registers":
                 raise
@@ -164,7 +172,7 @@ def lower_kernel(
     raise failure
 
 
-class KernelLowering(WeightPlaces):
+class KernelLowering(FirstTiles):
     """One kernel being lowered."""
 
     def __init__(
@@ -195,6 +203,8 @@ class KernelLowering(WeightPlaces):
         self.tables = KernelTables(tables, self.e.where)
         self.own = self._temporaries("msm")
         self.gap: Gap | None = None
+        self.opens = False
+        """Whether the last tile has room for loads of the kernel behind: that takes registers."""
         buffers = [*(one.buffer for one in self.nest.loads)]
         assert self.nest.output is not None
         buffers.append(self.nest.output.buffer)
@@ -217,14 +227,20 @@ class KernelLowering(WeightPlaces):
                 if found is not None:
                     self.segments[buffer.tensor_op] = found
 
-    def lower(self, settle: Settle | None, region: Region | None = None) -> Lowered:
+    def lower(
+        self, settle: Settle | None, region: Region | None = None, opening: Opening | None = None
+    ) -> Lowered:
         """All statements of the kernel."""
         e, machine = self.e, self.machine
         assert self.nest.compute is not None
         self._overlap(region)
         walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
         walk.pause, walk.pieces, walk.load_row = self._pause, self._pieces, self._load_row
+        walk.first_part, walk.store_part = self._first_part, self._store_part
         walk.early, walk.keeps_sizes = self._early, self.keeps_sizes
+        walk.opens = self.opens
+        temporaries = self._in_vsm()
+        beside = temporaries.beside
         context = Context(
             e,
             self.program,
@@ -233,7 +249,7 @@ class KernelLowering(WeightPlaces):
             self.operands,
             {loop.dim.data: loop.step_size for loop in self.nest.loops},
             walk.stepped,
-            self._in_vsm(),
+            temporaries,
             self.own,
             self.tables.number,
             frozenset(self.segments),
@@ -256,6 +272,8 @@ class KernelLowering(WeightPlaces):
             walk.row_ends,
             lambda operand, busy: self._bridge(operand, busy, context.temporaries),
             walk.next_row,
+            self._roll,
+            walk.row_ring,
         )
         kind = COMPUTES.get(context.anchor.operation.data, Points)
         compute = kind(context)
@@ -273,34 +291,41 @@ class KernelLowering(WeightPlaces):
             self.operands[buffer].moved_to = found.place.base
             self.operands[buffer].later = found.place.later
             if found.early is not None:
-                walk.begun, early = buffer, found.early
+                walk.begun.add(buffer)
+                early = found.early
             if found.rest is not None:
                 self._load(found.rest)
+        arrivals = self.arrive(opening, self._room(temporaries, beside))
+        walk.begun.update(arrivals.buffers)
+        for one in arrivals.rest:
+            with e.scope():
+                one.emit(e)
         walk.emit(self._fill, compute.emit, self._store, self._stream, self._part)
         e.finish()
         used = self._used(last=False)
         own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in self.copies}
         gap = self.gap
+        own_opening = self._opening(temporaries, beside)
         lost = {} if gap is None else {id(gap.place): gap.registers}
+        if own_opening is not None:
+            lost |= {id(one.place): one.registers for one in own_opening.marks}
         tidy = tidied(e.statements, lost, e.where)
         if gap is not None:
             gap = replace(gap, registers=tuple(tidy.clobbers[id(gap.place)]))
+        made = tidy.statements
+        if own_opening is not None:
+            own_opening, made = own_opening.tidied(tidy)
         left = self.tables.left
         by_rows = any(one.ring is not None for one in self.operands.values())
-        return Lowered(tidy.statements, own, used, gap, early, kept, left, by_rows)
+        return Lowered(
+            made, own, used, gap, early, kept, left, own_opening, arrivals.loads, by_rows
+        )
 
     def share(self, tensors: list[TensorOp]) -> None:
         """Weights that other kernels read, too, are copied, once for each way in which they are
         cut: where they lie plainly, a tile would be a transfer for each of its rows."""
         for tensor in tensors:
             self.copies[tensor] = self.reserve(tensor, self.segments[tensor])
-
-    def _temporaries(self, memory: str) -> Temporaries:
-        """The end of a memory, which buffers leave to the primitive."""
-        assert self.nest.compute is not None
-        primitive = self.machine.primitive(self.nest.compute.primitive.data)
-        left = self.machine.memory_beside(primitive, memory)
-        return Temporaries(left.room or 0, left.reserved, self.program.symbol.data)
 
     def _in_vsm(self) -> Temporaries:
         """The end of VSM; no buffer lies in the part in front of it, either."""

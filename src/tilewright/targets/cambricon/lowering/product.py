@@ -20,6 +20,7 @@ from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
 from tilewright.targets.cambricon.lowering.gathered import Gathered, ring_bytes
 from tilewright.targets.cambricon.lowering.operands import Operand
+from tilewright.targets.cambricon.lowering.row_ring import RingWindows
 from tilewright.targets.cambricon.lowering.sliding import sliding, windows_box
 from tilewright.targets.cambricon.lowering.split_sums import SplitSums
 from tilewright.targets.cambricon.lowering.tables import table_of
@@ -102,10 +103,15 @@ class Product(SplitSums):
         if self.biases and self.bias is not None:
             c.renew(self.bias, self._replicate)
         if not self.split and cycles >= TURNING * self.rows.kernel:
-            c.turns()
+            c.turns(cycles)
         whole = not (self.split or self.parted or self.grouped or len(self.parts) > 1)
         if self.hooks and whole and not self.by_rows and self.batch == self.band == 1:
             c.trails(("oh", self.columns.out))
+        if self.split and self.ends_between:
+            c.trails(("oh", self.columns.out))
+        others = self.split or self.grouped or self.by_rows or self.rings or self.band > 1
+        plain = self.row_hooks and not others and len(self.parts) == 1
+        self.rolls = plain and c.roll(self.x, self.rows)
         busy = self._row_cycles(self.columns.kernel) * c.tile_size("kh") * self._most_pixels()
         self.bridge = c.bridge(self.w, busy) if self.split else None
         if self.residual is not None and not self.split:
@@ -308,6 +314,12 @@ class Product(SplitSums):
         matrix = tile.bases[self.w.buffer]
         if "kh" in self.c.looped and self.rows.along(box).padded:
             self.image_by_rows(tile, box, base, matrix)
+            return
+        ring = self.c.row_ring() if self.rolls else None
+        if ring is not None:
+            own = RingWindows(self.e, self.rows, self.columns, box, base, height, width, ring=ring)
+            self.apart = own.apart
+            own.emit(lambda run: self._run(run, matrix))
             return
         windows = Windows(self.e, self.rows, self.columns, box, base, height, width)
         if "kh" in self.c.looped:

@@ -6,16 +6,22 @@ Where a tile's code has places for it, the step stands apart (turning.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.targets.cambricon.isa import Register
-from tilewright.targets.cambricon.lowering.boxes import Axis, Box, Spans
-from tilewright.targets.cambricon.lowering.emitter import Value, registers_in, replaced
+from tilewright.targets.cambricon.lowering.boxes import Box, Spans
+from tilewright.targets.cambricon.lowering.boxes_ahead import BoxesAhead
+from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.halo import halo_of
 from tilewright.targets.cambricon.lowering.kept_tiles import KeptTiles
+from tilewright.targets.cambricon.lowering.last_tile import LastTile
+from tilewright.targets.cambricon.lowering.nest import Filled
 from tilewright.targets.cambricon.lowering.operands import Operand
-from tilewright.targets.cambricon.lowering.streams import Agenda, Stream, Trail
+from tilewright.targets.cambricon.lowering.part_store import part_store_of
+from tilewright.targets.cambricon.lowering.row_ring import RowRing
+from tilewright.targets.cambricon.lowering.streams import Agenda, Stream, Trail, Waiting
 from tilewright.targets.cambricon.lowering.tile_sizes import TileSizes
 from tilewright.targets.cambricon.lowering.tiles import Fill, NewStream, Part, Store, Tile
 from tilewright.targets.cambricon.lowering.turning import Turning
@@ -29,11 +35,12 @@ if TYPE_CHECKING:
 UNBEGUN = -2
 """The level before the first tile."""
 
-KEPT = ("input",)
-"""Roles of the operands whose boxes computes ask for."""
+APART = 48
+"""Cycles between places of the last tile from which on they hide that it is not yet time for a
+load."""
 
 
-class Stepping(Turning):
+class Stepping(BoxesAhead, Turning):
     """What a flat loop knows of its tiles, and how it steps to the next one."""
 
     def __init__(
@@ -63,7 +70,10 @@ class Stepping(Turning):
         # Weights first: their engine is idle while the kernel before stores its last tile.
         loads = sorted(walk.loads, key=lambda one: one.buffer.memory != "msm")
         self.ahead = [one for one in loads if one.depth == 0 or self._slots(one.buffer) > 1]
-        self.behind = [one for one in loads if one not in self.ahead]
+        rolled = walk.image_rows.operand.buffer if walk.image_rows is not None else None
+        self.behind = [one for one in loads if one not in self.ahead and one.buffer is not rolled]
+        self.row_ring = None if walk.image_rows is None else RowRing(walk, walk.image_rows)
+        """The places of an image whose rows come one by one."""
         self.late = walk.late(loads)
         stays = walk.stays
         moving = stays is None or stays.first > 0 or not stays.there
@@ -92,7 +102,7 @@ class Stepping(Turning):
             found = None if buffer is self.shared else stream(walk.operands[buffer])
             if found is not None:
                 self.load_streams[buffer] = found
-        self.streams: list[Stream | Trail] = [
+        self.streams: list[Waiting] = [
             one for key, one in self.load_streams.items() if key is not self.shared
         ]
         self.trail = self._trail()
@@ -104,25 +114,35 @@ class Stepping(Turning):
         if self.shared is not None:
             # What is loaded where results were comes behind their store.
             self.streams.append(self.load_streams[self.shared])
+        single = self.store_stream is None
+        self.first_part = part_store_of(walk, self._now) if single else None
+        """The part of the results that leaves while the rest of them is computed."""
+        if self.first_part is not None:
+            self.streams.insert(0, self.first_part)
+        if self.row_ring is not None:
+            self.streams.insert(0, self.row_ring)
         if self.streams:
-            self.agenda = Agenda(e, self.streams, e.register(), walk.interval, walk.early())
+            announced = self.trail is not None or self.first_part is not None
+            self.agenda = Agenda(
+                e, self.streams, e.register(), walk.interval, walk.early(), announced=announced
+            )
         self.due = e.register() if walk.turns else None
         self.ended = e.register()
-        """Positive where no tile is left."""
+        """Positive where no tile is left, and before the first one if some of it is there."""
         self.at_last: Callable[[], None] = lambda: None
         """Finishes the last sums of the last tile, if each tile leaves its own to the next one."""
         self.carried = 0.0
         """Cycles behind a tile's begin until those of the tile before are finished."""
-        self.boxes: dict[BufferOp, Box] = {}
-        """What buffers hold that fill their other slot: first of the next tile, then of this."""
-        self.axes: dict[BufferOp, dict[int, Axis]] = {}
-        """Axes of the next ones that only the outermost loops move."""
+        self.last_tile = self._last_tile()
+        """The last tile as a place for loads of the kernel behind."""
+        self.boxes, self.axes = {}, {}
         self.sizes = TileSizes(walk)
         self.copies = self.sizes.copies
         """Registers of this tile's sizes and boxes, and of the next one's."""
         self.places: list[str] = []
         self.labels = [e.label("load") for _ in range(self.depth + 1)]
         self.turned, self.step, self.back = e.label("loaded"), e.label("step"), e.label("stepped")
+        self.once_more = e.label("turn")
 
     def _ring(self, moved: list[BufferOp]) -> WeightRing | None:
         """The weights that come row by row."""
@@ -144,13 +164,10 @@ class Stepping(Turning):
 
         Results replace its elements, so that both have two slots in the room of one for each.
         """
-        walk, buffer = self.walk, self.walk.replaced
-        if buffer is None or self.filled[buffer] != self.output.depth or not self.output.depth:
+        walk, buffer = self.walk, self.walk.in_turn()
+        if buffer is None:
             return None
-        one, out = walk.operands[buffer], walk.operands[self.output.buffer]
-        if out.held or one.slot_bytes != out.slot_bytes or min(one.slots, out.slots) > 1:
-            return None
-        store, load = stream(out), stream(one)
+        store, load = (stream(walk.operands[one]) for one in (self.output.buffer, buffer))
         if store is None or load is None:
             return None
         self.store_stream, self.load_streams[buffer] = store, load
@@ -167,6 +184,15 @@ class Stepping(Turning):
         if pixels == 1 or walk.pieces(walk.operands[self.output.buffer]) != pixels:
             return None
         return Trail(stream, lambda: self.store(self._now(), stream))
+
+    def _last_tile(self) -> LastTile | None:
+        """Room for loads of the kernel behind, where tiles have hooks."""
+        walk = self.walk
+        if not (walk.opens and self.streams) or self.due is None or walk.apart < APART:
+            return None
+        moved = [operand for operand in walk.operands.values() if operand.role == "input"]
+        pause = max((walk.pause(one) for one in moved), default=0)
+        return LastTile(self, self.agenda, self.ended, pause)
 
     def _slots(self, buffer: BufferOp) -> int:
         return 2 if buffer is self.shared else self.walk.operands[buffer].places
@@ -203,7 +229,7 @@ class Stepping(Turning):
         """
         stored = self.store_stream is None and not self.walk.operands[self.output.buffer].held
         # A tile of one pixel leaves behind itself.
-        if stored or (self.trail is not None and self._least_pixels() == 1):
+        if stored or (self.trail is not None and self.walk.least_pixels() == 1):
             return False
         buffers = [one.buffer for one in read if not one.held]
         renewed = [buffer for buffer, _ in self.walk.renewals if self.filled[buffer]]
@@ -215,49 +241,20 @@ class Stepping(Turning):
         self.at_last, self.carried = block, cycles
         return True
 
-    def _least_pixels(self) -> int:
-        """Of a tile."""
-        walk, least = self.walk, 1
-        for dim in walk.pixels:
-            size = walk.extents.get(dim, 1)
-            for loop in walk.loops:
-                if loop.dim.data == dim:
-                    size = size % loop.step_size or loop.step_size
-            least *= size
-        return least
-
     def _loads(self, labels: Sequence[str]) -> None:
         """Loads that run one tile ahead."""
         e = self.e
         for depth, label in enumerate(labels):
             e.place(label)
             self.sizes.settle(depth, self.next)
-            for one in self.ahead:
-                if one.depth != depth or (not depth and one.buffer is self.walk.begun):
-                    continue
-                if one in self.late:
-                    continue
-                if self.weights is not None and one.buffer is self.weights.buffer:
-                    continue
+            for there, loads in groupby(self._ahead_in(depth), self._is_begun):
+                found = [(one, self._box(one.buffer, depth)) for one in loads]
                 begun = e.label("begun")
-                with e.scope():
-                    if one.buffer is self.walk.begun:
-                        e.if_less(self.level, UNBEGUN + 1, begun)
-                operand = self.walk.operands[one.buffer]
-                if self.kept is not None and one.buffer is self.kept.buffer:
-                    self.kept.load(self._coming(depth), self.fill)
-                    e.place(begun)
-                    continue
-                box = self._box(one.buffer, one.depth)
-                with e.scope():
-                    base = self._base(one.buffer)
-                    if one.buffer in self.coming:
-                        base = e.variable(base)
-                        self._swap(base, one.buffer)
-                    spans = e.settled(lambda depth=one.depth: self._coming(depth))
-                    fill = self.fills.get(one.buffer, self.fill)
-                    fill(operand, spans, base, self.load_streams.get(one.buffer), box)
-                if one.buffer is self.walk.begun:
+                if there:
+                    e.emit("CB", self.ended, begun)
+                for one, box in found:
+                    self._load(one, box)
+                if there:
                     e.place(begun)
             if any(one.depth == depth and one.buffer in self.load_streams for one in self.ahead):
                 begin = self.agenda.begin if self.due is None else self.agenda.join
@@ -266,54 +263,31 @@ class Stepping(Turning):
                 self._renew_once()
             self._settle_axes(depth)
 
-    def _box(self, buffer: BufferOp, depth: int) -> Box | None:
-        """The box with which a buffer is filled, if it is kept for the tile that uses it."""
-        e, walk = self.e, self.walk
-        if not self._keeps_box(buffer):
-            return None
+    def _ahead_in(self, depth: int) -> list[Filled]:
+        """What the step loads within so many loops; what comes once may be there already."""
+        own = self.weights.buffer if self.weights is not None else None
+        found = [one for one in self.ahead if one.depth == depth and one.buffer is not own]
+        if depth:
+            return found
+        return [one for one in found if one not in self.late and not self._is_begun(one)]
 
-        def made() -> Box:
-            spans, axes = self._coming(depth), self.axes.get(buffer)
-            return walk.operands[buffer].box(e, spans, walk.extents, axes)
+    def _is_begun(self, one: Filled) -> bool:
+        return one.buffer in self.walk.begun
 
-        self.boxes[buffer] = e.settled(made)
-        return self.boxes[buffer]
-
-    def _settle_axes(self, depth: int) -> None:
-        """Axes of boxes that only the outermost loops move: they stay until these advance."""
-        walk = self.walk
-        for buffer, within in self.coming.items():
-            if depth >= within or not self._keeps_box(buffer):
-                continue
-            operand = walk.operands[buffer]
-            for number, axis in enumerate(buffer.window.data):
-                moves = [
-                    n for n, one in enumerate(walk.loops[:within], 1) if one.dim.data in axis.dims
-                ]
-                if moves and max(moves) == depth:
-                    self.axes.setdefault(buffer, {})[number] = self._axis(operand, number, depth)
-
-    def _axis(self, operand: Operand, number: int, depth: int) -> Axis:
-        walk = self.walk
-        return self.e.settled(
-            lambda: operand.axis(number, self.e, self._coming(depth), walk.extents)
-        )
-
-    def _coming(self, depth: int) -> Spans:
-        """What is known of the next tile within so many loops."""
-        return self.walk.spans(self.next, depth, self.sizes.next)
-
-    def _keeps_box(self, buffer: BufferOp) -> bool:
-        """Whether the box with which a buffer is filled is kept for the tile that uses it."""
-        kept = buffer in self.coming and self.walk.operands[buffer].role in KEPT
-        return kept and not self.walk.stepped(buffer)
-
-    def _keep_boxes(self) -> None:
-        """Registers for the boxes of the tile that is computed."""
-        for buffer, box in self.boxes.items():
-            copies = {one: self.e.register() for one in registers_in(box)}
-            self.copies += [(now, coming) for coming, now in copies.items()]
-            self.boxes[buffer] = replaced(box, copies)
+    def _load(self, one: Filled, box: Box | None) -> None:
+        """The load of the next tile's box, or the start of its stream."""
+        e, buffer = self.e, one.buffer
+        if self.kept is not None and buffer is self.kept.buffer:
+            self.kept.load(self._coming(one.depth), self.fill)
+            return
+        with e.scope():
+            base = self._base(buffer)
+            if buffer in self.coming:
+                base = e.variable(base)
+                self._swap(base, buffer)
+            spans = e.settled(lambda: self._coming(one.depth))
+            fill = self.fills.get(buffer, self.fill)
+            fill(self.walk.operands[buffer], spans, base, self.load_streams.get(buffer), box)
 
     def _pause(self) -> int:
         """Cycles until the transfers are over that stand between two tiles."""
@@ -338,7 +312,10 @@ class Stepping(Turning):
         e.set(self.ended, 1)
         if self.weights_move and not self.weights and not (self.kept and self.kept.passes):
             self.walk.passing(True)
-        e.jump(done)
+        if self.last_tile is not None:
+            self.last_tile.start()
+        else:
+            e.jump(done)
 
     def _renew_once(self) -> None:
         """For buffers that are filled once."""

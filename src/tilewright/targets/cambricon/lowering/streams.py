@@ -117,7 +117,7 @@ class Stream:
 
     def drain(self) -> None:
         """All that is left."""
-        _drain(self)
+        drain(self)
 
 
 class Trail:
@@ -173,10 +173,10 @@ class Trail:
     def drain(self) -> None:
         """Behind the last tile, whose last pixel nothing has announced."""
         self.announce()
-        _drain(self)
+        drain(self)
 
 
-def _drain(one: Stream | Trail) -> None:
+def drain(one: Waiting) -> None:
     """Transfers while one waits: mostly none does, so that they stand apart."""
     e = one.e
     again, done = e.label("drain"), e.label("drained")
@@ -200,6 +200,7 @@ def _looped(runs: Runs) -> Runs:
 class Waiting(Protocol):
     """Transfers that wait for hooks, one at a time."""
 
+    e: Emitter
     waiting: Register
     """Positive while one waits."""
     pause: int
@@ -219,7 +220,7 @@ class Agenda:
 
     ``interval`` is how far hooks are apart that do not say it themselves; without one, hooks
     are no measure of time, and each is due. ``early`` is the part of it by which a transfer may
-    have to wait for the one before.
+    have to wait for the one before. What is ``announced`` is looked for at every hook.
     """
 
     def __init__(
@@ -229,11 +230,12 @@ class Agenda:
         gate: Register,
         interval: float | None = None,
         early: float = EARLY,
+        *,
+        announced: bool = False,
     ) -> None:
         self.e, self.streams, self.gate, self.early = e, streams, gate, early
         self.interval = 1.0 if interval is None else interval
-        # What is announced pixel by pixel is looked for at every hook.
-        self.idle = 0 if any(isinstance(one, Trail) for one in streams) else IDLE
+        self.idle = 0 if announced else IDLE
 
     def reset(self) -> None:
         """Nothing is to be moved."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import prod
+from collections.abc import Callable, Sequence
+from math import ceil, prod
 
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.isa import Register
@@ -80,28 +80,36 @@ class Transfers:
         return self.copies.get(operand.buffer.tensor_op, operand.place.address)
 
     def _stream(self, operand: Operand) -> Stream | None:
-        """A stream for an operand whose boxes have several runs, or whose tiles have hooks."""
-        if operand.role not in self.streams or operand.buffer.tensor_op in self.segments:
-            return None
-        interval, depth = self.walk.interval, self.walk.depth(operand.buffer)
-        if operand.role == "bias" and depth < len(self.nest.loops):
-            # They change seldom, and are wanted soon then.
-            return None
-        if operand.role == "bias" and self._crowded():
-            # The last of them would wait for the end of the tile, and the next tile for that.
-            return None
-        # What is known of a box does not depend on the registers that hold the rest.
-        trial = Emitter(self.e.where, "trial")
-        starts = [trial.register() for _ in self.nest.loops]
-        spans = Walk(trial, self.nest, {}).spans(starts, depth)
-        box = operand.box(trial, spans, self.program.extents)
-        runs = runs_of(trial, box, operand.place, operand.order)
-        if not streamed(runs, single=interval is not None):
+        """A stream for an operand, if it moves in one."""
+        if not self._streams(operand):
             return None
         if self.spare is None:
             self.spare = self.e.register()
         text, pause = self._text(operand), self._pause(operand)
+        runs = self._kind_of_runs(operand)
         return Stream(self.e, text, runs, operand.element, self.spare, pause)
+
+    def _streams(self, operand: Operand) -> bool:
+        """Whether an operand's boxes have several runs, or its tiles have hooks."""
+        if operand.role not in self.streams or operand.buffer.tensor_op in self.segments:
+            return False
+        interval, depth = self.walk.interval, self.walk.depth(operand.buffer)
+        if operand.role == "bias" and depth < len(self.nest.loops):
+            # They change seldom, and are wanted soon then.
+            return False
+        if operand.role == "bias" and self._crowded():
+            # The last of them would wait for the end of the tile, and the next tile for that.
+            return False
+        return streamed(self._kind_of_runs(operand), single=interval is not None)
+
+    def _kind_of_runs(self, operand: Operand) -> Runs:
+        """The runs of an operand's boxes, as far as they are known of all."""
+        # That does not depend on the registers that hold the rest.
+        trial = Emitter(self.e.where, "trial")
+        starts = [trial.register() for _ in self.nest.loops]
+        spans = Walk(trial, self.nest, {}).spans(starts, self.walk.depth(operand.buffer))
+        box = operand.box(trial, spans, self.program.extents)
+        return runs_of(trial, box, operand.place, operand.order)
 
     def _crowded(self) -> bool:
         """Whether the transfers of each tile are more than its hooks have place for."""
@@ -249,6 +257,42 @@ class Transfers:
             e.increase(main, size * operand.element)
 
         return store
+
+    def _first_part(self, dims: Sequence[str]) -> tuple[int, int]:
+        """How many pixels of a tile's results leave while the others are computed, and the
+        elements of each; none where results are several runs, pixels are not alike, or other
+        transfers leave no time for one more."""
+        assert self.nest.output is not None
+        buffer, walk = self.nest.output.buffer, self.walk
+        operand, extents = self.operands[buffer], self.program.extents
+        steps = {one.dim.data: one.step_size for one in self.nest.loops[: walk.depth(buffer)]}
+        alike = not any(extents[dim] % step for dim, step in steps.items() if dim not in dims)
+        if not alike or self._kind_of_runs(operand).loops or not (walk.interval and walk.places):
+            return 0, 0
+        cycles, depth = walk.interval * walk.places, len(self.nest.loops)
+        loads = [self.operands[one.buffer] for one in self.nest.loads if one.depth == depth]
+        loads = [one for one in loads if one.buffer.memory != "msm" and not one.held]
+        busy = sum(self._pieces(one) * self._longest(one) for one in loads)
+        if busy + 2 * self._longest(operand) > cycles:
+            return 0, 0
+        pixels = prod(min(steps.get(dim, n), n) for dim in dims for n in [extents.get(dim, 1)])
+        size = operand.slot_bytes // operand.spacing
+        behind = self._longest(operand, shared=True) * pixels / cycles
+        return max(pixels - 1 - ceil(behind), 0), size // pixels
+
+    def _store_part(self, tile: Tile, start: Value, count: int | None) -> None:
+        """A part of a tile's results, which are one run: from an element on."""
+        e = self.e
+        assert self.nest.output is not None
+        operand = self.operands[self.nest.output.buffer]
+        with e.scope():
+            e.remark(f"store {operand.name}, a part")
+            runs = e.settled(lambda: self._runs(operand, tile.kept(operand.buffer)))
+            further = e.multiply(start, operand.element)
+            chip = e.loaded(e.add(tile.bases[operand.buffer], further))
+            size = e.loaded(e.subtract(runs.elements, start) if count is None else count)
+            main = e.loaded(e.add(runs.address, further))
+            e.emit(self._text(operand), chip, size, main, runs.offset)
 
     def _store(self, tile: Tile, stream: Stream | None) -> None:
         e = self.e

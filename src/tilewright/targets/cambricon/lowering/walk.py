@@ -28,6 +28,8 @@ from tilewright.targets.cambricon.lowering.tiles import (
 from tilewright.tile.dialect import BufferOp, LoopOp
 
 if TYPE_CHECKING:
+    from tilewright.targets.cambricon.lowering.image_rows import ImageRows
+    from tilewright.targets.cambricon.lowering.row_ring import RowRing
     from tilewright.targets.cambricon.lowering.sliding import Sliding
 
 
@@ -49,6 +51,10 @@ class Walk:
     def carry(self, block: Callable[[], None], read: Sequence[Operand], cycles: float) -> bool:
         """Whether a tile's last sums may be finished in the next one; a block finishes the last."""
         return self.flat is not None and self.flat.carry(block, read, cycles)
+
+    def row_ring(self) -> RowRing | None:
+        """The places of an image whose rows come one by one."""
+        return None if self.flat is None else self.flat.row_ring
 
     def row_begins(self, number: int) -> None:
         """Products with a row of the kernel follow."""
@@ -72,14 +78,15 @@ class Walk:
         nest: Nest,
         operands: dict[BufferOp, Operand],
         passing: Pass = lambda last: None,
-        begun: BufferOp | None = None,
     ) -> None:
         self.e = e
         self.nest = nest
         self.operands = operands
         self.passing = passing
-        self.begun = begun
-        """The buffer whose first tile is there already."""
+        self.begun: set[BufferOp] = set()
+        """Buffers whose first tile is there already."""
+        self.opens = False
+        """Whether the last tile has room for loads of the kernel behind."""
         self.stays: Kept | None = None
         """What stays of the only weights for kernels that follow."""
         self.renewals: list[tuple[BufferOp, Renew]] = []
@@ -90,6 +97,8 @@ class Walk:
         """How many hooks the largest tile has then, if that is known."""
         self.turns = False
         """Whether tiles have places where the step to the next one may be taken."""
+        self.apart = 0.0
+        """Cycles from such a place to the next, at least."""
         self.pixels: tuple[str, ...] = ()
         """The dims of a tile's pixels, if their results may leave one by one."""
         self.keeps_sizes = False
@@ -98,6 +107,8 @@ class Walk:
         """Whether computes store their results themselves."""
         self.replaced: BufferOp | None = None
         """A buffer whose elements results may replace, one for one."""
+        self.image_rows: ImageRows | None = None
+        """An image whose rows come one by one."""
         self.slides: dict[BufferOp, Sliding] = {}
         """How windows go down images whose tiles may share rows on the chip."""
         self.pause: Callable[[Operand], int] = lambda operand: 0
@@ -106,6 +117,10 @@ class Walk:
         """Part of an interval by which a transfer may have to wait for the one before."""
         self.load_row: Callable[[Operand, Register, Register, Register], None] | None = None
         """Emits the load of a row of weights: its place, its elements, and where they lie."""
+        self.store_part: Callable[[Tile, Value, int | None], None] | None = None
+        """Emits the store of a part of a tile's result: from an element on, so many or all."""
+        self.first_part: Callable[[Sequence[str]], tuple[int, int]] = lambda dims: (0, 0)
+        """How many of a tile's pixels leave while the others are computed, and their elements."""
         self.pieces: Callable[[Operand], int] = lambda operand: 0
         """Transfers of an operand's largest box."""
         self.extents = nest.program.extents
@@ -118,9 +133,9 @@ class Walk:
         is known."""
         self.interval, self.places = interval, places
 
-    def may_turn(self) -> None:
-        """Tiles have places where the step to the next one may be taken."""
-        self.turns = True
+    def may_turn(self, cycles: float) -> None:
+        """Tiles have places where the step to the next one may be taken, so far apart at least."""
+        self.turns, self.apart = True, cycles
 
     def turn(self) -> None:
         """A place in a tile's code, behind its first products, for the step to the next tile."""
@@ -132,14 +147,39 @@ class Walk:
         if not operand.held:
             self.replaced = operand.buffer
 
+    def in_turn(self) -> BufferOp | None:
+        """The buffer whose slots are the result's, too: where both have two slots in the room of
+        one for each, if both move in streams."""
+        out, buffer = self.nest.output, self.replaced
+        assert out is not None
+        if buffer is None or self.depth(buffer) != out.depth or not out.depth:
+            return None
+        one, result = self.operands[buffer], self.operands[out.buffer]
+        if result.held or one.slot_bytes != result.slot_bytes or min(one.slots, result.slots) > 1:
+            return None
+        return buffer
+
     def may_trail(self, dims: Sequence[str]) -> None:
         """A tile's results are finished pixel by pixel, in the order of these dims."""
         self.pixels = tuple(dims)
 
+    def least_pixels(self) -> int:
+        """Pixels of the smallest tile."""
+        least = 1
+        for dim in self.pixels:
+            size = self.extents.get(dim, 1)
+            for loop in self.loops:
+                if loop.dim.data == dim:
+                    size = size % loop.step_size or loop.step_size
+            least *= size
+        return least
+
     def finish(self) -> None:
         """Another pixel of a tile is finished."""
-        if self.flat is not None and self.flat.trail is not None:
-            self.flat.trail.announce()
+        if self.flat is not None:
+            for one in (self.flat.trail, self.flat.first_part):
+                if one is not None:
+                    one.announce()
 
     def slide(self, operand: Operand, rows: Sliding) -> None:
         """Rows that two tiles of an image share may be copied from one slot to the other."""
@@ -169,7 +209,7 @@ class Walk:
                 for buffer, one in self.operands.items()
             }
             for one in sorted(self.loads, key=lambda one: one.buffer.memory != "msm"):
-                if one.buffer is not self.begun:
+                if one.buffer not in self.begun:
                     fill(self.operands[one.buffer], spans, bases[one.buffer], None, None)
             tile = Tile(spans, bases, lambda buffer: spans)
             for _, renew in self.renewals:

@@ -106,7 +106,7 @@ class WeightPlaces(Transfers):
         if not kept.first:
             operand.moved_to = kept.start
             if kept.there and not depth:
-                self.walk.begun = buffer
+                self.walk.begun.add(buffer)
         return kept
 
     def _need(self) -> Need | None:
@@ -195,9 +195,18 @@ class WeightPlaces(Transfers):
             count = e.loaded(load.elements)
             e.emit("MLOAD", e.loaded(load.chip), count, e.loaded(0), load.main)
 
+    def _awaits_nothing(self) -> bool:
+        """Whether the image of the first tile is there."""
+        return any(self.operands[one].role == "input" for one in self.walk.begun)
+
     def _pass(self, last: bool) -> None:
         """Leave a gap for a load of a later kernel."""
         e = self.e
         with e.scope():
             registers = tuple(e.register() for _ in range(3))
-            self.gap = Gap(e.mark("room for a load"), registers, self._used(last=last), not last)
+            self.gap = Gap(
+                e.mark("room for a load"),
+                registers,
+                self._used(last=last),
+                not last and not self._awaits_nothing(),
+            )

@@ -62,7 +62,7 @@ class WeightRing:
     def begin(self) -> None:
         """Before all tiles: the first kernel's rows may be there already."""
         e, ring = self.e, self.ring
-        there = ring.rows if self.walk.begun is self.buffer else 0
+        there = ring.rows if self.buffer in self.walk.begun else 0
         blocks = -(-self.walk.extents[self.walk.loops[0].dim.data] // self.walk.loops[0].step_size)
         first = self.operand.address
         e.set(self.waiting, ring.places - there)

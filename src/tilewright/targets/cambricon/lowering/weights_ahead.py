@@ -40,7 +40,7 @@ class WeightsAhead:
 
     def begin(self) -> None:
         """Before all tiles: the first weights, unless an earlier kernel has begun their load."""
-        if self.walk.begun is not self.buffer:
+        if self.buffer not in self.walk.begun:
             spans = self.walk.spans([0] * len(self.walk.loops), self.depth)
             with self.e.scope():
                 self.fill(self.operand, spans, self.operand.first, None, None)
