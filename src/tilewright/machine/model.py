@@ -167,6 +167,9 @@ class Primitive(_Part):
     replaces: str = ""
     """Role of an operand in whose place results of as many bytes may lie, element by element: where
     both have one slot, they take turns at two (planning/replaced.py)."""
+    rolls: str = ""
+    """Dim down which the rows of an image may come one by one: where it has one slot, each row
+    takes the place of one that is done with (planning/rolled.py)."""
     sizes: Literal["run time", "fixed"] = "run time"
     """Whether one instance takes tiles of any size, or the edge needs an instance of its own."""
     extents: dict[str, tuple[int, int]] = {}

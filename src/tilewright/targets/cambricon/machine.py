@@ -174,6 +174,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             operands=product,
             epilogue=EPILOGUE,
             replaces="residual",
+            rolls="oh",
             # A product of the kernel's row with the pixels that it covers, for each point; where
             # channels are few, one product for several neighbouring points.
             cycles=f"n*g*oh*kh*ceil(ow*co/{lanes})*ceil(kw*ci/{lanes})",
