@@ -21,6 +21,7 @@ from tilewright.hold_values import hold_values, placements_of
 from tilewright.hold_weights import hold_weights
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine
+from tilewright.neighbours import beside_neighbours
 from tilewright.numerics.formats import Numbers
 from tilewright.passes import CompilerContext, PassRunner
 from tilewright.planning import Plan, PlanCache, Timer, plan
@@ -126,6 +127,14 @@ def plan_kernels(work: Work) -> None:
             work.target.run_timer(work.machine, arenas_of(network)),
         )
         work.plans |= {symbol: one.plan for symbol, one in work.held.items()}
+        work.plans |= beside_neighbours(
+            network,
+            work.machine,
+            by_symbol,
+            work.plans,
+            work.held,
+            work.target.run_timer(work.machine, arenas_of(network)),
+        )
     for kernel, on_host in described:
         if on_host:
             work.kernels.append(CompiledKernel(kernel))

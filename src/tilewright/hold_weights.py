@@ -27,12 +27,11 @@ from dataclasses import dataclass, field, replace
 from math import inf, prod
 
 from tilewright.errors import TilewrightError
-from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp
+from tilewright.graph.dialect import NetworkOp, WeightOp
 from tilewright.graph.kernels import operand_values
 from tilewright.graph.placement import placement_of
-from tilewright.graph.values import value_names
-from tilewright.hold_values import HeldKernel, TimerOf, placements_of
-from tilewright.ir import ModuleOp, StringAttr
+from tilewright.hold_values import HeldKernel, TimerOf
+from tilewright.ir import StringAttr
 from tilewright.machine import Machine, Memory
 from tilewright.planning import Plan, PlanCache, Timer, plan
 from tilewright.planning.domain import Kernel, Operand
@@ -41,7 +40,7 @@ from tilewright.planning.plan import Budget
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.base import CompiledKernel, RunTimer
 from tilewright.tile.dialect import programs_of
-from tilewright.tile.lower import tile
+from tilewright.trials import Trials, sizes_of
 
 ALIGNMENT = 64
 """Bytes to which what is held is aligned."""
@@ -78,22 +77,16 @@ class _Search:
         default_factory=dict[tuple[bool, tuple[int | None, ...]], PlanCache]
     )
     """For readers of the weights, and for others, by the bytes of all memories."""
-    programs: dict[tuple[str, Schedule, tuple[int | None, ...]], ModuleOp] = field(
-        default_factory=dict[tuple[str, Schedule, tuple[int | None, ...]], ModuleOp]
-    )
-    """By symbol, schedule and the bytes of all memories: most trials share most of them."""
+
+    def __post_init__(self) -> None:
+        self.trials = Trials(self.network, self.machine, self.kernels, self.plans, self.held)
 
     def run(self) -> dict[str, HeldKernel]:
-        names = self.names = value_names(self.network)
-        self.ops = {
-            op.symbol.data: op
-            for op in self.network.block.ops
-            if isinstance(op, KernelOp) and op.symbol.data in self.plans
-        }
-        self.steps = {symbol: number for number, symbol in enumerate(self.ops)}
+        ops, names = self.trials.ops, self.trials.names
+        self.steps = {symbol: number for number, symbol in enumerate(ops)}
         # Equal weights lie in one place.
         readers: dict[int, dict[str, str]] = {}
-        for symbol, op in self.ops.items():
+        for symbol, op in ops.items():
             values = operand_values(op, names)
             for operand in self.kernels[symbol].inputs:
                 value = values[operand.name]
@@ -125,20 +118,14 @@ class _Search:
         return memory if not names and memory.holds and memory.bytes else None
 
     def _place_of(self, symbol: str, role: str) -> str | None:
-        primitive = self.machine.primitive(self._now(symbol).schedule.primitive)
+        primitive = self.machine.primitive(self.trials.now(symbol).schedule.primitive)
         storage = primitive.operands.get(role)
         return None if storage is None else storage.memory
 
-    def _now(self, symbol: str) -> Plan:
-        return self.held[symbol].plan if symbol in self.held else self.plans[symbol]
-
-    def _kernel(self, symbol: str) -> Kernel:
-        return self.held[symbol].kernel if symbol in self.held else self.kernels[symbol]
-
     def _uses(self, symbol: str, memory: str) -> bool:
         """Whether a kernel has something in a memory."""
-        primitive = self.machine.primitive(self._now(symbol).schedule.primitive)
-        roles = {operand.role for operand in self._kernel(symbol).operands}
+        primitive = self.machine.primitive(self.trials.now(symbol).schedule.primitive)
+        roles = {operand.role for operand in self.trials.kernel(symbol).operands}
         return memory in primitive.reserved or any(
             self._place_of(symbol, role) == memory for role in roles
         )
@@ -168,34 +155,17 @@ class _Search:
         for symbol in self.steps:
             one = trial.get(symbol) or self.held.get(symbol)
             machine, keeps = (self.machine, "") if one is None else (one.machine, one.keeps)
-            found = self._now(symbol) if one is None else one.plan
-            made.append(self._compiled(symbol, found.schedule, machine, keeps, cycles=found.cycles))
+            found = self.trials.now(symbol) if one is None else one.plan
+            made.append(
+                self.trials.compiled(symbol, found.schedule, machine, keeps, cycles=found.cycles)
+            )
         return self.run_timer(made)
-
-    def _compiled(
-        self,
-        symbol: str,
-        schedule: Schedule,
-        machine: Machine,
-        keeps: str = "",
-        cycles: float = 0.0,
-    ) -> CompiledKernel:
-        """A kernel under a schedule, ready for the run timer."""
-        kernel = self._kernel(symbol)
-        key = symbol, schedule, _sizes(machine)
-        if key not in self.programs:
-            placements = placements_of(self.ops[symbol], self.names, kernel)
-            if symbol in self.held:
-                placements = self.held[symbol].placed(placements)
-            program = tile(kernel, schedule, machine, placements, check=False)
-            self.programs[key] = ModuleOp([program])
-        return CompiledKernel(kernel, schedule, self.programs[key], cycles, machine, keeps)
 
     def _lefts(self, shared: _Shared, memory: Memory) -> Iterator[int]:
         """The bytes of the memory that kernels may have."""
         total = memory.bytes or 0
         symbol, name = next(iter(shared.readers.items()))
-        size = -(-_bytes(_operand(self._kernel(symbol), name)) // ALIGNMENT) * ALIGNMENT
+        size = -(-_bytes(_operand(self.trials.kernel(symbol), name)) // ALIGNMENT) * ALIGNMENT
         for part in PARTS:
             yield total // part // ALIGNMENT * ALIGNMENT
         if size <= total // 2:
@@ -241,9 +211,9 @@ class _Search:
     def _planned(self, symbol: str, machine: Machine, memory: str, keeps: str = "") -> HeldKernel:
         """A kernel on a machine; the weights that it ``keeps`` are there already."""
         before = self.held.get(symbol)
-        kernel = self._kernel(symbol)
+        kernel = self.trials.kernel(symbol)
         timer = None if self.timer is None else self.timer(machine)
-        cache = self.caches.setdefault((bool(keeps), _sizes(machine)), {})
+        cache = self.caches.setdefault((bool(keeps), sizes_of(machine)), {})
         if keeps:
             timer = self._finding(symbol, machine, keeps)
         found = plan(kernel, machine, timer=timer, budget=ALL if keeps else None, cache=cache)
@@ -262,7 +232,7 @@ class _Search:
             if len(tiles.sizes) > 1 and not tiles.double:
                 return inf
             try:
-                one = self._compiled(symbol, schedule, machine, keeps)
+                one = self.trials.compiled(symbol, schedule, machine, keeps)
                 alone = self.run_timer([one])
                 both = replace(one, predicted_cycles=alone), _renamed(one, f"{symbol}_again")
                 return self.run_timer(both) - alone
@@ -294,11 +264,6 @@ def hold_weights(
     if run_timer is None:
         return {}
     return _Search(network, machine, kernels, plans, held, timer, run_timer).run()
-
-
-def _sizes(machine: Machine) -> tuple[int | None, ...]:
-    """The bytes of all memories: in nothing else do a search's machines differ."""
-    return tuple(one.bytes for one in machine.memories)
 
 
 def _renamed(one: CompiledKernel, symbol: str) -> CompiledKernel:

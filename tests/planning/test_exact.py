@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.planning import planning_kernels as kernels
 from tests.planning.event_reference import buffer_bytes, run, timer
 from tilewright.machine import Machine
-from tilewright.planning import Budget, plan
+from tilewright.planning import Budget, PlanCache, plan
 from tilewright.planning.bounds import granule_bound, primitives_for
 from tilewright.planning.cost import price
 from tilewright.planning.planners.exact import FAR, search
@@ -163,6 +163,57 @@ def test_the_timer_decides_among_the_best() -> None:
     assert found.schedule == asked[-1]
     assert found.timed_cycles == found.cycles == 1e6 - 5
     assert plan(kernel, MACHINE).schedule == asked[0]
+
+
+def test_what_takes_hardly_longer_is_kept_beside_the_fastest() -> None:
+    """Best first, three at most, and by the names of the kernel that asks."""
+    kernel = kernels.conv(64, 64, 20, 1)
+    times = iter([1010.0, 1000.0, 1010.1, 1003.0, 1009.0, 1001.0, 1020.0])
+    cache: PlanCache = {}
+    budget = Budget(timed=7, margin=1e9, settled=-1.0, greedy=False)
+    found = plan(kernel, MACHINE, timer=lambda *_: next(times), budget=budget, cache=cache)
+    assert (found.timed_cycles, found.timed) == (1000.0, 7)
+    assert [one.timed_cycles for one in found.near] == [1001.0, 1003.0, 1009.0]
+    assert len({found.schedule, *(one.schedule for one in found.near)}) == 4
+    assert not any(one.near for one in found.near)
+    (known,) = cache.values()
+    again = plan(kernel, MACHINE, timer=lambda *_: next(times), budget=budget, cache=cache)
+    assert [one.schedule for one in again.near] == [one.schedule for one in found.near]
+    assert [one.schedule for one in known.near] != [one.schedule for one in found.near]
+    assert not plan(kernel, MACHINE).near
+
+
+def test_a_greedy_tiling_that_wins_keeps_the_other_beside_it() -> None:
+    kernel = kernels.conv(64, 64, 20, 1)
+    liked = plan(kernel, MACHINE, search=Greedy("one", 1)).schedule
+
+    def time(_: kernels.Kernel, schedule: Schedule) -> float:
+        return 1e6 if schedule == liked else 1.001e6
+
+    found = plan(kernel, MACHINE, timer=time, budget=Budget(timed=1))
+    assert (found.schedule, found.timed_cycles) == (liked, 1e6)
+    assert found.near and found.near[0].timed_cycles == 1.001e6
+    assert liked not in [one.schedule for one in found.near]
+
+
+def test_the_best_of_each_primitive_may_cost_more() -> None:
+    """The cost may misjudge all schedules of a primitive; it is timed all the same."""
+    first = MACHINE.primitives_for("conv")[0]
+    other = first.model_copy(update={"name": "other", "cycles": f"1.12*({first.cycles})"})
+    both = MACHINE.model_copy(update={"primitives": (first, other)})
+    kernel = kernels.conv(64, 64, 20, 3)
+    asked: list[str] = []
+
+    def prefer_other(_: kernels.Kernel, schedule: Schedule) -> float:
+        asked.append(schedule.primitive)
+        return plan(kernel, MACHINE).predicted_cycles - (schedule.primitive == "other")
+
+    budget = Budget(settled=-1.0, greedy=False)
+    found = plan(kernel, both, timer=prefer_other, budget=budget)
+    assert found.schedule.primitive == "other"
+    assert asked.count("other") == 1
+    few = Budget(settled=-1.0, greedy=False, firsts=0.05)
+    assert plan(kernel, both, timer=prefer_other, budget=few).schedule.primitive == first.name
 
 
 def test_timing_stops_at_the_bound_and_at_its_budget() -> None:

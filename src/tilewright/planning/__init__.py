@@ -6,7 +6,7 @@ found.schedule, found.predicted_cycles, found.granule_bound, found.efficiency
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -57,13 +57,19 @@ def plan(
     if cache is not None and key in cache:
         found = cache[key]
         back = {new: old for old, new in names.items()}
-        return replace(found, schedule=renamed(found.schedule, back), seconds=0.0)
+        return replace(_renamed(found, back), seconds=0.0)
     behind_caches = in_place(kernel, machine, primitives_for(kernel, machine)[0])
     planner = search or (plan_cached if behind_caches else plan_exact)
     result = planner(kernel, machine, timer=timer, budget=budget)
     if cache is not None:
-        cache[key] = replace(result, schedule=renamed(result.schedule, names))
+        cache[key] = _renamed(result, names)
     return result
+
+
+def _renamed(found: Plan, names: Mapping[str, str]) -> Plan:
+    """The plan with its operands' names replaced."""
+    near = tuple(_renamed(one, names) for one in found.near)
+    return replace(found, schedule=renamed(found.schedule, names), near=near)
 
 
 __all__ = ["Budget", "Layout", "Plan", "PlanCache", "Search", "Timer", "plan"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from tilewright.planning.domain import Kernel, Operand, Stage
@@ -27,7 +28,7 @@ def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
     return Kernel("", tuple(stages), first=kernel.first), names
 
 
-def renamed(schedule: Schedule, names: dict[str, str]) -> Schedule:
+def renamed(schedule: Schedule, names: Mapping[str, str]) -> Schedule:
     """The schedule with its operands' names replaced."""
     buffers = tuple((names[name], slots) for name, slots in schedule.buffers)
     return replace(schedule, buffers=buffers)

@@ -32,9 +32,13 @@ class Budget:
     """Wall time for one kernel's search, a last resort ("seconds")."""
     settled: float = 0.003
     """Timing stops at a schedule that is this close to the granule bound."""
-    margin: float = 0.03
+    margin: float = 0.04
     """Timing stops when the costs left exceed the best time by this: the cost is hardly ever
     that much too high."""
+    firsts: float = 0.15
+    """The same for the best of each primitive: of another one the cost may be further off."""
+    near: float = 0.01
+    """Timed schedules that take longer than the fastest by no more are kept beside it."""
     greedy: bool = True
     """Whether the greedy planner's tilings are timed, too."""
 
@@ -65,6 +69,8 @@ class Plan:
     """What the timer says of the schedule, when one was given."""
     timed: int = 0
     """Candidates that were timed."""
+    near: tuple[Plan, ...] = ()
+    """Others that take hardly longer, best first: beside other kernels they may be faster."""
     planner: str = "exact"
     """Who planned it: a name of planners/choice.py."""
 

@@ -12,6 +12,7 @@ no error of the cost model lets it win.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -41,6 +42,9 @@ much too high."""
 
 FAR = 0.25
 """Of the granule bound: a best cost that is further above it lets more sizes be searched."""
+
+NEAR = 3
+"""Schedules that are kept beside the fastest one."""
 
 MIRRORS = 4
 """Rows taken from a block for each candidate that is kept; mirrored ones drop out again."""
@@ -147,23 +151,36 @@ def _distinct(candidates: list[Candidate], keep: int) -> list[Candidate]:
     return list(found.values())
 
 
-def _fastest(
-    kernel: Kernel, candidates: list[Candidate], timer: Timer, budget: Budget, granule: float
-) -> tuple[Candidate, float, int]:
-    """The fastest candidate, its timed cycles, and how many were timed."""
-    best, cycles = candidates[0], timer(kernel, candidates[0].schedule)
-    timed, tiles = 1, candidates[0].tiles
+def _timed(
+    kernel: Kernel,
+    candidates: list[Candidate],
+    firsts: list[Candidate],
+    timer: Timer,
+    budget: Budget,
+    granule: float,
+) -> list[tuple[float, Candidate]]:
+    """Candidates with their timed cycles, the fastest first; ``firsts`` are those of primitives."""
+    best = {id(one) for one in firsts}
+    cycles, tiles = timer(kernel, candidates[0].schedule), candidates[0].tiles
+    found = [(cycles, candidates[0])]
     for candidate in candidates[1:]:
-        near = cycles <= granule * (1 + budget.settled)
-        if near or candidate.cost > cycles * (1 + budget.margin):
+        if cycles <= granule * (1 + budget.settled):
             break
+        margin = max(budget.margin, budget.firsts * (id(candidate) in best))
+        if candidate.cost > cycles * (1 + margin):
+            continue
         if tiles + candidate.tiles > budget.timed_tiles:
             continue
         took = timer(kernel, candidate.schedule)
-        timed, tiles = timed + 1, tiles + candidate.tiles
-        if took < cycles:
-            best, cycles = candidate, took
-    return best, cycles, timed
+        cycles, tiles = min(cycles, took), tiles + candidate.tiles
+        found.append((took, candidate))
+    return sorted(found, key=lambda one: one[0])
+
+
+def _near(cycles: float, others: Sequence[Plan], budget: Budget) -> tuple[Plan, ...]:
+    """Those of the others, best first, that take hardly longer."""
+    found = [one for one in others if one.cycles <= cycles * (1 + budget.near)]
+    return tuple(found[:NEAR])
 
 
 def _remembering(timer: Timer) -> Timer:
@@ -202,33 +219,42 @@ def plan_exact(
     every = [c for _, s in found for c in s.candidates]
     candidates = _distinct(every, len(every))
     # The best of every primitive is among them: the cost may misjudge all of another one's.
-    kept = {id(c) for c in (*candidates[:keep], *(s.candidates[0] for _, s in found if timer))}
+    firsts = [s.candidates[0] for _, s in found if timer]
+    kept = {id(c) for c in (*candidates[:keep], *firsts)}
     candidates = [c for c in candidates if id(c) in kept]
-    best, cycles, timed = candidates[0], None, 0
+    times: list[tuple[float | None, Candidate]] = [(None, candidates[0])]
     if timer is not None:
         timer = _remembering(timer)
-        best, cycles, timed = _fastest(kernel, candidates, timer, budget, granule)
+        times = [*_timed(kernel, candidates, firsts, timer, budget, granule)]
     cuts = tuple(dict.fromkeys(cut for _, s in found for cut in s.cuts))
-    chosen = Plan(
-        schedule=best.schedule,
-        predicted_cycles=best.cycles,
-        moved_bytes=int(best.moved_bytes),
-        physical_bound=physical,
-        granule_bound=granule,
-        candidates=sum(s.considered for _, s in found),
-        priced=sum(s.priced for _, s in found),
-        seconds=perf_counter() - begin,
-        complete=not cuts,
-        cuts=cuts,
-        timed_cycles=cycles,
-        timed=timed,
+    chosen, *others = (
+        Plan(
+            schedule=one.schedule,
+            predicted_cycles=one.cycles,
+            moved_bytes=int(one.moved_bytes),
+            physical_bound=physical,
+            granule_bound=granule,
+            candidates=sum(s.considered for _, s in found),
+            priced=sum(s.priced for _, s in found),
+            seconds=perf_counter() - begin,
+            complete=not cuts,
+            cuts=cuts,
+            timed_cycles=cycles,
+            timed=0 if cycles is None else len(times),
+        )
+        for cycles, one in times[: 1 + NEAR]
     )
+    chosen = replace(chosen, near=_near(chosen.cycles, others, budget))
     if timer is None or not budget.greedy:
         return chosen
-    return replace(_beside_greedy(kernel, machine, chosen, timer), seconds=perf_counter() - begin)
+    return replace(
+        _beside_greedy(kernel, machine, chosen, timer, budget), seconds=perf_counter() - begin
+    )
 
 
-def _beside_greedy(kernel: Kernel, machine: Machine, found: Plan, timer: Timer) -> Plan:
+def _beside_greedy(
+    kernel: Kernel, machine: Machine, found: Plan, timer: Timer, budget: Budget
+) -> Plan:
     """The plan, or the greedy planner's if that is faster."""
     tilings: Tilings = {}
     for start, buffers in product(("granule", "one"), (2, 1)):
@@ -246,6 +272,7 @@ def _beside_greedy(kernel: Kernel, machine: Machine, found: Plan, timer: Timer) 
         if took < found.cycles:
             found = replace(
                 found,
+                near=_near(took, (replace(found, near=()), *found.near), budget),
                 schedule=greedy.schedule,
                 predicted_cycles=greedy.predicted_cycles,
                 moved_bytes=greedy.moved_bytes,
