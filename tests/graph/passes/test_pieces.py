@@ -125,7 +125,7 @@ def test_they_are_taken_where_they_are_fastest() -> None:
 def test_an_exact_machine_takes_none_but_three() -> None:
     net = Builder(6, x=(1, 256, 28, 28))
     wide = net.op("conv", net.inputs["x"], drawn(net, 256, 256, 1, 1))
-    module = apply(net, wide, machine=TILES.exact())
+    module = apply(net, wide, machine=TILES.exact().with_values({"memory_growth": 2}))
     assert methods(module) == ["piece_conv"] and elements(module) == {f32}
 
 

@@ -29,7 +29,7 @@ GAIN = 0.9
 """Part of the direct method's cycles that another one must stay below to be taken."""
 
 BEYOND = 0.75
-"""The same of a method whose scratch goes beyond the memory to spare."""
+"""The same of a method whose scratch goes beyond all memory to spare."""
 
 WORTH = 0.03
 """Part of a kernel's cycles that more bytes of weights must save if they take all room; those that
@@ -114,14 +114,15 @@ class ChooseMethods(ModulePass):
             anchor = kernel.operations[0] if kernel.operations else None
             if kernel.on_host or not isinstance(anchor, anchors):
                 continue
-            spare = memory.activations - live + int(SCRATCH_SHARE * room)
+            unused = memory.activations - live
+            spare = unused + int(SCRATCH_SHARE * room)
             elements = min(most, max(spare, near) if not self.method else most) // 4
             pads = anchor.integers("pads") if isinstance(anchor, ConvOp) else ()
             key = canonical(plain_kernel(kernel))[0], pads, elements
             if key not in known:
                 known[key] = priced_methods(kernel, machine, elements)
             direct, *others = known[key]
-            faster = [m for m in others if self.method or worthwhile(m, direct, spare)]
+            faster = [m for m in others if self.method or worthwhile(m, direct, unused + room)]
             if faster:
                 found[kernel] = [direct, *faster]
         return found
