@@ -54,8 +54,8 @@ test: $(VENV)/.test
 
 # The front-ends' own packages are large; their tests skip themselves under `make test`.
 FRONTEND_TESTS := $(wildcard tests/test_pins.py tests/frontends/torch tests/frontends/stablehlo \
-  tests/frontends/tensorflow tests/errors/test_stablehlo_refusals.py tests/calibration \
-  tests/dlplib/test_pytorch.py)
+  tests/frontends/tensorflow tests/errors/test_stablehlo_refusals.py tests/numbers/calibration \
+  tests/integrations/dlplib/test_pytorch.py)
 
 $(VENV)/.frontends: $(VENV)/.test
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt \

@@ -17,7 +17,10 @@ from hypothesis import settings
 from tests.build_cache import BuildCache
 from tests.plan_cache import KnownPlans
 from tests.quick_build import build_as_one
-from tilewright import driver, hold_values, hold_weights, planning
+from tilewright import planning
+from tilewright.compiler import pipeline as driver
+from tilewright.network import resident_values as hold_values
+from tilewright.network import resident_weights as hold_weights
 from tilewright.targets.cpu import calibrate, compiler, host, runner
 
 PLANNING = (driver, hold_values, hold_weights, host)

@@ -19,7 +19,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
-from tilewright.compiling import compile as compile_model
+from tilewright.compiler.api import compile as compile_model
 from tilewright.targets.cpu.machine import machine
 
 LAYERS = (

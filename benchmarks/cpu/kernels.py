@@ -22,7 +22,7 @@ import onnx
 from numpy.typing import NDArray
 
 from benchmarks import models
-from tilewright.compiling import compile as compile_model
+from tilewright.compiler.api import compile as compile_model
 from tilewright.runtime.executable import Executable
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.runner import CpuRunner

@@ -18,7 +18,7 @@ import onnx
 
 from benchmarks import models
 from benchmarks.cpu.peers import MODULES, PEERS, installed
-from tilewright.driver import resolve, travel
+from tilewright.compiler.pipeline import resolve, travel
 from tilewright.graph.dialect import network_of
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.runtime.executable import Executable

@@ -23,8 +23,8 @@ from tilewright.graph.kernels import kernel_of
 from tilewright.graph.passes import place_pipeline, prepare_pipeline
 from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.values import value_names
+from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.machine import Machine
-from tilewright.passes import CompilerContext, PassRunner
 from tilewright.planning import plan
 from tilewright.planning.domain import Kernel
 from tilewright.targets.cpu.candidates import Sources, built

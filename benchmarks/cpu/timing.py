@@ -16,7 +16,7 @@ import onnx
 from benchmarks import models
 from benchmarks.cpu.peers import OURS, PEERS, Arrays, Peer, installed, tilewright
 from benchmarks.workers import Worker
-from tilewright.compiling import compile as compile_model
+from tilewright.compiler.api import compile as compile_model
 from tilewright.targets.cpu.runner import CpuRunner
 
 TURN = 0.01

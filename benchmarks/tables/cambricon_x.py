@@ -45,8 +45,8 @@ def run(name: str, transfers: str) -> dict[str, Any]:
     """Compile, simulate and check one network; the package's own figures, and times."""
     import numpy as np
 
-    from tilewright.compiling import compile
-    from tilewright.driver import resolve
+    from tilewright.compiler.api import compile
+    from tilewright.compiler.pipeline import resolve
 
     path = model_path(name)
     _, machine = resolve("cambricon-x")

@@ -21,7 +21,7 @@ LIMIT = {("resnet50", "cpu"): 60.0}
 
 def run(name: str, target: str) -> dict[str, Any]:
     """Compile one network and load the package, which builds its C."""
-    from tilewright.compiling import compile
+    from tilewright.compiler.api import compile
 
     watch = Stopwatch()
     with TemporaryDirectory() as folder:

@@ -20,7 +20,7 @@ LIMIT = {("resnet50", "cambricon-x"): 5.0}
 
 def run(name: str, target: str) -> dict[str, Any]:
     """Plan one network."""
-    from tilewright.driver import resolve, travel
+    from tilewright.compiler.pipeline import resolve, travel
 
     watch = Stopwatch()
     work = travel(model_path(name), *resolve(target), progress=watch, until="plan")

@@ -26,7 +26,7 @@ def run(name: str) -> dict[str, Any]:
     """Compile one network for ``cambricon`` and simulate it, by the processor and by the clock."""
     import onnx
 
-    from tilewright.compiling import compile
+    from tilewright.compiler.api import compile
 
     path = model_path(name)
     inputs = feeds(onnx.load(path))

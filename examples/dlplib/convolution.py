@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from tilewright.dlplib import (
+from tilewright.integrations.dlplib import (
     ConvolutionDescriptor,
     FilterDescriptor,
     Handle,

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 import tilewright
-from tilewright import dlplib
-from tilewright.dlplib import FLOAT32, Handle, NumericType, Operand, fixed16
+from tilewright.integrations import dlplib
+from tilewright.integrations.dlplib import FLOAT32, Handle, NumericType, Operand, fixed16
 
 HERE = Path(__file__).parent.parent / "lenet5"
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 import tilewright
-import tilewright.torch
+import tilewright.integrations.torch
 
 
 class Classifier(torch.nn.Module):
@@ -47,7 +47,7 @@ def main() -> None:
     with torch.inference_mode():
         scores = compiled(image)["scores"]
     print(f"backend: off by {difference(scores, wanted):.0e} of the largest score")
-    for graph in tilewright.torch.graphs():
+    for graph in tilewright.integrations.torch.graphs():
         left = "; ".join(map(str, graph.problems)) or "none of it left to PyTorch"
         print(f"{graph.name}: {graph.operations} operations, {graph.runs} run, {left}")
 

@@ -16,7 +16,7 @@ except PackageNotFoundError:  # a checkout that is not installed
     __version__ = "0"
 
 if TYPE_CHECKING:
-    from tilewright.compiling import compile
+    from tilewright.compiler.api import compile
     from tilewright.errors import TilewrightError
     from tilewright.frontends import load
     from tilewright.machine import Machine
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tilewright.shapes import Bounds
 
 _HOMES = {
-    "compile": "tilewright.compiling",
+    "compile": "tilewright.compiler.api",
     "TilewrightError": "tilewright.errors",
     "load": "tilewright.frontends",
     "Machine": "tilewright.machine",

@@ -8,7 +8,7 @@ from benchmarks.papers.dlplib.nets import prototxt
 
 from tilewright.frontends.caffe import import_caffe
 from tilewright.graph.dialect import network_of
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 SHAPES = {
     "conv1": (1, 384, 112, 112),

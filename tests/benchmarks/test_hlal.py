@@ -12,7 +12,7 @@ from benchmarks.papers.hlal.layers import FOLDER, NAMES, model, program
 from tests.slow import but_fast
 from tilewright.frontends.caffe import import_caffe
 from tilewright.graph.dialect import network_of
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 @pytest.mark.parametrize("name", but_fast(NAMES, [n for n in NAMES if n != "fc1"]))

@@ -95,7 +95,7 @@ def test_planner_counts_every_kernel() -> None:
 
 @pytest.mark.slow
 def test_compile_names_every_stage() -> None:
-    from tilewright.driver import ROAD
+    from tilewright.compiler.pipeline import ROAD
 
     (table,) = compiling.tables(["lenet5"])
     stages = [*(station.name for station in ROAD), "emit", "load"]

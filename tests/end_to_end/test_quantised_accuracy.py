@@ -11,11 +11,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
-from tilewright.driver import resolve
+from tilewright.compiler.pipeline import resolve
+from tilewright.ir.types import Array
 from tilewright.numerics.formats import numbers_of
 from tilewright.report.quantisation import quantisation_report
 from tilewright.runtime import Executable
-from tilewright.types import Array
 
 LENET = Path(__file__).parents[2] / "examples" / "lenet5"
 

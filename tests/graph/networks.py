@@ -8,7 +8,7 @@ from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
-from tilewright.types import Array, element_of, tensor
+from tilewright.ir.types import Array, element_of, tensor
 
 WEIGHTS: dict[str, tuple[int, ...]] = {
     "w1": (8, 3, 3, 3),

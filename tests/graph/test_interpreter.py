@@ -14,8 +14,8 @@ from tilewright.graph.interpreter import interpret
 from tilewright.graph.operations import BY_NAME, ConvOp, QuantiseOp, ReluOp, RequantiseOp, parse
 from tilewright.graph.weights import Weights
 from tilewright.ir import Block, ModuleOp, Region, StringAttr, VerifyException, to_text
+from tilewright.ir.types import Array, FixedType, tensor
 from tilewright.numerics import fixed
-from tilewright.types import Array, FixedType, tensor
 
 
 def image(seed: int) -> Array:

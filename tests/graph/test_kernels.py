@@ -13,8 +13,8 @@ from tilewright.graph.operations import BY_NAME
 from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
 from tilewright.ir import Block, Region, SSAValue, StringAttr, VerifyException
+from tilewright.ir.types import shape_of, tensor
 from tilewright.planning.domain import Affine
-from tilewright.types import shape_of, tensor
 
 Step = tuple[str, Sequence[int], dict[str, object]]
 """Operation; operands as indices into the kernel's arguments, then results; attributes."""

@@ -5,7 +5,7 @@ import pytest
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp, YieldOp
 from tilewright.graph.placement import Placement, arenas_attribute, arenas_of, placement_of
 from tilewright.ir import Block, Region, StringAttr, VerifyException, to_attribute
-from tilewright.types import tensor
+from tilewright.ir.types import tensor
 
 KIND = tensor((2, 3))
 

@@ -5,7 +5,7 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, YieldOp, net
 from tilewright.graph.operations import BY_NAME, parse
 from tilewright.graph.values import name_values, value_names
 from tilewright.ir import Block, ModuleOp, Region, StringAttr, to_text
-from tilewright.types import tensor
+from tilewright.ir.types import tensor
 
 
 def test_names_follow_nodes_and_survive_text() -> None:

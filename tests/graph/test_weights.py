@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tilewright.errors import TilewrightError
 from tilewright.graph.weights import Weights
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 ARRAYS: list[Array] = [
     np.arange(12, dtype=np.float32).reshape(3, 4),

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilewright.ir.types import Array
 from tilewright.numerics import fixed
-from tilewright.types import Array
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT16 = st.integers(-32768, 32767)

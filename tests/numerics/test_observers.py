@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tilewright.ir.types import Array
 from tilewright.numerics.observers import OBSERVERS, Histogram, Observer
-from tilewright.types import Array
 
 
 def values(seed: int, size: int = 20_000) -> Array:

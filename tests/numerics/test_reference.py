@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+from tilewright.ir.types import Array
 from tilewright.numerics import reference
-from tilewright.types import Array
 
 
 def integers(seed: int, *shape: int) -> Array:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.planning.domain import ELEMENT_BYTES, Affine, Dim, Kernel, Operand, Stage
+from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 
 DIMS = ["oh", "kh", "n", "c_1"]
 

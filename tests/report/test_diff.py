@@ -17,10 +17,10 @@ import tilewright
 from tilewright.cli.main import app
 from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.placement import placement_of
+from tilewright.ir.types import Array
 from tilewright.report.differences import Comparison, beside_interpreter, layers_of
 from tilewright.report.measures import measure
 from tilewright.targets.cpu.runner import arena
-from tilewright.types import Array
 
 LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
 IMAGE = {"image": np.random.default_rng(5).standard_normal((1, 1, 32, 32)).astype(np.float32)}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import tilewright
 from tilewright.cli.main import app
-from tilewright.driver import resolve
+from tilewright.compiler.pipeline import resolve
 from tilewright.graph.passes.constraints import CONSTRAINTS
 from tilewright.report.explain import Explanation, NodeFate, explain
 from tilewright.report.operators import documented, operation_rows

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tilewright.cli.main import app
-from tilewright.driver import resolve
+from tilewright.compiler.pipeline import resolve
 from tilewright.numerics.formats import numbers_of
 from tilewright.report.quantisation import QuantisationReport, quantisation_report
 

@@ -9,7 +9,7 @@ import pytest
 import tilewright
 from tests.slow import but_fast
 from tilewright.frontends import Imported
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 PASSES = Path(__file__).parents[1] / "graph" / "passes"
 sys.path.insert(0, str(PASSES))

@@ -18,7 +18,7 @@ from onnx.backend.test.loader import load_model_tests
 
 from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
-from tilewright.onnx_backend import specialised
+from tilewright.integrations.onnx_backend import specialised
 
 Array = np.ndarray[Any, Any]
 

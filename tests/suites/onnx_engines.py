@@ -13,13 +13,14 @@ from unittest.mock import patch
 
 from tests.quick_build import build_together
 from tests.suites.onnx_cases import PASSED, REFUSED, Outcome, Trial
-from tilewright import compiling, driver
+from tilewright.compiler import api as compiling
+from tilewright.compiler import pipeline as driver
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import WeightOp, network_of
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.weights import digest_of
 from tilewright.ir import SSAValue
-from tilewright.passes import PassRunner
+from tilewright.ir.passes import PassRunner
 from tilewright.runtime.executable import Executable
 from tilewright.targets.cpu.runner import CpuRunner
 

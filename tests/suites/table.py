@@ -41,7 +41,7 @@ Of the node tests {single} are of one operator of ONNX's own domain, on float32 
 
 A test of an operator's definition by others (`_expanded`) counts as its operator's. Operators whose
 result has a shape that depends on values (NonMaxSuppression, NonZero, Unique, Compress) run where
-these are constants: `tilewright.onnx_backend` takes such inputs as constants of a run.
+these are constants: `tilewright.integrations.onnx_backend` takes such inputs as constants of a run.
 
 | operator | tests | interpreter | cpu | refused with |
 |---|---|---|---|---|

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.backend.test import BackendTest
 
-import tilewright.onnx_backend as backend
+import tilewright.integrations.onnx_backend as backend
 from tests.suites.onnx_cases import KINDS, NEAR, NOISE, PASSED, REFUSED, cases
 from tests.suites.outcomes import known_refusals, outcomes_of
 from tests.suites.single_operator import is_single_operator

@@ -8,8 +8,8 @@ import pytest
 from tests.tile.tile_kernels import Case, Chain
 from tilewright.errors import TilewrightError
 from tilewright.ir import IntegerAttr, i64
+from tilewright.ir.passes import CompilerContext
 from tilewright.machine import Machine
-from tilewright.passes import CompilerContext
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tilewright.ir import Parser, PassPipeline, to_text
-from tilewright.passes import CompilerContext
+from tilewright.ir.passes import CompilerContext
 from tilewright.targets.cambricon_x.machine import machine
 from tilewright.tile.dialect import load_into
 from tilewright.tile.passes import PASSES

@@ -5,7 +5,7 @@ import pytest
 from tests.slow import but_fast
 from tests.tile.tile_kernels import case, random_schedule, toy
 from tilewright.ir import Parser, to_text
-from tilewright.passes import CompilerContext, PassRunner
+from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.tile.build import build
 from tilewright.tile.dialect import load_into, programs_of
 from tilewright.tile.interpreter import run

@@ -314,7 +314,7 @@ def test_a_module_of_several_programs_is_run_through() -> None:
     module = tile_module(product(), schedule(), TOY)
     other = build_program(product(3, 3, 3), schedule(), TOY)
     module.body.block.add_op(other)
-    from tilewright.passes import CompilerContext
+    from tilewright.ir.passes import CompilerContext
 
     Allocate().apply(CompilerContext(TOY), module)
     assert all(op.address is not None for op in module.walk() if isinstance(op, BufferOp))

@@ -13,10 +13,10 @@ from tilewright.graph.dialect import KernelOp, YieldOp
 from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.operations import BY_NAME, Operation
 from tilewright.ir import Attribute, Block, Region, SSAValue, StringAttr, f32
+from tilewright.ir.types import Array, FixedType, element_dtype, shape_of, tensor, tensor_type
 from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.types import Array, FixedType, element_dtype, shape_of, tensor, tensor_type
 
 OPERATIONS = tuple(sorted(BY_NAME))
 

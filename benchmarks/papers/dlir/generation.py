@@ -91,7 +91,7 @@ def placed_bytes(kernel: Any, schedule: Any, machine: Any, *, best_fit: bool) ->
 
 def generated(kernels: Sequence[Any], target: str) -> list[Generated]:
     """Kernels that run alone."""
-    from tilewright.driver import resolve
+    from tilewright.compiler.pipeline import resolve
     from tilewright.planning import Plan, plan
     from tilewright.planning.domain import Kernel
     from tilewright.planning.planners.greedy import Greedy
@@ -129,7 +129,7 @@ def generated(kernels: Sequence[Any], target: str) -> list[Generated]:
 
 def network_row(network: str, target: str) -> dict[str, Any]:
     """All kernels of a network that the accelerator runs."""
-    from tilewright.driver import resolve, travel
+    from tilewright.compiler.pipeline import resolve, travel
 
     model, options = source_of(network)
     known, machine = resolve(target)
@@ -140,7 +140,7 @@ def network_row(network: str, target: str) -> dict[str, Any]:
 
 def layer_row(layer: str, target: str) -> dict[str, Any]:
     """One of the thesis' five layers."""
-    from tilewright.driver import resolve
+    from tilewright.compiler.pipeline import resolve
 
     _, machine = resolve(target)
     return row_of(layer, target, generated([laid_out(layer, machine)], target))

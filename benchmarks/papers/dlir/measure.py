@@ -36,8 +36,8 @@ the last two for each kernel."""
 
 def run(network: str, target: str) -> dict[str, Any]:
     """Cycles, bounds and bits of the compiled network, and each planner's cycles and steps."""
-    from tilewright.compiling import compile
-    from tilewright.driver import plans_of, resolve, travel
+    from tilewright.compiler.api import compile
+    from tilewright.compiler.pipeline import plans_of, resolve, travel
     from tilewright.planning.network_bound import network_bound
 
     model, options = source_of(network)

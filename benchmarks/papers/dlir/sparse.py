@@ -86,8 +86,8 @@ def pruned(name: str, densities: Sequence[float]) -> tuple[onnx.ModelProto, floa
 
 def run(name: str, densities: Sequence[float]) -> dict[str, Any]:
     """Cycles and bytes of a layer or network, as the compiler chooses and with dense weights."""
-    from tilewright.compiling import compile
-    from tilewright.driver import resolve
+    from tilewright.compiler.api import compile
+    from tilewright.compiler.pipeline import resolve
 
     _, machine = resolve("cambricon-x")
     primitives = tuple(p for p in machine.primitives if p.name != "sparse_conv")

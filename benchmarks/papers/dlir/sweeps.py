@@ -44,7 +44,7 @@ COLUMNS = (
 
 def run(layer: str, target: str) -> list[dict[str, Any]]:
     """One layer on one machine, at every latency and bandwidth."""
-    from tilewright.driver import resolve
+    from tilewright.compiler.pipeline import resolve
     from tilewright.planning import plan
     from tilewright.planning.planners.greedy import Greedy
 

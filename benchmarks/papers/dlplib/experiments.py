@@ -117,7 +117,7 @@ def tables(networks: Sequence[str]) -> list[Table]:
 def on_cambricon(name: str) -> dict[str, Any]:
     """A benchmark on ACC-C: by hand and compiled."""
     from benchmarks.papers.dlplib.hand import by_hand
-    from tilewright.compiling import compile
+    from tilewright.compiler.api import compile
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.prototxt"
@@ -138,9 +138,9 @@ def on_cambricon(name: str) -> dict[str, Any]:
 def measure(name: str) -> dict[str, Any]:
     """One benchmark's cycles by calls and as a whole, and its bounds."""
     from benchmarks.papers.dlir.measure import least
-    from tilewright.compiling import compile
-    from tilewright.dlplib.caffe import Net
-    from tilewright.driver import resolve, travel
+    from tilewright.compiler.api import compile
+    from tilewright.compiler.pipeline import resolve, travel
+    from tilewright.integrations.dlplib.caffe import Net
 
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.prototxt"
@@ -183,7 +183,7 @@ def measure(name: str) -> dict[str, Any]:
 def _shape(path: Path) -> tuple[int, ...]:
     from tilewright.frontends.caffe import import_caffe
     from tilewright.graph.dialect import network_of
-    from tilewright.types import shape_of
+    from tilewright.ir.types import shape_of
 
     ((_, value),) = network_of(import_caffe(path).module).inputs
     return shape_of(value)

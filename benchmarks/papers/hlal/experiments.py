@@ -209,7 +209,7 @@ def raw_lines() -> int:
     """Instructions of ResNet34 as compiled: the lines of `tilewright disasm` that are "
     "statements."""
     from benchmarks.papers.dlir.measure import source_of
-    from tilewright.compiling import compile
+    from tilewright.compiler.api import compile
 
     model, options = source_of("resnet34")
     with TemporaryDirectory() as folder:
@@ -283,7 +283,7 @@ def _compiled(name: str) -> float:
     """Cycles of a layer's model; its integers are compared with the graph interpreter's."""
     import onnx
 
-    from tilewright.compiling import compile
+    from tilewright.compiler.api import compile
 
     made = model(name)
     shape = [dim.dim_value for dim in made.graph.input[0].type.tensor_type.shape.dim]

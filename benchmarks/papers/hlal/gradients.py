@@ -18,7 +18,7 @@ from benchmarks.papers.hlal.layers import (
 )
 
 if TYPE_CHECKING:
-    from tilewright.dlplib import Handle
+    from tilewright.integrations.dlplib import Handle
 
 FRACTION = 8
 """Binary point of all operands, as in the HLAL programs."""
@@ -26,8 +26,8 @@ FRACTION = 8
 
 def _lstm(handle: Handle) -> None:
     """The layer's calls: those of its outputs' weights, the cells, then the cells' weights."""
-    from tilewright import dlplib
-    from tilewright.dlplib import Operand, TensorDescriptor
+    from tilewright.integrations import dlplib
+    from tilewright.integrations.dlplib import Operand, TensorDescriptor
 
     random, number = np.random.default_rng(4), dlplib.fixed16(FRACTION)
 
@@ -61,8 +61,8 @@ def _lstm(handle: Handle) -> None:
 
 def gradients(name: str) -> tuple[float, str]:
     """Cycles of a layer's gradients, and those of each call; results are checked bit for bit."""
-    from tilewright import dlplib
-    from tilewright.dlplib import Handle, Operand
+    from tilewright.integrations import dlplib
+    from tilewright.integrations.dlplib import Handle, Operand
 
     handle, random = Handle("cambricon", check=True), np.random.default_rng(3)
     number = dlplib.fixed16(FRACTION)

@@ -19,7 +19,7 @@ from benchmarks.papers.swatop.shapes import Shape, convolutions, products, sampl
 from benchmarks.papers.swatop.spaces import Explored, Pick, explore
 from benchmarks.report import Column, Table, percent, whole
 from benchmarks.report import seconds as seconds_text
-from tilewright.driver import resolve
+from tilewright.compiler.pipeline import resolve
 from tilewright.machine import Machine
 from tilewright.planning.bounds import physical_bound
 from tilewright.planning.cached import choose_primitive

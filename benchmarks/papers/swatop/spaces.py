@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.papers.swatop.shapes import WINDOW, Shape
-from tilewright.driver import travel
+from tilewright.compiler.pipeline import travel
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.passes.choose_methods import methods_of

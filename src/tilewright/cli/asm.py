@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console, hlal
-from tilewright.driver import resolve
+from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine
 from tilewright.runtime import read_manifest

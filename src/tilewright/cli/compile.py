@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.compiling import compile
+from tilewright.compiler.api import compile
 
 
 def compile_command(

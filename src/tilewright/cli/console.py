@@ -15,12 +15,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from tilewright.calibration import arrays_of
 from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.ir.types import Array
+from tilewright.numbers.calibration import arrays_of
 from tilewright.planning.planners.choice import PLANNERS
 from tilewright.runtime.cache import MOST_BYTES, MOST_ENTRIES, Cache
 from tilewright.targets.base import TensorInfo, target_names
-from tilewright.types import Array
 
 REFUSED = 2
 """Exit status when an input is refused."""

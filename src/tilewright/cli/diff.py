@@ -14,11 +14,12 @@ from tilewright import frontends
 from tilewright.cli import console, numbers
 from tilewright.cli.run import InputOption, RandomOption
 from tilewright.cli.sizes import bound_model
-from tilewright.compiling import compile
-from tilewright.driver import resolve, travel
+from tilewright.compiler.api import compile
+from tilewright.compiler.pipeline import resolve, travel
 from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import Namer
+from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.report.differences import (
     Comparison,
@@ -31,7 +32,6 @@ from tilewright.report.measures import plain
 from tilewright.report.noise import Noise, noise
 from tilewright.report.onnx_reference import onnx_tensors
 from tilewright.runtime import Executable
-from tilewright.types import Array
 
 FLOAT_TOLERANCE = {"interpreter": 1e-4, "onnxruntime": 1e-3}
 """Of a layer's largest magnitude, for machines that compute in float32."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console
-from tilewright.dlplib.library import write_library
+from tilewright.integrations.dlplib.library import write_library
 
 
 def dlplib_command(

@@ -9,8 +9,8 @@ import numpy as np
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.dlplib.caffe import ENGINES, Net
 from tilewright.errors import refuse
+from tilewright.integrations.dlplib.caffe import ENGINES, Net
 from tilewright.shapes.forms import concrete
 
 EngineOption = Annotated[

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.driver import resolve
+from tilewright.compiler.pipeline import resolve
 from tilewright.errors import refuse
 from tilewright.report.explain import explain
 from tilewright.report.operators import operation_rows, operators_table

@@ -12,13 +12,13 @@ import typer
 
 from tilewright.cli import console
 from tilewright.errors import refuse
+from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.hlal.assemble import Program, assemble
 from tilewright.targets.cambricon.hlal.listing import listing
 from tilewright.targets.cambricon.hlal.machines import NAMES, machine_named
 from tilewright.targets.cambricon.hlal.run import Execution, execute, sizes_of
 from tilewright.targets.cambricon.hlal.trace import write_timeline
-from tilewright.types import Array
 
 SUFFIX = ".hlal"
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.driver import resolve, travel
+from tilewright.compiler.pipeline import resolve, travel
 from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.passes.memory_plan import memory_plan_of

@@ -7,9 +7,9 @@ from typing import Annotated, TypedDict
 
 import typer
 
-from tilewright.calibration import Samples, calibration_of, preprocessing_of
 from tilewright.errors import refuse
 from tilewright.machine import Machine
+from tilewright.numbers.calibration import Samples, calibration_of, preprocessing_of
 from tilewright.numerics.formats import FORMATS, Numbers, numbers_of
 from tilewright.numerics.observers import OBSERVERS
 

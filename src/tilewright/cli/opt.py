@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console
+from tilewright.cli.optimise import all_passes, optimise_text
 from tilewright.errors import refuse
-from tilewright.optimise import all_passes, optimise_text
 
 
 def opt(

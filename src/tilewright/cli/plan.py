@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.driver import plans_of, resolve, travel
+from tilewright.compiler.pipeline import plans_of, resolve, travel
 from tilewright.planning import Plan
 
 

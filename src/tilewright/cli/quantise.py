@@ -9,7 +9,7 @@ import typer
 
 from tilewright.cli import console, numbers
 from tilewright.cli.sizes import bound_model
-from tilewright.driver import resolve
+from tilewright.compiler.pipeline import resolve
 from tilewright.errors import refuse
 from tilewright.numerics.formats import numbers_of
 from tilewright.report.quantisation import SAMPLES, quantisation_report

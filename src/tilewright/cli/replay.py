@@ -14,9 +14,9 @@ from tilewright.cli.run import InputOption, RandomOption
 from tilewright.errors import refuse
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import network_of
+from tilewright.ir.types import element_dtype, shape_of, tensor_type
 from tilewright.report.agreement import agreement
 from tilewright.targets.base import TensorInfo, find_target
-from tilewright.types import element_dtype, shape_of, tensor_type
 
 TARGETS = ("cpu", "cambricon-x")
 

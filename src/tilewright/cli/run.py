@@ -12,8 +12,8 @@ import typer
 from tilewright.cli import console, hlal, numbers
 from tilewright.cli.engine import EngineOption, run_layers
 from tilewright.cli.sizes import bound_model, bound_package
-from tilewright.compiling import compile
-from tilewright.driver import Progress
+from tilewright.compiler.api import compile
+from tilewright.compiler.pipeline import Progress
 from tilewright.errors import refuse
 from tilewright.runtime import Executable
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tilewright import frontends
 from tilewright.cli import console
-from tilewright.driver import Model, Progress
+from tilewright.compiler.pipeline import Model, Progress
 from tilewright.errors import refuse
 from tilewright.runtime import Executable
 from tilewright.shapes import Bounds, Settled, Shapes, TensorDims, settle, sizes_of

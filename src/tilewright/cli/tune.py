@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from tilewright.cli import console
+from tilewright.compiler.tune import tune
 from tilewright.errors import refuse
-from tilewright.tuning import tune
 
 
 def tune_command(

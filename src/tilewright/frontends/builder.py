@@ -11,7 +11,7 @@ from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.weights import Weights
 from tilewright.ir import Block, PythonValue, SSAValue
-from tilewright.types import Array, element_of, tensor
+from tilewright.ir.types import Array, element_of, tensor
 
 
 class NetworkBuilder:

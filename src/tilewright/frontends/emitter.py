@@ -12,7 +12,7 @@ import numpy as np
 from tilewright.errors import TilewrightError
 from tilewright.frontends.builder import NetworkBuilder
 from tilewright.ir import PythonValue, SSAValue, VerifyException
-from tilewright.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 
 MAX_ELEMENTS = 2**30
 """Elements of one tensor, weight or activation."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.frontends.emitter import Emitter
 from tilewright.ir import SSAValue
-from tilewright.types import Array, shape_of
+from tilewright.ir.types import Array, shape_of
 
 MAX_TABLE = 2**24
 """Elements of a constant that a move needs."""

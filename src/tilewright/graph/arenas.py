@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tilewright.errors import refuse
 from tilewright.graph.placement import Placement, placement_of
 from tilewright.ir import SSAValue
+from tilewright.ir.types import Array, element_dtype, layout_of, shape_of, tensor_type
 from tilewright.planning.layout import Layout
-from tilewright.types import Array, element_dtype, layout_of, shape_of, tensor_type
 
 Arenas = Mapping[str, NDArray[np.uint8]]
 """Bytes of every allocation of a package: ``activations`` and ``weights``."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from tilewright.ir import Attribute, Block, SSAValue, VerifyException, from_attribute
-from tilewright.types import tensor_type
+from tilewright.ir.types import tensor_type
 
 
 def names_in(attribute: Attribute, what: str) -> tuple[str, ...]:

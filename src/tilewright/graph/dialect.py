@@ -48,8 +48,8 @@ from tilewright.ir import (
     traits_def,
     var_operand_def,
 )
+from tilewright.ir.types import Array, tensor, tensor_type
 from tilewright.planning.domain import Stage
-from tilewright.types import Array, tensor, tensor_type
 
 
 class GraphOperation(IRDLOperation):

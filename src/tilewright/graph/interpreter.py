@@ -24,7 +24,7 @@ from tilewright.graph.dialect import (
 )
 from tilewright.graph.values import value_names
 from tilewright.ir import Block, Operation, SSAValue, VerifyException
-from tilewright.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 
 Observer = Callable[[str, Array], None]
 """Is shown the name (graph/values.py) and the array of every input and every computed value."""

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from tilewright.graph.dialect import NetworkOp, WeightOp
 from tilewright.graph.placement import WEIGHTS, arenas_of, placement_of
-from tilewright.passes import WeightStore
+from tilewright.ir.passes import WeightStore
+from tilewright.ir.types import Array, layout_of, shape_of
 from tilewright.planning.layout import Layout
-from tilewright.types import Array, layout_of, shape_of
 
 
 def packed_weight(op: WeightOp, store: WeightStore) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 
 from tilewright.graph.interpreter import WeightSource, interpret
 from tilewright.ir import Operation
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 UNITS = 4.0
 """Units in the last place by which operands are disturbed at most: functions such as tanh are

@@ -13,13 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from tilewright.numerics.element_types import ELEMENT_BYTES, ElementType
+
 Interval = tuple[int, int]
 """Start and size of a run of indices; the size is at least 0."""
-
-ElementType = Literal[
-    "float32", "fixed16", "fixed32", "float64", "float16", "bfloat16", "bool",
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-]  # fmt: skip
 
 Role = Literal["input", "weight", "bias", "residual", "scratch", "output"]
 """What an operand is to its kernel; a residual is the second input of a later stage.
@@ -27,23 +24,6 @@ Role = Literal["input", "weight", "bias", "residual", "scratch", "output"]
 Scratch is memory that the kernel may write and read, and whose content nobody else reads.
 """
 
-ELEMENT_BYTES: Mapping[str, int] = {
-    "float32": 4,
-    "fixed16": 2,
-    "fixed32": 4,
-    "float64": 8,
-    "float16": 2,
-    "bfloat16": 2,
-    "bool": 1,
-    "int8": 1,
-    "int16": 2,
-    "int32": 4,
-    "int64": 8,
-    "uint8": 1,
-    "uint16": 2,
-    "uint32": 4,
-    "uint64": 8,
-}
 
 _TERM = re.compile(
     r"\s*([+-]?)\s*(?:(\d+)\s*(?:\*\s*([A-Za-z_]\w*))?|([A-Za-z_]\w*)(?:\s*\*\s*(\d+))?)"

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Memory, Move, Primitive
-from tilewright.planning.domain import ELEMENT_BYTES, Affine, Kernel, Operand
+from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.layout import Layout
 
 Ints = NDArray[np.int64]

@@ -17,14 +17,14 @@ from typing import Any, Literal
 import numpy as np
 from onnx import ModelProto
 
-from tilewright.compiling import compile
+from tilewright.compiler.api import compile
 from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.sensitivity import UNITS, epsilon, is_float, spread
+from tilewright.ir.types import Array
 from tilewright.runtime import Executable
-from tilewright.types import Array
 
 MARGIN = 32.0
 """How often the error to expect an engine may differ: sums in another order and Winograd's

@@ -13,9 +13,9 @@ from tilewright.frontends import ModelNode
 from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp
 from tilewright.graph.values import value_names
 from tilewright.ir import SSAValue
+from tilewright.ir.types import Array, shape_of
 from tilewright.report.measures import Measures, measure, plain
 from tilewright.report.noise import Noise
-from tilewright.types import Array, shape_of
 
 
 @dataclass(frozen=True)

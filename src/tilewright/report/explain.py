@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tilewright import frontends
-from tilewright.calibration import Samples
-from tilewright.choose_numbers import calibrate, kept_on_host, quantise
-from tilewright.driver import Progress, Work, optimise_graph, place_graph, quiet, travel
+from tilewright.compiler.pipeline import Progress, Work, optimise_graph, place_graph, quiet, travel
+from tilewright.compiler.quantise import calibrate, kept_on_host, quantise
 from tilewright.frontends import ModelNode
 from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
@@ -20,6 +19,7 @@ from tilewright.graph.passes.editing import operations_of
 from tilewright.graph.passes.partition import Partition
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Machine
+from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
 from tilewright.shapes import Shapes
 from tilewright.targets.base import Target

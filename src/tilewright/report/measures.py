@@ -8,7 +8,7 @@ from math import inf, log10
 import numpy as np
 
 from tilewright.ir import SSAValue
-from tilewright.types import Array, FixedType, fraction_of, tensor_type
+from tilewright.ir.types import Array, FixedType, fraction_of, tensor_type
 
 
 @dataclass(frozen=True)

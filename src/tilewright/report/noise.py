@@ -9,9 +9,9 @@ import numpy as np
 
 from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, YieldOp, network_of
 from tilewright.ir import ModuleOp, SSAValue
-from tilewright.passes import WeightStore
+from tilewright.ir.passes import WeightStore
+from tilewright.ir.types import Array
 from tilewright.report.measures import Measures, measure
-from tilewright.types import Array
 
 
 @dataclass(frozen=True)

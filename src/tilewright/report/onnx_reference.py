@@ -18,7 +18,7 @@ import numpy as np
 from onnx import ModelProto, TensorProto
 
 from tilewright.errors import refuse
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 MOST_BYTES = (1 << 31) - 1
 """ONNX Runtime takes no larger model from memory."""

@@ -13,8 +13,8 @@ from tilewright.graph.passes.constraints import CONSTRAINTS, candidate, objectio
 from tilewright.graph.passes.editing import VIEWS
 from tilewright.graph.weights import Weights
 from tilewright.ir import PythonValue, SSAValue, VerifyException
+from tilewright.ir.types import element_of, tensor
 from tilewright.machine import Machine
-from tilewright.types import element_of, tensor
 
 IMAGE = (1, 16, 8, 8)
 LARGEST = 1 << 20

@@ -7,10 +7,10 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from tilewright.calibration import Samples
-from tilewright.choose_numbers import check_numbers
-from tilewright.driver import Model, Progress, quiet, travel
+from tilewright.compiler.pipeline import Model, Progress, quiet, travel
+from tilewright.compiler.quantise import check_numbers
 from tilewright.machine import Machine
+from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
 from tilewright.report.measures import Measures
 from tilewright.report.variants import FixedVariants, QuantisedVariants, Variants

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilewright.calibration import SampleStream, samples_of
-from tilewright.choose_numbers import observe, prepare_ranges
+from tilewright.compiler.quantise import observe, prepare_ranges
+from tilewright.compiler.state import Work, context_of
 from tilewright.graph.dialect import GraphOperation, KernelOp, network_of
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.passes import kernel_pipeline
@@ -17,9 +17,9 @@ from tilewright.graph.passes.fix_numbers import FixNumbers
 from tilewright.graph.passes.quantise import Quantise, layers_of
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp, Operation, SSAValue
+from tilewright.ir.types import Array
+from tilewright.numbers.calibration import SampleStream, samples_of
 from tilewright.report.measures import Measures, measure, plain
-from tilewright.types import Array
-from tilewright.work import Work, context_of
 
 _CONVERSIONS = ("quantise", "dequantise")
 

@@ -23,6 +23,7 @@ import tilewright
 from tilewright.errors import refuse
 from tilewright.graph.interpreter import Observer
 from tilewright.ir import ModuleOp
+from tilewright.ir.types import Array
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.executable import Check, Executable, Progress, quiet
 from tilewright.runtime.manifest import PROGRAM, Manifest
@@ -30,7 +31,6 @@ from tilewright.runtime.summary import free_dims
 from tilewright.shapes import sizes_of
 from tilewright.shapes.run import check_sizes
 from tilewright.targets.base import Profile, Runner, find_target
-from tilewright.types import Array
 
 MOST_LOADED = 16
 """Specialisations that one process keeps loaded."""
@@ -200,7 +200,7 @@ class DynamicExecutable(Executable):
 
 def _specialiser() -> Specialiser:
     """The compiler's part of it; that stands above packages, so it is called by name."""
-    return cast(Specialiser, import_module("tilewright.compiling").specialise)
+    return cast(Specialiser, import_module("tilewright.compiler.api").specialise)
 
 
 @once

@@ -18,13 +18,13 @@ from tilewright.graph.interpreter import Observer, interpret
 from tilewright.graph.operations import context
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException
+from tilewright.ir.types import Array
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, REFERENCE, Manifest, read_manifest
 from tilewright.runtime.observing import Observing
 from tilewright.runtime.summary import summary, table
 from tilewright.shapes import Bounds
 from tilewright.shapes.run import check_sizes
 from tilewright.targets.base import Profile, Runner, TensorInfo, find_target
-from tilewright.types import Array
 
 if TYPE_CHECKING:
     from tilewright.runtime.cache import Cache

@@ -16,11 +16,11 @@ from pathlib import Path
 import tilewright
 from tilewright.errors import refuse
 from tilewright.frontends import Opened
+from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.numerics.formats import Numbers
 from tilewright.runtime.manifest import MODEL, FreeDim, Manifest, OpenModel, Tensor
 from tilewright.shapes import Settled, TensorDims
-from tilewright.types import Array
 
 UNKNOWN = "?"
 """Stands for an output's dim that is no free dim of the inputs."""

@@ -12,11 +12,11 @@ from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.graph.weights import Weights
 from tilewright.ir import to_text
+from tilewright.ir.types import element_dtype
 from tilewright.planning import Plan
 from tilewright.runtime.executable import GRAPH_FILE, WEIGHTS_FILE
 from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
 from tilewright.targets.base import Compilation, Target
-from tilewright.types import element_dtype
 
 
 def write_package(

@@ -21,13 +21,13 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.graph.arenas import Arenas
 from tilewright.ir import ModuleOp
+from tilewright.ir.passes import WeightStore
+from tilewright.ir.types import Array
 from tilewright.machine import Machine
-from tilewright.passes import WeightStore
 from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.choice import Chosen, planner_of
 from tilewright.planning.planners.measured import Measure
 from tilewright.planning.schedule import Schedule
-from tilewright.types import Array
 
 Timer = Callable[[Kernel, Schedule], float]
 """Simulated cycles of one kernel under one schedule."""

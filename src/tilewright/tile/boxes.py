@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.ir.types import Array
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.iteration import Rows
-from tilewright.types import Array
 
 
 @dataclass(frozen=True)

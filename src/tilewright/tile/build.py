@@ -38,6 +38,7 @@ from tilewright.ir import (
     integer,
     to_attribute,
 )
+from tilewright.ir.types import FixedType, element_of, tensor
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Kernel, Operand, Stage
 from tilewright.planning.footprint import keeps_sums
@@ -52,7 +53,6 @@ from tilewright.tile.operations import (
     StageOp,
     TensorOp,
 )
-from tilewright.types import FixedType, element_of, tensor
 
 Placement = tuple[str, int, Sequence[int]]
 """Where a tensor lies: arena, offset in bytes, strides in elements of its physical axes."""

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tilewright.ir.types import Array
 from tilewright.tile.operations import ComputeOp, MoveOp
-from tilewright.types import Array
 
 if TYPE_CHECKING:
     from tilewright.tile.queues import Queues

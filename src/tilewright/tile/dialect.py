@@ -48,6 +48,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.ir import Attribute, Builtin, Context, Dialect, Operation, SSAValue
+from tilewright.ir.types import TYPES
 from tilewright.tile.attributes import BufferType, WindowAttr
 from tilewright.tile.operations import (
     BufferOp,
@@ -59,7 +60,6 @@ from tilewright.tile.operations import (
     TensorOp,
     TileOperation,
 )
-from tilewright.types import TYPES
 
 TILE = Dialect(
     "tile",

@@ -11,6 +11,14 @@ from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.ir import SSAValue, to_text
+from tilewright.ir.types import (
+    Array,
+    FixedType,
+    element_dtype,
+    fraction_of,
+    shape_of,
+    tensor_type,
+)
 from tilewright.machine import Machine
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.boxes import Box
@@ -25,14 +33,6 @@ from tilewright.tile.operations import (
 )
 from tilewright.tile.queues import Command
 from tilewright.tile.storage import Content, Storage
-from tilewright.types import (
-    Array,
-    FixedType,
-    element_dtype,
-    fraction_of,
-    shape_of,
-    tensor_type,
-)
 
 Dims = Mapping[str, Interval]
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 
 from tilewright.errors import refuse
 from tilewright.ir import Block
+from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.tile.execution import Dims, Execution, Step
 from tilewright.tile.iteration import Order, each_run
@@ -26,7 +27,6 @@ from tilewright.tile.operations import (
     ProgramOp,
 )
 from tilewright.tile.queues import Command, Queues, commands_of, leader_of
-from tilewright.types import Array
 
 
 def run(

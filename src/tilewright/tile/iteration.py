@@ -23,6 +23,7 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.ir import Block, Operation
+from tilewright.ir.types import Array
 from tilewright.planning.domain import Interval
 from tilewright.tile.dialect import (
     BufferOp,
@@ -32,7 +33,6 @@ from tilewright.tile.dialect import (
     ProgramOp,
     enclosing_loops,
 )
-from tilewright.types import Array
 
 LAST = "last"
 """Of a late move: it stands in the last run of a loop, not in the first one."""

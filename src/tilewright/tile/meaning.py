@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import refuse
+from tilewright.ir.types import Array
 from tilewright.numerics import fixed, lrn_gradient, pointwise, reference, sparse
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.boxes import Box
-from tilewright.types import Array
 
 _EXACT_TERMS = 1 << 22
 """Products of 16-bit integers that a double adds up exactly."""

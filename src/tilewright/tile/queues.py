@@ -17,10 +17,10 @@ from functools import cached_property
 import numpy as np
 
 from tilewright.ir import Operation
+from tilewright.ir.types import Array
 from tilewright.tile.containers import containers_of
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import BufferOp, ComputeOp, MoveOp, StageOp
-from tilewright.types import Array
 
 Command = MoveOp | ComputeOp
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.ir.types import Array
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import BufferOp
 from tilewright.tile.queues import Command, Queues, fills, stores_parts
-from tilewright.types import Array
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.ir.types import Array
 from tilewright.tile.boxes import Box
 from tilewright.tile.operations import BufferOp
-from tilewright.types import Array
 
 
 @dataclass

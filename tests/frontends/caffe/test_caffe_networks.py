@@ -7,7 +7,7 @@ from tests.frontends.caffe.caffe_models import assert_close, input_of, layer, lo
 from tilewright.errors import TilewrightError
 from tilewright.frontends.caffe.inputs import inputs_of
 from tilewright.graph.dialect import network_of
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 X = noise(2, 3)
 

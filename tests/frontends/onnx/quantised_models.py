@@ -15,7 +15,7 @@ from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.passes import prepare_pipeline
 from tilewright.ir import ModuleOp
-from tilewright.passes import CompilerContext, PassRunner
+from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.report.onnx_reference import exact_session
 from tilewright.targets.cpu.machine import Processor, machine
 

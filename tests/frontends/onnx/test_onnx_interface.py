@@ -15,7 +15,7 @@ from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.dialect import network_of
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.operations import parse
-from tilewright.types import element_dtype, shape_of, tensor_type
+from tilewright.ir.types import element_dtype, shape_of, tensor_type
 
 
 def relu(sizes, **more):

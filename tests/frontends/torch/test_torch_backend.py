@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import tilewright.torch
+import tilewright.integrations.torch
 from tests.frontends.torch.modules import TORCH_WARNS, assert_close, torch
 from tilewright.errors import TilewrightError
 
@@ -20,7 +20,7 @@ pytestmark = TORCH_WARNS
 def fresh() -> Generator[None]:
     """No graphs of other tests; weights by seed."""
     torch.compiler.reset()
-    tilewright.torch.forget()
+    tilewright.integrations.torch.forget()
     torch.manual_seed(0)
     yield
     torch.compiler.reset()
@@ -36,8 +36,8 @@ def assert_same(compiled: Any, module: Any, *inputs: Any) -> None:
 
 
 def compiled_graphs() -> list[int]:
-    assert [item.problems for item in tilewright.torch.fallbacks()] == []
-    return [item.compiled for item in tilewright.torch.graphs()]
+    assert [item.problems for item in tilewright.integrations.torch.fallbacks()] == []
+    return [item.compiled for item in tilewright.integrations.torch.graphs()]
 
 
 def test_whole_graphs_run_as_packages() -> None:
@@ -47,7 +47,7 @@ def test_whole_graphs_run_as_packages() -> None:
         for _ in range(2):
             assert_same(compiled, module, torch.randn(2, 3, 8, 8))
     assert compiled_graphs() == [1]
-    assert [item.runs for item in tilewright.torch.graphs()] == [2]
+    assert [item.runs for item in tilewright.integrations.torch.graphs()] == [2]
 
 
 def test_other_shapes_and_strides() -> None:
@@ -151,7 +151,7 @@ def test_parameters_that_keep_changing_are_left_to_pytorch() -> None:
         for _ in range(6):
             assert_same(compiled, module, torch.randn(2, 4))
             module.weight.add_(1)
-    (left,) = tilewright.torch.fallbacks()
+    (left,) = tilewright.integrations.torch.fallbacks()
     assert [problem.code for problem in left.problems] == ["torch-parameters"]
 
 
@@ -159,10 +159,10 @@ def test_gradients_are_left_to_pytorch(caplog: pytest.LogCaptureFixture) -> None
     module = nn.Linear(4, 3).eval()
     compiled = torch.compile(module, backend="tilewright")
     x = torch.randn(2, 4)
-    with caplog.at_level("WARNING", "tilewright.torch"):
+    with caplog.at_level("WARNING", "tilewright.integrations.torch"):
         compiled(x).sum().backward()
     assert_close(module.weight.grad, x.sum(0).expand(3, 4))
-    (left,) = tilewright.torch.fallbacks()
+    (left,) = tilewright.integrations.torch.fallbacks()
     assert [problem.code for problem in left.problems] == ["torch-gradients"]
     assert "torch-gradients" in caplog.text
 
@@ -182,7 +182,8 @@ def test_training_mode_is_left_to_pytorch_where_it_matters(module: Any, code: st
         wanted = copy.deepcopy(module).train()(x.clone())
         torch.manual_seed(1)
         assert_close(torch.compile(module.train(), backend="tilewright")(x.clone()), wanted)
-    codes = [problem.code for item in tilewright.torch.fallbacks() for problem in item.problems]
+    left = tilewright.integrations.torch.fallbacks()
+    codes = [problem.code for item in left for problem in item.problems]
     assert codes == [code] * bool(code)
 
 
@@ -194,7 +195,7 @@ def test_what_is_refused_is_left_to_pytorch() -> None:
     compiled = torch.compile(singular, backend="tilewright")
     for _ in range(2):
         assert_close(compiled(x), singular(x))
-    (left,) = tilewright.torch.fallbacks()
+    (left,) = tilewright.integrations.torch.fallbacks()
     assert left.problems[0].code in ("torch-onnx", "torch-export")
     assert left.runs == 0
 
@@ -218,7 +219,7 @@ def test_options() -> None:
         with torch.no_grad(), pytest.raises(Exception, match="torch-option"):
             compiled(x)
         torch.compiler.reset()
-    tilewright.torch.forget()
+    tilewright.integrations.torch.forget()
     compiled = torch.compile(module, backend="tilewright", options={"target": "cambricon-x"})
     with torch.no_grad():
         found, wanted = compiled(x), module(x)
@@ -229,7 +230,7 @@ def test_options() -> None:
 def test_executables_on_tensors() -> None:
     module = nn.Linear(4, 3).eval()
     x = torch.randn(2, 4)
-    call = tilewright.torch.on_tensors(tilewright.compile(module, example_inputs=x))
+    call = tilewright.integrations.torch.on_tensors(tilewright.compile(module, example_inputs=x))
     assert_close(call(x), module(x).detach())
     assert_close(call(input=x.t().contiguous().t()), module(x).detach())
     with pytest.raises(TilewrightError, match="input-"):

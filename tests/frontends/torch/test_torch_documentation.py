@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import tilewright.torch
+import tilewright.integrations.torch
 from tests.frontends.torch.modules import TORCH_WARNS, torch
 
 ROOT = Path(__file__).parents[3]
@@ -18,7 +18,7 @@ pytestmark = TORCH_WARNS
 @pytest.fixture(autouse=True)
 def fresh() -> None:
     torch.compiler.reset()
-    tilewright.torch.forget()
+    tilewright.integrations.torch.forget()
 
 
 def test_the_page_runs(tmp_path: Path) -> None:
@@ -27,8 +27,8 @@ def test_the_page_runs(tmp_path: Path) -> None:
     page = tmp_path / "page.py"
     page.write_text("\n".join(blocks), encoding="utf-8")
     runpy.run_path(str(page), run_name="page")
-    assert tilewright.torch.fallbacks() == ()
-    assert [graph.runs for graph in tilewright.torch.graphs()] == [1, 1]
+    assert tilewright.integrations.torch.fallbacks() == ()
+    assert [graph.runs for graph in tilewright.integrations.torch.graphs()] == [1, 1]
 
 
 def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from tests.graph.operations.spelled import attention, channel_shuffle, gelu, root_mean_square
 from tilewright.graph.operations import BY_NAME, Operation
 from tilewright.ir import Block
-from tilewright.types import Array, element_dtype, element_of, tensor
+from tilewright.ir.types import Array, element_dtype, element_of, tensor
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir.types import Array
 from tilewright.planning.domain import Affine, Kernel, Operand, Stage
-from tilewright.types import Array
 
 Point = Mapping[str, int]
 

@@ -19,9 +19,9 @@ from tests.graph.operations.catalogue import (
 from tests.graph.operations.iterate import REDUCE, run_stage
 from tilewright.graph.operations import BY_NAME, Operation
 from tilewright.ir import Block
+from tilewright.ir.types import Array, FixedType, shape_of, tensor
 from tilewright.numerics.reference import pool_counts
 from tilewright.planning.domain import Stage
-from tilewright.types import Array, FixedType, shape_of, tensor
 
 MORE = [
     conv(

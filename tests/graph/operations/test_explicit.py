@@ -7,7 +7,7 @@ from tests.graph.operations.catalogue import conv
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.explicit import ExplicitConvOp
 from tilewright.ir import Block, VerifyException
-from tilewright.types import shape_of, tensor
+from tilewright.ir.types import shape_of, tensor
 
 SHAPES = [
     ((1, 5, 7, 9), (4, 5, 3, 3), {"pads": (1, 1, 1, 1)}),

@@ -5,7 +5,7 @@ import pytest
 
 from tests.graph.operations.catalogue import EXAMPLES, Example
 from tilewright.graph.operations import BY_NAME
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 REPRESENTATION = {"requantise", "quantise", "dequantise", "convert_layout"}
 AFFINE = {

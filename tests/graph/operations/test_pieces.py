@@ -9,9 +9,9 @@ from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.operations.pieces import PieceConvOp, PieceMatMulOp
 from tilewright.ir import Block, VerifyException, bf16, f16, f32
+from tilewright.ir.types import shape_of, tensor
 from tilewright.numerics.pieces import THREE, TWO, split_weights
 from tilewright.planning.domain import Affine
-from tilewright.types import shape_of, tensor
 
 SHAPES = [
     ((1, 5, 7, 9), (4, 5, 3, 3), {"pads": (1, 1, 1, 1)}),

@@ -6,7 +6,7 @@ import pytest
 
 from tilewright.graph.operations import BY_NAME, RequantiseOp
 from tilewright.ir import Attribute, Block, VerifyException, f32, i64
-from tilewright.types import FixedType, tensor
+from tilewright.ir.types import FixedType, tensor
 
 F16 = FixedType.of(16, 8)
 F32 = FixedType.of(32, 8)

@@ -6,7 +6,7 @@ import pytest
 from tests.graph.operations.catalogue import conv
 from tilewright.graph.operations.separable import SeparableConvOp
 from tilewright.ir import Block, PythonValue, VerifyException
-from tilewright.types import Array, shape_of, tensor
+from tilewright.ir.types import Array, shape_of, tensor
 
 Attributes = dict[str, PythonValue]
 

@@ -7,8 +7,8 @@ import pytest
 
 from tilewright.graph.operations.sparse import SparseProductOp
 from tilewright.ir import Block, VerifyException
+from tilewright.ir.types import FixedType, shape_of, tensor
 from tilewright.numerics import fixed, sparse
-from tilewright.types import FixedType, shape_of, tensor
 
 
 def operation(

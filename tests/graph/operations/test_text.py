@@ -16,7 +16,7 @@ from tilewright.graph.operations import (
     parse,
 )
 from tilewright.ir import Block, ModuleOp, ParseError, Region, StringAttr, VerifyException, to_text
-from tilewright.types import FixedType, tensor, tensor_type
+from tilewright.ir.types import FixedType, tensor, tensor_type
 
 
 def network_around(example: Example, node: str) -> ModuleOp:

@@ -6,8 +6,8 @@ import pytest
 from tests.graph.operations.catalogue import conv
 from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import Block, VerifyException
+from tilewright.ir.types import shape_of, tensor
 from tilewright.numerics.winograd import POINTS, SCALES, TRANSFORMS, transform_weights
-from tilewright.types import shape_of, tensor
 
 SHAPES = [
     ((1, 5, 7, 9), 4, (1, 1, 1, 1), 1),

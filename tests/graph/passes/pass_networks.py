@@ -13,9 +13,9 @@ from tilewright.graph.interpreter import interpret
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import element_of, shape_of, tensor
 from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
-from tilewright.passes import CompilerContext
-from tilewright.types import element_of, shape_of, tensor
 
 Array = NDArray[Any]
 

@@ -17,10 +17,10 @@ from tilewright.graph.passes.assign_layouts import AssignLayouts, is_conversion
 from tilewright.graph.passes.fuse_pointwise import FusePointwise
 from tilewright.graph.passes.partition import Partition
 from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine, Storage
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
-from tilewright.types import layout_of, shape_of
 
 CPU = cpu(Processor(lanes=16))
 FLOAT = accelerator(element="float32", accumulator="float32")

@@ -16,11 +16,11 @@ from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.passes.methods import Priced, most_scratch, priced_methods
 from tilewright.graph.passes.rewrite_method import Form
 from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir.passes import PassRunner
+from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
-from tilewright.passes import PassRunner
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
-from tilewright.types import shape_of
 
 MACHINE = cpu(Processor(lanes=16, registers=32))
 

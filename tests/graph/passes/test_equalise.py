@@ -18,14 +18,14 @@ from tests.graph.passes.pass_networks import (
     evaluate,
     inputs_of,
 )
-from tilewright.calibration import observed_channels
-from tilewright.driver import resolve, travel
+from tilewright.compiler.pipeline import resolve, travel
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.equalise import Equalise
 from tilewright.graph.passes.equalise_sites import equalising_sites, factors_of
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp
+from tilewright.numbers.calibration import observed_channels
 from tilewright.numerics.formats import numbers_of
 from tilewright.runtime import Executable
 

@@ -23,9 +23,9 @@ from tilewright.graph.passes.partition import Partition
 from tilewright.graph.passes.simplify import Simplify
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import element_name, fraction_of, tensor_type
 from tilewright.machine import Machine
-from tilewright.passes import CompilerContext
-from tilewright.types import element_name, fraction_of, tensor_type
 
 SMALL = accelerator()
 Ranges = dict[str, tuple[float, float]]

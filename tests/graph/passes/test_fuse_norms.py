@@ -12,8 +12,8 @@ from tilewright.graph.passes import place_pipeline, prepare_pipeline
 from tilewright.graph.passes.fuse_norms import FuseNorms
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.ir import ModuleOp, SSAValue, f16
+from tilewright.ir.passes import PassRunner
 from tilewright.machine import Machine
-from tilewright.passes import PassRunner
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 

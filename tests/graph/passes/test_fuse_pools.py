@@ -14,13 +14,13 @@ from tilewright.graph.passes.fuse_pools import FusePools
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir.passes import PassRunner
+from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
-from tilewright.passes import PassRunner
 from tilewright.planning.bounds import compulsory_bytes
 from tilewright.planning.cached import plan_cached
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
-from tilewright.types import shape_of
 
 MACHINE = cpu(Processor(lanes=16, registers=32, vectors_per_cycle=2.0))
 TILES = ("winograd_4",)

@@ -11,11 +11,11 @@ from tilewright.graph.passes import place_pipeline, prepare_pipeline
 from tilewright.graph.passes.fuse_separable import GAIN, FuseSeparable
 from tilewright.graph.passes.reanchoring import plain_kernel
 from tilewright.ir import ModuleOp, SSAValue
-from tilewright.passes import PassRunner
+from tilewright.ir.passes import PassRunner
+from tilewright.ir.types import shape_of
 from tilewright.planning import plan
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
-from tilewright.types import shape_of
 
 MACHINE = cpu(Processor(lanes=16, registers=32, vectors_per_cycle=2.0))
 

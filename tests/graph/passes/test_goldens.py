@@ -21,12 +21,12 @@ from tilewright.graph.operations import parse
 from tilewright.graph.passes import PASSES
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp
-from tilewright.passes import CompilerContext
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import element_dtype, shape_of, tensor_type
 from tilewright.targets.cambricon.machine import MACHINE as ACC_C
 from tilewright.targets.cambricon_x.machine import MACHINE as CAMBRICON_X
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
-from tilewright.types import element_dtype, shape_of, tensor_type
 
 FOLDER = Path(__file__).parent / "goldens"
 MACHINES = {

@@ -9,10 +9,10 @@ from tests.graph.passes.pass_networks import Builder
 from tests.graph.passes.test_choose_methods import anchors, apply, methods
 from tilewright.graph.dialect import WeightOp, network_of
 from tilewright.ir import ModuleOp, SSAValue, bf16, f32
+from tilewright.ir.types import tensor_type
 from tilewright.numerics.pieces import THREE, TWO, split_weights
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
-from tilewright.types import tensor_type
 
 WINDOWS = cpu(Processor(16, 32, vectors_per_cycle=2.0, level2_bytes=2 << 20, block_cycles=48.0))
 TILES = WINDOWS.with_values({"pieces": "all"})

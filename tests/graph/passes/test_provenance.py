@@ -12,9 +12,9 @@ from tilewright.graph.passes import prepare_pipeline
 from tilewright.graph.values import node_results, value_names
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
-from tilewright.passes import PassRunner
+from tilewright.ir.passes import PassRunner
+from tilewright.ir.types import Array, shape_of
 from tilewright.targets.cpu.machine import machine as cpu
-from tilewright.types import Array, shape_of
 
 MACHINES = {"small": accelerator(), "cpu": cpu()}
 

@@ -17,7 +17,6 @@ from tests.graph.passes.pass_networks import (
     random_network,
 )
 from tests.slow import but_fast
-from tilewright.calibration import observed_ranges, samples_of
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import WeightOp, network_of
 from tilewright.graph.operations import Operation
@@ -26,7 +25,8 @@ from tilewright.graph.passes.join_biases import JoinBiases
 from tilewright.graph.passes.quantise import Quantise, check_nodes, layers_of
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
-from tilewright.types import element_name, shape_of, tensor_type
+from tilewright.ir.types import element_name, shape_of, tensor_type
+from tilewright.numbers.calibration import observed_ranges, samples_of
 
 FLOAT = accelerator()
 

@@ -21,10 +21,10 @@ from tilewright.graph.passes.fold_constants import FoldConstants
 from tilewright.graph.passes.fuse_batch_norm import FuseBatchNorm
 from tilewright.graph.passes.simplify import Simplify
 from tilewright.ir import Context, ModulePass, SSAValue
+from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
-from tilewright.types import shape_of
 
 SMALL = accelerator()
 CPU = cpu(Processor(lanes=16))

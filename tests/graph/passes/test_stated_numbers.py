@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.dlplib import Shape, fixed16, fixed32
-from tilewright.dlplib.network import OperatorNetwork
 from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.interpreter import interpret
+from tilewright.integrations.dlplib import Shape, fixed16, fixed32
+from tilewright.integrations.dlplib.network import OperatorNetwork
 
 
 def network() -> Imported:

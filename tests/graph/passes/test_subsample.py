@@ -14,7 +14,7 @@ from tests.graph.passes.pass_networks import (
     inputs_of,
     random_network,
 )
-from tilewright.compiling import compile
+from tilewright.compiler.api import compile
 from tilewright.frontends import Imported
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.passes import place_pipeline, prepare_pipeline
@@ -24,8 +24,8 @@ from tilewright.graph.passes.subsample import Subsample
 from tilewright.graph.placement import placement_of
 from tilewright.graph.values import value_names
 from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir.passes import PassRunner
 from tilewright.machine import Machine, Memory
-from tilewright.passes import PassRunner
 from tilewright.targets.cambricon_x.machine import machine as cambricon_x
 from tilewright.targets.cpu.machine import machine as cpu
 

@@ -28,14 +28,14 @@ from tilewright.graph.placement import WEIGHTS, arenas_of, placement_of
 from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir.passes import PassRunner
+from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.numerics.formats import numbers_of
-from tilewright.passes import PassRunner
 from tilewright.planning.layout import Layout
 from tilewright.targets.cambricon_x.machine import machine as cambricon_x
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
-from tilewright.types import element_dtype, layout_of, shape_of, tensor_type
 
 MACHINES: dict[str, Machine] = {
     "small": accelerator(),

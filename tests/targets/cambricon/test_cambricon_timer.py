@@ -14,7 +14,7 @@ from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import CASES, KernelBuilder, random_case
 
 import tilewright
-from tilewright.driver import travel
+from tilewright.compiler.pipeline import travel
 from tilewright.errors import TilewrightError
 from tilewright.planning import plan
 from tilewright.planning.schedule import Level, Schedule

@@ -11,8 +11,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tilewright import compiling
-from tilewright.driver import resolve
+from tilewright.compiler import api as compiling
+from tilewright.compiler.pipeline import resolve
 from tilewright.machine import Machine
 from tilewright.report.explain import explain
 from tilewright.runtime import Executable

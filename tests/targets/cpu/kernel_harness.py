@@ -35,8 +35,9 @@ from tilewright.ir import (
     SSAValue,
     StringAttr,
 )
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor, tensor_type
 from tilewright.machine import Machine
-from tilewright.passes import CompilerContext
 from tilewright.planning import plan
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
@@ -46,7 +47,6 @@ from tilewright.targets.cpu.processors import Processor
 from tilewright.targets.cpu.target import CpuTarget
 from tilewright.tile.build import build
 from tilewright.tile.passes.boundary import Boundary
-from tilewright.types import element_dtype, layout_of, shape_of, tensor, tensor_type
 
 Array = NDArray[Any]
 

@@ -27,6 +27,7 @@ from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import AddOp, ReluOp
 from tilewright.graph.operations.pieces import PieceConvOp, PieceMatMulOp
 from tilewright.ir import PythonValue, SSAValue, bf16, f32
+from tilewright.ir.types import shape_of, tensor
 from tilewright.numerics.pieces import PRODUCTS, THREE, TWO, split_weights
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.compiler import FLAGS
@@ -34,7 +35,6 @@ from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
 from tilewright.targets.cpu.processors import PROCESSORS, Processor, _cpuinfo, _flags
 from tilewright.targets.cpu.tiles import tiles_granted
-from tilewright.types import shape_of, tensor
 
 Array = NDArray[np.float32]
 Wide = NDArray[np.float64]

@@ -12,10 +12,10 @@ from tilewright.graph.operations.normalisation import SoftmaxOp
 from tilewright.graph.operations.numbers import DequantiseOp, QuantiseOp
 from tilewright.graph.operations.pointwise import TanhOp
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
+from tilewright.ir.types import FixedType, tensor
 from tilewright.numerics import fixed
 from tilewright.targets.base import CompiledKernel
 from tilewright.targets.cpu.host import emit_host, load_host
-from tilewright.types import FixedType, tensor
 
 SHAPE = (1, 5, 3, 4)
 

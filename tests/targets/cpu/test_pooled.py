@@ -13,6 +13,7 @@ from tilewright.graph.operations import AddOp, CastOp, ClipOp, MulOp, PReluOp, R
 from tilewright.graph.operations.pooling import AveragePoolOp, MaxPoolOp
 from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import PythonValue, SSAValue
+from tilewright.ir.types import Array, shape_of
 from tilewright.machine import parse_expression
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.compiler import FLAGS
@@ -20,7 +21,6 @@ from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import Processor, this_processor
 from tilewright.targets.cpu.runner import CpuRunner
 from tilewright.targets.cpu.target import CpuTarget
-from tilewright.types import Array, shape_of
 
 B = "NCHWLc"
 ONES = (1, 1, 1, 1)

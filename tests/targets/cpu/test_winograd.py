@@ -10,9 +10,9 @@ from onnx import helper, numpy_helper
 import tilewright
 from tilewright.graph import passes
 from tilewright.graph.passes.choose_methods import ChooseMethods
+from tilewright.ir.types import Array
 from tilewright.numerics.winograd import TRANSFORMS, transform_weights
 from tilewright.targets.cpu.runner import CpuRunner
-from tilewright.types import Array
 
 UNIT = 2.0**-24
 """Unit roundoff of float32."""

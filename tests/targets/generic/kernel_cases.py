@@ -21,6 +21,7 @@ from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.values import value_names
 from tilewright.ir import Block, ModuleOp, Region, SSAValue, StringAttr, TensorType, f32
+from tilewright.ir.types import FixedType, element_dtype, layout_of, shape_of, tensor
 from tilewright.machine import Machine
 from tilewright.numerics import sparse
 from tilewright.planning.domain import Kernel
@@ -31,7 +32,6 @@ from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.lower import Lowering
 from tilewright.targets.generic.simulate import Simulator
 from tilewright.tile.lower import tile
-from tilewright.types import FixedType, element_dtype, layout_of, shape_of, tensor
 
 Array = NDArray[Any]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.targets.generic.test_packages import image, network
 
-from tilewright import compiling
-from tilewright.driver import resolve, travel
+from tilewright.compiler import api as compiling
+from tilewright.compiler.pipeline import resolve, travel
 from tilewright.simulate.timing import simulate
 from tilewright.targets.generic.lower import Lowering
 from tilewright.targets.generic.lowering.hazards import Footprint, Hazards, Use, overlaps

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.graph.networks import by_hand, parameters
 
-from tilewright import compiling
+from tilewright.compiler import api as compiling
 from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
 from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp, network_of
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir.types import shape_of, tensor
 from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
 from tilewright.runtime import Executable
@@ -35,7 +36,6 @@ from tilewright.targets.generic.encode import decode
 from tilewright.targets.generic.runner import InstructionRunner
 from tilewright.targets.generic.simulate import Simulator
 from tilewright.targets.generic.timing import accesses_of, timed_program
-from tilewright.types import shape_of, tensor
 
 SMALL_NPU = Path(__file__).parents[3] / "examples" / "machines" / "small-npu.toml"
 

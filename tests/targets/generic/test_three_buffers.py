@@ -9,7 +9,7 @@ from tests.graph.networks import by_hand, parameters
 from tests.slow import but_fast
 from tests.targets.generic.kernel_cases import CASES, lower_case, random_case
 
-from tilewright import compiling
+from tilewright.compiler import api as compiling
 from tilewright.frontends import Imported
 from tilewright.machine import Machine
 from tilewright.planning import plan

@@ -28,7 +28,7 @@ from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
-from tilewright.types import tensor
+from tilewright.ir.types import tensor
 
 
 def import_caffe(

@@ -14,7 +14,7 @@ from tilewright.frontends.caffe.net import Layer
 from tilewright.frontends.caffe.parameters import Parameters
 from tilewright.frontends.emitter import Emitter
 from tilewright.ir import SSAValue
-from tilewright.types import Array, shape_of
+from tilewright.ir.types import Array, shape_of
 
 
 class Lowering(Emitter):

@@ -12,7 +12,7 @@ from tilewright.errors import Problem, refuse
 from tilewright.frontends.caffe.limits import MAX_ELEMENTS, MAX_SEEDED_ELEMENTS, shown
 from tilewright.frontends.caffe.net import Layer
 from tilewright.frontends.caffe.stored import Stored
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 _RANGES = {
     "bias": (-0.05, 0.05),

@@ -22,7 +22,7 @@ from tilewright.frontends.caffe.limits import (
 from tilewright.frontends.caffe.reader import check_file
 from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.wire import BYTES, FIXED32, FIXED64, Field, Wire, WireError
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 # Field numbers, as in schema.proto.
 _LAYERS_V1, _LAYERS = 2, 100

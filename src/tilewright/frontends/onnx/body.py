@@ -36,7 +36,7 @@ from tilewright.frontends.onnx.nodes import (
 from tilewright.frontends.onnx.operators import RULES
 from tilewright.frontends.onnx.tensors import DTYPES, Constant, array_of, constant_of
 from tilewright.ir import SSAValue
-from tilewright.types import Array, shape_of
+from tilewright.ir.types import Array, shape_of
 
 
 class Unknown:

@@ -22,7 +22,7 @@ from tilewright.frontends.onnx.limits import (
 )
 from tilewright.frontends.onnx.nodes import Node
 from tilewright.frontends.onnx.tensors import DTYPES, Constant, array_of, type_name
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 _FOLDED_NAMES = """
     Abs Add And ArgMax ArgMin BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor BlackmanWindow

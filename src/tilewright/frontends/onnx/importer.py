@@ -22,8 +22,8 @@ from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
+from tilewright.ir.types import Array
 from tilewright.shapes import Shapes
-from tilewright.types import Array
 
 
 def import_onnx(

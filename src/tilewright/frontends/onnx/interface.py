@@ -12,8 +12,8 @@ from tilewright.errors import Problem, TilewrightError
 from tilewright.frontends.onnx.limits import shown
 from tilewright.frontends.onnx.tensors import DTYPES, checked_size, type_name
 from tilewright.ir import TensorType
+from tilewright.ir.types import element_of, tensor
 from tilewright.shapes import Bounds, Shapes, Signature, TensorDims, settle
-from tilewright.types import element_of, tensor
 
 Shape = tuple[int, ...]
 

@@ -14,7 +14,7 @@ from tilewright.frontends.emitter import Emitter, dtype_of
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
-from tilewright.types import Array, shape_of
+from tilewright.ir.types import Array, shape_of
 
 Value = SSAValue | Constant
 """What an ONNX name stands for: a tensor of the network, or an array known at import."""

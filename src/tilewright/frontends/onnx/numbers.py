@@ -14,7 +14,7 @@ import numpy as np
 from tilewright.frontends.onnx.lowering import Lowering, Rule, Value, dtype_of
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 SHORT = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 """Floats that are kept, but not computed on."""

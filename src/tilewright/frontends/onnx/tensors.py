@@ -16,7 +16,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.onnx.external import Files, external_bytes
 from tilewright.frontends.onnx.limits import MAX_DIMENSIONS, MAX_ELEMENTS, shown
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tilewright.frontends.onnx.lowering import Lowering
 from tilewright.ir import PythonValue, SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 MAX_EXTENT = 2**24
 """Largest padded extent of an image, and largest kernel, stride, dilation and pad."""

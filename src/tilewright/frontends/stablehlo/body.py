@@ -22,7 +22,7 @@ from tilewright.frontends.stablehlo.operators import RULES
 from tilewright.frontends.stablehlo.program import Block, Kind, Operation, Program
 from tilewright.frontends.stablehlo.values import Entry, View
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 Scope = dict[int, Entry | None]
 """What values stand for; None for results of what was refused."""

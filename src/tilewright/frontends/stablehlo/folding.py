@@ -18,7 +18,7 @@ from tilewright.frontends.stablehlo.values import View
 from tilewright.graph.dialect import GraphOperation, WeightOp
 from tilewright.graph.weights import Weights
 from tilewright.ir import Block, SSAValue
-from tilewright.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 
 
 class Build(Protocol):

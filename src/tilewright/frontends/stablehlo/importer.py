@@ -20,7 +20,7 @@ from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
-from tilewright.types import element_of, tensor
+from tilewright.ir.types import element_of, tensor
 
 
 def import_stablehlo(

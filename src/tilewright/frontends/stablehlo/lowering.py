@@ -16,7 +16,7 @@ from tilewright.frontends.stablehlo.limits import MAX_EXTENT, MAX_TABLE, shown
 from tilewright.frontends.stablehlo.program import Dense, Kind, Operation
 from tilewright.frontends.stablehlo.values import View, extents_of
 from tilewright.ir import PythonValue, SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 class Lowering(Emitter):

@@ -16,8 +16,8 @@ from tilewright.frontends.stablehlo.lowering import Lowering
 from tilewright.frontends.stablehlo.values import View, extents_of
 from tilewright.graph.dialect import GraphOperation, WeightOp
 from tilewright.ir import SSAValue
+from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import reference
-from tilewright.types import Array, shape_of
 
 
 def divided(at: Lowering, x: View, y: View) -> View | None:

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 DTYPES: Mapping[str, np.dtype[Any]] = {
     "f16": np.dtype(np.float16),

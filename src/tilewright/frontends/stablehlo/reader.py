@@ -23,7 +23,7 @@ from tilewright.frontends.stablehlo.limits import (
     shown,
 )
 from tilewright.frontends.stablehlo.program import Program, program_of
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 
 @runtime_checkable

@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.frontends.emitter import dtype_of
 from tilewright.ir import SSAValue
-from tilewright.types import Array, shape_of
+from tilewright.ir.types import Array, shape_of
 
 
 @dataclass(frozen=True)

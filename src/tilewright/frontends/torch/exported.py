@@ -11,7 +11,7 @@ from tilewright.errors import refuse
 from tilewright.frontends.torch.library import torch_library
 from tilewright.frontends.torch.names import input_names, output_names, rename
 from tilewright.frontends.torch.reasons import told
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 
 def to_onnx(

@@ -31,8 +31,8 @@ from tilewright.frontends.torch.exported import to_onnx
 from tilewright.frontends.torch.library import check_exporter, torch_library
 from tilewright.graph.names import identifier
 from tilewright.graph.weights import digest_of
+from tilewright.ir.types import Array
 from tilewright.shapes import Shapes
-from tilewright.types import Array
 
 WEIGHTS_FILE = "weights.bin"
 """Holds the weights beside the model where both become files."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.frontends.torch.library import torch_library
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 _BRAIN = np.dtype(ml_dtypes.bfloat16)
 

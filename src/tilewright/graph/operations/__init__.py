@@ -130,7 +130,7 @@ from tilewright.graph.operations.sparse import SparseProductOp
 from tilewright.graph.operations.views import ConcatOp, PadOp, ReshapeOp, SliceOp, TransposeOp
 from tilewright.graph.operations.winograd import WinogradConvOp
 from tilewright.ir import Builtin, Context, Dialect, ModuleOp, Parser
-from tilewright.types import TYPES
+from tilewright.ir.types import TYPES
 
 OPERATIONS: tuple[type[Operation], ...] = (
     ConvOp,

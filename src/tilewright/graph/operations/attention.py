@@ -15,8 +15,8 @@ from tilewright.graph.operations.base import (
     one,
 )
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Affine, Dim, Role, Stage
-from tilewright.types import Array, shape_of
 
 
 @irdl_op_definition

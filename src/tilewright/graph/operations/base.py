@@ -20,8 +20,7 @@ from tilewright.ir import (
     f64,
     i1,
 )
-from tilewright.planning.domain import ELEMENT_BYTES, Affine, Dim, Operand, Role, Stage, Value
-from tilewright.types import (
+from tilewright.ir.types import (
     FixedType,
     element_name,
     fraction_of,
@@ -29,6 +28,8 @@ from tilewright.types import (
     tensor,
     tensor_type,
 )
+from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.planning.domain import Affine, Dim, Operand, Role, Stage, Value
 
 MAXIMUM_ELEMENTS = 2**31 - 1
 """Elements of the largest tensor."""

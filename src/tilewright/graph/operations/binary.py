@@ -8,7 +8,7 @@ from typing import ClassVar
 from tilewright.graph.operations.base import Type, broadcast_shape
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def
-from tilewright.types import FixedType
+from tilewright.ir.types import FixedType
 
 
 class BinaryOperation(PointwiseOperation):

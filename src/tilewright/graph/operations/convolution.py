@@ -21,9 +21,9 @@ from tilewright.ir import (
     irdl_op_definition,
     opt_prop_def,
 )
+from tilewright.ir.types import UNSIGNED, Array, FixedType, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.planning.domain import Affine, Dim, Role, Stage
-from tilewright.types import UNSIGNED, Array, FixedType, shape_of
 
 
 @irdl_op_definition

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tilewright.graph.operations.base import Type
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import irdl_op_definition
-from tilewright.types import FixedType
+from tilewright.ir.types import FixedType
 
 
 class FloatOperation(PointwiseOperation):

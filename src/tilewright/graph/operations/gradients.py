@@ -8,9 +8,9 @@ import numpy as np
 
 from tilewright.graph.operations.base import Operation, Type, one
 from tilewright.ir import irdl_op_definition
+from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import reference
 from tilewright.planning.domain import Dim, Stage
-from tilewright.types import Array, shape_of
 
 
 @irdl_op_definition

@@ -9,8 +9,8 @@ import numpy as np
 
 from tilewright.graph.operations.base import Operation, Type, axis_dims, identity, one
 from tilewright.ir import PythonValue, i1, i64, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.planning.domain import Affine, Dim, Role, Stage
-from tilewright.types import Array, FixedType, shape_of
 
 
 @irdl_op_definition

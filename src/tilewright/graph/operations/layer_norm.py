@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from tilewright.graph.operations.base import Operation, Type, axis_dims, one
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import reference
 from tilewright.planning.domain import Affine, Dim, Role, Stage
-from tilewright.types import Array, shape_of
 
 
 @irdl_op_definition

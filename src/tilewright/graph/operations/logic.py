@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.graph.operations.base import Type, broadcast_shape
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def, prop_def
-from tilewright.types import FixedType, element_dtype, element_of
+from tilewright.ir.types import FixedType, element_dtype, element_of
 
 
 class PlainOperation(PointwiseOperation):

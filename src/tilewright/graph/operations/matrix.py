@@ -10,9 +10,9 @@ import numpy as np
 from tilewright.graph.operations.base import Operation, Type, broadcast_shape, one
 from tilewright.graph.operations.convolution import product_element, widened
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, reference
 from tilewright.planning.domain import Affine, Dim, Role, Stage
-from tilewright.types import Array, shape_of
 
 
 @irdl_op_definition

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from tilewright.graph.operations.base import Operation, Type, axis_dims, identity, one
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, lrn_gradient, reference
 from tilewright.planning.domain import Affine, Dim, Role, Stage
-from tilewright.types import Array, FixedType, shape_of
 
 
 @irdl_op_definition

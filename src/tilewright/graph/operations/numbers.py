@@ -13,9 +13,9 @@ from tilewright.graph.operations.base import (
     is_float,
 )
 from tilewright.ir import Attribute, PythonValue, f32, irdl_op_definition
+from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed
 from tilewright.planning.domain import Stage
-from tilewright.types import Array, FixedType, shape_of
 
 
 class RepresentationOperation(Operation):

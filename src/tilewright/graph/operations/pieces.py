@@ -15,10 +15,10 @@ import numpy as np
 from tilewright.graph.operations.base import Operation, Type, one
 from tilewright.graph.operations.convolution import windowed
 from tilewright.ir import PythonValue, bf16, f32, irdl_op_definition, opt_prop_def
+from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import pieces, reference
 from tilewright.numerics.pieces import join_weights
 from tilewright.planning.domain import Affine, Dim, Role, Stage
-from tilewright.types import Array, shape_of
 
 
 def _weights_checked(op: Operation, types: Sequence[Type], channels: int, taps: int) -> int:

@@ -14,9 +14,9 @@ from tilewright.graph.operations.base import (
     identity,
 )
 from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def
+from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import pointwise
 from tilewright.planning.domain import Affine, Role, Stage
-from tilewright.types import Array, FixedType, shape_of
 
 
 class PointwiseOperation(Operation):

@@ -22,7 +22,7 @@ from tilewright.ir import (
     opt_prop_def,
     prop_def,
 )
-from tilewright.types import UNSIGNED, element_name
+from tilewright.ir.types import UNSIGNED, element_name
 
 BYTES: Mapping[str, Attribute] = {"int8": i8, "uint8": UNSIGNED[8]}
 """Element types of 8 bits."""

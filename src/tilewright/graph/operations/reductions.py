@@ -9,9 +9,9 @@ import numpy as np
 
 from tilewright.graph.operations.base import Operation, Type, one
 from tilewright.ir import PythonValue, i1, i64, irdl_op_definition, opt_prop_def, prop_def
+from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed
 from tilewright.planning.domain import Affine, Dim, Stage
-from tilewright.types import Array, FixedType, shape_of
 
 
 class ReduceOperation(Operation):

@@ -9,8 +9,8 @@ import numpy as np
 
 from tilewright.graph.operations.base import Operation, Type, one
 from tilewright.ir import PythonValue, irdl_op_definition, prop_def
+from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Affine, Dim, Stage
-from tilewright.types import Array, shape_of
 
 
 @irdl_op_definition

@@ -9,9 +9,9 @@ from typing import ClassVar
 from tilewright.graph.operations.base import Operation, Type, one
 from tilewright.graph.operations.convolution import product_element
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
+from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, sparse
 from tilewright.planning.domain import Affine, Dim, Role, Stage
-from tilewright.types import Array, shape_of
 
 
 @irdl_op_definition

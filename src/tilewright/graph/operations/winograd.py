@@ -8,9 +8,9 @@ from typing import ClassVar
 from tilewright.graph.operations.base import Operation, Type, one
 from tilewright.graph.operations.convolution import product_element, widened
 from tilewright.ir import PythonValue, f32, irdl_op_definition, opt_prop_def
+from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import winograd
 from tilewright.planning.domain import Affine, Dim, Role, Stage
-from tilewright.types import Array, shape_of
 
 
 @irdl_op_definition

@@ -24,8 +24,8 @@ from tilewright.graph.passes.read_short_floats import ReadShortFloats
 from tilewright.graph.passes.simplify import Simplify
 from tilewright.graph.passes.subsample import Subsample
 from tilewright.ir import ModulePass
+from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
-from tilewright.passes import PassEntry
 
 PASSES: dict[str, type[ModulePass]] = {
     step.name: step

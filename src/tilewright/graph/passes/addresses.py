@@ -17,7 +17,7 @@ from tilewright.graph.passes.strides import (
     transpose_box,
 )
 from tilewright.ir import SSAValue
-from tilewright.types import layout_of, shape_of
+from tilewright.ir.types import layout_of, shape_of
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from tilewright.ir import (
     StringAttr,
 )
 from tilewright.ir import Operation as AnyOperation
+from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor, tensor_type
 from tilewright.machine import Machine
-from tilewright.types import element_dtype, layout_of, shape_of, tensor, tensor_type
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from tilewright.graph.passes.editing import compiler
 from tilewright.graph.passes.layout_choices import operand_roles
 from tilewright.graph.passes.reanchoring import plain_kernel
 from tilewright.ir import Context, ModuleOp, ModulePass
+from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
 from tilewright.planning import Plan, PlanCache, plan
 from tilewright.planning.bounds import granule_bound
@@ -23,7 +24,6 @@ from tilewright.planning.channel_blocks import by_channel_blocks, layout_of_bloc
 from tilewright.planning.domain import Kernel
 from tilewright.planning.join_pixels import join_pixels, moves_blocks
 from tilewright.planning.planners.schedules import agreeing
-from tilewright.types import layout_of, shape_of
 
 PARTS = (2, 4, 8, 16)
 """Into how many blocks channels are cut."""

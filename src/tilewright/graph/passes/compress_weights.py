@@ -21,12 +21,12 @@ from tilewright.graph.passes.reanchoring import (
     with_layouts,
 )
 from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, FixedType, shape_of, tensor, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics import sparse
-from tilewright.passes import CompilerContext
 from tilewright.planning import Plan, PlanCache, plan
 from tilewright.planning.domain import Kernel
-from tilewright.types import Array, FixedType, shape_of, tensor, tensor_type
 
 SEGMENTS = (1 << 30, 1024, 256, 64)
 """Most channels of a segment; for each, the longest that divides the channels is tried."""

@@ -24,8 +24,8 @@ from tilewright.graph.passes.integers import RULES, maps
 from tilewright.graph.passes.integers.products import Sums, convolution_sums, product_sums
 from tilewright.graph.passes.integers.reals import ending_of, real_of
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue
-from tilewright.passes import CompilerContext
-from tilewright.types import Array, shape_of
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, shape_of
 
 _VIEWS = ("reshape", "transpose")
 

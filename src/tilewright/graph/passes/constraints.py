@@ -13,9 +13,10 @@ from math import prod
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.ir import SSAValue, VerifyException
+from tilewright.ir.types import FixedType, element_name, tensor, tensor_type
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.domain import ELEMENT_BYTES, Stage
-from tilewright.types import FixedType, element_name, tensor, tensor_type
+from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.planning.domain import Stage
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from tilewright.ir import (
     to_attribute,
 )
 from tilewright.ir import Operation as AnyOperation
-from tilewright.passes import CompilerContext
-from tilewright.types import Array, element_dtype, element_of, shape_of, tensor, tensor_type
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, element_dtype, element_of, shape_of, tensor, tensor_type
 
 VIEWS = ("reshape", "transpose", "concat", "slice")
 """Operations that only move values, and may turn out to be addresses."""

@@ -16,8 +16,8 @@ from tilewright.graph.passes.layout_choices import parts_of
 from tilewright.graph.passes.strides import dense_box, parse, reshape_box, slice_box
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, StringAttr, UnitAttr
 from tilewright.ir import Operation as AnyOperation
+from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
-from tilewright.types import layout_of, shape_of
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from tilewright.graph.passes.editing import (
 from tilewright.graph.passes.equalise_sites import Site, equalising_sites, rows_of
 from tilewright.graph.values import value_names
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, shape_of
 from tilewright.numerics.formats import numbers_of
-from tilewright.passes import CompilerContext
-from tilewright.types import Array, shape_of
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import constant, only_user, users
 from tilewright.graph.passes.integer_sites import PRODUCTS, Sites, sites_of
 from tilewright.ir import SSAValue, f32
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, shape_of, tensor_type
 from tilewright.numerics.linear import levels
-from tilewright.passes import CompilerContext
-from tilewright.types import Array, shape_of, tensor_type
 
 BY_CHANNEL = ("relu", "leaky_relu", "max_pool", "average_pool")
 """Maps that a positive factor of a channel passes through unchanged."""

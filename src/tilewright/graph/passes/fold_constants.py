@@ -19,7 +19,7 @@ from tilewright.graph.passes.editing import (
     sweep,
 )
 from tilewright.ir import Context, ModuleOp, ModulePass
-from tilewright.types import element_dtype, tensor_type
+from tilewright.ir.types import element_dtype, tensor_type
 
 
 @dataclass(frozen=True)

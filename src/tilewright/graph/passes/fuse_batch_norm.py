@@ -21,9 +21,9 @@ from tilewright.graph.passes.editing import (
     sweep,
 )
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, shape_of
 from tilewright.machine import Machine
-from tilewright.passes import CompilerContext
-from tilewright.types import Array, shape_of
 
 LARGEST_FACTOR = 1e12
 """A channel scaled by more than this is left alone: its variance is as good as zero."""

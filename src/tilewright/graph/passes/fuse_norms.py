@@ -11,12 +11,12 @@ from tilewright.graph.passes.editing import compiler, erase, only_user
 from tilewright.graph.passes.enclosing import copied, enclose_with
 from tilewright.graph.passes.reanchoring import anchor_operands, plain_kernel, with_layouts
 from tilewright.ir import Context, ModuleOp, ModulePass, f32
+from tilewright.ir.types import tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.behind_cost import BehindCost
 from tilewright.planning.cached import plan_cached
 from tilewright.planning.canonical import canonical
 from tilewright.planning.sharing import slowest
-from tilewright.types import tensor_type
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from tilewright.ir import (
     f16,
     f32,
 )
+from tilewright.ir.types import FixedType, element_name, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
-from tilewright.types import FixedType, element_name, shape_of, tensor_type
 
 MAPS = (PointwiseOperation, RequantiseOp)
 """What joins the operation before it; networks that come with their numbers requantise."""

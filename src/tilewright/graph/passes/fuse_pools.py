@@ -13,9 +13,9 @@ from tilewright.graph.passes.editing import compiler, erase, only_user
 from tilewright.graph.passes.enclosing import copied, enclose_with
 from tilewright.graph.passes.fuse_pointwise import MAPS
 from tilewright.ir import Context, ModuleOp, ModulePass, bf16, f16, f32
+from tilewright.ir.types import shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.planning.pooling import pooled
-from tilewright.types import shape_of, tensor_type
 
 
 @dataclass(frozen=True)

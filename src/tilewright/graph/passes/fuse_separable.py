@@ -29,13 +29,13 @@ from tilewright.ir import (
     StringAttr,
     f32,
 )
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import shape_of, tensor, tensor_type
 from tilewright.machine import Machine
-from tilewright.passes import CompilerContext
 from tilewright.planning.cached import plan_cached, schedules
 from tilewright.planning.cached_blocks import scratch_elements
 from tilewright.planning.cached_cost import cache_levels
 from tilewright.planning.canonical import canonical
-from tilewright.types import shape_of, tensor, tensor_type
 
 OPERATION = "separable_conv"
 """What the pair becomes, as primitives list it."""

@@ -17,7 +17,7 @@ from tilewright.graph.dialect import NetworkOp, WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import only_user
 from tilewright.ir import SSAValue, f32
-from tilewright.types import shape_of, tensor_type
+from tilewright.ir.types import shape_of, tensor_type
 
 PRODUCTS = ("conv", "matmul")
 

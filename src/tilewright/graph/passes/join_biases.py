@@ -17,8 +17,8 @@ from tilewright.graph.passes.editing import (
     sweep,
 )
 from tilewright.ir import Context, ModuleOp, ModulePass
-from tilewright.passes import CompilerContext
-from tilewright.types import shape_of
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import shape_of
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from tilewright.graph.passes.strides import (
 )
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
+from tilewright.ir.types import element_name, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
-from tilewright.types import element_name, shape_of, tensor_type
 
 LANE_SAFE = frozenset(
     (

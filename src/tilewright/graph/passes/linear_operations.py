@@ -8,8 +8,8 @@ from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import add_weight, make
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
-from tilewright.passes import CompilerContext
-from tilewright.types import Array, element_dtype, tensor_type
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, element_dtype, tensor_type
 
 
 def quantised(

@@ -23,7 +23,7 @@ from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, Placement
 from tilewright.graph.values import value_names
 from tilewright.ir import BlockArgument, SSAValue
 from tilewright.ir import Operation as AnyOperation
-from tilewright.types import element_dtype, layout_of, shape_of, tensor_type
+from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
 
 REPRESENTATION = frozenset(("requantise", "convert_layout"))
 """Further operations that read and write element by element."""

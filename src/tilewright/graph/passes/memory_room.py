@@ -13,8 +13,8 @@ from tilewright.graph.passes.editing import bytes_of
 from tilewright.graph.passes.strides import size
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
+from tilewright.ir.types import element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine
-from tilewright.types import element_dtype, shape_of, tensor_type
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.graph.passes.rewrite_method import Form, forget, rewritten
 from tilewright.graph.passes.strides import size
 from tilewright.ir import SSAValue, f32, i16
+from tilewright.ir.types import element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.pieces import THREE, TWO
 from tilewright.numerics.winograd import TRANSFORMS
@@ -24,7 +25,6 @@ from tilewright.planning.cached_cost import cache_levels
 from tilewright.planning.domain import Kernel
 from tilewright.planning.pieces import scratch_words
 from tilewright.planning.schedule import Schedule
-from tilewright.types import element_dtype, shape_of, tensor_type
 
 SCRATCH_CACHES = 4
 """Scratch may be so many times as large as the cache before the last one."""

@@ -22,9 +22,9 @@ from tilewright.ir import (
     to_attribute,
 )
 from tilewright.ir import Operation as AnyOperation
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, FixedType, fraction_of, shape_of, tensor, tensor_type
 from tilewright.numerics import fixed
-from tilewright.passes import CompilerContext
-from tilewright.types import Array, FixedType, fraction_of, shape_of, tensor, tensor_type
 
 ALWAYS = "always"
 """No input whatever makes the accumulator overflow."""

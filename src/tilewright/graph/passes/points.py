@@ -18,8 +18,8 @@ from tilewright.graph.dialect import KernelOp, WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import constant
 from tilewright.ir import SSAValue
-from tilewright.passes import CompilerContext
-from tilewright.types import Array
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array
 
 KEEPING = frozenset(
     (

@@ -27,10 +27,10 @@ from tilewright.graph.passes.linear_operations import dequantised, quantised
 from tilewright.graph.passes.shorten_floats import ShortFloats
 from tilewright.graph.values import value_names
 from tilewright.ir import Block, Context, ModuleOp, ModulePass, SSAValue, f32
+from tilewright.ir.passes import CompilerContext, PassEntry
+from tilewright.ir.types import Array, shape_of, tensor_type
 from tilewright.numerics import linear
 from tilewright.numerics.formats import Format, Numbers, numbers_of
-from tilewright.passes import CompilerContext, PassEntry
-from tilewright.types import Array, shape_of, tensor_type
 
 LARGEST_BIAS = 2.0**30
 """Largest magnitude of a bias in units of its scale, so that sums have room."""

@@ -21,9 +21,9 @@ from tilewright.graph.passes.editing import (
     sweep,
 )
 from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue, SSAValue, bf16, f16, f32, i16
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import shape_of, tensor_type
 from tilewright.machine import Machine
-from tilewright.passes import CompilerContext
-from tilewright.types import shape_of, tensor_type
 
 PRODUCTS = ("conv", "matmul")
 

@@ -12,10 +12,10 @@ from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.passes.editing import erase, insert
 from tilewright.graph.passes.reanchoring import reanchored
 from tilewright.ir import PythonValue, SSAValue, bf16, f32
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import shape_of, tensor
 from tilewright.numerics import pieces
 from tilewright.numerics.winograd import transform_weights
-from tilewright.passes import CompilerContext
-from tilewright.types import shape_of, tensor
 
 TRIAL = "trial"
 """Symbol of weights that do not exist."""

@@ -14,9 +14,9 @@ from tilewright.graph.passes.editing import VIEWS, add_weight, constant, make
 from tilewright.graph.passes.integer_sites import names_of
 from tilewright.ir import Block, SSAValue, f32
 from tilewright.ir import Operation as AnyOperation
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, element_dtype, tensor_type
 from tilewright.numerics.formats import Format
-from tilewright.passes import CompilerContext
-from tilewright.types import Array, element_dtype, tensor_type
 
 FINITE = {"float16": float(np.finfo(np.float16).max), "bfloat16": 3.3895313892515355e38}
 """Largest finite number of a format."""

@@ -8,7 +8,7 @@ from tilewright.graph.dialect import network_of
 from tilewright.graph.passes.editing import compiler, merge_weights, operations_of, sweep
 from tilewright.graph.passes.rules import PHASES, Rule
 from tilewright.ir import Context, ModuleOp, ModulePass
-from tilewright.passes import CompilerContext
+from tilewright.ir.passes import CompilerContext
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import compiler, make, operations_of, replace, sweep
 from tilewright.graph.passes.strides import dense_box, slice_box
 from tilewright.ir import Context, ModuleOp, ModulePass, PythonValue, SSAValue
+from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
-from tilewright.types import shape_of
 
 Range = tuple[int, int, int]
 """Axis, end and step of the pixels that are read along it, from index 0 on."""

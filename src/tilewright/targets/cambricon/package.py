@@ -23,7 +23,8 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.kernels import operand_values
 from tilewright.graph.placement import WEIGHTS, placement_of
 from tilewright.graph.values import value_names
-from tilewright.planning.domain import ELEMENT_BYTES
+from tilewright.ir.types import element_name
+from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.targets.base import Compilation
 from tilewright.targets.cambricon.lowering.nest import nest_of
 from tilewright.targets.cambricon.lowering.network import (
@@ -45,7 +46,6 @@ from tilewright.targets.generic.program_file import (
 )
 from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
 from tilewright.tile.passes.allocate import held
-from tilewright.types import element_name
 
 WORD_BYTES = 8
 

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
 from tilewright.machine import Machine
-from tilewright.passes import CompilerContext
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
@@ -23,7 +24,6 @@ from tilewright.targets.cpu.walk import KERNEL, KernelSource, kernel_source
 from tilewright.tile.build import build
 from tilewright.tile.dialect import TensorOp, programs_of
 from tilewright.tile.passes.boundary import Boundary
-from tilewright.types import element_dtype, layout_of, shape_of, tensor_type
 
 _FUNCTION = """\
 #define _POSIX_C_SOURCE 200112L

@@ -21,8 +21,8 @@ from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.kernels import operand_values
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
 from tilewright.graph.values import value_names
+from tilewright.ir.passes import CompilerContext
 from tilewright.machine import Machine
-from tilewright.passes import CompilerContext
 from tilewright.planning import plan
 from tilewright.targets.base import Arenas, Compilation, CompiledKernel, HostStep
 from tilewright.targets.cpu.machine import machine

@@ -11,6 +11,7 @@ from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import identifier
 from tilewright.graph.placement import WEIGHTS
+from tilewright.ir.types import element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.targets.base import Compilation, CompiledKernel
 from tilewright.targets.cpu.building import (
@@ -35,7 +36,6 @@ from tilewright.targets.cpu.texts import (
 from tilewright.targets.cpu.walk import KernelSource, kernel_source
 from tilewright.targets.cpu.weights import write_weights
 from tilewright.tile.dialect import programs_of
-from tilewright.types import element_dtype, shape_of, tensor_type
 
 SUPPORT = Path(__file__).parent
 """Where the headers lie that every package includes as they are."""

@@ -13,10 +13,10 @@ from tilewright.graph.arenas import Arenas, box
 from tilewright.graph.names import identifier
 from tilewright.graph.placement import Placement, placement_of
 from tilewright.ir import SSAValue
+from tilewright.ir.types import Array, element_dtype, layout_of, shape_of, tensor_type
 from tilewright.planning.layout import Layout
 from tilewright.targets.base import TensorInfo
 from tilewright.targets.cpu.address import C_TYPES
-from tilewright.types import Array, element_dtype, layout_of, shape_of, tensor_type
 
 
 @dataclass(frozen=True)

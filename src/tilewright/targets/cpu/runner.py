@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import refuse
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
+from tilewright.ir.types import Array
 from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
 from tilewright.targets.cpu.compiler import FLAGS, build_library, compiler_version, openmp_flags
 from tilewright.targets.cpu.package import MANIFEST
@@ -33,7 +34,6 @@ from tilewright.targets.cpu.processors import (
     this_processor,
 )
 from tilewright.targets.cpu.texts import ALIGNMENT
-from tilewright.types import Array
 
 LARGEST_ARENA = 1 << 36
 MOST_THREADS = 1024

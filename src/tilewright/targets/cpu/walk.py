@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from tilewright.errors import refuse
 from tilewright.ir import Block, ModuleOp, Operation, SSAValue
+from tilewright.ir.types import element_name, fraction_of, layout_of, shape_of
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.address import Address, Extent
 from tilewright.targets.cpu.instance import Around, Instance, Step
@@ -15,7 +16,6 @@ from tilewright.targets.cpu.primitives import EMITTERS
 from tilewright.targets.cpu.primitives.code import KernelCode
 from tilewright.targets.cpu.source import Writer
 from tilewright.tile.dialect import ComputeOp, LoopOp, ProgramOp, StageOp, TensorOp, windows_of
-from tilewright.types import element_name, fraction_of, layout_of, shape_of
 
 KERNEL = "@KERNEL@"
 """Stands for the kernel's name in its own text: equal kernels have equal texts."""
@@ -286,7 +286,7 @@ class _Walk:
                 "an operand is neither a tensor nor a stage's value",
                 self.program.symbol.data,
             )
-        from tilewright.types import tensor_type
+        from tilewright.ir.types import tensor_type
 
         return Address(
             self.pointers.get(name, "?"),

@@ -9,9 +9,9 @@ import numpy as np
 from tilewright.errors import refuse
 from tilewright.graph.dialect import NetworkOp, WeightOp
 from tilewright.graph.placement import WEIGHTS, placement_of
+from tilewright.ir.types import element_dtype, layout_of, tensor_type
 from tilewright.planning.layout import Layout
 from tilewright.targets.base import Compilation
-from tilewright.types import element_dtype, layout_of, tensor_type
 
 
 def write_weights(network: NetworkOp, compilation: Compilation, path: Path) -> None:

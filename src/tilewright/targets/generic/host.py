@@ -20,12 +20,12 @@ from tilewright.graph.arenas import read_value, write_value
 from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp, network_of
 from tilewright.graph.placement import placement_of
 from tilewright.ir import Operation, SSAValue, VerifyException
+from tilewright.ir.types import Array, element_dtype, layout_of, shape_of, tensor_type
 from tilewright.planning.layout import Layout
 from tilewright.targets.base import Arenas, Compilation, CompiledKernel, HostStep
 from tilewright.targets.cpu.compiler import find_compiler
 from tilewright.targets.cpu.host import PORTABLE, emit_host, host_kernels, load_host
 from tilewright.targets.cpu.machine import machine as cpu_machine
-from tilewright.types import Array, element_dtype, layout_of, shape_of, tensor_type
 
 
 def is_free(op: GraphOperation) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import refuse
-from tilewright.planning.domain import ELEMENT_BYTES
+from tilewright.ir.types import Array
+from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.targets.generic.encode import encode
 from tilewright.targets.generic.fields import Column, Lanes
@@ -29,7 +30,6 @@ from tilewright.targets.generic.lowering.transfers import transfer_columns
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, StageOp, TensorOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Command, Queues, leader_of
-from tilewright.types import Array
 
 
 @dataclass

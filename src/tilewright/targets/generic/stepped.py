@@ -21,6 +21,7 @@ from tilewright.errors import refuse
 from tilewright.graph.arenas import read_value, write_value
 from tilewright.graph.dialect import KernelOp
 from tilewright.ir import Operation, SSAValue
+from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 from tilewright.targets.base import (
     HostStep,
     KernelProfile,
@@ -32,7 +33,6 @@ from tilewright.targets.base import (
 )
 from tilewright.targets.generic.host import computes, interpreted, load_kernels
 from tilewright.targets.generic.program_file import ProgramParts
-from tilewright.types import Array, element_dtype, shape_of, tensor_type
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilewright.ir import ModulePass
+from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
-from tilewright.passes import PassEntry
 from tilewright.tile.passes.allocate import Allocate, last_used
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.boundary import Boundary

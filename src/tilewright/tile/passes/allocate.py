@@ -10,8 +10,10 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.ir import Operation, integer
+from tilewright.ir.types import element_name
 from tilewright.machine import Machine, Memory, Primitive
-from tilewright.planning.domain import ELEMENT_BYTES, Affine
+from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.planning.domain import Affine
 from tilewright.tile.best_fit import BestFit
 from tilewright.tile.boxes import interval_columns
 from tilewright.tile.dialect import (
@@ -25,7 +27,6 @@ from tilewright.tile.implied import visits
 from tilewright.tile.iteration import Rows, nest_rows
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import users_of
-from tilewright.types import element_name
 
 
 @dataclass(frozen=True)

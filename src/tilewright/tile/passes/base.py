@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tilewright.errors import refuse
 from tilewright.ir import Context, ModuleOp, ModulePass
+from tilewright.ir.passes import CompilerContext
 from tilewright.machine import Machine
-from tilewright.passes import CompilerContext
 from tilewright.tile.dialect import ProgramOp, programs_of
 
 

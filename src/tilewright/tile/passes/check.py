@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.errors import Problem, TilewrightError
 from tilewright.ir import Block, Operation, SSAValue, to_text
+from tilewright.ir.types import shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.tile.attributes import Axes
 from tilewright.tile.boxes import Boxes, box_columns
@@ -26,7 +27,6 @@ from tilewright.tile.passes.allocate import live_spans, slot_bytes
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import Command, Queues, fills
 from tilewright.tile.races import races, share_addresses
-from tilewright.types import shape_of, tensor_type
 
 
 @dataclass(frozen=True)

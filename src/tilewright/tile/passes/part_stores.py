@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.ir import Block, Operation
+from tilewright.ir.types import element_name
 from tilewright.machine import Machine
 from tilewright.machine.expression import parse_expression
-from tilewright.planning.domain import ELEMENT_BYTES
+from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.part_stores import faster_in_parts
 from tilewright.tile.dialect import ComputeOp, LoopOp, MoveOp, ProgramOp, enclosing_loops
 from tilewright.tile.implied import visits
 from tilewright.tile.passes.allocate import largest_box
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import users_of
-from tilewright.types import element_name
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import pytest
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
+from tilewright.ir.types import shape_of
 from tilewright.machine import Machine
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, lanes_of, machine
-from tilewright.types import shape_of
 
 ORIGINAL, _, MEDIUM = map(machine, CONFIGURATIONS)
 

@@ -10,10 +10,10 @@ from tests.targets.cambricon.lowering.convolutions import conv, cut
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
+from tilewright.ir.types import shape_of
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cambricon.lowering.stepping import Stepping
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
-from tilewright.types import shape_of
 
 WHOLE, SMALL, _ = map(machine, CONFIGURATIONS)
 

@@ -12,12 +12,12 @@ from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder, conv_case
 
 from tilewright.errors import TilewrightError
+from tilewright.ir.types import shape_of
 from tilewright.planning import Budget
 from tilewright.planning.planners.exact import search
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
 from tilewright.tile.lower import tile
-from tilewright.types import shape_of
 
 UNCOMPUTED = {"lower-epilogue", "lower-window", "lower-registers"}
 """Chains and windows that the machine does not compute; never ``lower-temporaries``: what the

@@ -11,11 +11,11 @@ from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
 from tilewright.errors import TilewrightError
+from tilewright.ir.types import shape_of
 from tilewright.planning import Budget
 from tilewright.planning.planners.exact import search
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine
-from tilewright.types import shape_of
 
 _, SMALL, _ = map(machine, CONFIGURATIONS)
 

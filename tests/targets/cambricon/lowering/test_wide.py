@@ -7,10 +7,10 @@ import pytest
 from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import Case, KernelBuilder
 
+from tilewright.ir.types import shape_of
 from tilewright.planning import plan
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cambricon.machine import CONFIGURATIONS, machine, part_of
-from tilewright.types import shape_of
 
 _, SMALL, _ = map(machine, CONFIGURATIONS)
 

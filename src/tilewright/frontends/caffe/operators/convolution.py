@@ -12,7 +12,7 @@ from tilewright.frontends.caffe.lowering import Lowering
 from tilewright.frontends.caffe.operators.windows import Pair, pair
 from tilewright.frontends.moves import spread
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 class _Window:

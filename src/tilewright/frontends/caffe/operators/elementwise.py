@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.frontends.caffe.lowering import Lowering, Rule
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 LARGEST_POWER = 8
 """Whole powers up to this one are products."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.frontends.caffe.lowering import Lowering
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 def concat(at: Lowering) -> Sequence[SSAValue]:

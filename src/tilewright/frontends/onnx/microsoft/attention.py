@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.quantisation import operand
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 LOWEST = float(np.finfo(np.float32).min)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators import convolution, matrix
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 _PARAMETERS = {
     "": (),

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.normalisation import centred
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 def layer(at: Lowering) -> Sequence[Value]:

@@ -14,7 +14,7 @@ from tilewright.frontends.onnx.operators import (
 )
 from tilewright.frontends.onnx.operators.quantisation import dequantised, operand, quantised, result
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 CHANNELS_LAST = "channels_last"
 

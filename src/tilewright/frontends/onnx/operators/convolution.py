@@ -23,7 +23,7 @@ from tilewright.frontends.onnx.windows import (
     window_of,
 )
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 def conv(at: Lowering) -> Value:

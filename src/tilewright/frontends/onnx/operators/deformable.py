@@ -13,7 +13,7 @@ from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.sampling import Axis, constant, rows_of, sampled
 from tilewright.frontends.onnx.windows import window_of
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 def deform_conv(at: Lowering) -> Value:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 def einsum(at: Lowering) -> Value:

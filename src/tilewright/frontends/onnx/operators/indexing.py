@@ -15,7 +15,7 @@ from tilewright.frontends.moves import elements_along, number, ramps
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.movement import gather_constant
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 def places_of(at: Lowering, index: int, extents: Sequence[int] | int) -> SSAValue:

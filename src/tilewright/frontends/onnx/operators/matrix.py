@@ -12,7 +12,7 @@ from tilewright.frontends.moves import cut
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 _SCALED = "graph.dequantise_linear"
 """What gives a bias that is kept as integers."""

@@ -11,7 +11,7 @@ from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.numbers import SHORT
 from tilewright.frontends.onnx.operators.reductions import log_sum_exp
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 def batch_normalization(at: Lowering) -> Value | Sequence[Value]:

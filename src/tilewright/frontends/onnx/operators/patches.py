@@ -11,7 +11,7 @@ from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.sampling import constant
 from tilewright.frontends.onnx.windows import Window
 from tilewright.ir import SSAValue
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 MAX_TABLE = 2**24
 """Entries of a table of places."""

@@ -17,8 +17,8 @@ from tilewright.frontends.onnx.windows import (
     window_of,
 )
 from tilewright.ir import SSAValue
+from tilewright.ir.types import shape_of
 from tilewright.numerics import reference
-from tilewright.types import shape_of
 
 MAX_TABLE = 2**24
 """Elements of a constant that stands for a dilated average."""

@@ -17,7 +17,7 @@ from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.operators.convolution import convolve
 from tilewright.frontends.onnx.windows import spatial_rank, window_of
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 def _spread(at: Lowering, index: int, rank: int, axis: int, extent: int) -> SSAValue | None:

@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.frontends.onnx.limits import MAX_ROUNDS
 from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 Activation = Callable[[SSAValue], SSAValue]
 

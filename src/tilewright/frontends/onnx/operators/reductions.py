@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.frontends.moves import reversed_along
 from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 Reduction = Callable[[Lowering, SSAValue, Sequence[int], bool], SSAValue]
 

@@ -17,7 +17,7 @@ from tilewright.frontends.onnx.operators.sampling import (
     within,
 )
 from tilewright.ir import SSAValue
-from tilewright.types import Array, shape_of
+from tilewright.ir.types import Array, shape_of
 
 
 def roi_align(at: Lowering) -> Value:

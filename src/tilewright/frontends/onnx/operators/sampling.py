@@ -15,7 +15,7 @@ import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.ir import SSAValue
-from tilewright.types import Array, shape_of
+from tilewright.ir.types import Array, shape_of
 
 CUBIC = -0.75
 """The free coefficient of Keys' kernel, "Cubic convolution interpolation", 1981."""

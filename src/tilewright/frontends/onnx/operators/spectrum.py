@@ -15,7 +15,7 @@ from tilewright.frontends.moves import cut
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.frontends.onnx.operators.sampling import constant
 from tilewright.ir import SSAValue
-from tilewright.types import Array, shape_of
+from tilewright.ir.types import Array, shape_of
 
 DENSE = 64
 """Lengths up to which one matrix is taken."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 def _groups(at: Lowering, kinds: int) -> list[list[SSAValue]]:

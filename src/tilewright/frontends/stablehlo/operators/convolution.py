@@ -12,7 +12,7 @@ from tilewright.frontends.stablehlo.lowering import Lowering, Rule
 from tilewright.frontends.stablehlo.operators.movement import padded
 from tilewright.frontends.stablehlo.values import View
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 @dataclass(frozen=True)

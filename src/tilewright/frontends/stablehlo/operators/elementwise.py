@@ -12,7 +12,7 @@ from tilewright.frontends.stablehlo import patterns
 from tilewright.frontends.stablehlo.lowering import Lowering, Rule
 from tilewright.frontends.stablehlo.values import View
 from tilewright.ir import SSAValue
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 Function = Callable[[Lowering, SSAValue], SSAValue]
 

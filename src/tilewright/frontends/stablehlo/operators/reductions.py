@@ -12,7 +12,7 @@ from tilewright.frontends.stablehlo.bodies import fold_of, place_of
 from tilewright.frontends.stablehlo.lowering import Lowering, Rule
 from tilewright.frontends.stablehlo.values import View
 from tilewright.ir import SSAValue
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 REDUCE: Mapping[str, str] = {
     "add": "reduce_sum",

@@ -20,7 +20,7 @@ from tilewright.frontends.stablehlo.operators.reductions import (
 )
 from tilewright.frontends.stablehlo.values import View
 from tilewright.ir import SSAValue
-from tilewright.types import shape_of
+from tilewright.ir.types import shape_of
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tilewright.graph.operations import Operation
 from tilewright.graph.passes.integers import maps, means, moves, products
 from tilewright.graph.passes.integers.reals import Ending
 from tilewright.ir import SSAValue
-from tilewright.passes import CompilerContext
+from tilewright.ir.passes import CompilerContext
 
 Rule = Callable[[Operation, Ending, CompilerContext], SSAValue | None]
 

@@ -8,9 +8,9 @@ from tilewright.graph.operations import Operation, PointwiseOperation
 from tilewright.graph.passes.editing import constant, erase, make, only_user, replace
 from tilewright.graph.passes.integers.reals import Ending, Real, plain_bytes, table
 from tilewright.ir import PythonValue, SSAValue
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import affine, pointwise
-from tilewright.passes import CompilerContext
-from tilewright.types import Array, shape_of
 
 _STEPS = 32
 """Operations that a function of one number may consist of."""

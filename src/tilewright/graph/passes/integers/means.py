@@ -11,9 +11,9 @@ from tilewright.graph.passes.editing import add_weight, make
 from tilewright.graph.passes.integers.products import padded, requantised
 from tilewright.graph.passes.integers.reals import Ending, plain_bytes, unsigned
 from tilewright.ir import SSAValue
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import shape_of
 from tilewright.numerics import reference
-from tilewright.passes import CompilerContext
-from tilewright.types import shape_of
 
 _MOST = 2**23
 """Elements whose sum of 8-bit numbers stays within int32."""

@@ -8,8 +8,8 @@ from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import make
 from tilewright.graph.passes.integers.reals import Ending, Real, plain_bytes
 from tilewright.ir import SSAValue
+from tilewright.ir.passes import CompilerContext
 from tilewright.numerics import affine
-from tilewright.passes import CompilerContext
 
 
 def keeping(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:

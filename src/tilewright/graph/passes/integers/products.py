@@ -24,8 +24,8 @@ from tilewright.graph.passes.integers.reals import (
     unsigned,
 )
 from tilewright.ir import PythonValue, SSAValue
-from tilewright.passes import CompilerContext
-from tilewright.types import Array, shape_of
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, shape_of
 
 EXACT_FLOAT = 2**24
 """Integers up to this are exact in float32, and so are their sums."""

@@ -11,9 +11,9 @@ from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import constant, make, only_user
 from tilewright.ir import PythonValue, SSAValue
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, element_dtype, tensor_type
 from tilewright.numerics import affine
-from tilewright.passes import CompilerContext
-from tilewright.types import Array, element_dtype, tensor_type
 
 BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
 

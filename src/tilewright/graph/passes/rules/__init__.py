@@ -18,7 +18,7 @@ from tilewright.graph.passes.rules import (
     scaling,
     views,
 )
-from tilewright.passes import CompilerContext
+from tilewright.ir.passes import CompilerContext
 
 Rule = Callable[[Operation, CompilerContext], bool]
 

@@ -9,8 +9,8 @@ from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.editing import constant, erase, make, only_user
 from tilewright.graph.passes.editing import replace as replace_operation
 from tilewright.ir import PythonValue, SSAValue, VerifyException, f32
-from tilewright.passes import CompilerContext
-from tilewright.types import shape_of, tensor_type
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import shape_of, tensor_type
 
 
 @dataclass(frozen=True)

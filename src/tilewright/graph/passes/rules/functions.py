@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import constant, make, only_user, replace
 from tilewright.ir import SSAValue
-from tilewright.passes import CompilerContext
+from tilewright.ir.passes import CompilerContext
 
 
 def recognise_gelu(op: Operation, ctx: CompilerContext) -> bool:

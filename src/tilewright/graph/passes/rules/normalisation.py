@@ -7,8 +7,8 @@ import numpy as np
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import add_weight, constant, make, only_user, replace
 from tilewright.ir import PythonValue, SSAValue, f32
-from tilewright.passes import CompilerContext
-from tilewright.types import shape_of, tensor_type
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import shape_of, tensor_type
 
 
 def recognise_layer_norm(op: Operation, ctx: CompilerContext) -> bool:

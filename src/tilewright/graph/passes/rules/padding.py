@@ -7,8 +7,8 @@ import numpy as np
 from tilewright.graph.operations import Operation, ReduceMeanOp
 from tilewright.graph.passes.editing import erase, make, replace
 from tilewright.ir import PythonValue, VerifyException
-from tilewright.passes import CompilerContext
-from tilewright.types import shape_of
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import shape_of
 
 _LOWEST = float(np.finfo(np.float32).min)
 

@@ -7,9 +7,9 @@ import numpy as np
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import add_weight, constant, erase, finite, make, replace
 from tilewright.graph.passes.rules.scaling import affine_of
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, shape_of
 from tilewright.machine import Machine
-from tilewright.passes import CompilerContext
-from tilewright.types import Array, shape_of
 
 ROW_MAJOR = ("", "NCHW", "any")
 """Layouts in which an image flattens at no cost."""

@@ -7,8 +7,8 @@ import numpy as np
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.editing import constant, erase, only_user, per_channel, replace
 from tilewright.graph.passes.fuse_batch_norm import LARGEST_FACTOR, scale_convolution
-from tilewright.passes import CompilerContext
-from tilewright.types import Array, shape_of
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import Array, shape_of
 
 
 def into_convolution(op: Operation, ctx: CompilerContext) -> bool:

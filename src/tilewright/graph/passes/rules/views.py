@@ -13,8 +13,8 @@ from tilewright.graph.operations import (
 )
 from tilewright.graph.passes.editing import add_weight, constant, erase, make, only_user, replace
 from tilewright.ir import PythonValue
-from tilewright.passes import CompilerContext
-from tilewright.types import shape_of
+from tilewright.ir.passes import CompilerContext
+from tilewright.ir.types import shape_of
 
 
 def drop_identity(op: Operation, ctx: CompilerContext) -> bool:

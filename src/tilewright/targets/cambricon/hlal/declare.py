@@ -8,6 +8,7 @@ from math import prod
 
 import numpy as np
 
+from tilewright.ir.types import Array
 from tilewright.numerics import fixed
 from tilewright.numerics.tables import FUNCTIONS, table
 from tilewright.targets.cambricon.hlal import syntax
@@ -28,7 +29,6 @@ from tilewright.targets.cambricon.hlal.values import (
     problem,
     whole,
 )
-from tilewright.types import Array
 
 DEFAULT_FRACTION = 8
 """Fraction bits where a declaration names none."""

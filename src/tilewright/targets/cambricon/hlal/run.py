@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.numerics.fixed import quantise, quantise32
 from tilewright.targets.cambricon.hlal.assemble import Program
@@ -17,7 +18,6 @@ from tilewright.targets.cambricon.hlal.kinds import computes
 from tilewright.targets.cambricon.hlal.segments import SegmentedArray
 from tilewright.targets.cambricon.machine import lanes_of
 from tilewright.targets.cambricon.simulate.simulator import LIMIT, Result, run
-from tilewright.types import Array
 
 
 @dataclass(frozen=True)

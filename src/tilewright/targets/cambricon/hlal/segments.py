@@ -18,7 +18,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.types import Array
+from tilewright.ir.types import Array
 
 ALIGNMENT = 64
 """Bytes that every array in main memory, and every on-chip array, begins at a multiple of."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.graph.placement import WEIGHTS
+from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.early import EarlyLoads, Need, Settled, meet
@@ -29,7 +30,6 @@ from tilewright.targets.cambricon.statements import (
     statement,
 )
 from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp
-from tilewright.types import Array
 
 CONSTANTS = "constants"
 """The region of main memory behind the arenas: tables, and copies of weights."""

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tilewright.errors import refuse
+from tilewright.ir.types import element_name, layout_of
 from tilewright.machine import Machine
-from tilewright.planning.domain import ELEMENT_BYTES
+from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.targets.cambricon.lowering.boxes import Axis, Box, Spans, axis_of, packed
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.moves import runs_of
 from tilewright.targets.generic.lowering.locations import TensorPlace, physical_order
 from tilewright.tile.dialect import BufferOp
 from tilewright.tile.passes.allocate import held
-from tilewright.types import element_name, layout_of
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Operand:
         return tuple((start, start + ring.row_bytes) for start in starts)
 
     def lies(self, e: Emitter, spans: Spans, extents: Mapping[str, int]) -> Value:
-        """Address of a tile's box of a held tensor: one run of it (hold_values.py)."""
+        """Address of a tile's box of a held tensor: one run of it (network/resident_values.py)."""
         runs = runs_of(e, self.box(e, spans, extents), self.place, self.order)
         if any(count != 1 for count, _ in runs.loops):
             raise refuse("lower-held", "a tile of a held value is several runs of it", self.name)

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.graph.placement import WEIGHTS
+from tilewright.ir.types import Array
 from tilewright.planning.domain import Affine
 from tilewright.targets.cambricon.lowering.boxes import Spans
 from tilewright.targets.cambricon.lowering.emitter import Emitter, Value
 from tilewright.targets.cambricon.lowering.nest import Nest
 from tilewright.tile.dialect import BufferOp
-from tilewright.types import Array
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.planning.domain import ELEMENT_BYTES
+from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance

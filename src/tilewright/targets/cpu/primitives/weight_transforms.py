@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import ceil, prod
 
+from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.numerics.winograd import POINTS
 from tilewright.planning.cached_blocks import panel_channels
-from tilewright.planning.domain import ELEMENT_BYTES
 from tilewright.targets.cpu.primitives.ahead import Runs
 from tilewright.targets.cpu.primitives.block_products import write_steps
 from tilewright.targets.cpu.primitives.blocks import Block

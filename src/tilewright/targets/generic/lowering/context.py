@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tilewright.ir.types import Array
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Affine
 from tilewright.targets.generic.fields import Column
@@ -16,7 +17,6 @@ from tilewright.targets.generic.lowering.steps import Tables
 from tilewright.tile.boxes import Boxes, box_columns
 from tilewright.tile.dialect import BufferOp, ComputeOp, StageOp, TensorOp, windows_of
 from tilewright.tile.iteration import Order, Rows
-from tilewright.types import Array
 
 Fields = dict[str, Any]
 """Field -> column, or one number for all."""

@@ -9,14 +9,15 @@ from typing import Any
 
 from tilewright.errors import refuse
 from tilewright.ir import SSAValue
-from tilewright.planning.domain import ELEMENT_BYTES, Affine
+from tilewright.ir.types import element_name, layout_of, shape_of
+from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
 from tilewright.targets.generic.fields import Column
 from tilewright.tile.boxes import Boxes, box_columns
 from tilewright.tile.dialect import BufferOp, MoveOp, TensorOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Command
-from tilewright.types import element_name, layout_of, shape_of
 
 
 def physical_order(layout: str, rank: int, where: str) -> tuple[int, ...]:

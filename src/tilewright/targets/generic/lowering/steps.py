@@ -11,11 +11,11 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.ir import Attribute
+from tilewright.ir.types import FixedType, element_dtype, tensor_type
 from tilewright.machine import Primitive
 from tilewright.numerics import fixed, pointwise, tables
 from tilewright.targets.generic.functions import FUNCTIONS, bits_of
 from tilewright.tile.dialect import StageOp
-from tilewright.types import FixedType, element_dtype, tensor_type
 
 
 @dataclass(frozen=True)

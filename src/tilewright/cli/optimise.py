@@ -1,0 +1,70 @@
+"""Running named passes on text, in the manner of mlir-opt: ``tilewright opt``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tilewright.compiler.pipeline import resolve
+from tilewright.errors import refuse
+from tilewright.graph.operations import context as graph_context
+from tilewright.graph.passes import PASSES as GRAPH_PASSES
+from tilewright.graph.weights import Weights
+from tilewright.ir import (
+    DiagnosticException,
+    ModulePass,
+    ParseError,
+    Parser,
+    PassPipeline,
+    VerifyException,
+    to_text,
+)
+from tilewright.ir.passes import CompilerContext, PassEntry, PassRunner
+from tilewright.tile.dialect import context as tile_context
+from tilewright.tile.passes import PASSES as TILE_PASSES
+
+MOST_CHARACTERS = 64 << 20
+"""Longest text that is read."""
+
+
+def all_passes() -> dict[str, type[ModulePass]]:
+    """Every pass by its name, graph and tile."""
+    return {**GRAPH_PASSES, **TILE_PASSES}
+
+
+def optimise_text(
+    text: str,
+    passes: str,
+    target: str = "cambricon-x",
+    *,
+    values: Mapping[str, float] | None = None,
+    weights: Path | None = None,
+) -> str:
+    """Parse a module, run ``passes`` (``name,name{option=1}``), verify and print it.
+
+    Raises TilewrightError with the line and column of a syntax error, and for unknown passes.
+    """
+    if len(text) > MOST_CHARACTERS:
+        raise refuse("text-too-large", f"more than {MOST_CHARACTERS} characters")
+    _, machine = resolve(target, None, values)
+    context = CompilerContext(machine, None if weights is None else Weights.load(weights))
+    for made in (graph_context(), tile_context()):
+        for dialect in made.loaded_dialects:
+            if dialect.name not in {known.name for known in context.loaded_dialects}:
+                context.load_dialect(dialect)
+    try:
+        module = Parser(context, text).parse_module()
+        module.verify()
+    except (ParseError, VerifyException, DiagnosticException) as error:
+        raise refuse("text-invalid", str(error)) from error
+    except RecursionError as error:
+        raise refuse("text-invalid", "regions are nested too deeply") from error
+    known = all_passes()
+    try:
+        available = {name: (lambda made=made: made) for name, made in known.items()}
+        steps = PassPipeline.parse_spec(available, passes).passes if passes else ()
+    except Exception as error:  # xDSL raises bare exceptions for pass specifications
+        raise refuse("pass-unknown", str(error), passes, ", ".join(sorted(known))) from error
+    runner = PassRunner(context)
+    runner.run(module, [PassEntry(step, "asked for") for step in steps])
+    return to_text(module)

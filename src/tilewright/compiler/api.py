@@ -1,0 +1,248 @@
+"""From a model to an executable package, and from one with free dims to a shape's own."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright import frontends
+from tilewright.compiler.pipeline import check_files, resolve, travel
+from tilewright.compiler.quantise import check_format
+from tilewright.compiler.state import Model, Work
+from tilewright.errors import refuse
+from tilewright.graph.dialect import network_of
+from tilewright.graph.placement import (
+    arenas_of,
+)
+from tilewright.ir.types import Array
+from tilewright.machine import Machine
+from tilewright.machine.forms import machine_of
+from tilewright.numbers.calibration import (
+    Samples,
+    sample_shapes,
+)
+from tilewright.numerics.formats import Numbers, numbers_of
+from tilewright.runtime.cache import Cache
+from tilewright.runtime.executable import Executable, Progress, opened, quiet, replacing
+from tilewright.runtime.manifest import MANIFEST, Manifest
+from tilewright.runtime.open_package import Recipe, write_open_package
+from tilewright.runtime.package import write_package
+from tilewright.shapes import Settled, Shapes, settle, sizes_of
+from tilewright.targets.base import Compilation, Target, find_target
+
+
+def compile(
+    model: Model,
+    target: str | Target = "cpu",
+    *,
+    machine: Machine | str | Path | None = None,
+    values: Mapping[str, float] | None = None,
+    shapes: Shapes | None = None,
+    weights: str | Path | None = None,
+    example_inputs: Any = None,
+    dynamic_shapes: Any = None,
+    calibration: Samples | None = None,
+    numbers: str | Numbers | None = None,
+    observer: str | None = None,
+    keep_float: Sequence[str] = (),
+    equalise: bool | None = None,
+    directory: str | Path | None = None,
+    dump: str | Path | None = None,
+    exact_memory: bool = False,
+    exact_convolution: bool = False,
+    cpu: str | None = None,
+    planner: str = "model",
+    database: str | Path | None = None,
+    progress: Progress = quiet,
+    cache: Cache | None = None,
+) -> Executable:
+    """Compile a model for a target; returns an executable package.
+
+    ``target`` is a target's name or a machine file; ``machine`` and ``values`` vary its machine
+    (``{"memory.sb.bytes": 65536}``). ``weights`` is the file of the weights where a format keeps
+    them apart (Caffe). The package is written to ``directory`` (nothing is there until it is
+    whole), or to a temporary one that lives as long as the result. ``dump`` collects the
+    representation after every pass. ``exact_convolution`` leaves out methods that round otherwise
+    than by the order of their sums (``Machine.exact``). ``cpu`` makes the cpu target's C for a
+    processor other than the one at hand (``amx``, ``avx512``, ``avx2``, ``sse2``, ``neon``,
+    ``portable``).
+    With ``database``, schedules that were measured (``compiler.tune``) are taken from it; with
+    ``planner="measured"``, what it lacks is measured first. ``planner`` takes the names of
+    planning/planners/choice.py, with options (``greedy{start=granule}``).
+
+    ``numbers`` names a number format other than the machine's own (``int8``; numerics/formats.py
+    has all). ``calibration`` gives the sample inputs from which ``observer``
+    (``minimum-maximum``, ``percentile``, ``mean-squared-error``) chooses scales and binary points;
+    the nodes ``keep_float`` stay float32. ``equalise`` makes channels of activations alike before
+    they are quantised (the default in ``int8``; docs/quantisation.md).
+
+    A PyTorch module is captured with ``example_inputs`` (a tensor, a tuple of arguments, or a dict
+    of them by name) and, for torch.export, ``dynamic_shapes`` (docs/pytorch.md).
+
+    ``shapes`` gives sizes to dims that the model leaves free, or names and bounds
+    (``{"image": ("batch", 3, 224, 224), "batch": "1..8"}``; ``tilewright.shapes.forms`` has all
+    forms). If dims stay free, the result is a ``DynamicExecutable``: it compiles the model for each
+    shape when it is first used, keeps what it built in ``cache``, and tells ``progress``. Raises
+    TilewrightError.
+    """
+    found, described = resolve(target, machine, values, cpu)
+    options = observer is not None or keep_float or equalise is not None
+    if isinstance(numbers, str) or options:
+        if isinstance(numbers, Numbers):
+            raise refuse("numbers-format", "numbers given as a value hold all that is chosen")
+        numbers = numbers_of(numbers or described.element, observer, tuple(keep_float), equalise)
+    if exact_convolution:
+        described = described.exact()
+    model = _opened(model, weights, example_inputs, dynamic_shapes)
+    if isinstance(model, frontends.Opened):
+        settled = settle(model.signature.inputs, shapes)
+        if settled.free and (database is not None or planner != "model"):
+            free = ", ".join(settled.free)
+            raise refuse("option-planner", f"a planner is chosen for one shape, and {free} is free")
+        if settled.free:
+            if dump is not None:
+                raise refuse(
+                    "shape-open", "before free dims have sizes, no pass runs", "dump",
+                    "give their sizes too",
+                )  # fmt: skip
+            source = model
+            notes = source.trial(settled)
+            ranges, factors = _calibrated(
+                source, settled, found, described, calibration, numbers, progress
+            )
+            how = Recipe(found.name, described, exact_memory, ranges, notes, numbers, factors)
+            write = partial(write_open_package, source=source, settled=settled, recipe=how)
+            return _written(write, directory, cache, progress)
+    with found.planner(planner, described, database) as asked:
+        work = travel(
+            model,
+            found,
+            described,
+            shapes=shapes,
+            weights=weights,
+            calibration=calibration,
+            numbers=numbers,
+            dump=None if dump is None else Path(dump),
+            progress=progress,
+            exact_memory=exact_memory,
+            planner=asked,
+        )
+    progress("emit", 0, 0)
+    return _written(partial(_emit, work), directory, cache, progress)
+
+
+def _opened(
+    model: Model, weights: str | Path | None, example_inputs: Any, dynamic_shapes: Any
+) -> Model:
+    """The model read as far as it can be before its shapes are settled."""
+    if isinstance(model, frontends.Imported | frontends.Opened):
+        if example_inputs is not None or dynamic_shapes is not None:
+            raise refuse("torch-example-inputs", "the model has been loaded, with its inputs")
+        return model
+    if weights is not None:
+        if isinstance(model, str | Path | frontends.Exported):
+            return model  # The front-ends know which of their formats take weights.
+        raise refuse("model-weights", "a PyTorch module brings its weights")
+    return (
+        frontends.open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes)
+        or model
+    )
+
+
+def specialise(
+    directory: Path, manifest: Manifest, sizes: Mapping[str, int], place: Path, progress: Progress
+) -> None:
+    """Compile a package's model for sizes of its free dims, into an empty directory.
+
+    The bytes are those of ``compile`` with the same shapes. Raises TilewrightError.
+    """
+    found = manifest.open_model
+    if found is None or found.file not in manifest.files:
+        raise refuse("package-invalid", "it has no model", str(directory))
+    shapes = {
+        tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
+        for tensor in manifest.inputs
+    }
+    work = travel(
+        directory / found.file,
+        find_target(manifest.target),
+        machine_of(manifest.machine, str(directory / MANIFEST)),
+        shapes=shapes,
+        ranges=found.ranges,
+        factors=None
+        if found.factors is None
+        else {name: np.array(row, np.float32) for name, row in found.factors.items()},
+        numbers=None if found.numbers is None else numbers_of(*found.numbers),
+        progress=progress,
+        exact_memory=found.exact_memory,
+    )
+    progress("emit", 0, 0)
+    _emit(work, place)
+
+
+def _calibrated(
+    model: frontends.Opened,
+    settled: Settled,
+    target: Target,
+    machine: Machine,
+    samples: Samples | None,
+    numbers: Numbers | None,
+    progress: Progress,
+) -> tuple[Mapping[str, tuple[float, float]] | None, Mapping[str, Array] | None]:
+    """Ranges of values and factors of channels, from samples.
+
+    Samples have a shape of their own; what they tell holds for every shape.
+    """
+    needed = machine.element != "float32" or (numbers is not None and numbers.needs_ranges)
+    if numbers is not None:
+        check_format(machine, numbers, samples is not None)
+    if samples is None or not needed:
+        return None, None
+    shapes, samples = sample_shapes(settled.inputs, samples)
+    bound = settled.bind(sizes_of(settled.inputs, settled.free, shapes))
+    work = travel(
+        model,
+        target,
+        machine,
+        shapes=bound,
+        calibration=samples,
+        numbers=numbers,
+        progress=progress,
+        until="calibrate",
+    )
+    return work.runner.context.ranges, work.factors
+
+
+def _written(
+    write: Callable[[Path], None],
+    directory: str | Path | None,
+    cache: Cache | None,
+    progress: Progress,
+) -> Executable:
+    """A package that ``write`` makes, in its place or in a temporary one."""
+    if directory is not None:
+        with replacing(Path(directory)) as fresh:
+            write(fresh)
+        return opened(Path(directory), cache=cache, progress=progress)
+    temporary = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    try:
+        write(temporary)
+        return opened(temporary, temporary=True, cache=cache, progress=progress)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _emit(work: Work, directory: Path) -> None:
+    """Let the target emit its part, and write the package around it."""
+    arenas = arenas_of(network_of(work.network))
+    kernels = tuple(work.kernels)
+    made = Compilation(work.machine, work.network, work.weights, kernels, arenas)
+    write_package(directory, work.target, made, work.plans, work.name, work.notes)
+    check_files(work)

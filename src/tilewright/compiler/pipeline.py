@@ -1,0 +1,277 @@
+"""The road of a model, as one list that can be read in a minute: see ``ROAD``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tilewright import frontends
+from tilewright.compiler.quantise import calibrate, kept_on_host, quantise
+from tilewright.compiler.state import Model, Planner, Work, context_of, drop_dead_weights
+from tilewright.errors import refuse
+from tilewright.graph.dialect import KernelOp, network_of
+from tilewright.graph.kernels import kernel_of
+from tilewright.graph.passes import kernel_pipeline, place_pipeline, simplify_pipeline
+from tilewright.graph.placement import arenas_of
+from tilewright.graph.values import value_names
+from tilewright.ir import SSAValue
+from tilewright.ir.passes import CompilerContext, PassRunner
+from tilewright.ir.types import Array
+from tilewright.machine import Machine
+from tilewright.network.refine import beside_neighbours
+from tilewright.network.resident_values import hold_values, placements_of
+from tilewright.network.resident_weights import hold_weights
+from tilewright.numbers.calibration import (
+    Samples,
+)
+from tilewright.numerics.formats import Numbers
+from tilewright.planning import Plan, PlanCache, Timer, plan
+from tilewright.planning.channel_blocks import by_channel_blocks
+from tilewright.planning.domain import Kernel
+from tilewright.planning.join_pixels import join_pixels, moves_blocks
+from tilewright.runtime.executable import Progress, quiet
+from tilewright.shapes import Shapes
+from tilewright.targets.base import CompiledKernel, Target, find_target
+from tilewright.tile.build import build
+from tilewright.tile.dialect import programs_of
+from tilewright.tile.passes import last_used
+from tilewright.tile.passes import pipeline as tile_pipeline
+
+
+@dataclass(frozen=True)
+class Station:
+    """One stage of the road: its name, what it does, and what goes in and comes out."""
+
+    name: str
+    run: Callable[[Work], None]
+    what: str
+
+
+def import_model(work: Work) -> None:
+    """Model file to graph."""
+    model = work.model
+    if isinstance(model, frontends.Imported):
+        if work.weights_file is not None:
+            raise refuse("model-weights", "the model has been loaded, with its weights")
+        if work.shapes:
+            raise refuse("shape-fixed", "the model has been loaded, with its shapes")
+        imported = model
+    elif isinstance(model, frontends.Opened):
+        imported = model.load(work.shapes)
+    else:
+        imported = frontends.load(model, shapes=work.shapes, weights=work.weights_file)
+    work.network = imported.module.clone()
+    # A store of our own: one import may be compiled several times, each time the same.
+    work.weights = imported.weights.subset(imported.weights)
+    work.name = imported.name
+    work.nodes = imported.nodes
+    work.files = imported.files
+    work.notes += imported.notes
+    work.runner.context = context_of(work, {})
+
+
+def optimise_graph(work: Work) -> None:
+    """Graph passes that keep the model's numbers."""
+    work.runner.run(work.network, simplify_pipeline(work.machine), "graph-")
+    drop_dead_weights(work)
+
+
+def form_kernels(work: Work) -> None:
+    """Graph passes that decide what the machine runs, and as which kernels."""
+    work.runner.run(work.network, kernel_pipeline(work.machine, kept_on_host(work)), "graph-")
+    drop_dead_weights(work)
+
+
+def place_graph(work: Work) -> None:
+    """Graph passes from the choice of numbers to the plan of memory."""
+    passes = place_pipeline(work.machine, exact_memory=work.exact_memory)
+    work.runner.run(work.network, passes, "graph-")
+    drop_dead_weights(work)
+
+
+def check_files(work: Work) -> None:
+    """Refuse a model that has changed while it was read; let go of its pages."""
+    for file in work.files:
+        file.check()
+        file.release()
+
+
+def plan_kernels(work: Work) -> None:
+    """A schedule for every kernel that the accelerator runs."""
+    network = network_of(work.network)
+    names = value_names(network)
+    kernels = [op for op in network.block.ops if isinstance(op, KernelOp)]
+    described = [(_described(op, names, work.machine), op.on_host) for op in kernels]
+    planned = [kernel for kernel, on_host in described if not on_host]
+    timer = work.target.timer(work.machine)
+    if timer is not None and planned:
+        # Timed with its first load. The cost model charges every kernel for its own, so where
+        # nothing is timed, kernels alike stay alike and are planned once.
+        begin = planned[0] = replace(planned[0], first=True)
+        described = [(begin if k.symbol == begin.symbol else k, host) for k, host in described]
+    work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress)
+    # A planner that was asked for knows nothing of values that are held.
+    if work.hold and work.target.holds_values and work.planner is None:
+        by_symbol = {kernel.symbol: kernel for kernel in planned}
+        work.held = hold_values(
+            network, work.machine, by_symbol, work.plans, work.target.timer, work.exact_memory
+        )
+        work.held |= hold_weights(
+            network,
+            work.machine,
+            by_symbol,
+            work.plans,
+            work.held,
+            work.target.timer,
+            work.target.run_timer(work.machine, arenas_of(network)),
+        )
+        work.plans |= {symbol: one.plan for symbol, one in work.held.items()}
+        work.plans |= beside_neighbours(
+            network,
+            work.machine,
+            by_symbol,
+            work.plans,
+            work.held,
+            work.target.run_timer(work.machine, arenas_of(network)),
+        )
+    for kernel, on_host in described:
+        if on_host:
+            work.kernels.append(CompiledKernel(kernel))
+        else:
+            found, held = work.plans[kernel.symbol], work.held.get(kernel.symbol)
+            made = CompiledKernel(
+                kernel if held is None else held.kernel,
+                found.schedule,
+                None,
+                found.cycles,
+                None if held is None else held.machine,
+                "" if held is None else held.keeps,
+            )
+            work.kernels.append(made)
+
+
+def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) -> Kernel:
+    """Planning's kernel, with dims for blocks of channels, and one for all pixels where the machine
+    gains by that."""
+    kernel = kernel_of(op, names)
+    if op.on_host:
+        return kernel
+    if moves_blocks(machine):
+        kernel = by_channel_blocks(kernel)
+    placed = placements_of(op, names, kernel)
+    return join_pixels(kernel, machine, {name: one[2] for name, one in placed.items()})
+
+
+def plans_of(
+    kernels: Sequence[Kernel],
+    machine: Machine,
+    planner: Planner | None = None,
+    timer: Timer | None = None,
+    progress: Progress = quiet,
+) -> dict[str, Plan]:
+    """Plans by the kernels' symbols; kernels alike are planned once. Raises TilewrightError."""
+    cache: PlanCache = {}
+    plans: dict[str, Plan] = {}
+    for number, kernel in enumerate(kernels):
+        progress("plan", number, len(kernels))
+        found = None if planner is None else planner(kernel)
+        plans[kernel.symbol] = found or plan(kernel, machine, timer=timer, cache=cache)
+    return plans
+
+
+def build_tiles(work: Work) -> None:
+    """Kernel and schedule to tile program, and the tile passes."""
+    network = network_of(work.network)
+    names = value_names(network)
+    kernels = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+    used: dict[str, tuple[str, ...]] = {}
+    for number, item in enumerate(work.kernels):
+        work.progress("tile", number, len(work.kernels))
+        if item.schedule is None:
+            continue
+        placements = placements_of(kernels[item.kernel.symbol], names, item.kernel)
+        machine = item.machine or work.machine
+        held = work.held.get(item.kernel.symbol)
+        if held is not None:
+            placements = held.placed(placements)
+        program = build(item.kernel, item.schedule, machine, placements)
+        passes = tile_pipeline(machine, tuple(text for texts in used.values() for text in texts))
+        work.runner.context = context_of(work, {}, machine)
+        work.runner.run(program, passes, f"{item.kernel.symbol}-")
+        if work.machine.synchronisation != "none":
+            for one in programs_of(program):
+                used |= last_used(one)
+        work.kernels[number] = replace(item, program=program)
+
+
+ROAD: tuple[Station, ...] = (
+    Station("import", import_model, "model file -> graph"),
+    Station("graph passes", optimise_graph, "graph -> graph, in the model's numbers"),
+    Station("quantise", quantise, "graph + samples -> graph of the numbers asked for"),
+    Station("kernels", form_kernels, "graph -> graph of kernels, on accelerator or host"),
+    Station("calibrate", calibrate, "graph + samples -> ranges of values"),
+    Station("numbers, layouts, memory", place_graph, "graph -> graph of placed kernels"),
+    Station("plan", plan_kernels, "kernel + machine -> schedule"),
+    Station("tile", build_tiles, "kernel + schedule -> tile program"),
+)
+"""Everything up to the target's own part; ``compile`` then lets the target emit a package."""
+
+
+def resolve(
+    target: str | Target,
+    machine: Machine | str | Path | None = None,
+    values: Mapping[str, float] | None = None,
+    cpu: str | None = None,
+) -> tuple[Target, Machine]:
+    """The target and its machine, with ``values`` such as ``memory.sb.bytes`` changed.
+
+    ``target`` may be the path of a machine file (``.toml``): the generic target then runs it.
+    ``cpu`` names the processor that the cpu target makes C for (by default the one at hand).
+    """
+    if isinstance(target, str) and target.endswith(".toml"):
+        machine, target = target, "generic"
+    found = find_target(target) if isinstance(target, str) else target
+    if isinstance(machine, str | Path):
+        from tilewright.machine.load import load_machine
+
+        machine = load_machine(Path(machine))
+    if machine is not None and cpu is not None:
+        raise refuse("option-cpu", "a machine of one's own has its processor already", "--cpu")
+    described = machine or (found.machine() if cpu is None else found.variant(cpu))
+    return found, described.with_values(values) if values else described
+
+
+def travel(
+    model: Model,
+    target: Target,
+    machine: Machine,
+    *,
+    shapes: Shapes | None = None,
+    weights: str | Path | None = None,
+    calibration: Samples | None = None,
+    ranges: Mapping[str, tuple[float, float]] | None = None,
+    factors: Mapping[str, Array] | None = None,
+    numbers: Numbers | None = None,
+    dump: Path | None = None,
+    progress: Progress = quiet,
+    exact_memory: bool = False,
+    planner: Planner | None = None,
+    hold: bool = True,
+    until: str = "tile",
+) -> Work:
+    """Take a model along the road, to the end of the station ``until``.
+
+    With ``hold`` values may stay on the chip between kernels (network/resident_values.py).
+    """
+    runner = PassRunner(CompilerContext(machine), dump)
+    work = Work(target, machine, model, shapes or {}, calibration, progress, runner, exact_memory)
+    work.weights_file, work.ranges, work.numbers = weights, ranges, numbers
+    work.planner, work.factors, work.hold = planner, factors, hold
+    for station in ROAD:
+        progress(station.name, 0, 0)
+        station.run(work)
+        check_files(work)
+        if station.name == until:
+            break
+    return work

@@ -1,0 +1,87 @@
+"""What the stations of the road (compiler/pipeline.py) pass on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tilewright import frontends
+from tilewright.graph.dialect import WeightOp
+from tilewright.graph.operations import context as graph_context
+from tilewright.graph.weights import Weights
+from tilewright.ir import ModuleOp
+from tilewright.ir.passes import CompilerContext, PassRunner
+from tilewright.ir.types import Array
+from tilewright.machine import Machine
+from tilewright.network.resident_values import HeldKernel
+from tilewright.numbers.calibration import Samples
+from tilewright.numerics.formats import Numbers
+from tilewright.planning import Plan
+from tilewright.planning.domain import Kernel
+from tilewright.runtime.executable import Progress
+from tilewright.shapes import Shapes
+from tilewright.targets.base import CompiledKernel, Target
+
+Model = (
+    str | Path | frontends.Imported | frontends.Opened | frontends.Exported | frontends.TorchModule
+)
+"""A model file's path, what ``tilewright.load`` or ``frontends.open_model`` returned, a function
+that JAX exported, or a PyTorch module."""
+
+Planner = Callable[[Kernel], Plan | None]
+"""A kernel's plan, or None where it has none."""
+
+
+@dataclass
+class Work:
+    """What the stations of the road pass on."""
+
+    target: Target
+    machine: Machine
+    model: Model
+    shapes: Shapes
+    samples: Samples | None
+    progress: Progress
+    runner: PassRunner
+    exact_memory: bool = False
+    network: ModuleOp = field(default_factory=lambda: ModuleOp([]))
+    weights: Weights = field(default_factory=Weights)
+    name: str = ""
+    nodes: tuple[frontends.ModelNode, ...] = ()
+    kernels: list[CompiledKernel] = field(default_factory=list[CompiledKernel])
+    plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
+    notes: list[str] = field(default_factory=list[str])
+    files: tuple[frontends.MappedFile, ...] = ()
+    """The model's files, which weights are views of."""
+    planner: Planner | None = None
+    """Asked for each kernel's schedule before the cost model is."""
+    weights_file: str | Path | None = None
+    """The file of the weights, for model formats that keep them apart."""
+    ranges: Mapping[str, tuple[float, float]] | None = None
+    """Ranges of values that are known already, from samples of another shape."""
+    factors: Mapping[str, Array] | None = None
+    """What the channels of values are divided by, if that is known already (pass equalise)."""
+    numbers: Numbers | None = None
+    """The number format asked for; None is the machine's own."""
+    hold: bool = True
+    """Whether values may stay on the chip between kernels (network/resident_values.py)."""
+    held: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
+    """The kernels that run while values do, by their symbols."""
+
+
+def context_of(
+    work: Work, ranges: Mapping[str, tuple[float, float]], machine: Machine | None = None
+) -> CompilerContext:
+    """What passes see: the machine, the weights so far, and ranges of values."""
+    made = CompilerContext(machine or work.machine, work.weights, ranges, work.factors)
+    for dialect in graph_context().loaded_dialects:
+        made.load_dialect(dialect)
+    return made
+
+
+def drop_dead_weights(work: Work) -> None:
+    """Keep only the weights that the network still reads: large ones would pile up."""
+    live = [op.symbol.data for op in work.network.walk() if isinstance(op, WeightOp)]
+    work.weights = work.weights.subset(live)
+    work.runner.context = context_of(work, work.runner.context.ranges)

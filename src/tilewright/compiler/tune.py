@@ -1,0 +1,169 @@
+"""Improving a model's schedules by measuring them, within a time budget.
+
+Kernels that are alike are measured once. Each round measures the next batch of the kernel that has
+most to gain: predicted seconds of all its occurrences, shared among the batches it has had. All
+measurements go to a database at once, so an interrupted search goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tilewright.compiler.pipeline import Model, Progress, quiet, resolve, travel
+from tilewright.errors import refuse
+from tilewright.machine import Machine
+from tilewright.planning.canonical import canonical
+from tilewright.planning.domain import Kernel
+from tilewright.planning.measurements import Measurements
+from tilewright.planning.planners.measured import Measure, Search
+from tilewright.planning.schedule import Schedule
+from tilewright.shapes import Shapes
+
+
+@dataclass
+class Tuned:
+    """What tuning found out about one kernel."""
+
+    kernel: Kernel
+    count: int
+    """Kernels of the network that are like this one."""
+    symbols: list[str]
+    model_seconds: float = float("inf")
+    """Of the schedule that the cost model likes best."""
+    best_seconds: float = float("inf")
+    """Of the fastest schedule that was measured; infinite, as the model's, if none was."""
+    best: Schedule | None = None
+    measured: int = 0
+    space: int = 0
+    """Number of schedules that there are."""
+    rest: Iterator[tuple[Schedule, ...]] = field(default_factory=lambda: iter(()))
+    """Batches that are still to be measured."""
+    weight: float = 0.0
+    """Predicted cycles of all the kernels that are like this one."""
+    batches: int = 0
+    """Batches that were begun."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A row of ``tilewright tune --json``; null where nothing was measured."""
+        return {
+            "kernels": self.symbols,
+            "nodes": list(self.kernel.nodes),
+            "model_seconds": _finite(self.model_seconds),
+            "best_seconds": _finite(self.best_seconds),
+            "measured": self.measured,
+            "space": self.space,
+            "schedule": None if self.best is None else str(self.best),
+        }
+
+
+def _finite(seconds: float) -> float | None:
+    return None if seconds == float("inf") else seconds
+
+
+def tune(
+    model: Model,
+    target: str = "cpu",
+    *,
+    database: str | Path,
+    seconds: float = 300.0,
+    shapes: Shapes | None = None,
+    weights: str | Path | None = None,
+    values: Mapping[str, float] | None = None,
+    exact_convolution: bool = False,
+    executor: Executor | None = None,
+    jobs: int = 1,
+    progress: Progress = quiet,
+) -> list[Tuned]:
+    """Measure schedules of a model's kernels for about ``seconds``; worst kernels first.
+
+    Measurements are kept in ``database``, where ``compile(..., database=...)`` finds them.
+    ``executor`` runs them elsewhere, ``jobs`` at a time: processes of this machine, or workers of a
+    cluster whose processors are like this one. Raises TilewrightError; interrupting it with
+    KeyboardInterrupt loses nothing that was measured.
+    """
+    end = time.monotonic() + seconds
+    found, machine = resolve(target, None, values)
+    if exact_convolution:
+        machine = machine.exact()
+    measure = found.measurer()
+    if measure is None:
+        raise refuse("target-measure", f"target {target} runs on no processor at hand")
+    work = travel(
+        model, found, machine, shapes=shapes, weights=weights, progress=progress, until="plan"
+    )
+    kernels = [(item.kernel, work.plans.get(item.kernel.symbol)) for item in work.kernels]
+    with Measurements(database, found.built()) as known:
+        rows: dict[Kernel, Tuned] = {}
+        for kernel, plan in kernels:
+            if plan is None:
+                continue
+            form, _ = canonical(kernel)
+            if form in rows:
+                rows[form].symbols.append(kernel.symbol)
+                rows[form].count += 1
+            else:
+                search = Search.of(kernel, machine)
+                rows[form] = Tuned(kernel, 1, [kernel.symbol], space=len(search.schedules))
+                rows[form].rest = search.batches(known)
+            rows[form].weight += plan.predicted_cycles
+        _search(list(rows.values()), machine, measure, known, end, executor, jobs, progress)
+        for row in rows.values():
+            _summarise(row, machine, known)
+    return sorted(rows.values(), key=lambda row: (-row.weight, row.symbols))
+
+
+def _search(
+    rows: list[Tuned],
+    machine: Machine,
+    measure: Measure,
+    known: Measurements,
+    end: float,
+    executor: Executor | None,
+    jobs: int,
+    progress: Progress,
+) -> None:
+    """Measure until the time is over or the space is."""
+    start = time.monotonic()
+    running: dict[Future[list[float]], tuple[Tuned, tuple[Schedule, ...]]] = {}
+    waiting = list(rows)
+
+    def note(row: Tuned, batch: tuple[Schedule, ...], seconds: list[float]) -> None:
+        known.add(row.kernel, machine, dict(zip(batch, seconds, strict=True)))
+        progress("tune", int(time.monotonic() - start), max(int(end - start), 1))
+
+    try:
+        while time.monotonic() < end and (waiting or running):
+            while waiting and (executor is None or len(running) < jobs):
+                row = max(waiting, key=lambda one: one.weight / (1 + one.batches))
+                batch = next(row.rest, None)
+                if batch is None:
+                    waiting.remove(row)
+                    continue
+                row.batches += 1
+                if executor is None:
+                    note(row, batch, measure(row.kernel, machine, batch))
+                    break
+                running[executor.submit(measure, row.kernel, machine, batch)] = (row, batch)
+            if running:
+                done, _ = wait(running, max(end - time.monotonic(), 0.0), FIRST_COMPLETED)
+                for future in done:
+                    note(*running.pop(future), future.result())
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _summarise(row: Tuned, machine: Machine, known: Measurements) -> None:
+    have = known.of(row.kernel, machine)
+    row.measured = len(have)
+    first = Search.of(row.kernel, machine, 1).schedules
+    if first:
+        row.model_seconds = have.get(first[0], float("inf"))
+    if have:
+        row.best = min(have, key=lambda schedule: (have[schedule], str(schedule)))
+        row.best_seconds = have[row.best]

@@ -1,0 +1,1 @@
+"""Tilewright inside other software: a torch.compile backend, ONNX's backend interface, DLPlib."""

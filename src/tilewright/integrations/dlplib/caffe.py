@@ -1,0 +1,189 @@
+"""Caffe's networks through the library, layer by layer; the engine is a parameter.
+
+    net = Net("deploy.prototxt", "net.caffemodel", engine="DLP", target="cambricon-x")
+    probabilities = net.forward({"data": image})["prob"]
+
+The prototxt is not changed (thesis, section 3.6). Its layers are read by Caffe's importer, which
+states each in graph operations; every operation becomes a call of the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.frontends.caffe import import_caffe
+from tilewright.graph.dialect import network_of
+from tilewright.graph.operations import Operation
+from tilewright.graph.passes.editing import only_user
+from tilewright.integrations.dlplib.blobs import Blob, choose_numbers
+from tilewright.integrations.dlplib.compiled import OperatorCache
+from tilewright.integrations.dlplib.handle import Handle, Ran
+from tilewright.integrations.dlplib.layers import STEPS, Device, Step
+from tilewright.ir.types import Array, shape_of
+from tilewright.numbers.calibration import Samples
+from tilewright.targets.base import TensorInfo
+
+ENGINES = ("DLP", "CAFFE")
+"""DLP is the accelerator; CAFFE is Caffe's own name for the processor at hand."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of the prototxt."""
+
+    name: str
+    type: str
+    steps: tuple[Step, ...]
+    """None where a layer computes nothing, or the layer before it takes it in."""
+
+    def setup(self) -> None:
+        """Make descriptors, and bring parameters to the device."""
+        for step in self.steps:
+            step.setup()
+
+    def reshape(self) -> None:
+        """Make the memory of the results."""
+        for step in self.steps:
+            step.reshape()
+
+    def forward(self) -> None:
+        """Call the operators."""
+        for step in self.steps:
+            step.forward()
+
+
+class Net:
+    """A network on one handle.
+
+    ``engine`` is DLP (on ``target``) or CAFFE (on the cpu). Binary points come from
+    ``calibration``, or from random inputs. An activation (ReLU) that alone reads a convolution or a
+    fully connected layer is computed by it. ``check`` and ``compute`` are the handle's. Raises
+    TilewrightError with every layer that the library cannot compute (``dlp-layer``).
+    """
+
+    def __init__(
+        self,
+        prototxt: str | Path,
+        caffemodel: str | Path | None = None,
+        *,
+        engine: str = "DLP",
+        target: str = "cambricon-x",
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        calibration: Samples | None = None,
+        check: bool = False,
+        compute: bool = True,
+        cache: OperatorCache | None = None,
+    ) -> None:
+        if engine not in ENGINES:
+            raise refuse("dlp-parameter", f"no engine {engine!r}", help=", ".join(ENGINES))
+        self.model = import_caffe(prototxt, weights=caffemodel, shapes=shapes)
+        handle = Handle(
+            target if engine == "DLP" else "cpu", check=check, compute=compute, cache=cache
+        )
+        self.handle = handle
+        self.layers = self._layers(handle, calibration)
+        self.ran: dict[str, tuple[Ran, ...]] = {}
+        """What the operators of each layer took when it last ran."""
+        for file in self.model.files:
+            file.check()
+        for layer in self.layers:
+            layer.setup()
+        for name, value in self._network.inputs:
+            blob = Blob(shape_of(value), self._device.numbers.of(value))
+            if len(blob.shape) > 4:
+                raise refuse("dlp-layer", f"its rank is {len(blob.shape)}; tensors have 4", name)
+            self._device.empty(blob)
+            self._device.blobs[value] = blob
+        for layer in self.layers:
+            layer.reshape()
+
+    def _layers(self, handle: Handle, calibration: Samples | None) -> list[Layer]:
+        """The layers, in order; refuses all that the library has no operator for at once."""
+        self._network = network_of(self.model.module)
+        operations = [op for op in self._network.block.ops if isinstance(op, Operation)]
+        problems = [
+            Problem("dlp-layer", f"the library has no operator for {op.operation}", op.node_name)
+            for op in operations
+            if op.operation not in STEPS
+        ]
+        if problems:
+            raise TilewrightError(problems)
+        numbers = choose_numbers(self.model, handle, calibration)
+        order = "NHWC" if handle.is_fixed else "NCHW"
+        self._device = Device(handle, self.model.weights, numbers, order)
+        steps: dict[str, list[Step]] = {}
+        taken: set[Operation] = set()
+        for op in operations:
+            if op in taken:
+                continue
+            activation = _activation_of(op)
+            if activation is not None:
+                taken.add(activation)
+            made = STEPS[op.operation](self._device, op, activation)
+            steps.setdefault(op.node_name, []).append(made)
+        return [
+            Layer(node.name, node.operator, tuple(steps.get(node.name, ())))
+            for node in self.model.nodes
+        ]
+
+    def forward(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Run all layers on arrays by input name; gives float32 arrays by output name."""
+        wanted = dict(self._network.inputs)
+        if set(inputs) != set(wanted):
+            raise refuse("input-name", f"the inputs are {', '.join(wanted)}")
+        for name, value in wanted.items():
+            if inputs[name].shape != shape_of(value):
+                raise refuse("input-shape", f"it has shape {list(shape_of(value))}", name)
+            self.handle.store(self._device.blobs[value].made, inputs[name])
+        for layer in self.layers:
+            before = len(self.handle.runs)
+            layer.forward()
+            self.ran[layer.name] = tuple(self.handle.runs[before:])
+        outputs: dict[str, Array] = {}
+        for name, value in self._network.outputs:
+            found = self.handle.load(self._device.blobs[value].made)
+            outputs[name] = found.reshape(shape_of(value)).astype(np.float32)
+        return outputs
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """Name, shape and dtype of every input."""
+        return tuple(
+            TensorInfo(name, shape_of(value), "float32") for name, value in self._network.inputs
+        )
+
+    @property
+    def cycles(self) -> int:
+        """Simulated cycles of the last forward run."""
+        return sum(run.cycles or 0 for runs in self.ran.values() for run in runs)
+
+    def report(self) -> str:
+        """The layers, their operators and cycles, as text."""
+        unit = "cycles" if self.handle.is_fixed else "microseconds"
+        lines = [f"{'layer':20} {'type':16} {unit:>12}  operators"]
+        total = 0
+        for layer in self.layers:
+            runs = self.ran.get(layer.name, ())
+            took = sum(run.cycles or round(1e6 * (run.seconds or 0.0)) for run in runs)
+            total += took
+            called = ", ".join(run.operator for run in runs) or "-"
+            lines.append(f"{layer.name:20} {layer.type:16} {took:12,}  {called}")
+        return "\n".join([*lines, f"{'':37} {total:12,}  in all"])
+
+    def close(self) -> None:
+        """Free all memory and destroy the handle."""
+        self.handle.release(*self._device.owned)
+        self.handle.destroy()
+
+
+def _activation_of(op: Operation) -> Operation | None:
+    """The ReLU that a layer with weights computes along with it."""
+    if op.operation not in ("conv", "matmul"):
+        return None
+    user = only_user(op.result)
+    return user if isinstance(user, Operation) and user.operation == "relu" else None

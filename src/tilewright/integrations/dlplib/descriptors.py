@@ -1,0 +1,145 @@
+"""Descriptors: what a piece of device memory, or an operator, is. Made, set, read, destroyed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Generic, Literal, TypeVar
+
+from tilewright.errors import refuse
+from tilewright.integrations.dlplib.numeric import FLOAT32, NumericType
+
+DataFormat = Literal["NCHW", "NHWC"]
+"""Order of the dims in memory, the last the innermost; of filters OC, IC, Kh, Kw accordingly."""
+
+LARGEST_EXTENT = 1 << 24
+LARGEST_BYTES = 1 << 32
+"""Of one tensor or filter."""
+
+ORDERS = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1)}
+"""Place in memory -> logical axis."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a tensor's or filter's descriptor holds.
+
+    ``dims`` are N, C, H, W, or OC, IC, Kh, Kw of a filter. Raises TilewrightError
+    (``dlp-parameter``) for extents out of bounds or an unknown format.
+    """
+
+    dims: tuple[int, int, int, int]
+    format: DataFormat = "NCHW"
+    type: NumericType = FLOAT32
+
+    def __post_init__(self) -> None:
+        if self.format not in ORDERS:
+            raise refuse("dlp-parameter", f"no data format {self.format!r}", help="NCHW or NHWC")
+        if len(self.dims) != 4 or any(
+            type(extent) is not int or not 1 <= extent <= LARGEST_EXTENT for extent in self.dims
+        ):
+            raise refuse(
+                "dlp-parameter", f"{self.dims}: four extents from 1 to {LARGEST_EXTENT} are needed"
+            )
+        if self.bytes > LARGEST_BYTES:
+            raise refuse("dlp-parameter", f"{self.dims} are more than {LARGEST_BYTES} bytes")
+
+    def __str__(self) -> str:
+        return f"{'x'.join(map(str, self.dims))} {self.format} {self.type}"
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return prod(self.dims)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes in memory."""
+        return self.elements * self.type.dtype.itemsize
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """The dims in the order in which they lie in memory."""
+        return tuple(self.dims[axis] for axis in ORDERS[self.format])
+
+
+S = TypeVar("S")
+
+
+class Descriptor(Generic[S]):
+    """A value with a life: ``set`` fills it, ``get`` reads it, ``destroy`` ends it.
+
+    Reading one that was never set, and any use of a destroyed one, is refused (``dlp-descriptor``).
+    """
+
+    what = "descriptor"
+
+    def __init__(self) -> None:
+        self._value: S | None = None
+        self._alive = True
+
+    def get(self) -> S:
+        """What was set."""
+        self._check()
+        if self._value is None:
+            raise refuse("dlp-descriptor", f"the {self.what} has not been set")
+        return self._value
+
+    def destroy(self) -> None:
+        """End the descriptor's life; a second time is refused."""
+        self._check()
+        self._alive = False
+
+    def _put(self, value: S) -> None:
+        self._check()
+        self._value = value
+
+    def _check(self) -> None:
+        if not self._alive:
+            raise refuse("dlp-descriptor", f"the {self.what} has been destroyed")
+
+
+class _ShapeDescriptor(Descriptor[Shape]):
+    """A descriptor of elements in memory."""
+
+    def __init__(
+        self,
+        dims: Sequence[int] | None = None,
+        type: NumericType = FLOAT32,
+        format: DataFormat = "NCHW",
+    ) -> None:
+        """An empty descriptor, or one that is set at once."""
+        super().__init__()
+        if dims is not None:
+            self.set(dims, type, format)
+
+    def set(
+        self,
+        dims: Sequence[int],
+        type: NumericType = FLOAT32,
+        format: DataFormat = "NCHW",
+    ) -> None:
+        """Set all six attributes: four extents, the numeric type, the data format."""
+        if len(dims) != 4:
+            raise refuse("dlp-parameter", f"{tuple(dims)}: four extents are needed")
+        n, c, h, w = dims
+        self._put(Shape((n, c, h, w), format, type))
+
+
+class TensorDescriptor(_ShapeDescriptor):
+    """Neurons and biases (thesis, table 3.1): N, C, H, W, data format, numeric type.
+
+    Tensors of fewer dims have extents of 1; a bias of C channels is 1 x C x 1 x 1.
+    """
+
+    what = "tensor descriptor"
+
+
+class FilterDescriptor(_ShapeDescriptor):
+    """Synapses (thesis, table 3.2): OC, IC, Kh, Kw, data format, numeric type.
+
+    IC counts the channels of one group.
+    """
+
+    what = "filter descriptor"

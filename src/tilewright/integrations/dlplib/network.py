@@ -1,0 +1,181 @@
+"""One operator of the library as a network of graph operations, with its numbers stated.
+
+Values are in logical N, C, H, W order; what lies otherwise in memory is transposed at the border,
+which is an address where the machine has that layout. In fixed point every value has a binary
+point of its own, so the road chooses none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.frontends import Imported
+from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
+from tilewright.graph.operations import BY_NAME
+from tilewright.graph.weights import Weights
+from tilewright.integrations.dlplib.descriptors import ORDERS, Shape
+from tilewright.integrations.dlplib.numeric import FLOAT32, NumericType, fixed16
+from tilewright.ir import ArrayAttr, ModuleOp, PythonValue, SSAValue, VerifyException, to_attribute
+from tilewright.ir.types import Array, FixedType, shape_of, tensor, tensor_type
+
+
+class OperatorNetwork:
+    """A network under construction; ``fixed`` says that it computes in fixed point.
+
+    ``constants`` are elements of some of the inputs, as they lie in memory: these become weights of
+    the network.
+    Refuses (``dlp-shape``) operands that the graph's shape rules do not accept.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Mapping[str, Shape],
+        fixed: bool,
+        constants: Mapping[str, Array] | None = None,
+    ) -> None:
+        self.name, self.fixed = name, fixed
+        self.weights = Weights()
+        self.values: dict[str, SSAValue] = {}
+        """The operands by name, in logical order."""
+        known = constants or {}
+        kinds = {key: tensor(shape.stored, shape.type.element) for key, shape in inputs.items()}
+        taken = [(key, kind) for key, kind in kinds.items() if key not in known]
+        self._operator = NetworkOp.of(name, taken, [])
+        values = dict(self._operator.inputs)
+        for key, shape in inputs.items():
+            if key in known:
+                op = WeightOp.of(self.weights.add(known[key], key), kinds[key])
+                self._operator.block.add_op(op)
+                values[key] = op.result
+            order = ORDERS[shape.format]
+            back = tuple(order.index(axis) for axis in range(4))
+            self.values[key] = self.transpose(values[key], back)
+
+    def emit(
+        self,
+        operation: str,
+        *inputs: SSAValue,
+        type: NumericType | None = None,
+        **attributes: PythonValue,
+    ) -> SSAValue:
+        """Append an operation; ``type`` is the result's where the builder chooses it."""
+        kind = None if type is None else tensor(shape_of(inputs[0]), type.element)
+        try:
+            op = BY_NAME[operation].build_from(inputs, attributes, node=self.name, result_type=kind)
+            op.verify()
+        except VerifyException as error:
+            raise refuse("dlp-shape", str(error), self.name) from None
+        self._operator.block.add_op(op)
+        return op.result
+
+    def constant(self, array: Array, type: NumericType = FLOAT32) -> SSAValue:
+        """A constant of the library's own, such as a row of ones."""
+        elements = type.encode(np.asarray(array)) if self.fixed else np.asarray(array, np.float32)
+        symbol = self.weights.add(elements, "constant")
+        element = type.element if self.fixed else FLOAT32.element
+        op = WeightOp.of(symbol, tensor(elements.shape, element))
+        self._operator.block.add_op(op)
+        return op.result
+
+    def number(self, number: float, like: SSAValue, type: NumericType = FLOAT32) -> SSAValue:
+        """A number for every channel of a value, 1 x C x 1 x 1."""
+        return self.constant(np.full((1, shape_of(like)[1], 1, 1), number), type)
+
+    def to(self, value: SSAValue, type: NumericType) -> SSAValue:
+        """A value as 16-bit numbers of another binary point; floats stay what they are."""
+        if not self.fixed or tensor_type(value).element_type == type.element:
+            return value
+        return self.emit("requantise", value, type=type)
+
+    def sum(self, operation: str, a: SSAValue, b: SSAValue) -> SSAValue:
+        """``add`` or ``sub`` of 16-bit values: in 32 bits at the larger binary point.
+
+        Where points lie further apart than 14 bits the sum would overflow; the finer operand is
+        rounded then, by less than the coarser one's last place.
+        """
+        points = self.fraction(a), self.fraction(b)
+        least = fixed16(min(min(points) + 14, 30))
+        if points[0] > points[1] + 14:
+            a = self.to(a, least)
+        if points[1] > points[0] + 14:
+            b = self.to(b, least)
+        return self.emit(operation, a, b)
+
+    def function(self, name: str, value: SSAValue, type: NumericType) -> SSAValue:
+        """A function by table: its result's binary point is chosen."""
+        return self.emit(name, value, type=type if self.fixed else None)
+
+    def copied(self, value: SSAValue) -> SSAValue:
+        """A value that the machine itself moves, at the cost of its loads and stores."""
+        return self.emit("requantise", value, type=self.type_of(value)) if self.fixed else value
+
+    def type_of(self, value: SSAValue) -> NumericType:
+        """The numeric type of a value."""
+        element = tensor_type(value).element_type
+        if not isinstance(element, FixedType):
+            return FLOAT32
+        kind = "fixed16" if element.bits.data == 16 else "fixed32"
+        return NumericType(kind, element.fraction.data)
+
+    def fraction(self, value: SSAValue) -> int:
+        """The binary point of a value; 0 for floats."""
+        return self.type_of(value).fraction
+
+    def transpose(self, value: SSAValue, order: Sequence[int]) -> SSAValue:
+        """Axis i of the result is axis ``order[i]``."""
+        if list(order) == list(range(len(order))):
+            return value
+        return self.emit("transpose", value, permutation=tuple(order))
+
+    def reshape(self, value: SSAValue, shape: Sequence[int]) -> SSAValue:
+        """The same elements in another shape."""
+        if tuple(shape) == shape_of(value):
+            return value
+        return self.emit("reshape", value, shape=tuple(shape))
+
+    def slice(self, value: SSAValue, axis: int, start: int, end: int, step: int = 1) -> SSAValue:
+        """Elements start, start + step, ... before end along an axis; all of them stay a value."""
+        if (start, end, step) == (0, shape_of(value)[axis], 1):
+            return value
+        return self.emit("slice", value, starts=(start,), ends=(end,), axes=(axis,), steps=(step,))
+
+    def flipped(self, value: SSAValue, axis: int) -> SSAValue:
+        """The elements of an axis in reverse."""
+        extent = shape_of(value)[axis]
+        return value if extent == 1 else self.slice(value, axis, extent - 1, -extent - 1, -1)
+
+    def pad(self, value: SSAValue, axis: int, before: int, after: int) -> SSAValue:
+        """Zeros around an axis; negative counts cut elements off."""
+        extent = shape_of(value)[axis]
+        value = self.slice(value, axis, max(-before, 0), extent - max(-after, 0))
+        before, after = max(before, 0), max(after, 0)
+        if not before and not after:
+            return value
+        pads = [0] * (2 * len(shape_of(value)))
+        pads[axis], pads[len(shape_of(value)) + axis] = before, after
+        return self.emit("pad", value, pads=tuple(pads))
+
+    def finish(self, outputs: Mapping[str, tuple[SSAValue, Shape]]) -> Imported:
+        """The network, its results brought to the types and formats of their descriptors.
+
+        Refuses (``dlp-shape``) a descriptor of another shape than the result's.
+        """
+        results: list[SSAValue] = []
+        for key, (value, shape) in outputs.items():
+            if shape_of(value) != shape.dims:
+                raise refuse(
+                    "dlp-shape", f"{key} is described as {'x'.join(map(str, shape.dims))}; "
+                    f"the result has {'x'.join(map(str, shape_of(value)))}", self.name,
+                )  # fmt: skip
+            results.append(self.transpose(self.to(value, shape.type), ORDERS[shape.format]))
+        self._operator.output_names = to_attribute(list(outputs))
+        self._operator.block.add_op(OutputOp.build(operands=[results]))
+        if self.fixed:
+            self._operator.numbers = ArrayAttr([])
+        module = ModuleOp([self._operator])
+        module.verify()
+        return Imported(module, self.weights, self.name, 0, "")

@@ -1,0 +1,181 @@
+"""LSTM cells over a sequence, and the gradients of what their gates read.
+
+Gates are in the order i, f, g, o: pre[t] = w x[t] + u h[t] + b; i, f and o are sigmoids and g is
+the tangent of pre; c[t + 1] = f c[t] + i g and h[t + 1] = o tanh(c[t + 1]). Sequences are
+T x N x 1 x (features), of T steps and N images; h and c have a step more, the state before the
+first. These are the blocks of HLAL's library (thesis, section 4.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.integrations.dlplib.descriptors import FilterDescriptor
+from tilewright.integrations.dlplib.handle import Handle, Operand, Ran, checked
+from tilewright.integrations.dlplib.network import OperatorNetwork
+from tilewright.integrations.dlplib.numeric import NumericType, fixed16
+from tilewright.integrations.dlplib.operators.convolution import activated, bias_type
+from tilewright.ir import SSAValue
+from tilewright.ir.types import shape_of
+
+
+def lstm_forward(
+    handle: Handle,
+    x: Operand,
+    w: Operand,
+    u: Operand,
+    bias: Operand,
+    h0: Operand,
+    c0: Operand,
+    h: Operand,
+    c: Operand,
+    gates: Operand,
+) -> Ran:
+    """h, c of (T + 1) x N x 1 x H and gates of T x N x 1 x 4H from x and a state 1 x N x 1 x H.
+
+    w is 4H x I and u 4H x H (missing dims 1); the bias is 1 x 4H of ``bias_type(x, w)``.
+    """
+    for weights in (w, u):
+        checked(weights.descriptor, FilterDescriptor)
+    steps, images, _, ins = x.descriptor.get().dims
+    hidden = h0.descriptor.get().dims[3]
+    _need("h0", h0, (1, images, 1, hidden))
+    _need("c0", c0, (1, images, 1, hidden))
+    _need("w", w, (4 * hidden, ins, 1, 1))
+    _need("u", u, (4 * hidden, hidden, 1, 1))
+    _need("bias", bias, (1, 4 * hidden, 1, 1))
+    needed = bias_type(x.descriptor.get().type, w.descriptor.get().type)
+    if bias.descriptor.get().type != needed:
+        raise refuse("dlp-type", f"the bias is {bias.descriptor.get()}, it has to be of {needed}")
+    of_h, of_c, of_gates = (one.descriptor.get().type for one in (h, c, gates))
+
+    def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
+        inner, outer = (net.reshape(net.values[n], shape_of(net.values[n])[:2]) for n in "uw")
+        rows = net.reshape(net.values["x"], (steps * images, ins))
+        added = net.reshape(net.values["bias"], (4 * hidden,))
+        given = net.emit("matmul", rows, outer, added, transpose_b=True)
+        hs = [net.to(net.reshape(net.values["h0"], (images, hidden)), of_h)]
+        cs = [net.to(net.reshape(net.values["c0"], (images, hidden)), of_c)]
+        made: list[SSAValue] = []
+        for step in range(steps):
+            pre = net.emit("matmul", hs[-1], inner, transpose_b=True)
+            pre = net.emit("add", pre, net.slice(given, 0, step * images, (step + 1) * images))
+            i, f, g, o = _split(net, pre, hidden)
+            i, f, o = (activated(net, one, "sigmoid", of_gates) for one in (i, f, o))
+            g = activated(net, g, "tanh", of_gates)
+            kept = net.to(net.emit("mul", f, cs[-1]), of_c)
+            cs.append(net.to(net.sum("add", kept, net.to(net.emit("mul", i, g), of_c)), of_c))
+            tangent = activated(net, cs[-1], "tanh", of_gates)
+            hs.append(net.to(net.emit("mul", o, tangent), of_h))
+            made.append(net.emit("concat", i, f, g, o, axis=1))
+        return {
+            "h": _stacked(net, hs, (steps + 1, images, 1, hidden)),
+            "c": _stacked(net, cs, (steps + 1, images, 1, hidden)),
+            "gates": _stacked(net, made, (steps, images, 1, 4 * hidden)),
+        }
+
+    operands = {"x": x, "w": w, "u": u, "bias": bias, "h0": h0, "c0": c0}
+    outputs = {"h": h, "c": c, "gates": gates}
+    return handle.run("lstm_forward", None, operands, outputs, draw, ("w", "u", "bias"))
+
+
+def lstm_backward(
+    handle: Handle, u: Operand, c: Operand, gates: Operand, dh: Operand, dgates: Operand
+) -> Ran:
+    """dgates, the gradients of pre, from dh, those of h[1:] from outside the cell.
+
+    Those of w, u, the bias and x are then what ``fully_connected_backward_filter``,
+    ``bias_backward`` and ``fully_connected_backward_data`` make of dgates, read as T*N images.
+    """
+    checked(u.descriptor, FilterDescriptor)
+    steps, images, _, hidden = dh.descriptor.get().dims
+    _need("u", u, (4 * hidden, hidden, 1, 1))
+    _need("c", c, (steps + 1, images, 1, hidden))
+    _need("gates", gates, (steps, images, 1, 4 * hidden))
+    kind = dh.descriptor.get().type
+
+    def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
+        weights = net.reshape(net.values["u"], (4 * hidden, hidden))
+        slopes = _slopes(net, steps * images, hidden)
+        given = net.reshape(net.values["dh"], (steps * images, hidden))
+        made: list[SSAValue] = []
+        kept: SSAValue | None = None
+        for step in reversed(range(steps)):
+            of = {
+                name: net.slice(value, 0, step * images, (step + 1) * images)
+                for name, value in {**slopes, "dh": given}.items()
+            }
+            d = of["dh"]
+            if made:
+                d = net.to(net.sum("add", net.emit("matmul", made[-1], weights), d), kind)
+            dc = net.to(net.emit("mul", d, of["c"]), kind)
+            if kept is not None:
+                dc = net.to(net.sum("add", dc, kept), kind)
+            kept = net.to(net.emit("mul", dc, of["kept"]), kind) if step else None
+            parts = [net.to(net.emit("mul", dc, of[name]), kind) for name in "ifg"]
+            parts.append(net.to(net.emit("mul", d, of["o"]), kind))
+            made.append(net.emit("concat", *parts, axis=1))
+        return {"dgates": _stacked(net, made[::-1], (steps, images, 1, 4 * hidden))}
+
+    operands = {"u": u, "c": c, "gates": gates, "dh": dh}
+    return handle.run("lstm_backward", None, operands, {"dgates": dgates}, draw, ("u",))
+
+
+def _slopes(net: OperatorNetwork, rows: int, hidden: int) -> dict[str, SSAValue]:
+    """How c depends on h's gradient (``c``), pre's gates on theirs or c's, c on the next c
+    (``kept``): of all steps at once, [rows, hidden]."""
+    gates = net.reshape(net.values["gates"], (rows, 4 * hidden))
+    states = net.values["c"]
+    images = shape_of(states)[1]
+    states = net.reshape(states, (rows + images, hidden))
+    before, after = net.slice(states, 0, 0, rows), net.slice(states, 0, images, rows + images)
+    of_gates, of_c = net.type_of(gates), net.type_of(states)
+    tangent = activated(net, after, "tanh", of_gates)
+    i, f, g, o = _split(net, gates, hidden)
+    quarter, one = (fixed16(16), fixed16(14)) if net.fixed else (of_gates, of_gates)
+    smaller = fixed16(min(of_c.fraction + 2, 30)) if net.fixed else of_c
+
+    def sigmoid(value: SSAValue) -> SSAValue:
+        """y - y*y, a quarter at most."""
+        square = net.to(net.emit("mul", value, value), one)
+        return net.to(net.sum("sub", value, square), quarter)
+
+    def tangents(value: SSAValue) -> SSAValue:
+        """1 - y*y."""
+        square = net.to(net.emit("mul", value, value), one)
+        return net.to(net.sum("sub", _ones(net, value, one), square), one)
+
+    def product(a: SSAValue, b: SSAValue, type: NumericType) -> SSAValue:
+        return net.to(net.emit("mul", a, b), type)
+
+    return {
+        "c": product(o, tangents(tangent), one),
+        "i": product(g, sigmoid(i), quarter),
+        "f": product(before, sigmoid(f), smaller),
+        "g": product(i, tangents(g), one),
+        "o": product(tangent, sigmoid(o), quarter),
+        "kept": f,
+    }
+
+
+def _ones(net: OperatorNetwork, like: SSAValue, type: NumericType) -> SSAValue:
+    return net.constant(np.ones(shape_of(like), np.float32), type)
+
+
+def _split(net: OperatorNetwork, value: SSAValue, hidden: int) -> list[SSAValue]:
+    """The four gates of rows of them."""
+    return [net.slice(value, 1, at * hidden, (at + 1) * hidden) for at in range(4)]
+
+
+def _stacked(net: OperatorNetwork, rows: list[SSAValue], shape: tuple[int, ...]) -> SSAValue:
+    return net.reshape(rows[0] if len(rows) == 1 else net.emit("concat", *rows, axis=0), shape)
+
+
+def _need(name: str, operand: Operand, dims: tuple[int, ...]) -> None:
+    found = operand.descriptor.get().dims
+    if found != dims:
+        text, wanted = ("x".join(map(str, each)) for each in (found, dims))
+        raise refuse("dlp-shape", f"{name} is {text}, beside the others {wanted}")

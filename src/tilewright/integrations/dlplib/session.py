@@ -1,0 +1,284 @@
+"""What a program in C asks of the library, one request at a time: names, numbers, bytes.
+
+A request is a line of words; ``write`` is followed by bytes. An answer is a status (0 is success),
+the number of bytes that follow, and numbers, or a message where the status is not 0. Descriptors
+are numbers that are given once, so that a destroyed one is noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.integrations.dlplib import operators
+from tilewright.integrations.dlplib.descriptors import (
+    DataFormat,
+    Descriptor,
+    FilterDescriptor,
+    Shape,
+    TensorDescriptor,
+)
+from tilewright.integrations.dlplib.handle import Handle, Operand
+from tilewright.integrations.dlplib.numeric import Kind, NumericType
+from tilewright.integrations.dlplib.operators.settings import (
+    ActivationDescriptor,
+    BatchNormDescriptor,
+    ConvolutionDescriptor,
+    LrnDescriptor,
+    PoolingDescriptor,
+)
+
+STATUS = {
+    "dlp-handle": 1,
+    "dlp-descriptor": 2,
+    "dlp-parameter": 3,
+    "dlp-shape": 4,
+    "dlp-type": 5,
+    "dlp-memory": 6,
+    "dlp-capacity": 7,
+    "dlp-mismatch": 8,
+}
+"""Status by code; dlplib.h names them."""
+
+REFUSED = 9
+"""Every other refusal: an unknown target, a layer that the machine cannot run."""
+
+FORMATS: tuple[DataFormat, ...] = ("NCHW", "NHWC")
+KINDS: tuple[Kind, ...] = ("float32", "fixed16", "fixed32")
+ACTIVATIONS = ("none", "relu", "sigmoid", "tanh")
+POOLS = ("max", "average")
+VECTORS = ("add", "sub", "mul")
+"""Enumerations in the order of dlplib.h."""
+
+LONGEST_MESSAGE = 1000
+
+DESCRIPTORS: dict[str, type[Descriptor[Any]]] = {
+    "tensor": TensorDescriptor,
+    "filter": FilterDescriptor,
+    "convolution": ConvolutionDescriptor,
+    "pooling": PoolingDescriptor,
+    "lrn": LrnDescriptor,
+    "activation": ActivationDescriptor,
+    "batch_norm": BatchNormDescriptor,
+}
+
+OPERATORS: dict[str, str] = {
+    "convolution_forward": "dooo?",
+    "convolution_backward_data": "dooo",
+    "convolution_backward_filter": "dooo",
+    "bias_backward": "oo",
+    "pooling_forward": "doo",
+    "pooling_backward": "doooo",
+    "lrn_forward": "doo",
+    "lrn_backward": "dooo",
+    "activation_forward": "doo",
+    "activation_backward": "dooo",
+    "fully_connected_forward": "ooo?a",
+    "fully_connected_backward_data": "ooo",
+    "fully_connected_backward_filter": "ooo",
+    "batch_norm_forward": "oooooo",
+    "batch_norm_backward": "doooooooo",
+    "lstm_forward": "ooooooooo",
+    "lstm_backward": "ooooo",
+    "matrix_multiply": "oooii",
+    "vector": "vooo",
+    "softmax_forward": "oo",
+    "reshape": "oo",
+    "transform": "oo",
+}
+"""An operator's arguments: d a descriptor, o an operand (descriptor and address), ? one that may be
+missing (0 0), i a number, a an activation, v a vector operation."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A status, numbers or a message, and bytes."""
+
+    status: int
+    text: str = ""
+    data: bytes = b""
+
+    def encode(self) -> bytes:
+        """As it is sent."""
+        return f"{self.status} {len(self.data)} {self.text}\n".encode() + self.data
+
+
+class Session:
+    """One handle, opened by the first request, and the descriptors of its program."""
+
+    def __init__(self) -> None:
+        self.handle: Handle | None = None
+        self._descriptors: dict[int, Descriptor[Any]] = {}
+        self._count = 0
+        self._verbs: dict[str, Callable[[list[str], bytes], Sequence[int] | bytes]] = {
+            "open": self._open,
+            "close": self._close,
+            "create": self._create,
+            "set": self._set,
+            "get": self._get,
+            "destroy": self._destroy,
+            "malloc": lambda words, _: [self._device().malloc(*_integers(words, 1))],
+            "free": lambda words, _: self._device().free(*_integers(words, 1)) or [],
+            "read": lambda words, _: self._device().memcpy_to_host(*_integers(words, 2)),
+            "write": self._write,
+            "copy": lambda words, _: self._device().memcpy_on_device(*_integers(words, 3)) or [],
+            "run": self._run,
+            "concat": self._concat,
+            "cycles": lambda _, __: [self._device().cycles],
+        }
+
+    def answer(self, line: str, data: bytes = b"") -> Answer:
+        """Do what a request asks; a refusal becomes a status and a message."""
+        words = line.split()
+        try:
+            verb = self._verbs.get(words[0]) if words else None
+            if verb is None:
+                raise refuse("dlp-parameter", f"no request {line[:40]!r}")
+            found = verb(words[1:], data)
+        except TilewrightError as error:
+            problem = error.problems[0]
+            message = " ".join(str(error).split())[:LONGEST_MESSAGE]
+            return Answer(STATUS.get(problem.code, REFUSED), message)
+        if isinstance(found, bytes):
+            return Answer(0, "", found)
+        return Answer(0, " ".join(map(str, found)))
+
+    def _device(self) -> Handle:
+        if self.handle is None:
+            raise refuse("dlp-handle", "there is no handle")
+        return self.handle
+
+    def _open(self, words: list[str], _: bytes) -> list[int]:
+        if self.handle is not None or len(words) != 1:
+            raise refuse("dlp-handle", "a session opens one handle")
+        self.handle = Handle(words[0])
+        return [int(self.handle.is_fixed)]
+
+    def _close(self, _: list[str], __: bytes) -> list[int]:
+        self._device().destroy()
+        return []
+
+    def _write(self, words: list[str], data: bytes) -> list[int]:
+        address, _ = _integers(words, 2)
+        self._device().memcpy_to_device(address, data)
+        return []
+
+    def _create(self, words: list[str], _: bytes) -> list[int]:
+        self._device()
+        if len(words) != 1 or words[0] not in DESCRIPTORS:
+            raise refuse("dlp-parameter", f"no descriptor {words}")
+        self._count += 1
+        self._descriptors[self._count] = DESCRIPTORS[words[0]]()
+        return [self._count]
+
+    def _set(self, words: list[str], _: bytes) -> list[int]:
+        found = self._descriptor(words[:1], words[1:2])
+        values = words[2:]
+        if isinstance(found, TensorDescriptor | FilterDescriptor):
+            order, kind, fraction, *dims = _integers(values, 7)
+            numbers = NumericType(_one_of(KINDS, kind), fraction)
+            found.set(dims, numbers, _one_of(FORMATS, order))
+        elif isinstance(found, ConvolutionDescriptor):
+            n = _integers(values, 8)
+            found.set(n[0:2], n[2:4], n[4:6], n[6], _one_of(ACTIVATIONS, n[7]))
+        elif isinstance(found, PoolingDescriptor):
+            n = _integers(values, 9)
+            pads = n[5:7]
+            counted = pads if n[7] else [0, 0]
+            found.set(_one_of(POOLS, n[0]), n[1:3], n[3:5], pads, counted, bool(n[8]))
+        elif isinstance(found, LrnDescriptor):
+            if len(values) != 4:
+                raise refuse("dlp-parameter", f"{len(values)} numbers instead of 4")
+            (size,) = _integers(values[:1], 1)
+            found.set(size, *(_real(value) for value in values[1:]))
+        elif isinstance(found, ActivationDescriptor):
+            found.set(_one_of(ACTIVATIONS, *_integers(values, 1)))
+        elif isinstance(found, BatchNormDescriptor):
+            found.set(bool(*_integers(values, 1)))
+        return []
+
+    def _get(self, words: list[str], _: bytes) -> list[int]:
+        shape = self._descriptor(words[:1], words[1:2]).get()
+        if not isinstance(shape, Shape):
+            raise refuse("dlp-descriptor", "only tensors' and filters' descriptors are read")
+        kind = KINDS.index(shape.type.kind)
+        return [FORMATS.index(shape.format), kind, shape.type.fraction, *shape.dims, shape.bytes]
+
+    def _destroy(self, words: list[str], _: bytes) -> list[int]:
+        self._descriptor(words[:1], words[1:2]).destroy()
+        return []
+
+    def _run(self, words: list[str], _: bytes) -> list[int]:
+        if not words or words[0] not in OPERATORS:
+            raise refuse("dlp-parameter", f"no operator {words[:1]}")
+        signature = OPERATORS[words[0]]
+        numbers = iter(_integers(words[1:], len(signature) + sum(c in "o?" for c in signature)))
+        arguments: list[Any] = []
+        for letter in signature:
+            number = next(numbers)
+            if letter == "d":
+                arguments.append(self._numbered(number))
+            elif letter in "o?":
+                address = next(numbers)
+                missing = letter == "?" and not number and not address
+                arguments.append(None if missing else self._operand(number, address))
+            elif letter == "a":
+                arguments.append(_one_of(ACTIVATIONS, number))
+            elif letter == "v":
+                arguments.append(_one_of(VECTORS, number))
+            else:
+                arguments.append(bool(number))
+        ran = getattr(operators, words[0])(self._device(), *arguments)
+        return [ran.cycles or 0]
+
+    def _concat(self, words: list[str], _: bytes) -> list[int]:
+        given = _integers(words, len(words))
+        axis, numbers = sum(given[:1]), given[1:]
+        if len(numbers) < 4 or len(numbers) % 2:
+            raise refuse("dlp-parameter", f"{len(words)} numbers for a concatenation")
+        found = [self._operand(*numbers[i : i + 2]) for i in range(0, len(numbers), 2)]
+        ran = operators.concat(self._device(), axis, found[:-1], found[-1])
+        return [ran.cycles or 0]
+
+    def _operand(self, number: int, address: int) -> Operand:
+        found = self._numbered(number)
+        if not isinstance(found, TensorDescriptor | FilterDescriptor):
+            raise refuse("dlp-descriptor", f"a {found.what} describes no operand")
+        return Operand(found, address)
+
+    def _numbered(self, number: int) -> Descriptor[Any]:
+        found = self._descriptors.get(number)
+        if found is None:
+            raise refuse("dlp-descriptor", f"there is no descriptor {number}")
+        return found
+
+    def _descriptor(self, kind: list[str], number: list[str]) -> Descriptor[Any]:
+        found = self._numbered(*_integers(number, 1))
+        if not kind or type(found) is not DESCRIPTORS.get(kind[0]):
+            raise refuse("dlp-descriptor", f"it is a {found.what}")
+        return found
+
+
+def _integers(words: Sequence[str], count: int) -> list[int]:
+    try:
+        numbers = [int(word) for word in words]
+    except ValueError:
+        raise refuse("dlp-parameter", f"{list(words)[:8]} are no integers") from None
+    if len(numbers) != count or any(abs(number) >= 1 << 63 for number in numbers):
+        raise refuse("dlp-parameter", f"{len(numbers)} numbers instead of {count}")
+    return numbers
+
+
+def _real(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        raise refuse("dlp-parameter", f"{word!r} is no number") from None
+
+
+def _one_of(names: Sequence[Any], index: int) -> Any:
+    if not 0 <= index < len(names):
+        raise refuse("dlp-parameter", f"{index} is none of {', '.join(names)}")
+    return names[index]

@@ -1,0 +1,72 @@
+"""Calibration data in files: an .npz, or a folder of images."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.ir.types import Array
+from tilewright.numbers.calibration.images import ImageFolder
+from tilewright.numbers.calibration.preprocessing import Preprocessing
+from tilewright.numbers.calibration.samples import Samples
+
+MAX_BYTES = 1 << 33
+"""Of all arrays of an .npz together, as they lie in memory."""
+
+
+def calibration_of(path: Path | str, preprocessing: Preprocessing | None = None) -> Samples:
+    """The calibration data at a path: a folder of images, or an .npz of arrays by input name.
+
+    Raises TilewrightError (``calibration-file``).
+    """
+    place = Path(path)
+    if place.is_dir():
+        return ImageFolder(place, preprocessing or Preprocessing())
+    if preprocessing is not None:
+        raise refuse(
+            "calibration-file",
+            "only images are preprocessed",
+            str(place),
+            "give a folder of images, or leave the preprocessing out",
+        )
+    return arrays_of(place)
+
+
+def arrays_of(path: Path, code: str = "calibration-file") -> dict[str, Array]:
+    """The arrays of an .npz by name; never unpickles, and reads no more than the file says.
+
+    Raises TilewrightError of that code.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check_sizes(archive)
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, NotImplementedError) as e:
+        raise refuse(code, str(e) or "cannot be read", str(path), "save it with numpy.savez") from e
+
+
+def _check_sizes(archive: zipfile.ZipFile) -> None:
+    """Check what the arrays' headers claim against what the archive holds."""
+    total = sum(item.file_size for item in archive.infolist())
+    if total > MAX_BYTES:
+        raise ValueError(f"holds {total} bytes, more than {MAX_BYTES}")
+    for item in archive.infolist():
+        with archive.open(item) as file:
+            version = np.lib.format.read_magic(file)
+            if version not in ((1, 0), (2, 0)):
+                raise ValueError(f"{item.filename} is no array of a known version")
+            read = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
+            shape, _, dtype = read(file)
+            wanted = dtype.itemsize
+            for extent in shape:
+                wanted *= int(extent)
+            if wanted > item.file_size:
+                raise ValueError(f"{item.filename} is cut short")

@@ -1,0 +1,47 @@
+"""Ranges of all values of a network on sample inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.errors import refuse
+from tilewright.graph.interpreter import WeightSource, interpret
+from tilewright.ir import Operation
+from tilewright.ir.types import Array
+from tilewright.numbers.calibration.samples import SampleStream
+from tilewright.numerics.observers import Observer
+
+Ranges = dict[str, tuple[float, float]]
+"""Name of a value (graph/values.py) -> the range that its numbers shall cover."""
+
+
+def observed_ranges(
+    module: Operation,
+    weights: WeightSource,
+    samples: SampleStream,
+    observer: Callable[[], Observer] = Observer,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Ranges:
+    """Run the network on every sample, and let an observer of each value name its range.
+
+    ``progress`` hears ``calibrate`` and how many samples are done and (0 if that is not known)
+    there are. Raises TilewrightError (``calibration-input``) if there is no sample at all.
+    """
+    observers: dict[str, Observer] = {}
+
+    def observe(name: str, array: Array) -> None:
+        if array.dtype.kind != "f":
+            return
+        if name not in observers:
+            observers[name] = observer()
+        observers[name].see(array)
+
+    done = 0
+    for sample in samples:
+        if progress is not None:
+            progress("calibrate", done, samples.count or 0)
+        interpret(module, weights, sample, observe)
+        done += 1
+    if not done:
+        raise refuse("calibration-input", "there is no sample to calibrate with")
+    return {name: found.range for name, found in observers.items()}

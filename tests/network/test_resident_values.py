@@ -1,0 +1,104 @@
+"""Values that stay on the chip: the same results, less traffic, and only where they may."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.compiler.pipeline import resolve, travel
+from tilewright.compiler.state import Work
+from tilewright.tile.dialect import BufferOp, programs_of
+from tilewright.tile.passes.allocate import held
+
+LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
+
+
+@cache
+def travelled(*, hold: bool, holds: bool = True) -> Work:
+    target, machine = resolve("cambricon")
+    memories = tuple(
+        memory.model_copy(update={"holds": memory.holds and holds}) for memory in machine.memories
+    )
+    return travel(LENET, target, machine.model_copy(update={"memories": memories}), hold=hold)
+
+
+def held_tensors(work: Work) -> set[str]:
+    """Names of the tensors that some kernel's tile program finds on the chip."""
+    return {
+        op.tensor_op.symbol.data
+        for item in work.kernels
+        if item.program is not None
+        for program in programs_of(item.program)
+        for op in program.walk()
+        if isinstance(op, BufferOp) and held(op)
+    }
+
+
+@pytest.mark.slow
+def test_small_activations_stay_and_cost_nothing() -> None:
+    work = travelled(hold=True)
+    assert held_tensors(work)
+    alone = travelled(hold=False)
+    assert not held_tensors(alone)
+    for symbol, one in work.held.items():
+        assert one.plan.moved_bytes <= alone.plans[symbol].moved_bytes
+    total = sum(plan.cycles for plan in work.plans.values())
+    assert total < sum(plan.cycles for plan in alone.plans.values())
+
+
+@pytest.mark.slow
+def test_biases_of_short_kernels_are_held() -> None:
+    kernels = [one.kernel for one in travelled(hold=True).held.values()]
+    biases = [operand for one in kernels for operand in one.inputs if operand.role == "bias"]
+    assert len(biases) == 5
+    assert all(operand.held for operand in biases)
+
+
+@pytest.mark.slow
+def test_what_is_held_meets_no_buffer_and_nothing_that_lives_with_it() -> None:
+    work = travelled(hold=True)
+    whole = work.machine.memory("vsm").bytes or 0
+    for item in work.kernels:
+        if item.program is None or item.machine is None:
+            continue
+        left = item.machine.memory("vsm").bytes or 0
+        addresses = work.held[item.kernel.symbol].addresses
+        assert all(left <= address < whole for address in addresses.values())
+        for program in programs_of(item.program):
+            for op in program.walk():
+                if isinstance(op, BufferOp) and op.memory == "vsm" and not held(op):
+                    assert op.get("address") + op.get("bytes") * op.slot_count <= left
+
+
+@pytest.mark.slow
+def test_what_leaves_the_chip_is_not_held() -> None:
+    """The network's inputs and outputs, and what the host reads, pass main memory."""
+    work = travelled(hold=True)
+    first = next(item.kernel for item in work.kernels if item.schedule is not None)
+    last = work.kernels[-1].kernel
+    assert not first.inputs[0].held
+    assert not last.output.held
+
+
+@pytest.mark.slow
+def test_a_memory_that_holds_nothing_is_left_alone() -> None:
+    assert not travelled(hold=True, holds=False).held
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kilobytes", [8, 16])
+def test_results_do_not_depend_on_what_is_held(kilobytes: int, tmp_path: Path) -> None:
+    values = {"memory.vsm.bytes": kilobytes << 10, "memory.vsm.reserved": kilobytes << 7}
+    made = tilewright.compile(LENET, "cambricon", values=values, directory=tmp_path / "p")
+    sample = {
+        info.name: np.random.default_rng(kilobytes)
+        .normal(0, 1, [int(size) for size in info.shape])
+        .astype(info.dtype)
+        for info in made.inputs
+    }
+    check = made.check(sample, made.run(sample))
+    assert check.passed and check.exact and check.mismatches == 0
