@@ -335,3 +335,85 @@ def random_schedule(case: Case, machine: Machine, seed: int) -> Schedule:
         if output == "dram" and rng.random() < 0.5:
             levels = (*levels, level("more", True, 0.4))
     return Schedule("any", levels, slots, (("vector", "co"),))
+
+
+def deep_machine(seed: int) -> Machine:
+    """A machine whose operands pass a memory on the way to and from the primitive's own."""
+    rng = random.Random(seed)
+    engines = rng.choice(
+        [
+            ("in", "feed", "compute", "drain", "out"),
+            ("dma", "feed", "compute", "feed", "dma"),
+            ("dma", "dma", "compute", "dma", "dma"),
+            ("in", "compute", "compute", "compute", "out"),
+        ]
+    )
+    into, feed, compute, drain, out = engines
+    paths = [
+        ("dram", "l1", into), ("l1", "l0a", feed), ("l1", "l0b", feed), ("dram", "ub", into),
+        ("l0c", "ub", drain), ("ub", "dram", out),
+    ]  # fmt: skip
+    joined = "weight" if rng.random() < 0.5 else None
+    return Machine(
+        name="deep",
+        clock_hz=1e9,
+        memories=(
+            Memory(name="dram"),
+            *(Memory(name=n, bytes=1 << 20, granule=8) for n in ("l1", "l0a", "l0b", "l0c", "ub")),
+        ),
+        moves=tuple(
+            Move(name=f"{a}-{b}", source=a, target=b, engine=engine, bytes_per_cycle=8)
+            for a, b, engine in paths
+        ),
+        engines=tuple(Engine(name=name) for name in dict.fromkeys(engines)),
+        primitives=(
+            Primitive(
+                name="any",
+                operations=OPERATIONS,
+                engine=compute,
+                operands={
+                    "input": Storage(memory="l0a"),
+                    "weight": Storage(memory="l0b", multiples={"co": 4}),
+                    "bias": Storage(memory="l0b", joined=joined),
+                    "residual": Storage(memory="ub"),
+                    "output": Storage(memory="l0c"),
+                },
+                cycles="1",
+                peak="1",
+                epilogue_any=True,
+                sizes=rng.choice(["run time", "run time", "fixed"]),
+            ),
+        ),
+    )
+
+
+def deep_schedule(case: Case, seed: int) -> Schedule:
+    """A tile in l1, and within it the primitive's; sums never leave the primitive's memory."""
+    rng = random.Random(seed)
+    anchor = case.kernel.anchor
+    sizes, reduced = dict(anchor.extents), set(anchor.reduction)
+    whole = set(reduced) if anchor.operation in ("lrn", "softmax") else set[str]()
+    whole |= {"co"} if "g" in sizes else set()
+    split = rng.random() < 0.5
+    levels: list[Level] = []
+    for memory in ("l1", "l0a"):
+        tile: dict[str, int] = {}
+        for dim, extent in sizes.items():
+            # Where l1 holds a part of the reduction, its tile of the result is computed at once.
+            cut = dim not in whole and (
+                (memory == "l1" or split) if dim in reduced else (memory == "l1" or not split)
+            )
+            cut &= split or memory == "l0a" or dim not in reduced
+            tile[dim] = (
+                rng.randint(-(-extent // 3), extent) if cut and rng.random() < 0.7 else extent
+            )
+        if not split and memory == "l0a":
+            for dim in reduced - whole:
+                tile[dim] = rng.randint(-(-sizes[dim] // 3), sizes[dim])
+        parallel = rng.sample([d for d in sizes if d not in reduced], len(sizes) - len(reduced))
+        rest = rng.sample([d for d in sizes if d in reduced], len(reduced))
+        sizes.update(tile)
+        levels.append(Level(memory, tuple(tile.items()), (*parallel, *rest)))
+    names = [name for o in case.kernel.operands for name in (o.name, f"{o.name}.l1")]
+    slots = tuple((name, rng.choice([1, 2, 2, 3])) for name in [*names, "y.ub"])
+    return Schedule("any", tuple(levels), slots)

@@ -356,6 +356,19 @@ class Machine(_Part):
                 return move
         raise KeyError(f"{self.name} has no move from {source} to {target}")
 
+    def path(self, source: str, target: str) -> tuple[Move, ...]:
+        """The moves that lead from one memory to another: the fewest, of as many the first in the
+        machine's order; none for a memory and itself. Raises KeyError."""
+        reached: dict[str, tuple[Move, ...]] = {source: ()}
+        for place in (queue := [source]):
+            for move in self.moves:
+                if move.source == place and move.target not in reached:
+                    reached[move.target] = (*reached[place], move)
+                    queue.append(move.target)
+        if target not in reached:
+            raise KeyError(f"{self.name} has no moves that lead from {source} to {target}")
+        return reached[target]
+
     def layout_of(self, primitive: Primitive, role: str, rank: int) -> str:
         """Layout of a primitive's operand in main memory: a layout, ``any``, or "" (row-major).
 

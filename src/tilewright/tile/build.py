@@ -6,7 +6,14 @@ on, after each pass.
 
 Loops: those of ``levels[0].order`` outermost, then those of ``levels[1].order`` within, and so on.
 A loop that would run once is left out. An operand that the primitive keeps in main memory is used
-in place; any other gets a buffer in the memory that the primitive names for its role.
+in place; any other gets a buffer in the memory that the primitive names for its role, and one in
+each memory on the way there (``Machine.path``), each of the one further out. The buffer next to the
+primitive has the operand's name, those on the way ``NAME.MEMORY``::
+
+    %x_l1 = tile.buffer "x.l1" of %x [m, ci] in "l1" slots 2
+    tile.move %x to %x_l1 on "mte2"
+    %x_l0a = tile.buffer "x" of %x_l1 [m, ci] in "l0a" slots 2
+    tile.move %x_l1 to %x_l0a on "mte1"
 
 Stages behind the tiles (``Kernel.behind``) are a second compute. It stands within the loops that
 lie around all loops over dims of which it needs everything, and after these; the other loops run
@@ -39,7 +46,7 @@ from tilewright.ir import (
     to_attribute,
 )
 from tilewright.ir.types import FixedType, element_of, tensor
-from tilewright.machine import Machine, Primitive
+from tilewright.machine import Machine, Move, Primitive
 from tilewright.planning.domain import Kernel, Operand, Stage
 from tilewright.planning.footprint import keeps_sums
 from tilewright.planning.schedule import Schedule
@@ -240,19 +247,19 @@ class _Builder:
         """Buffers, moves in, the compute of the tile, the move out."""
         ops: list[Operation] = []
         stages = self._stages(self.kernel.front.stages, ops)
-        output = self._place(self.kernel.output, "output")
+        buffers = self._place(self.kernel.output, "output")
         options = self.schedule.options
         compute = _compute(
             self.primitive,
             stages,
-            self.values[self.kernel.output.name] if output is None else output.result,
+            buffers[-1].result if buffers else self.values[self.kernel.output.name],
             to_attribute(options) if options else None,
         )
-        if output is None:
-            return [*ops, compute]
-        engine = self._move_engine(output.memory, self.machine.main)
-        store = MoveOp.of(output.result, output.tensor, engine)
-        return [*ops, output, compute, store]
+        stores = [
+            MoveOp.of(buffer.result, buffer.outer, move.engine)
+            for buffer, move in zip(reversed(buffers), self._path("output"), strict=True)
+        ]
+        return [*ops, *buffers, compute, *stores]
 
     def _stage(self, stage: Stage, inputs: Sequence[SSAValue]) -> StageOp:
         windows = [WindowAttr(operand.access) for operand in (*stage.inputs, stage.output)]
@@ -275,65 +282,75 @@ class _Builder:
         key = (operand.name, window, operand.role)
         if key in self.buffers:
             return self.buffers[key].result
-        buffer = self._place(operand, operand.role)
-        if buffer is None:
+        buffers = self._place(operand, operand.role)
+        if not buffers:
             return self.values[operand.name]
-        move = MoveOp.of(
-            buffer.tensor, buffer.result, self._move_engine(self.machine.main, buffer.memory)
-        )
-        self.buffers[key] = buffer
-        partner = self._partner(operand.role, buffer, ops)
-        if partner is None:
-            ops += [buffer, move]
-        else:
-            move.joined = UnitAttr()
-            at = ops.index(partner) + 1
-            ops[at:at] = [buffer, move]
-        return buffer.result
+        self.buffers[key] = buffers[-1]
+        for buffer, path in zip(buffers, self._path(operand.role), strict=True):
+            move = MoveOp.of(buffer.outer, buffer.result, path.engine)
+            partner = self._partner(operand.role, buffer, ops)
+            if partner is None:
+                ops += [buffer, move]
+            else:
+                move.joined = UnitAttr()
+                at = ops.index(partner) + 1
+                ops[at:at] = [buffer, move]
+        return buffers[-1].result
 
     def _partner(self, role: str, buffer: BufferOp, ops: Sequence[Operation]) -> MoveOp | None:
         """The move with which this role's travels, if the primitive joins them."""
         joined = self.primitive.operands[role].joined
         for op in ops:
-            if isinstance(op, MoveOp) and op.joined is None and op.buffer.get("role") == joined:
+            if not isinstance(op, MoveOp) or op.joined is not None:
+                continue
+            if op.buffer.get("role") == joined and op.buffer.memory == buffer.memory:
                 return op
         return None
 
-    def _place(self, operand: Operand, role: str) -> BufferOp | None:
-        """A buffer for an operand, or None if it is used in place."""
-        storage = self.primitive.operands.get(role)
-        if storage is None:
+    def _place(self, operand: Operand, role: str) -> list[BufferOp]:
+        """The buffers of an operand, outermost first: one in each memory on the way to the
+        primitive's, and there; none if it is used in place."""
+        if role not in self.primitive.operands:
             raise self._refuse(
                 f"primitive {self.primitive.name} has no place for {operand.name} ({role})"
             )
-        if storage.memory == self.machine.main:
-            return None
+        path = self._path(role)
+        if not path:
+            return []
         names = [buffer.symbol.data for buffer in self.buffers.values()]
         name, number = operand.name, 2
         while name in names:
             name, number = f"{operand.name}.{number}", number + 1
         window = WindowAttr(operand.access)
-        value = self.values[operand.name]
-        buffer = BufferOp.of(name, value, window, storage.memory, role)
-        buffer.result.name_hint = _hint(f"{name}_{storage.memory}")
-        return buffer
+        outputs = role == "output"
+        memories = [move.source for move in reversed(path)] if outputs else [m.target for m in path]
+        value, buffers = self.values[operand.name], list[BufferOp]()
+        for number, memory in enumerate(memories, 1):
+            own = name if number == len(memories) else f"{name}.{memory}"
+            buffers.append(BufferOp.of(own, value, window, memory, role))
+            value = buffers[-1].result
+            value.name_hint = _hint(f"{name}_{memory}")
+        return buffers
 
-    def _move_engine(self, source: str, target: str) -> str:
+    def _path(self, role: str) -> tuple[Move, ...]:
+        """The moves between main memory and the primitive's memory, in the order in which data
+        takes them."""
+        ends = (self.machine.main, self.primitive.operands[role].memory)
         try:
-            return self.machine.move(source, target).engine
+            return self.machine.path(*(ends[::-1] if role == "output" else ends))
         except KeyError as error:
             raise refuse("machine-no-move", str(error.args[0]), self.kernel.symbol) from None
 
     def _place_output(self, body: Sequence[Operation]) -> None:
-        """Move the output's buffer and its store out of the outermost reduction loop.
+        """Move the output's buffers and their stores out of the outermost reduction loop.
 
         The accumulators must live through the whole reduction; this is part of the meaning, not a
         matter of speed, so it is done here and not in place-moves.
         """
         if keeps_sums(self.kernel, self.primitive):
-            for op in body[-1].walk():
-                if isinstance(op, MoveOp) and not op.loads:
-                    op.buffer.accumulates = UnitAttr()
+            for op in (inner for outer in body for inner in outer.walk()):
+                if isinstance(op, ComputeOp) and isinstance(op.output.owner, BufferOp):
+                    op.output.owner.accumulates = UnitAttr()
         reduced = self.kernel.anchor.reduction
         loop = body[0] if body else None
         while isinstance(loop, LoopOp) and loop.dim.data not in reduced:
@@ -346,16 +363,16 @@ class _Builder:
         block = None if inner is None else inner.parent_block()
         outer = loop.parent_block()
         ops = [] if block is None else list(block.ops)
-        store = ops[-1]
-        if not isinstance(store, MoveOp):
+        stores = [op for op in ops if isinstance(op, MoveOp) and not op.loads]
+        if not stores or outer is None:
             return
-        buffer = store.buffer
-        buffer.accumulates = UnitAttr()
-        buffer.detach()
-        store.detach()
-        if outer is not None:
-            outer.insert_op_before(buffer, loop)
+        stores[0].buffer.accumulates = UnitAttr()
+        # From main memory inwards: a buffer stands behind what it is of.
+        for store in reversed(stores):
+            store.detach()
             outer.insert_op_after(store, loop)
+            store.buffer.detach()
+            outer.insert_op_before(store.buffer, loop)
 
 
 def _compute(

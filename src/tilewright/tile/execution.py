@@ -117,20 +117,31 @@ class Execution:
         """Fill a buffer's slot with its box."""
         buffer = op.buffer
         content = self.fresh(step, buffer)
-        array = self.arrays[buffer.tensor_op]
-        content.values[...] = array[content.box.slices]
+        content.values[...], _ = self.read_box(step, op.source, content.box)
         content.valid[...] = True
         self.storage.fill(buffer, content)
 
     def store(self, step: Step, op: MoveOp) -> None:
-        """Write a buffer's box to its tensor, or the part of it that the dims span here."""
+        """Write a buffer's box outwards, or the part of it that the dims span here."""
         buffer = op.buffer
-        tensor = buffer.tensor_op
         content = self.held(step, buffer)
         box = Box.of(buffer.window.data, buffer.tensor_shape, step.dims)
         part = content.part(box)
         if not content.valid[part].all():
             raise self.error(step, f"buffer {buffer.symbol.data} is stored before it is complete")
+        outer = buffer.outer_buffer
+        if outer is not None:
+            target = self.begun(step, outer)
+            if not target.box.contains(box):
+                raise self.error(
+                    step, f"writes {box} to buffer {outer.symbol.data}, which holds {target.box}"
+                )
+            inner = target.part(box)
+            target.overwrite(inner)
+            target.values[inner] = content.values[part]
+            target.valid[inner] = True
+            return
+        tensor = buffer.tensor_op
         if tensor not in self.written:
             raise self.error(step, f"tensor {tensor.symbol.data} is no output")
         self.arrays[tensor][box.slices] = content.values[part]
@@ -175,11 +186,27 @@ class Execution:
             )
         return held
 
+    def begun(self, step: Step, buffer: BufferOp) -> Content:
+        """What of this visit has been written to a buffer so far; an empty slot if nothing."""
+        before = self.storage.find(buffer, step.visits[buffer])
+        if before is not None and before.visit == step.visits[buffer]:
+            return before
+        content = self.fresh(step, buffer)
+        if before is not None:
+            content.follow(before)
+        self.storage.fill(buffer, content)
+        return content
+
     def read(self, step: Step, value: SSAValue, window: tuple[Affine, ...]) -> tuple[Array, Box]:
         """The part inside the tensor of the box that a compute reads, and the box."""
         owner = value.owner
+        shape = owner.tensor_shape if isinstance(owner, BufferOp) else shape_of(value)
+        return self.read_box(step, value, Box.of(window, shape, step.dims))
+
+    def read_box(self, step: Step, value: SSAValue, box: Box) -> tuple[Array, Box]:
+        """The part inside the tensor of a box of a buffer or a tensor in place, and the box."""
+        owner = value.owner
         if isinstance(owner, BufferOp):
-            box = Box.of(window, owner.tensor_shape, step.dims)
             content = self.held(step, owner)
             if not content.box.contains(box):
                 raise self.error(
@@ -192,7 +219,6 @@ class Execution:
                 raise self.error(step, f"reads {box} of buffer {owner.symbol.data} uninitialised")
             return content.values[part], box
         assert isinstance(owner, TensorOp)
-        box = Box.of(window, shape_of(value), step.dims)
         if owner in self.written and not self.written[owner][box.slices].all():
             raise self.error(step, f"reads {box} of tensor {owner.symbol.data} uninitialised")
         return self.arrays[owner][box.slices], box
@@ -245,14 +271,7 @@ class Execution:
             starts &= start == outer[dim][0]
             ends &= start + size == sum(outer[dim])
         if isinstance(owner, BufferOp):
-            before = self.storage.find(owner, step.visits[owner])
-            if before is not None and before.visit == step.visits[owner]:
-                return starts, ends, before
-            content = self.fresh(step, owner)
-            if before is not None:
-                content.follow(before)
-            self.storage.fill(owner, content)
-            return starts, ends, content
+            return starts, ends, self.begun(step, owner)
         assert isinstance(owner, TensorOp)
         if owner not in self.partial:
             shape = shape_of(op.output)

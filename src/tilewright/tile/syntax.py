@@ -234,7 +234,7 @@ def parse_dims(parser: PlainParser) -> tuple[Attribute, Attribute]:
 def print_buffer(printer: Printer, op: BufferOp) -> None:
     """Print what stands behind ``tile.buffer``."""
     printer.print_string(f" {quoted(op.symbol.data)} of ")
-    printer.print_operand(op.tensor)
+    printer.print_operand(op.outer)
     printer.print_string(f" {op.window} in {quoted(op.memory)} slots {op.slot_count}")
     if op.accumulates is not None:
         printer.print_string(" accumulates")

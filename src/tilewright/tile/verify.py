@@ -62,27 +62,32 @@ def check_loop(loop: LoopOp) -> None:
 
 
 def check_buffer(buffer: BufferOp) -> None:
-    """The window spans a box of a tensor; there is at least one slot."""
+    """The window spans a box of a tensor, or of a buffer in another memory; there is at least one
+    slot."""
     where = f"tile.buffer {buffer.symbol.data}"
-    if not isinstance(buffer.tensor.owner, TensorOp):
-        raise VerifyException(f"{where}: must be of a tile.tensor")
-    if buffer.tensor.type != buffer.result.type.of:
+    outer = buffer.outer_buffer
+    if outer is None and not isinstance(buffer.outer.owner, TensorOp):
+        raise VerifyException(f"{where}: must be of a tile.tensor or a tile.buffer")
+    of = buffer.outer.type if outer is None else outer.result.type.of
+    if of != buffer.result.type.of:
         raise VerifyException(f"{where}: its type must name the tensor's type")
+    if outer is not None and outer.memory == buffer.memory:
+        raise VerifyException(f"{where}: lies in the memory of the buffer that it is of")
+    _check_operands(buffer, (buffer.outer,), where)
     _check_window(buffer.window, buffer.tensor_shape, _program(buffer), where)
     if not 1 <= buffer.slot_count <= 64:
         raise VerifyException(f"{where}: {buffer.slot_count} slots; 1 to 64 are possible")
 
 
 def check_move(move: MoveOp) -> None:
-    """One end is a buffer, the other its tensor; it stands beside its buffer.
+    """One end is a buffer, the other what that is of; it stands beside its buffer.
 
     A store may also stand in loops of its own there, and moves a part of the box in each run.
     """
     buffer = move.buffer
     where = f"tile.move of {buffer.symbol.data}"
-    other = move.source if move.loads else move.target
-    if other != buffer.tensor:
-        raise VerifyException(f"{where}: the other end must be the buffer's tensor")
+    if move.outer != buffer.outer:
+        raise VerifyException(f"{where}: the other end must be what the buffer is of")
     block = move.parent_block()
     while not move.loads and block is not buffer.parent_block():
         loop = None if block is None else block.parent_op()

@@ -181,7 +181,7 @@ class KernelLowering:
         start = min((int(key[0]) for key in keys), default=0)
         found: dict[Command, Any] = {}
         for op in self.commands:
-            if not isinstance(op, MoveOp) or not op.loads:
+            if not isinstance(op, MoveOp) or not op.loads or op.buffer.outer_buffer is not None:
                 continue
             moves = [op, *self._followers(op)]
             main = [self.tensor(move.buffer.tensor_op).range for move in moves]
@@ -248,18 +248,28 @@ class KernelLowering:
 
     def _move_uses(self, move: MoveOp) -> list[Use]:
         place = self.buffer(move.buffer)
+        inner = self._slot_uses(move.buffer, move, write=move.loads)
+        outer = move.buffer.outer_buffer
+        if outer is not None:
+            return [*inner, *self._slot_uses(outer, move, write=not move.loads)]
         tensor = self.tensor(move.buffer.tensor_op)
         boxes = place.moved_by(move)
         footprint = Footprint(tensor, boxes.clamped_start, boxes.clamped_size)
         main = Use(self.machine.main, *tensor.range, not move.loads, footprint=footprint)
-        return [*self._slot_uses(move.buffer, move, write=move.loads), main]
+        return [*inner, main]
+
+    def _outer(self, op: MoveOp) -> TensorPlace | BufferPlace:
+        """Place of what a move's buffer is of."""
+        outer = op.buffer.outer_buffer
+        return self.tensor(op.buffer.tensor_op) if outer is None else self.buffer(outer)
 
     def _move(self, op: MoveOp) -> tuple[Instruction, dict[str, Any]]:
-        place = self.buffer(op.buffer)
-        ends = (self.machine.main, place.memory) if op.loads else (place.memory, self.machine.main)
+        place, outer = self.buffer(op.buffer), self._outer(op)
+        memory = outer.memory if isinstance(outer, BufferPlace) else self.machine.main
+        ends = (memory, place.memory) if op.loads else (place.memory, memory)
         one = self.whole.instructions.for_move(self.machine.move(*ends))
         followers = self._followers(op)
-        joined: tuple[MoveOp, BufferPlace, TensorPlace] | None = None
+        joined: tuple[MoveOp, BufferPlace, TensorPlace | BufferPlace] | None = None
         if followers:
             other = followers[0]
             if len(followers) > 1 or self.buffer(other.buffer).memory != place.memory:
@@ -268,9 +278,8 @@ class KernelLowering:
                     "a transfer carries one more run, into the same memory",
                     place.name,
                 )
-            joined = other, self.buffer(other.buffer), self.tensor(other.buffer.tensor_op)
-        tensor = self.tensor(op.buffer.tensor_op)
-        return one, transfer_columns(op, self.order, place, tensor, joined)
+            joined = other, self.buffer(other.buffer), self._outer(other)
+        return one, transfer_columns(op, self.order, place, outer, joined)
 
     def _compute(self, op: ComputeOp) -> tuple[Instruction, dict[str, Any]]:
         part = self.machine.primitive(op.primitive.data)

@@ -106,10 +106,11 @@ def whole_program(table: TimedArray, machine: Machine) -> TimedArray:
 def _with_fetches(table: TimedArray, machine: Machine) -> TimedArray:
     """Charge the bandwidth of main memory for the instruction words.
 
-    Words stream in over the bus of the transfers: each transfer carries its own word and those of
-    the computes issued since the transfer before it; the last carries what follows it, too.
+    Words stream in over the bus of main memory: each of its transfers carries its own word and
+    those issued since its transfer before; the last carries what follows it, too.
     """
-    transfers = np.flatnonzero(table["move"] >= 0)
+    main = [machine.main in (move.source, move.target) for move in machine.moves]
+    transfers = np.flatnonzero(np.append(main, False)[table["move"]])
     if transfers.size:
         words = np.diff(transfers, prepend=-1)
         words[-1] += len(table) - 1 - transfers[-1]

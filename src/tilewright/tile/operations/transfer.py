@@ -30,7 +30,8 @@ from tilewright.tile.operations.structure import TensorOp
 
 @irdl_op_definition
 class BufferOp(TileOperation):
-    """A buffer for the box that ``window`` spans here; see the module's text.
+    """A buffer for the box that ``window`` spans here of what lies further out: a tensor, or a
+    buffer on the way to it, in another memory; see the dialect's text.
 
     ``role`` is the operand's role in its primitive. ``shape`` is the largest box, ``address`` and
     ``bytes`` (of one slot; the next slot follows) are set by allocate. ``accumulates`` marks an
@@ -39,7 +40,7 @@ class BufferOp(TileOperation):
 
     name = "tile.buffer"
     symbol = prop_def(StringAttr)
-    tensor = operand_def(TensorType)
+    outer = operand_def()
     window = prop_def(WindowAttr)
     slots = prop_def(IntegerAttr)
     role = opt_prop_def(StringAttr)
@@ -51,13 +52,13 @@ class BufferOp(TileOperation):
 
     @classmethod
     def of(
-        cls, symbol: str, tensor: SSAValue, window: WindowAttr, memory: str, role: str = ""
+        cls, symbol: str, outer: SSAValue, window: WindowAttr, memory: str, role: str = ""
     ) -> BufferOp:
-        """A buffer of one slot for ``window`` of ``tensor``."""
-        of = cast("TensorType[Attribute]", tensor.type)
+        """A buffer of one slot for ``window`` of ``outer``, a tensor or a buffer."""
+        of = outer.type.of if isinstance(outer.type, BufferType) else outer.type
         return cls.build(
-            operands=[tensor],
-            result_types=[BufferType(StringAttr(memory), of)],
+            operands=[outer],
+            result_types=[BufferType(StringAttr(memory), cast("TensorType[Attribute]", of))],
             properties={
                 "symbol": StringAttr(symbol),
                 "window": window,
@@ -77,9 +78,16 @@ class BufferOp(TileOperation):
         return self.slots.value.data
 
     @property
+    def outer_buffer(self) -> BufferOp | None:
+        """The buffer that this one holds a part of; None where that is a tensor."""
+        owner = self.outer.owner
+        return owner if isinstance(owner, BufferOp) else None
+
+    @property
     def tensor_op(self) -> TensorOp:
-        """The tensor whose box the buffer holds."""
-        return cast(TensorOp, self.tensor.owner)
+        """The tensor whose box the buffer holds, by however many buffers on the way."""
+        outer = self.outer_buffer
+        return cast(TensorOp, self.outer.owner) if outer is None else outer.tensor_op
 
     @property
     def tensor_shape(self) -> tuple[int, ...]:
@@ -95,7 +103,7 @@ class BufferOp(TileOperation):
         """Read what ``print`` printed."""
         symbol = StringAttr(parser.parse_str_literal())
         parser.parse_keyword("of")
-        tensor = syntax.parse_value(parser)
+        outer = syntax.parse_value(parser)
         window = WindowAttr(WindowAttr.parse_axes(parser))
         parser.parse_keyword("in")
         memory = StringAttr(parser.parse_str_literal())
@@ -106,10 +114,11 @@ class BufferOp(TileOperation):
             properties["accumulates"] = UnitAttr()
         for key in ("role", "shape", "address", "bytes"):
             properties[key] = syntax.optional_plain(parser, key)
-        if not isinstance(tensor.type, TensorType):
-            parser.raise_error("a buffer is of a tensor")
-        of = cast("TensorType[Attribute]", tensor.type)
-        return syntax.finish(parser, cls, properties, [tensor], [BufferType(memory, of)])
+        of = outer.type.of if isinstance(outer.type, BufferType) else outer.type
+        if not isinstance(of, TensorType):
+            parser.raise_error("a buffer is of a tensor or of another buffer")
+        kind = BufferType(memory, cast("TensorType[Attribute]", of))
+        return syntax.finish(parser, cls, properties, [outer], [kind])
 
     def verify_(self) -> None:
         """Check window, slots and scope."""
@@ -120,7 +129,7 @@ class BufferOp(TileOperation):
 
 @irdl_op_definition
 class MoveOp(TileOperation):
-    """Copies the buffer's box between its tensor and the buffer, asynchronously.
+    """Copies a buffer's box between the buffer and what it is of, asynchronously.
 
     ``engine`` runs it. ``joined`` moves travel in one transfer with the move before them. ``late``
     ones stand in their engine's queue right before the compute, in the "first" run of the loops
@@ -143,12 +152,18 @@ class MoveOp(TileOperation):
 
     @property
     def loads(self) -> bool:
-        """Whether data goes from main memory to a buffer."""
-        return isinstance(self.target.type, BufferType)
+        """Whether data goes inwards, from what a buffer is of to the buffer."""
+        owner = self.target.owner
+        return isinstance(owner, BufferOp) and owner.outer == self.source
+
+    @property
+    def outer(self) -> SSAValue:
+        """The end further out: the tensor, or the buffer, that ``buffer`` is of."""
+        return self.source if self.loads else self.target
 
     @property
     def buffer(self) -> BufferOp:
-        """The buffer at one end."""
+        """The buffer at the inner end."""
         owner = (self.target if self.loads else self.source).owner
         if not isinstance(owner, BufferOp):
             raise VerifyException("tile.move: one end must be a buffer")

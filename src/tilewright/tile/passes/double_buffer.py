@@ -25,7 +25,9 @@ class DoubleBuffer(TilePass):
     engine gets there by itself. The same holds for stores: with two slots the compute of the next
     tile starts while this one's result is written.
 
-    A buffer that is visited n times gets n slots at most. A joined buffer takes the slots of the
+    Slots are asked for by the operand's name, for the buffer next to the primitive, or by a
+    buffer's own name, for one on the way there. A buffer that is visited n times gets n slots at
+    most. A joined buffer takes the slots of the
     one whose move it joins, since both are filled at once. ``operands`` and ``slots`` set the
     slots of the named operands instead of what the program asks for.
 
@@ -56,7 +58,9 @@ class DoubleBuffer(TilePass):
             elif isinstance(op, BufferOp):
                 buffers.append(op)
         for buffer in buffers:
-            operand = leaders.get(buffer, buffer).tensor_op.symbol.data
-            slots = max(min(asked.get(operand, 1), visits(buffer)), 1)
+            leader = leaders.get(buffer, buffer)
+            on_the_way = any(isinstance(use.operation, BufferOp) for use in leader.result.uses)
+            name = leader.symbol.data if on_the_way else leader.tensor_op.symbol.data
+            slots = max(min(asked.get(name, 1), visits(buffer)), 1)
             if slots != buffer.slot_count:
                 buffer.slots = integer(slots)

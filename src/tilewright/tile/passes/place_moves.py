@@ -26,8 +26,8 @@ class PlaceMoves(TilePass):
     A box is settled in a loop if no loop further in changes it. A buffer in a memory that has a
     level of its own in the schedule first goes out to that level: it then holds the level's tile
     while the loops of further levels run inside. Where one of these is over a reduction dim and
-    changes the box, it does not: only sums wait there until the reduction is done. A joined move
-    stays beside the move it joins.
+    changes the box, it does not: only sums wait there until the reduction is done, and what further
+    buffers hold parts of. A joined move stays beside the move it joins.
     (swATOP, section 4.5.1: moves are placed as far as possible from the primitive.)
 
     Before::
@@ -125,7 +125,8 @@ def _settled(
     target = len(chain)
     level = levels.get(group.buffers[0].memory)
     dims = group.dims
-    reduced = set(program.reduction_dims) & dims
+    inner = any(isinstance(use.operation, BufferOp) for use in group.buffers[0].result.uses)
+    reduced = set() if inner else set(program.reduction_dims) & dims
     if level is not None and not any(
         loop.dim.data in reduced and levels.get(_memory(loop), level) > level for loop in chain
     ):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.ir import to_attribute
 from tilewright.machine import Machine
 from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp, enclosing_loops
 from tilewright.tile.implied import Dependences, visits
+from tilewright.tile.iteration import Order
 from tilewright.tile.passes.base import TilePass
-from tilewright.tile.queues import Command, fills, leader_of
-from tilewright.tile.races import share_addresses
+from tilewright.tile.queues import Command, Queues, fills, leader_of
+from tilewright.tile.races import races, share_addresses
+
+PROVEN = 20_000
+"""Executions of a program up to which its waits are proven to be the fewest."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,10 @@ class Synchronise(TilePass):
     - a fill need not wait for users that earlier fills of its engine have waited for: those before
       it in its block, those behind it in the visit before, those of loops within;
     - where one engine stores and loads, what was loaded after a store says that it is done.
+
+    Where operands pass several memories, chains of three engines and more imply further waits: of
+    programs with at most ``PROVEN`` executions, each wait without which the proof (races.py) still
+    holds is left out, too.
 
     Machines without synchronisation (``synchronisation = "none"``) get no waits.
 
@@ -61,6 +70,23 @@ class Synchronise(TilePass):
             waits += [f"free {buffer.symbol.data}" for buffer in _free(op, ready, dependences)]
             if waits:
                 op.properties["waits"] = to_attribute(tuple(waits))
+        if any(buffer.outer_buffer is not None for buffer in dependences.buffers):
+            _prune(program, dependences.commands)
+
+
+def _prune(program: ProgramOp, commands: Sequence[Command]) -> None:
+    """Leave out the waits without which no dependence is unordered, the last first."""
+    order = Order(program)
+    if sum(order.rows(op).count for op in commands) > PROVEN:
+        return
+    for op in reversed(commands):
+        for wait in reversed(op.wait_list):
+            waits = op.wait_list
+            op.set("waits", tuple(other for other in waits if other != wait))
+            if races(order, Queues(order)):
+                op.set("waits", waits)
+        if not op.wait_list:
+            op.properties.pop("waits", None)
 
 
 def _ready(op: Command, known: Dependences) -> list[BufferOp]:

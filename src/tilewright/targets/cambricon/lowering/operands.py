@@ -89,7 +89,7 @@ class Operand:
     def order(self) -> tuple[int, ...]:
         """The logical axes, outermost first, as they lie in memory."""
         shape = self.buffer.tensor_shape
-        return physical_order(layout_of(self.buffer.tensor), len(shape), self.name)
+        return physical_order(layout_of(self.buffer.tensor_op.result), len(shape), self.name)
 
     @cached_property
     def held(self) -> bool:

@@ -105,7 +105,7 @@ class BufferPlace:
         self.element = ELEMENT_BYTES[element_name(op.result.type.of.element_type)]
         self.spacing = max(self.element, accumulator) if op.accumulates else self.element
         shape = tuple(int(n) for n in op.get("shape"))
-        axes = physical_order(layout_of(op.tensor), len(shape), op.symbol.data)
+        axes = physical_order(layout_of(op.tensor_op.result), len(shape), op.symbol.data)
         self.strides = dense_strides(shape, axes, self.spacing)
         self.address: int = op.get("address")
         self.bytes: int = op.get("bytes")

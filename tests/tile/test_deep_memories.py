@@ -1,0 +1,65 @@
+"""Operands that pass a memory on the way to the primitive's own: programs mean their kernels."""
+
+import pytest
+
+from tests.tile.tile_kernels import case, deep_machine, deep_schedule
+from tilewright.errors import TilewrightError
+from tilewright.ir import to_text
+from tilewright.tile.dialect import BufferOp, MoveOp
+from tilewright.tile.interpreter import run
+from tilewright.tile.iteration import Order
+from tilewright.tile.lower import tile
+from tilewright.tile.passes import Check
+from tilewright.tile.queues import commands_of
+from tilewright.tile.races import races
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_programs_mean_their_kernels_however_engines_run(seed: int) -> None:
+    of, machine = case(seed), deep_machine(seed)
+    program = tile(of.kernel, deep_schedule(of, seed), machine)
+    of.check(run(program, of.feeds, machine)["y"])
+    for turn in range(2):
+        of.check(run(program, of.feeds, machine, interleave=turn)["y"])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_wait_is_needed_and_its_removal_is_caught(seed: int) -> None:
+    of, machine = case(seed), deep_machine(seed)
+    program = tile(of.kernel, deep_schedule(of, seed), machine)
+    for op in commands_of(program):
+        waits = op.wait_list
+        for place, wait in enumerate(waits):
+            op.set("waits", (*waits[:place], *waits[place + 1 :]))
+            found = races(Order(program))
+            assert any(race.later is op and race.wait == wait for race in found), (wait, op.name)
+            op.set("waits", waits)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_removed_move_is_caught(seed: int) -> None:
+    of, machine = case(6 * seed), deep_machine(seed)
+    program = tile(of.kernel, deep_schedule(of, seed), machine)
+    moves = [op for op in program.walk() if isinstance(op, MoveOp) and op.joined is None]
+    last = moves[seed % len(moves)]
+    follower = last.next_op.next_op if last.next_op is not None else None
+    if isinstance(follower, MoveOp) and follower.joined is not None:
+        return
+    last.detach()
+    with pytest.raises(TilewrightError) as refusal:
+        Check().run(program, machine)
+    codes = {problem.code for problem in refusal.value.problems}
+    assert codes & {"tile-uninitialised", "tile-coverage"}
+
+
+def test_a_buffer_on_the_way_is_of_the_tensor_and_the_next_of_it() -> None:
+    of, machine = case(0), deep_machine(0)
+    text = to_text(tile(of.kernel, deep_schedule(of, 0), machine))
+    program = tile(of.kernel, deep_schedule(of, 0), machine)
+    buffers = {op.symbol.data: op for op in program.walk() if isinstance(op, BufferOp)}
+    assert buffers["x"].outer_buffer is buffers["x.l1"]
+    assert buffers["x.l1"].outer_buffer is None
+    assert buffers["y"].outer_buffer is buffers["y.ub"]
+    assert buffers["x"].tensor_op is buffers["x.l1"].tensor_op
+    assert '"x.l1" of %x ' in text
+    assert '"x" of %x_l1 ' in text
