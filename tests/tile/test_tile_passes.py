@@ -105,7 +105,7 @@ def test_an_operand_without_a_place_is_refused() -> None:
 
 def test_a_missing_move_is_refused() -> None:
     changed = TOY.model_copy(update={"moves": TOY.moves[1:]})
-    with pytest.raises(TilewrightError, match="no move from dram to a"):
+    with pytest.raises(TilewrightError, match="no moves that lead from dram to a"):
         build(product(), schedule(), changed)
 
 

@@ -89,7 +89,7 @@ def test_the_generic_form_is_read_too() -> None:
         ("slots 2", "slots 65", "65 slots"),
         ('tile.buffer "x"', 'tile.buffer "w"', "the buffer w is named twice"),
         ('tile.tensor "w"', 'tile.tensor "x"', "the tensor x is named twice"),
-        ("tile.move %w to %bw", "tile.move %x to %bw", "must be the buffer's tensor"),
+        ("tile.move %w to %bw", "tile.move %x to %bw", "must be what the buffer is of"),
         ('%bx on "load"', '%bx on ""', "no engine is named"),
         ('waits ["free w"]', 'waits ["free z"]', "waits for z, which is no buffer"),
         ('waits ["free w"]', 'waits ["after w"]', "a wait is 'ready NAME' or 'free NAME'"),

@@ -414,6 +414,8 @@ def deep_schedule(case: Case, seed: int) -> Schedule:
         rest = rng.sample([d for d in sizes if d in reduced], len(reduced))
         sizes.update(tile)
         levels.append(Level(memory, tuple(tile.items()), (*parallel, *rest)))
-    names = [name for o in case.kernel.operands for name in (o.name, f"{o.name}.l1")]
-    slots = tuple((name, rng.choice([1, 2, 2, 3])) for name in [*names, "y.ub"])
-    return Schedule("any", tuple(levels), slots)
+    names = [o.name for o in case.kernel.operands]
+    slots = tuple((name, rng.choice([1, 2, 2, 3])) for name in names)
+    staged = [(name, "l1", rng.choice([1, 2, 2, 3])) for name in names if name != "y"]
+    staged.append(("y", "ub", rng.choice([1, 2])))
+    return Schedule("any", tuple(levels), slots, staged=tuple(staged))

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import refuse
-from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.machine import Machine, Memory, Primitive, parse_expression
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import uses_of, whole_elements
 
@@ -59,8 +59,15 @@ def finite_memory_bytes(kernel: Kernel, machine: Machine, primitive: Primitive) 
     """Bytes that the size of the on-chip memories makes inevitable; 0 where nothing is known."""
     if kernel.anchor.operation not in PRODUCTS:
         return 0.0
-    memories = {use.memory.name: use.memory for use in uses_of(kernel, machine, primitive)}
-    memories.pop(machine.main, None)
+    memories: dict[str, Memory] = {}
+    for operand in kernel.operands:
+        storage = primitive.operands.get(operand.role)
+        if storage is not None and operand.held != storage.memory:
+            ends = (machine.main, storage.memory)
+            outputs = operand is kernel.output
+            for move in machine.path(*(ends[::-1] if outputs else ends)):
+                name = move.source if outputs else move.target
+                memories[name] = machine.memory_beside(primitive, name)
     limits = [memory.bytes for memory in memories.values()]
     if not limits or None in limits:
         return 0.0

@@ -31,4 +31,5 @@ def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
 def renamed(schedule: Schedule, names: Mapping[str, str]) -> Schedule:
     """The schedule with its operands' names replaced."""
     buffers = tuple((names[name], slots) for name, slots in schedule.buffers)
-    return replace(schedule, buffers=buffers)
+    staged = tuple((names[name], memory, slots) for name, memory, slots in schedule.staged)
+    return replace(schedule, buffers=buffers, staged=staged)

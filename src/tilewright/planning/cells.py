@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.machine import parse_expression
-from tilewright.planning.bounds import inside_fraction
 from tilewright.planning.footprint import Bools, Floats, Ints
 from tilewright.planning.space import Space
 
@@ -67,10 +65,6 @@ def cells_of(space: Space) -> Cells:
     last = {d: space.extents[d] - (trips[d] - 1) * size[d] for d in names}
     edge = {d: last[d] != size[d] for d in names}
     dims = tuple(d for d in names if edge[d].any())
-    expression = parse_expression(space.primitive.cycles)
-    issue = parse_expression(space.primitive.issue)
-    # Positions outside of the image, on the mean over tiles, where they take no time.
-    met = inside_fraction(space.kernel) if space.primitive.clips else 1.0
     used = [u for u in space.uses if u.move is not None]
     place = np.full((space.rows, 1 << len(dims)), -1)
     rows: list[Ints] = []
@@ -87,8 +81,7 @@ def cells_of(space: Space) -> Cells:
             continue
         part = space.take(row)
         tile = {d: (last if short.get(d) else size)[d][row] for d in names}
-        taken = met * np.maximum(expression.evaluate(tile), issue.evaluate(tile))
-        cycles = np.broadcast_to(np.asarray(taken, np.float64), row.shape)
+        cycles = np.broadcast_to(np.asarray(space.compute(tile), np.float64), row.shape)
         rows.append(row)
         kinds.append(np.full(row.size, kind))
         columns.append([count[row], cycles, *(part.box(u, short) for u in used)])

@@ -69,7 +69,16 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
         if operand.held == memory.name:
             memory = machine.memory(machine.main)
         ends = (memory.name, machine.main) if output else (machine.main, memory.name)
-        move = None if memory.name == machine.main else machine.move(*ends)
+        path = machine.path(*ends)
+        if len(path) > 1:
+            raise refuse(
+                "plan-path",
+                f"{operand.name} passes {path[0].target} on its way, and this planner plans one "
+                "memory of an operand's path",
+                kernel.symbol,
+                "the planner exact plans a tile for each memory",
+            )
+        move = path[0] if path else None
         granules = tuple(
             max((storage.multiples.get(dim, 1) for dim in axis.dims), default=1)
             for axis in operand.access

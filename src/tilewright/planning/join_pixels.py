@@ -77,7 +77,7 @@ def moves_blocks(machine: Machine) -> bool:
         if "conv" in primitive.operations and (storage := primitive.operands.get("input"))
     ]
     return bool(found) and all(
-        memory != machine.main and machine.move(machine.main, memory).linear for memory in found
+        memory != machine.main and machine.path(machine.main, memory)[0].linear for memory in found
     )
 
 

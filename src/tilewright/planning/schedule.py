@@ -29,8 +29,9 @@ class Schedule:
     """A value: hashable, serialisable, printable.
 
     ``levels`` run from the outermost memory inwards; the innermost level's tile is what the
-    primitive computes at once. ``buffers`` is the number of buffer slots of each operand
-    (1 single, 2 double).
+    primitive computes at once. ``buffers`` is the number of slots of each operand's buffer next to
+    the primitive (1 single, 2 double), ``staged`` that of its buffers in memories on the way there:
+    operand, memory, slots.
     """
 
     primitive: str
@@ -40,6 +41,7 @@ class Schedule:
     """Choices that belong to the primitive (such as its vectorised dim)."""
     shared: str = ""
     """The dim whose outermost loop the cores share, each a run of its iterations; "" for none."""
+    staged: tuple[tuple[str, str, int], ...] = ()
 
     def slots(self, operand: str) -> int:
         """Buffer slots of an operand; 1 unless the schedule says otherwise."""
@@ -53,6 +55,7 @@ class Schedule:
             for level in self.levels
         )
         double = [name for name, slots in self.buffers if slots > 1]
+        double += [f"{name} in {memory}" for name, memory, slots in self.staged if slots > 1]
         options = "".join(f"; {key}={value}" for key, value in self.options)
         return (
             f"{self.primitive} [{levels}]"
@@ -83,4 +86,5 @@ class Schedule:
             tuple((str(name), int(slots)) for name, slots in value["buffers"]),
             tuple((str(key), option) for key, option in value["options"]),
             str(value["shared"]),
+            tuple((str(name), str(memory), int(n)) for name, memory, n in value.get("staged", ())),
         )

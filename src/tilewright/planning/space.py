@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError, refuse
-from tilewright.machine import Machine, Primitive
+from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.planning.bounds import inside_fraction
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import (
     AxisTable,
@@ -127,6 +129,18 @@ class Space:
                 solid &= (self.size(outer) == 1) | (self.trips(inner) == 1)
         return solid
 
+    def compute(self, tile: Mapping[str, Ints]) -> Floats:
+        """Cycles to compute tiles of these sizes."""
+        expression = parse_expression(self.primitive.cycles)
+        issue = parse_expression(self.primitive.issue)
+        # Positions outside of the image, on the mean over tiles, where they take no time.
+        met = inside_fraction(self.kernel) if self.primitive.clips else 1.0
+        return met * np.maximum(expression.evaluate(tile), issue.evaluate(tile))
+
+    def computes(self, row: int) -> float:
+        """Computes of one tiling."""
+        return prod(float(self.trips(dim)[row]) for dim in self.index)
+
     def box(self, use: Use, edges: dict[str, bool] | None = None) -> Floats:
         """Column of box sizes in elements: the largest, or the mean over tiles that are or are
         not cut short along each dim of ``edges``."""
@@ -216,7 +230,7 @@ def build_space(
     uses = uses_of(kernel, machine, primitive)
     for cut, small in efforts:
         sizes = tile_sizes(kernel, primitive, uses, cut=cut, small=small)
-        space = _crossed(uncrossed(kernel, machine, primitive, uses, sizes), max_rows)
+        space = crossed(uncrossed(kernel, machine, primitive, uses, sizes), max_rows)
         if space.rows:
             return space
     raise no_tile_fits(kernel, machine, uses)
@@ -251,7 +265,7 @@ def uncrossed(
     return space
 
 
-def _crossed(space: Space, max_rows: int) -> Space:
+def crossed(space: Space, max_rows: int) -> Space:
     """Cross the dims one by one, dropping what does not fit as soon as that is known."""
     done: set[str] = set()
     rows = 1

@@ -131,11 +131,12 @@ class _Builder:
         # In its block first: an outermost reduction loop's surroundings are the program's own.
         block = Block([*top, *body])
         self._place_output(body)
-        slots = [
+        slots: list[tuple[str | int, ...]] = [
             (operand.name, self.schedule.slots(operand.name))
             for operand in kernel.operands
             if self.schedule.slots(operand.name) != 1
         ]
+        slots += [(name, n, memory) for name, memory, n in self.schedule.staged if n != 1]
         return ProgramOp.build(
             properties={
                 "symbol": StringAttr(kernel.symbol),

@@ -12,7 +12,15 @@ from math import prod
 
 from tilewright.ir import Block, Operation
 from tilewright.tile.operations import BufferOp, LoopOp, MoveOp, ProgramOp
-from tilewright.tile.queues import Command, commands_of, fills, leader_of, users_of
+from tilewright.tile.queues import (
+    Command,
+    commands_of,
+    fills,
+    is_ahead,
+    is_out_of_order,
+    leader_of,
+    users_of,
+)
 
 
 class Dependences:
@@ -46,6 +54,9 @@ class Dependences:
 
         ``ready`` are the buffers whose content ``op`` waits for.
         """
+        if is_ahead(op):
+            # The rules speak of what comes before it in the text.
+            return False
         engine = op.engine.data
         if self._is_ready_later(engine, buffer, ready) or self._is_stored_since(engine, buffer):
             return True
@@ -63,9 +74,9 @@ class Dependences:
     def _is_before(self, other_op: Command, other: BufferOp, op: Command, buffer: BufferOp) -> bool:
         """Whether ``other`` is filled before ``buffer``; of two filled at once, the first is.
 
-        Late moves stand behind all others.
+        Of commands that stand elsewhere in their queue than in the text, nothing is known.
         """
-        if isinstance(other_op, MoveOp) and other_op.late is not None:
+        if is_out_of_order(other_op):
             return False
         if other_op is op:
             return self.position[other] < self.position[buffer]

@@ -52,7 +52,8 @@ def run(
 
 
 def _interleaved(execution: Execution, steps: list[Step], chance: random.Random) -> None:
-    queues = Queues(Order(execution.program))
+    order = Order(execution.program)
+    queues, steps = Queues(order), _by_keys(steps, order)
     waits = {op: queues.waits(op) for op in queues.commands}
     waiting: dict[str, deque[tuple[Step, dict[str, int]]]] = {}
     seen: dict[Command, int] = {}
@@ -82,6 +83,18 @@ def _interleaved(execution: Execution, steps: list[Step], chance: random.Random)
             op = step.op
             followed = bool(queue) and _is_joined(queue[0][0].op, op)
             done[engine] = done.get(engine, 0) + (0 if followed else 1)
+
+
+def _by_keys(steps: list[Step], order: Order) -> list[Step]:
+    """The steps in the order in which they stand in their queues."""
+    keys = {op: order.rows(op).key for op in dict.fromkeys(step.op for step in steps)}
+    rows: dict[Command, int] = {}
+    placed: list[tuple[int, Step]] = []
+    for step in steps:
+        row = rows.get(step.op, 0)
+        rows[step.op] = row + 1
+        placed.append((int(keys[step.op][row]), step))
+    return [step for _, step in sorted(placed, key=lambda pair: pair[0])]
 
 
 def _is_joined(op: Command, before: Command) -> bool:

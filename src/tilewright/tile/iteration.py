@@ -154,6 +154,8 @@ class Order:
         self._offsets: dict[Operation, int] = {}
         self._late: dict[Operation, int] = {}
         """Of late moves, keys from the first one of the innermost loop's run to their own."""
+        self._ahead: dict[Operation, int] = {}
+        """Of moves that are issued ahead, keys from the start of a block's run to their own."""
         self._blocks: dict[Block, Rows] = {}
         weight = self._weigh(program.body.block)
         if weight >= 1 << 62:
@@ -164,14 +166,20 @@ class Order:
         """Give every operation its offset in keys; returns the keys that one run takes.
 
         A loop takes as many keys as its longest run, so keys are comparable, not dense. The keys
-        in front of a compute belong to the late moves around it.
+        in front of a compute belong to the late moves around it, those in front of a block's first
+        loop to its moves that are issued ahead.
         """
         weight = 0
+        ahead = [op for op in block.ops if isinstance(op, MoveOp) and op.ahead is not None]
         late = [*late, *(op for op in block.ops if isinstance(op, MoveOp) and op.late is not None)]
         for op in block.ops:
             if isinstance(op, ComputeOp):
                 self._late |= {move: weight + number for number, move in enumerate(late)}
                 weight += len(late)
+            if isinstance(op, LoopOp):
+                self._ahead |= {move: weight + number for number, move in enumerate(ahead)}
+                weight += len(ahead)
+                ahead = []
             self._offsets[op] = weight
             if isinstance(op, LoopOp):
                 trips = max(0, -(-(op.upper_bound - op.lower_bound) // op.step_size))
@@ -208,6 +216,9 @@ class Order:
         rows = self.block(block).of(self._offsets[op])
         if op in self._late:
             rows.key = self._late_keys(op, block)
+        if op in self._ahead:
+            base = self.block(block).base
+            rows.key = np.append(rows.key[:1], base[:-1] + self._ahead[op])
         return rows
 
     def _late_keys(self, move: Operation, block: Block) -> Array:

@@ -41,6 +41,17 @@ def stores_parts(op: Command, buffer: BufferOp) -> bool:
     return stores and op.parent_block() is not buffer.parent_block()
 
 
+def is_out_of_order(op: Command) -> bool:
+    """Whether a command stands elsewhere in its queue than in the text."""
+    leader = leader_of(op) if isinstance(op, MoveOp) else None
+    return leader is not None and (leader.late is not None or leader.ahead is not None)
+
+
+def is_ahead(op: Command) -> bool:
+    """Whether a command is issued one run of its block earlier."""
+    return isinstance(op, MoveOp) and op.ahead is not None
+
+
 def users_of(buffer: BufferOp) -> list[Command]:
     """The commands that read or write a buffer, in the order of the text."""
     found: list[Command] = []
@@ -163,7 +174,7 @@ class Queues:
         """The last execution of ``other`` that a wait of ``op`` means, for each of ``op``'s."""
         if verb == "free" and _fills_with_joined(op, buffer):
             return self.order.last_use(buffer, other, op, buffer.slot_count)
-        if verb == "ready" and stores_parts(op, buffer):
+        if verb == "ready" and (stores_parts(op, buffer) or is_ahead(other)):
             return self.order.last_use(buffer, other, op, 0)
         return self.order.last_before(other, op)
 

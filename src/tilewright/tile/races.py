@@ -17,7 +17,7 @@ import numpy as np
 from tilewright.ir.types import Array
 from tilewright.tile.iteration import Order
 from tilewright.tile.operations import BufferOp
-from tilewright.tile.queues import Command, Queues, fills, stores_parts
+from tilewright.tile.queues import Command, Queues, fills, is_ahead, stores_parts
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _dependences(queues: Queues, buffers: list[BufferOp]) -> Iterator[_Dependenc
                 if fills(earlier, buffer) and not fills(later, buffer):
                     row = (
                         order.last_use(buffer, earlier, later, 0)
-                        if stores_parts(later, buffer)
+                        if stores_parts(later, buffer) or is_ahead(earlier)
                         else order.last_before(earlier, later)
                     )
                     yield _Dependence(later, earlier, row, f"ready {name}")

@@ -99,12 +99,23 @@ def check_move(move: MoveOp) -> None:
     _check_operands(move, (move.source, move.target), where)
     _check_engine(move.engine.data, where)
     _check_waits(move.wait_list, move, where)
+    if move.ahead is not None and (
+        not move.loads or move.late is not None or buffer.slot_count < 2 or not _has_loop(move)
+    ):
+        raise VerifyException(
+            f"{where}: only a load into two slots or more, in front of a loop, is issued ahead"
+        )
     if move.joined is not None:
         leader = move.prev_op
         while isinstance(leader, BufferOp):
             leader = leader.prev_op
         if not (isinstance(leader, MoveOp) and leader.engine == move.engine):
             raise VerifyException(f"{where}: joins a move, but none of its engine is before it")
+
+
+def _has_loop(move: MoveOp) -> bool:
+    block = move.parent_block()
+    return block is not None and any(isinstance(op, LoopOp) for op in block.ops)
 
 
 def check_compute(compute: ComputeOp) -> None:

@@ -123,7 +123,7 @@ def _is_address(op: Operation, machine: Machine) -> bool:
             return False
         if machine.memory(storage.memory).managed != "software":
             return False
-        if machine.move(machine.main, storage.memory).linear:
+        if machine.path(machine.main, storage.memory)[0].linear:
             return False
         if slice_box(dense_box(layout, shape), taken) is None:
             return False

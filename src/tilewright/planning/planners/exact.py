@@ -25,13 +25,15 @@ from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import granule_bound, physical_bound
 from tilewright.planning.cost import Priced, lower_bounds, price
 from tilewright.planning.domain import Kernel
+from tilewright.planning.footprint import uses_of
+from tilewright.planning.levels import InnerTiling, OuterSpace, inner_view, is_deep, outer_space
 from tilewright.planning.nests import Arrangement
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.greedy import Greedy, Tilings
 from tilewright.planning.planners.schedules import agreeing, schedule_of
 from tilewright.planning.schedule import Schedule
 from tilewright.planning.sizes import EFFORTS
-from tilewright.planning.space import Space, build_space
+from tilewright.planning.space import Space, build_space, no_tile_fits
 
 FIRST_BLOCK, BLOCK = 128, 1024
 """Tilings priced at once: few at first, so that the best bounds the rest."""
@@ -42,6 +44,9 @@ much too high."""
 
 FAR = 0.25
 """Of the granule bound: a best cost that is further above it lets more sizes be searched."""
+
+INNER, WITHIN = 24, 6
+"""Inner tilings that are kept, and around how many of them outer tiles are sought."""
 
 NEAR = 3
 """Schedules that are kept beside the fastest one."""
@@ -69,15 +74,13 @@ class Candidate:
     @property
     def tiles(self) -> float:
         """Number of computes."""
-        count = 1.0
-        for dim in self.space.extents:
-            count *= float(self.space.trips(dim)[self.row])
-        return count
+        return self.space.computes(self.row)
 
     @cached_property
     def schedule(self) -> Schedule:
         """The schedule."""
-        return schedule_of(self.space, self.arrangement, self.row)
+        found = schedule_of(self.space, self.arrangement, self.row)
+        return self.space.tiling.within(found) if isinstance(self.space, OuterSpace) else found
 
 
 @dataclass
@@ -94,6 +97,8 @@ def search(
     kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget, keep: int
 ) -> Search:
     """The ``keep`` best schedules of a kernel on one primitive."""
+    if is_deep(machine, primitive):
+        return search_levels(kernel, machine, primitive, budget, keep)
     found = Search([], 0, 0, [])
     for efforts in (EFFORTS, EFFORTS[-1:]):
         space = build_space(kernel, machine, primitive, budget.rows, efforts)
@@ -102,6 +107,48 @@ def search(
         if best <= granule_bound(kernel, machine, primitive) * (1 + FAR):
             break
     return found
+
+
+def search_levels(
+    kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget, keep: int
+) -> Search:
+    """The ``keep`` best schedules of two levels; see planning/levels.py.
+
+    The best inner tilings are those of a machine whose outer memories hold all.
+    """
+    view = inner_view(machine, primitive)
+    within = search(kernel, view, primitive, budget, INNER)
+    tilings: dict[Schedule, InnerTiling] = {}
+    for candidate in within.candidates:
+        found = candidate.schedule
+        if len(found.levels) == 1:
+            uses = candidate.space.uses
+            tilings[found] = InnerTiling(kernel, machine, primitive, uses, found)
+    best = Search([], within.considered, within.priced, within.cuts)
+    for tiling in [one for one in tilings.values() if one.fits][:WITHIN]:
+        space = outer_space(tiling, budget.rows)
+        if space is None:
+            continue
+        found = _searched(space, Search([], 0, 0, []), budget, keep)
+        adjusted = [_with_ends(candidate) for candidate in found.candidates]
+        best = Search(
+            _distinct([*best.candidates, *adjusted], keep),
+            best.considered + found.considered,
+            best.priced + found.priced,
+            best.cuts + found.cuts,
+        )
+    if not best.candidates:
+        raise no_tile_fits(kernel, machine, uses_of(kernel, view, primitive))
+    return best
+
+
+def _with_ends(candidate: Candidate) -> Candidate:
+    """The candidate with the cycles at its ends that the outer view does not have."""
+    assert isinstance(candidate.space, OuterSpace)
+    space, tie = candidate.space, candidate.cost - candidate.cycles
+    cycles = candidate.cycles + space.ends(candidate.row)
+    cycles = max(cycles, space.least(candidate.moved_bytes))
+    return replace(candidate, cost=cycles + tie, cycles=cycles)
 
 
 def _searched(space: Space, before: Search, budget: Budget, keep: int) -> Search:

@@ -44,7 +44,8 @@ class ProgramOp(TileOperation):
     nodes = prop_def(ArrayAttr)
     """Names of the model's nodes."""
     slots = opt_prop_def(ArrayAttr)
-    """``[operand, slots]``: the buffering that the schedule asks for; see double-buffer."""
+    """``[operand, slots]``, or ``[operand, slots, memory]`` for a buffer on the way to the
+    primitive's memory: the buffering that the schedule asks for; see double-buffer."""
     levels = opt_prop_def(ArrayAttr)
     """Memories of the schedule's levels, outermost first; see place-moves."""
     shared = opt_prop_def(StringAttr)

@@ -133,8 +133,9 @@ class MoveOp(TileOperation):
 
     ``engine`` runs it. ``joined`` moves travel in one transfer with the move before them. ``late``
     ones stand in their engine's queue right before the compute, in the "first" run of the loops
-    within their block, or in the "last" one of the outermost of these. For ``waits`` see the
-    module's text.
+    within their block, or in the "last" one of the outermost of these. A move ``ahead`` stands in
+    its queue one run of its block earlier, before the loops there: so it is issued before the
+    compute of the run before. For ``waits`` see the dialect's text.
     """
 
     name = "tile.move"
@@ -143,6 +144,7 @@ class MoveOp(TileOperation):
     engine = prop_def(StringAttr)
     joined = opt_prop_def(UnitAttr)
     late = opt_prop_def(StringAttr)
+    ahead = opt_prop_def(UnitAttr)
     waits = opt_prop_def(ArrayAttr)
 
     @classmethod
@@ -164,10 +166,11 @@ class MoveOp(TileOperation):
     @property
     def buffer(self) -> BufferOp:
         """The buffer at the inner end."""
-        owner = (self.target if self.loads else self.source).owner
-        if not isinstance(owner, BufferOp):
-            raise VerifyException("tile.move: one end must be a buffer")
-        return owner
+        ends = (self.target, self.source)
+        for end in ends if self.loads else ends[::-1]:
+            if isinstance(end.owner, BufferOp):
+                return end.owner
+        raise VerifyException("tile.move: one end must be a buffer")
 
     @property
     def wait_list(self) -> tuple[str, ...]:
@@ -185,8 +188,10 @@ class MoveOp(TileOperation):
             printer.print_string(" joined")
         if self.late is not None:
             printer.print_string(f" late {syntax.quoted(self.late.data)}")
+        if self.ahead is not None:
+            printer.print_string(" ahead")
         syntax.print_optional(printer, self, "waits")
-        syntax.print_rest(printer, self, ("engine", "joined", "late", "waits"))
+        syntax.print_rest(printer, self, ("engine", "joined", "late", "ahead", "waits"))
 
     @classmethod
     def parse(cls, parser: PlainParser) -> MoveOp:
@@ -200,6 +205,8 @@ class MoveOp(TileOperation):
             properties["joined"] = UnitAttr()
         if parser.parse_optional_keyword("late"):
             properties["late"] = StringAttr(parser.parse_str_literal())
+        if parser.parse_optional_keyword("ahead"):
+            properties["ahead"] = UnitAttr()
         properties["waits"] = syntax.optional_plain(parser, "waits")
         return syntax.finish(parser, cls, properties, [source, target])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilewright.ir import ModulePass
 from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
+from tilewright.planning.levels import is_deep
 from tilewright.tile.passes.allocate import Allocate, last_used
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.boundary import Boundary
@@ -14,13 +15,14 @@ from tilewright.tile.passes.late_loads import LateLoads
 from tilewright.tile.passes.pair_iterations import PairIterations
 from tilewright.tile.passes.part_stores import PartStores
 from tilewright.tile.passes.place_moves import PlaceMoves
+from tilewright.tile.passes.prefetch import Prefetch
 from tilewright.tile.passes.synchronise import Synchronise
 
 PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
         *(PlaceMoves, DoubleBuffer, LateLoads, PartStores, PairIterations),
-        *(Boundary, Allocate, Synchronise, Check),
+        *(Prefetch, Boundary, Allocate, Synchronise, Check),
     )
 }
 """The tile passes by their names on the command line."""
@@ -47,6 +49,9 @@ def pipeline(
         if machine.part_stores:
             reason = "after late-loads, which expects one loop in a block"
             entries.append(PassEntry(PartStores(), reason))
+        if any(is_deep(machine, primitive) for primitive in machine.primitives):
+            reason = "after double-buffer: loads that are issued ahead take two slots"
+            entries.append(PassEntry(Prefetch(), reason))
     if any(primitive.sizes == "fixed" for primitive in machine.primitives):
         entries.append(
             PassEntry(Boundary(), "before allocate: each clone of a buffer needs an address")
@@ -70,6 +75,7 @@ __all__ = [
     "PairIterations",
     "PartStores",
     "PlaceMoves",
+    "Prefetch",
     "Synchronise",
     "TilePass",
     "last_used",

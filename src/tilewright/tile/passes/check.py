@@ -25,7 +25,7 @@ from tilewright.tile.dialect import (
 from tilewright.tile.iteration import LAST, Order, Rows, nest_rows
 from tilewright.tile.passes.allocate import live_spans, slot_bytes
 from tilewright.tile.passes.base import TilePass
-from tilewright.tile.queues import Command, Queues, fills
+from tilewright.tile.queues import Command, Queues, fills, is_ahead
 from tilewright.tile.races import races, share_addresses
 
 
@@ -249,7 +249,10 @@ class _Checker:
             visit = self.order.visit(buffer, reader)
             latest = np.full(len(visit), -1, np.int64)
             for filler in fillers:
-                row = self.order.last_before(filler, reader)
+                if is_ahead(filler):
+                    row = self.order.last_use(buffer, filler, reader, 0)
+                else:
+                    row = self.order.last_before(filler, reader)
                 seen = np.append(self.order.visit(buffer, filler), -1)[row]
                 latest = np.maximum(latest, seen)
             reads = np.ones(len(visit), np.bool_)

@@ -25,9 +25,9 @@ class DoubleBuffer(TilePass):
     engine gets there by itself. The same holds for stores: with two slots the compute of the next
     tile starts while this one's result is written.
 
-    Slots are asked for by the operand's name, for the buffer next to the primitive, or by a
-    buffer's own name, for one on the way there. A buffer that is visited n times gets n slots at
-    most. A joined buffer takes the slots of the
+    Slots are asked for by the operand's name, for the buffer next to the primitive, and by a
+    memory's name, too, for a buffer on the way there. A buffer that is visited n times gets n slots
+    at most. A joined buffer takes the slots of the
     one whose move it joins, since both are filled at once. ``operands`` and ``slots`` set the
     slots of the named operands instead of what the program asks for.
 
@@ -48,8 +48,10 @@ class DoubleBuffer(TilePass):
 
     def run(self, program: ProgramOp, machine: Machine) -> None:
         """Set the slots of one program's buffers."""
-        asked: dict[str, int] = dict(program.get("slots", ()))
-        asked.update(dict.fromkeys(self.operands, self.slots))
+        asked: dict[tuple[str, str], int] = {}
+        for operand, slots, *memory in program.get("slots", ()):
+            asked[operand, memory[0] if memory else ""] = slots
+        asked |= {(operand, ""): self.slots for operand in self.operands}
         leaders: dict[BufferOp, BufferOp] = {}
         buffers: list[BufferOp] = []
         for op in program.walk():
@@ -60,7 +62,7 @@ class DoubleBuffer(TilePass):
         for buffer in buffers:
             leader = leaders.get(buffer, buffer)
             on_the_way = any(isinstance(use.operation, BufferOp) for use in leader.result.uses)
-            name = leader.symbol.data if on_the_way else leader.tensor_op.symbol.data
-            slots = max(min(asked.get(name, 1), visits(buffer)), 1)
+            key = leader.tensor_op.symbol.data, leader.memory if on_the_way else ""
+            slots = max(min(asked.get(key, 1), visits(buffer)), 1)
             if slots != buffer.slot_count:
                 buffer.slots = integer(slots)

@@ -125,8 +125,11 @@ def _settled(
     target = len(chain)
     level = levels.get(group.buffers[0].memory)
     dims = group.dims
-    inner = any(isinstance(use.operation, BufferOp) for use in group.buffers[0].result.uses)
-    reduced = set() if inner else set(program.reduction_dims) & dims
+    reduced = set(program.reduction_dims) & dims
+    if any(isinstance(use.operation, BufferOp) for use in group.buffers[0].result.uses):
+        # Further buffers hold parts of it: loads are of the outermost level.
+        reduced = set[str]()
+        level = 0 if group.loads and levels else level
     if level is not None and not any(
         loop.dim.data in reduced and levels.get(_memory(loop), level) > level for loop in chain
     ):

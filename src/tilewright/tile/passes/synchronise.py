@@ -11,7 +11,7 @@ from tilewright.tile.dialect import BufferOp, MoveOp, ProgramOp, enclosing_loops
 from tilewright.tile.implied import Dependences, visits
 from tilewright.tile.iteration import Order
 from tilewright.tile.passes.base import TilePass
-from tilewright.tile.queues import Command, Queues, fills, leader_of
+from tilewright.tile.queues import Command, Queues, fills, is_out_of_order, leader_of
 from tilewright.tile.races import races, share_addresses
 
 PROVEN = 20_000
@@ -100,9 +100,10 @@ def _ready(op: Command, known: Dependences) -> list[BufferOp]:
         for other in users:
             if fills(other, buffer) and other.engine != op.engine:
                 # Of two fills that precede an operation, the one in the inner block, or later in
-                # the same block, is always executed last; unless one of them is late.
+                # the same block, is always executed last; unless one of them stands elsewhere in
+                # its queue.
                 command = leader_of(other) if isinstance(other, MoveOp) else other
-                if isinstance(command, MoveOp) and command.late is not None:
+                if is_out_of_order(other):
                     late.append(buffer)
                     continue
                 rank = (known.depth[buffer], known.position[command])

@@ -1,0 +1,48 @@
+"""Issue loads of a memory's next tile before the loops over the tiles within the present one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.ir import UnitAttr
+from tilewright.machine import Machine
+from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp
+from tilewright.tile.implied import visits
+from tilewright.tile.passes.base import TilePass
+
+
+@dataclass(frozen=True)
+class Prefetch(TilePass):
+    """Marks loads of buffers on the way to the primitive's memory, of two slots or more, in blocks
+    with loops: they are issued one run of the block earlier (swATOP, section 4.5.2).
+
+    Commands are dispatched in program order, and each engine's queue holds few. The loops within a
+    tile have more commands than that, so a load behind them would be issued when they are nearly
+    done, and their computes could not hide it.
+
+    Before::
+
+        tile.loop "ow" 0 to 56 step 18 for "l1" {
+          %x_l1 = tile.buffer "x.l1" of %x [n, ci, oh, ow] in "l1" slots 2
+          tile.move %x to %x_l1 on "mte2"
+          tile.loop "co" 0 to 256 step 96 for "l0a" {
+            tile.move %x_l1 to %x_l0a on "mte1"
+
+    After::
+
+          tile.move %x to %x_l1 on "mte2" ahead
+    """
+
+    name = "prefetch"
+
+    def run(self, program: ProgramOp, machine: Machine) -> None:
+        """Mark the moves of one program."""
+        for move in [op for op in program.walk() if isinstance(op, MoveOp)]:
+            buffer, block = move.buffer, move.parent_block()
+            inner = any(isinstance(use.operation, BufferOp) for use in buffer.result.uses)
+            if block is None or not move.loads or move.late is not None or not inner:
+                continue
+            loops = [op for op in block.ops if isinstance(op, LoopOp)]
+            computes = any(isinstance(op, ComputeOp) for op in block.ops)
+            if len(loops) == 1 and not computes and buffer.slot_count > 1 and visits(buffer) > 1:
+                move.ahead = UnitAttr()
