@@ -359,9 +359,11 @@ class OuterSpace(Space):
         output = next(use for use in self.uses if use.output)
         late = 0.0
         if output.move is not None:
-            late = float(self.tiling.last_store(tile)) / output.move.bytes_per_cycle
+            trips = {dim: int(self.trips(dim)[row]) for dim in self.index}
+            last = {d: self.extents[d] - (trips[d] - 1) * size for d, size in tile.items()}
+            late = float(self.tiling.last_store(last)) / output.move.bytes_per_cycle
             # What the last outer tile stores while it is computed.
-            late = min(late, float(self.tiling.cycles(tile)))
+            late = min(late, float(self.tiling.cycles(last)))
         return float(self.tiling.ends(tile)) - late
 
 

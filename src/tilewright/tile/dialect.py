@@ -27,9 +27,11 @@ loop runs through its whole extent. A *window* (one affine expression per tensor
 these intervals is a box of the tensor: so where a tile lies, where the next one will lie, and how
 an edge tile shrinks can be read off one operation.
 
-**A buffer holds the box of its window for one iteration of the loop in which it stands.** Inner
-loops address parts of it. What of the box lies outside the tensor is padding and takes no part in
-moves. With two slots, successive iterations take turns. A store may stand in loops of its own,
+**A buffer is of a tensor, or of a buffer in another memory.** It holds the box of its window for
+one iteration of the loop in which it stands; inner loops address parts of it, and so do buffers
+that are of it: a path from main memory to a primitive's memory is a chain of buffers, with a move
+between each two. Windows are always over the tensor. What of the box lies outside the tensor is
+padding and takes no part in moves. With two slots, successive iterations take turns. A store may stand in loops of its own,
 behind those of the compute: it then moves the part of the box that these span, one in each run.
 
 **Waits** say what must have happened before an operation of another engine starts:
