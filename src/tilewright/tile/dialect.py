@@ -31,8 +31,9 @@ an edge tile shrinks can be read off one operation.
 one iteration of the loop in which it stands; inner loops address parts of it, and so do buffers
 that are of it: a path from main memory to a primitive's memory is a chain of buffers, with a move
 between each two. Windows are always over the tensor. What of the box lies outside the tensor is
-padding and takes no part in moves. With two slots, successive iterations take turns. A store may stand in loops of its own,
-behind those of the compute: it then moves the part of the box that these span, one in each run.
+padding and takes no part in moves. With two slots, successive iterations take turns. A store may
+stand in loops of its own, behind those of the compute: it then moves the part of the box that these
+span, one in each run.
 
 **Waits** say what must have happened before an operation of another engine starts:
 
