@@ -273,7 +273,7 @@ class Machine(_Part):
     primitives: tuple[Primitive, ...]
     main: str = "dram"
     """Name of the main memory."""
-    element: Literal["float32", "fixed16"] = "float32"
+    element: Literal["float32", "fixed16", "fixed8"] = "float32"
     accumulator: Literal["float32", "fixed32"] = "float32"
     synchronisation: Literal["counters", "none"] = "counters"
     cores: int = Field(default=1, gt=0, le=MAX_VALUE)
@@ -303,6 +303,11 @@ class Machine(_Part):
     They hold for operands of their own rank (``NHWC`` for images) where a primitive's storage
     names no layout; other tensors are row-major.
     """
+
+    @property
+    def fixed_bits(self) -> int:
+        """Bits of the fixed-point values that it computes on; 0 where it computes on floats."""
+        return int(self.element.removeprefix("fixed")) if self.element.startswith("fixed") else 0
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -1,8 +1,8 @@
 """Fixed point: integers with a binary point, value = integer / 2**fraction.
 
 Every function is exact: integers inside, 64-bit at most, so that C and hardware can do the same.
-Sums and products of 16-bit operands are 32-bit accumulators **modulo 2**32**: any order and any
-tiling gives the same bits. Coming back to 16 bits saturates.
+Sums and products of operands of 8 or 16 bits are 32-bit accumulators **modulo 2**32**: any order
+and any tiling gives the same bits. Coming back to 8 or 16 bits saturates.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ def wrap32(values: Array) -> NDArray[np.int32]:
     return values.astype(np.int32)
 
 
-def quantise(x: Array, fraction: int) -> NDArray[np.int16]:
-    """Floats to 16-bit integers: rint(x * 2**fraction), half to even, saturated; NaN gives 0."""
-    return np.clip(_scaled(x, fraction), -32768, 32767).astype(np.int16)
+def quantise(x: Array, fraction: int, dtype: Any = np.int16) -> Array:
+    """Floats to integers: rint(x * 2**fraction), half to even, saturated; NaN gives 0."""
+    limits = np.iinfo(dtype)
+    return np.clip(_scaled(x, fraction), limits.min, limits.max).astype(dtype)
 
 
 def quantise32(x: Array, fraction: int) -> NDArray[np.int32]:
@@ -72,12 +73,12 @@ def shift_right_rounded(values: Array, shift: int) -> Array:
     return wide
 
 
-def requantise(acc: Array, from_fraction: int, to_fraction: int) -> NDArray[np.int16]:
-    """Accumulators of at most 32 bits to 16 bits at another binary point.
+def requantise(acc: Array, from_fraction: int, to_fraction: int, dtype: Any = np.int16) -> Array:
+    """Accumulators of at most 32 bits to 8 or 16 bits at another binary point.
 
     With s = from - to > 0: (acc + 2**(s-1)) >> s, so half rounds up; else acc << -s. Saturated.
     """
-    return saturate(shift_right_rounded(acc, from_fraction - to_fraction))
+    return saturate(shift_right_rounded(acc, from_fraction - to_fraction), dtype)
 
 
 def rounded_divide(total: Array, count: Array | int) -> Array:

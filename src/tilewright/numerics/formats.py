@@ -47,6 +47,7 @@ _FORMATS = (
         power_of_two=True,
     ),
     Format("fixed16", "linear", 16, "16-bit fixed point: a binary point for each tensor", True),
+    Format("fixed8", "linear", 8, "8-bit fixed point: a binary point for each tensor", True),
     Format("float16", "float", 16, "IEEE floats of 16 bits; arithmetic in float32"),
     Format("bfloat16", "float", 16, "the upper halves of float32; arithmetic in float32"),
 )

@@ -25,13 +25,14 @@ def evaluate(
     fixed: bool = False,
     fractions: Sequence[int] = (),
     result_fraction: int = 0,
+    result_dtype: Any = np.int16,
     attributes: Attributes | None = None,
 ) -> Array:
     """The map ``operation`` of one or two arrays that broadcast.
 
     If ``fixed``, arrays hold fixed-point integers with binary points ``fractions``, and a table
-    function's or requantise's result has ``result_fraction``. Raises KeyError for an unknown
-    operation.
+    function's or requantise's result has ``result_fraction``, requantise's ``result_dtype``. Raises
+    KeyError for an unknown operation.
     """
     values = attributes or {}
     if fixed:
@@ -40,7 +41,7 @@ def evaluate(
             entries = tables.table(operation, fractions[0], result_fraction, parameters)
             return tables.interpolate(entries, arrays[0])
         if operation == "requantise":
-            return fixed_point.requantise(arrays[0], fractions[0], result_fraction)
+            return fixed_point.requantise(arrays[0], fractions[0], result_fraction, result_dtype)
         return FIXED[operation](arrays, fractions, values)
     if operation in tables.FUNCTIONS:
         function, names = tables.FUNCTIONS[operation]

@@ -202,7 +202,7 @@ class _Builder:
         match operand.element:
             case "float32":
                 element: Attribute = f32
-            case "fixed16" | "fixed32":
+            case "fixed8" | "fixed16" | "fixed32":
                 element = FixedType.of(operand.element_bytes * 8, operand.fraction)
             case _:
                 element = element_of(np.dtype(operand.element))

@@ -397,7 +397,7 @@ def _map_values(operation: str, tile: Tile, views: Sequence[Array]) -> Array:
         case "convert_layout" | "copy" | "identity":
             return views[0]
         case "quantise":
-            return fixed.quantise(views[0], tile.result_fraction)
+            return fixed.quantise(views[0], tile.result_fraction, tile.dtype)
         case "dequantise":
             return fixed.dequantise(views[0], tile.fractions[0])
         case "batch_norm":
@@ -411,5 +411,6 @@ def _map_values(operation: str, tile: Tile, views: Sequence[Array]) -> Array:
                 fixed=tile.is_fixed,
                 fractions=tile.fractions,
                 result_fraction=tile.result_fraction,
+                result_dtype=tile.dtype,
                 attributes=tile.parameters,
             )

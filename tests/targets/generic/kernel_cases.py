@@ -61,8 +61,8 @@ class KernelBuilder:
     ) -> SSAValue:
         if self.fixed:
             element: Any = FixedType.of(bits, fraction)
-            limit = 1 << (bits - 1) if bits == 16 else 1 << 24
-            spread = self.random.choice([limit // 64, limit // 4, limit - 1])
+            limit = 1 << (bits - 1) if bits <= 16 else 1 << 24
+            spread = self.random.choice([max(limit // 64, 2), limit // 4, limit - 1])
             data: Array = self.random.integers(-spread, spread, shape).astype(f"int{bits}")
         else:
             element = f32

@@ -44,6 +44,9 @@ MAXIMUM_STEP = 2**24
 
 Type = TensorType[Any]
 
+NARROW = (8, 16)
+"""Bits of fixed-point values; sums and products of them have 32."""
+
 
 class Operation(GraphOperation):
     """A graph operation whose attributes have defaults.
@@ -177,6 +180,13 @@ class Operation(GraphOperation):
         if any(kind.element_type != element for kind in types):
             every = ", ".join(str(kind.element_type) for kind in types)
             raise self.wrong(f"operands differ in element type: {every}")
+        return element
+
+    def narrow(self, kind: Type) -> FixedType:
+        """The element of an operand that must be fixed point of 8 or 16 bits."""
+        element = kind.element_type
+        if not isinstance(element, FixedType) or element.bits.data not in NARROW:
+            raise self.wrong(f"takes fixed point of 8 or 16 bits, found {element}")
         return element
 
     def fixed16(self, kind: Type) -> FixedType:

@@ -189,7 +189,7 @@ def product_element(operation: Operation, types: Sequence[Type]) -> Attribute:
         return f32
     if not isinstance(x, FixedType):
         return operation.common_element(types)
-    left, right = operation.fixed16(types[0]), operation.fixed16(types[1])
+    left, right = operation.narrow(types[0]), operation.narrow(types[1])
     result = FixedType.of(32, left.fraction.data + right.fraction.data)
     if len(types) == 3:
         operation.need(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tilewright.graph.operations.base import (
+    NARROW,
     Operation,
     Type,
     axis_dims,
@@ -13,7 +14,7 @@ from tilewright.graph.operations.base import (
     is_float,
 )
 from tilewright.ir import Attribute, PythonValue, f32, irdl_op_definition
-from tilewright.ir.types import Array, FixedType, shape_of
+from tilewright.ir.types import Array, FixedType, element_dtype, shape_of, tensor_type
 from tilewright.numerics import fixed
 from tilewright.planning.domain import Stage
 
@@ -33,7 +34,7 @@ class RepresentationOperation(Operation):
 
 @irdl_op_definition
 class RequantiseOp(RepresentationOperation):
-    """Fixed point to 16-bit fixed point at the result's binary point: round half up, saturate."""
+    """Fixed point to 8 or 16 bits at the result's binary point: round half up, saturate."""
 
     name = "graph.requantise"
 
@@ -47,12 +48,17 @@ class RequantiseOp(RepresentationOperation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """Exact; see numerics.fixed.requantise."""
-        return fixed.requantise(arrays[0], self.fractions[0], self.result_fraction)
+        dtype = element_dtype(tensor_type(self.result).element_type)
+        return fixed.requantise(arrays[0], self.fractions[0], self.result_fraction, dtype)
+
+    def verify_element(self, inferred: Attribute, given: Attribute) -> None:
+        """Fixed point of 8 or 16 bits."""
+        _need_narrow(self, given)
 
 
 @irdl_op_definition
 class QuantiseOp(RepresentationOperation):
-    """Float to 16-bit fixed point: round half to even, saturate."""
+    """Float to fixed point of 8 or 16 bits: round half to even, saturate."""
 
     name = "graph.quantise"
 
@@ -64,7 +70,18 @@ class QuantiseOp(RepresentationOperation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """See numerics.fixed.quantise."""
-        return fixed.quantise(arrays[0], self.result_fraction)
+        dtype = element_dtype(tensor_type(self.result).element_type)
+        return fixed.quantise(arrays[0], self.result_fraction, dtype)
+
+    def verify_element(self, inferred: Attribute, given: Attribute) -> None:
+        """Fixed point of 8 or 16 bits."""
+        _need_narrow(self, given)
+
+
+def _need_narrow(op: Operation, element: Attribute) -> None:
+    """Check that a result has 8 or 16 bits."""
+    if not isinstance(element, FixedType) or element.bits.data not in NARROW:
+        raise op.wrong(f"result has elements {element}, needs fixed point of 8 or 16 bits")
 
 
 @irdl_op_definition

@@ -155,7 +155,7 @@ class PReluOp(PointwiseOperation):
         )
         element = types[0].element_type
         if isinstance(element, FixedType):
-            slope = self.fixed16(types[1]).fraction.data
+            slope = self.narrow(types[1]).fraction.data
             self.need(1 <= slope <= 30, f"the slope's binary point must lie in [1, 30], is {slope}")
         else:
             element = self.common_element(types)

@@ -117,7 +117,7 @@ def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[Pass
     pools = [PassEntry(FusePools(), "after methods, which have tiles that windows may lie within")]
     norms = [PassEntry(FuseNorms(), "after methods: products in pieces have kernels of their own")]
     return [
-        *(numbers if machine.element == "fixed16" else []),
+        *(numbers if machine.fixed_bits else []),
         *(pairs if machine.primitives_for("separable_conv") else []),
         *methods,
         *(pools if any(primitive.pools for primitive in machine.primitives) else []),

@@ -113,16 +113,17 @@ def _numbers(found: Candidate, machine: Machine) -> str | None:
     if machine.element == "float32":
         return None
     elements = {element_name(tensor_type(value).element_type) for value in found.op.inputs}
-    plain = sorted(elements - {"float32", "fixed16", "fixed32"})
+    plain = sorted(elements - {"float32", machine.element, "fixed32"})
     if plain:
-        return f"{machine.name} computes on 16-bit fixed point, not on {', '.join(plain)}"
+        bits, others = machine.fixed_bits, ", ".join(plain)
+        return f"{machine.name} computes on {bits}-bit fixed point, not on {others}"
     biases = found.op.inputs[2:] if found.op.operation in ("conv", "matmul") else ()
     if not all(isinstance(bias.owner, WeightOp) or _has_32_bits(bias) for bias in biases):
         return "its bias is computed, and 32-bit biases have to be constants"
-    element = fixed_element(found)
+    element = fixed_element(found, machine.fixed_bits)
     if element is None:
-        return f"{found.operation} is not defined on 16-bit fixed point"
-    if element == "fixed16" or _requantises(found, machine):
+        return f"{found.operation} is not defined on {machine.fixed_bits}-bit fixed point"
+    if element == machine.element or _requantises(found, machine):
         return None
     return f"{found.operation} gives 32-bit results, and no primitive for it can requantise them"
 
@@ -132,12 +133,12 @@ def _has_32_bits(value: SSAValue) -> bool:
     return element_name(tensor_type(value).element_type) == "fixed32"
 
 
-def fixed_element(found: Candidate) -> str | None:
-    """Element of the result on 16-bit fixed-point operands; None if that has no meaning."""
+def fixed_element(found: Candidate, bits: int) -> str | None:
+    """Element of the result on fixed-point operands of ``bits``; None if that has no meaning."""
     kinds = [tensor_type(value) for value in found.op.inputs]
-    fixed = [tensor(kind.get_shape(), FixedType.of(16, 14)) for kind in kinds]
+    fixed = [tensor(kind.get_shape(), FixedType.of(bits, bits - 2)) for kind in kinds]
     if found.op.operation in ("conv", "matmul") and len(fixed) == 3:
-        fixed[2] = tensor(fixed[2].get_shape(), FixedType.of(32, 28))
+        fixed[2] = tensor(fixed[2].get_shape(), FixedType.of(32, 2 * bits - 4))
     try:
         return element_name(found.op.infer(fixed).element_type)
     except VerifyException:

@@ -1,4 +1,4 @@
-"""fix-numbers: from float32 to 16-bit fixed point, by calibrated ranges."""
+"""fix-numbers: from float32 to fixed point of 8 or 16 bits, by calibrated ranges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NumberFormat:
 
 @dataclass(frozen=True)
 class FixNumbers(ModulePass):
-    """Give every value that the accelerator computes 16-bit fixed-point elements.
+    """Give every value that the accelerator computes fixed-point elements, of 8 or 16 bits.
 
     Before (machine.element is ``fixed16``)::
 
@@ -59,10 +59,12 @@ class FixNumbers(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
         context, network = compiler(ctx), network_of(op)
-        if context.machine.element != "fixed16" or network.numbers is not None:
+        if not context.machine.fixed_bits or network.numbers is not None:
             return
         fixed_values = _fixed_values(network)
-        points = Points(context, value_names(op), 2.0 ** (31 - self.headroom))
+        points = Points(
+            context, value_names(op), 2.0 ** (31 - self.headroom), context.machine.fixed_bits
+        )
         for step in network.block.ops:
             if isinstance(step, KernelOp) and not step.on_host:
                 points.add_kernel(step)

@@ -102,7 +102,8 @@ def _grow(
             return chain
         if not _elements_fit(step, value, primitive):
             return chain
-        if machine.element != "float32" and fixed_element(candidate(step)) is None:
+        bits = machine.fixed_bits
+        if bits and fixed_element(candidate(step), bits) is None:
             return chain
         beside = _widened_beside(step, value, taken, primitive)
         names = [op.operation for op in (*chain[1:], *beside, step)]

@@ -23,7 +23,15 @@ from tilewright.ir import (
 )
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
-from tilewright.ir.types import Array, FixedType, fraction_of, shape_of, tensor, tensor_type
+from tilewright.ir.types import (
+    Array,
+    FixedType,
+    element_dtype,
+    fraction_of,
+    shape_of,
+    tensor,
+    tensor_type,
+)
 from tilewright.numerics import fixed
 
 ALWAYS = "always"
@@ -37,12 +45,13 @@ _CHUNK = 1 << 16
 """Elements quantised at a time: what they need in between stays in the cache."""
 
 
-def quantise_weight(array: Array, fraction: int) -> Array:
-    """A constant in 16-bit fixed point."""
-    flat, result = array.reshape(-1), np.empty(array.size, np.int16)
+def quantise_weight(array: Array, element: FixedType) -> Array:
+    """A constant in fixed point."""
+    dtype, fraction = element_dtype(element), element.fraction.data
+    flat, result = array.reshape(-1), np.empty(array.size, dtype)
     for start in range(0, flat.size, _CHUNK):
         part = slice(start, start + _CHUNK)
-        result[part] = fixed.quantise(flat[part], fraction)
+        result[part] = fixed.quantise(flat[part], fraction, dtype)
     return result.reshape(array.shape)
 
 
@@ -94,11 +103,11 @@ class NumbersRewriter:
         """A computed value in fixed point: quantised here if it is float32."""
         if value not in self.fixed:
             point = self.points.class_of(value)
-            element = FixedType.of(16, point.fraction)
+            element = FixedType.of(self.points.bits, point.fraction)
             array = constant(value, self.ctx)
             if array is not None:
                 made = self.weight(
-                    quantise_weight(array, point.fraction),
+                    quantise_weight(array, element),
                     element,
                     before,
                     self.points.names[value],
@@ -126,7 +135,7 @@ class NumbersRewriter:
         on_machine = bool(self.ctx.machine.primitives_for(name))
         op.engine = StringAttr("accelerator" if on_machine else "host")
         if not on_machine:
-            reason = f"{self.ctx.machine.name} computes in 16-bit fixed point only"
+            reason = f"{self.ctx.machine.name} computes in {self.points.bits}-bit fixed point only"
             op.reason = StringAttr(reason)
         hint = self.points.names.get(value, "")
         symbol = kernel_symbol([op], len(self.symbols), self.symbols, f"{name}_{hint}")
@@ -160,7 +169,7 @@ class NumbersRewriter:
         notes: list[tuple[Operation, SSAValue, str]] = []
 
         def narrow(value: SSAValue, fraction: int, like: Operation) -> SSAValue:
-            kind = tensor(shape_of(value), FixedType.of(16, fraction))
+            kind = tensor(shape_of(value), FixedType.of(self.points.bits, fraction))
             op = make("requantise", [value], before=kernel, like=like, result_type=kind)
             chain.append(op)
             return op.result
@@ -181,7 +190,7 @@ class NumbersRewriter:
                     operands.append(self.operand(value, outer[value], kernel))
             kind = None
             if not step.wide and op.operation not in KEEPING:
-                kind = tensor(shape_of(op.result), FixedType.of(16, step.point))
+                kind = tensor(shape_of(op.result), FixedType.of(self.points.bits, step.point))
             made_op = make(
                 op.operation, operands, op.values, before=kernel, like=op, result_type=kind
             )
@@ -200,13 +209,13 @@ class NumbersRewriter:
         return made_kernel
 
     def operand(self, argument: SSAValue, outer: SSAValue, before: AnyOperation) -> SSAValue:
-        """A kernel's 16-bit operand."""
+        """A kernel's operand."""
         array = constant(outer, self.ctx)
         if array is None:
             return self.fixed_of(outer, before)
         point = self.points.argument_class(argument, outer)
-        element, hint = FixedType.of(16, point.fraction), self.points.names[outer]
-        made = self.weight(quantise_weight(array, point.fraction), element, before, hint)
+        element, hint = FixedType.of(self.points.bits, point.fraction), self.points.names[outer]
+        made = self.weight(quantise_weight(array, element), element, before, hint)
         made.name_hint = outer.name_hint
         return made
 
@@ -231,4 +240,6 @@ class NumbersRewriter:
             weight = weight if op.get("transpose_b", False) else np.swapaxes(weight, -1, -2)
             weight = weight.reshape(-1, weight.shape[-1])
         offset = int(np.abs(bias.astype(np.int64)).max(initial=0))
-        return ALWAYS if largest_product_sum(weight) + offset < 2**31 else CALIBRATED
+        return (
+            ALWAYS if largest_product_sum(weight, self.points.bits) + offset < 2**31 else CALIBRATED
+        )

@@ -61,14 +61,15 @@ class PointClass:
     highest: int = HIGHEST
     """The binary point is lowered to this."""
     is_weight: bool = False
+    bits: int = 16
 
     @property
     def finest(self) -> int:
-        """Most fraction bits with which the range fits 16 bits."""
-        largest = max(abs(self.low), abs(self.high))
-        if largest < 2.0 ** (14 - HIGHEST):
+        """Most fraction bits with which the range fits."""
+        largest, most = max(abs(self.low), abs(self.high)), 2 ** (self.bits - 1) - 1
+        if largest < 2.0 ** (self.bits - 2 - HIGHEST):
             return HIGHEST
-        return max(min(floor(log2(32767 / largest)), HIGHEST), LOWEST)
+        return max(min(floor(log2(most / largest)), HIGHEST), LOWEST)
 
     @property
     def fraction(self) -> int:
@@ -113,6 +114,8 @@ class Points:
     names: Mapping[SSAValue, str]
     limit: float
     """Accumulators stay below this magnitude."""
+    bits: int = 16
+    """Bits of the values between kernels, and of weights."""
     missing: list[str] = field(default_factory=list[str])
     _classes: dict[SSAValue, PointClass] = field(default_factory=dict[SSAValue, PointClass])
     _ranges: dict[SSAValue, tuple[float, float]] = field(
@@ -142,7 +145,9 @@ class Points:
         if value not in self._classes:
             low, high = self.range_of(value)
             weight = isinstance(value.owner, WeightOp)
-            self._classes[value] = PointClass(self.names[value], low, high, is_weight=weight)
+            self._classes[value] = PointClass(
+                self.names[value], low, high, is_weight=weight, bits=self.bits
+            )
         return self._root(self._classes[value])
 
     def argument_class(self, argument: SSAValue, outer: SSAValue) -> PointClass:
@@ -151,7 +156,9 @@ class Points:
             return self.class_of(outer)
         if argument not in self._classes:
             low, high = self.range_of(outer)
-            self._classes[argument] = PointClass(self.names[outer], low, high, is_weight=True)
+            self._classes[argument] = PointClass(
+                self.names[outer], low, high, is_weight=True, bits=self.bits
+            )
         return self._root(self._classes[argument])
 
     def join(self, first: PointClass, second: PointClass) -> PointClass:
@@ -285,7 +292,7 @@ def _drop(step: Step, excess: int) -> bool:
         sources = [found for found in step.own if found.fraction == step.point] or sources
     weights = [found for found in sources if found.is_weight]
     for found in weights:
-        room = found.fraction - (found.finest - 15 + WEIGHT_BITS_KEPT)
+        room = found.fraction - (found.finest - (found.bits - 1) + WEIGHT_BITS_KEPT)
         if room > 0 and _set_highest(found, found.fraction - min(room, excess)):
             return True
     others = [found for found in sources if not found.is_weight] or weights
@@ -317,8 +324,8 @@ def _only_bias(argument: SSAValue) -> bool:
     )
 
 
-def largest_product_sum(weight: Array) -> int:
-    """Largest magnitude of rows of integer weights times 16-bit integers, summed."""
+def largest_product_sum(weight: Array, bits: int = 16) -> int:
+    """Largest magnitude of rows of integer weights times integers of ``bits`` bits, summed."""
     if not weight.size:
         return 0
     rows = weight.reshape(weight.shape[0], -1)
@@ -326,4 +333,4 @@ def largest_product_sum(weight: Array) -> int:
     for start in range(0, len(rows), step):
         magnitudes = np.abs(rows[start : start + step].astype(np.int32))
         largest = max(largest, int(magnitudes.sum(axis=1, dtype=np.int64).max()))
-    return largest * 2**15
+    return largest * 2 ** (bits - 1)

@@ -31,7 +31,7 @@ from tilewright.targets.generic.operands import (
 def parameter_fields(machine: Machine, name: str, operations: Sequence[str]) -> tuple[Field, ...]:
     """``x``, ``y`` and the table of a function that ``name`` selects."""
     found = [FUNCTIONS[operation] for operation in operations]
-    fixed = machine.element == "fixed16"
+    fixed = bool(machine.fixed_bits)
     result: list[Field] = []
     for index, letter in enumerate("xy"):
         texts = [

@@ -27,7 +27,7 @@ class Unit:
     @property
     def fixed(self) -> bool:
         """Whether elements are fixed point, not float32."""
-        return self.machine.element == "fixed16"
+        return bool(self.machine.fixed_bits)
 
 
 class Family(ABC):

@@ -66,7 +66,7 @@ gives every step). On float32 `alpha`, `bias` and `beta` hold the bits of a floa
             Field("bias", 38, "bias", signed=True),
             *_point_fields(),
         )
-        if machine.element == "fixed16":
+        if machine.fixed_bits:
             bits = functions.table_bits(machine)
             power = Field("table", bits, "address of the power's tables")
         else:
@@ -139,7 +139,7 @@ point as numerics.fixed.softmax states, from binary point `point.in` to `point.o
         """Sizes, binary points, operands, steps."""
         return (
             *size_fields(machine, part, self.DIMS),
-            *(_point_fields() if machine.element == "fixed16" else ()),
+            *(_point_fields() if machine.fixed_bits else ()),
             *operand_fields(machine, "input", memory_of(part, "input"), self.DIMS),
             *operand_fields(machine, "output", memory_of(part, "output"), self.DIMS, wide=True),
             *epilogue.fields(machine, part, self.DIMS),

@@ -21,6 +21,7 @@ from tilewright.targets.generic.fields import Columns, Field, selector
 from tilewright.targets.generic.operands import (
     Values,
     memory_of,
+    narrow_dtype,
     operand_fields,
     size_bits,
     size_fields,
@@ -75,7 +76,7 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
         number: Any = np.int64 if unit.fixed else np.float32
         fill: float = 0
         if greatest:
-            fill = -(1 << 15) if unit.fixed else -np.inf
+            fill = -(1 << (unit.machine.fixed_bits - 1)) if unit.fixed else -np.inf
         seen = windows(unit, part, values, ("n",), number, fill)
         total = seen.max(axis=(3, 4)) if greatest else seen.sum(axis=(3, 4))
         if not values["first"]:
@@ -85,7 +86,7 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
             if not greatest:
                 total = _mean(unit, values, total)
             if unit.fixed:
-                total = total.astype(np.int16)
+                total = total.astype(narrow_dtype(unit.machine))
             total = epilogue.apply(unit, part, values, total, OUT)
         accumulate.write(unit, part, values, total, OUT)
 

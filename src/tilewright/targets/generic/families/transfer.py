@@ -67,7 +67,9 @@ goes with a tile of weights, travels in the same transfer: one latency for both.
             strides = [values[f"{end}.stride{axis}"] for axis in range(AXES)]
             element = values["element"]
             # Whole elements where there is such a type, else bytes under one more axis.
-            dtype = {2: np.dtype(np.int16), 4: np.dtype(np.int32)}.get(element)
+            dtype = {1: np.dtype(np.int8), 2: np.dtype(np.int16), 4: np.dtype(np.int32)}.get(
+                element
+            )
             if dtype is None:
                 dtype, shape_, strides_ = np.dtype(np.uint8), [*shape, element], [*strides, 1]
             else:

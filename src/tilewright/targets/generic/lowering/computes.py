@@ -221,7 +221,7 @@ def _lrn(context: Context) -> Fields:
     values = stage.parameters
     size, alpha, beta, bias = (values[name] for name in ("size", "alpha", "beta", "bias"))
     kinds, result = elements(stage)
-    if context.machine.element == "fixed16":
+    if context.machine.fixed_bits:
         found["point.in"], found["point.out"] = fraction(kinds[0]), fraction(result)
         found["alpha"] = round(alpha / size * 2**30)
         found["bias"] = max(round(bias * 2**20), 1)
@@ -243,7 +243,7 @@ def _softmax(context: Context) -> Fields:
         raise refuse("lower-whole", "softmax needs its whole axis in a tile", context.where)
     found = context.operand(stage, 0).fields("input", dims)
     found |= {dim: context.size(dim) for dim in dims}
-    if context.machine.element == "fixed16":
+    if context.machine.fixed_bits:
         kinds, result = elements(stage)
         found["point.in"], found["point.out"] = fraction(kinds[0]), fraction(result)
     found |= context.output.fields("output", dims)
