@@ -107,6 +107,7 @@ class KernelProfile:
     end: float | None = None
     dram_bytes: int | None = None
     seconds: float | None = None
+    """Wall time: of every kernel of a native run, and of the host's of a simulated one."""
     on_host: bool = False
 
 
@@ -119,6 +120,10 @@ class Profile:
     clock_hz: float | None = None
     seconds: float | None = None
     dram_bytes: int | None = None
+    host_seconds: float | None = None
+    """What the host took of a simulated run, beside the ``cycles`` of the accelerator: all its
+    kernels, and the conversions at the borders, which have no row in ``kernels``. None where that
+    was not measured, and for native runs, which are all the host's."""
     peak_memory_bytes: int = 0
     """Bytes of main memory that the package needs for activations and weights."""
     engines: Mapping[str, float] = field(default_factory=dict[str, float])

@@ -165,6 +165,12 @@ def test_a_machine_file_runs_without_python() -> None:
     on_host = {node for k in executable.profile.kernels if k.on_host for node in k.nodes}
     assert any("softmax" in node for node in on_host), "it has no softmax: the host's C runs it"
     assert (executable.directory / "program" / "host").is_dir()
+    profile = executable.profile
+    kernels = sum(k.seconds or 0 for k in profile.kernels if k.on_host)
+    assert profile.host_seconds is not None and profile.host_seconds > kernels > 0, (
+        "the conversions at the borders are the host's, too"
+    )
+    assert executable.runner.timed().host_seconds is None, "nothing was measured"
 
 
 @pytest.mark.slow

@@ -51,8 +51,8 @@ class InstructionRunner(SteppedRunner):
         return _Simulation(self, self._simulator)
 
     def timed(self) -> Profile:
-        """The profile of any run; the host's kernels took no time."""
-        return self.profile(self.times(), {number: 0.0 for _, number in self.parts.file.steps})
+        """The profile of any run, without the host's time: nothing is run."""
+        return self.profile(self.times(), None)
 
     def times(self) -> Times:
         """The times of any run."""

@@ -165,8 +165,9 @@ class SteppedRunner(Runner):
             simulation.write_trace(trace)
         return RunResult(outputs, self.profile(simulation.times(), seconds))
 
-    def profile(self, times: Times, seconds: Mapping[int, float]) -> Profile:
-        """The profile of a run; ``seconds`` are those of the host's steps by their numbers."""
+    def profile(self, times: Times, seconds: Mapping[int, float] | None) -> Profile:
+        """The profile of a run; ``seconds`` are those of the host's steps by their numbers, None
+        if they were not measured."""
         file = self.parts.file
         kernels: list[KernelProfile] = []
         for kind, number in file.steps:
@@ -174,15 +175,15 @@ class SteppedRunner(Runner):
                 kernels.append(self._kernel(times, number))
             elif isinstance(op := self._ops[number], KernelOp):
                 nodes = tuple(dict.fromkeys(o.node_name for o in op.operations if o.node_name))
-                kernels.append(
-                    KernelProfile(op.symbol.data, nodes, seconds=seconds[number], on_host=True)
-                )
+                taken = None if seconds is None else seconds[number]
+                kernels.append(KernelProfile(op.symbol.data, nodes, seconds=taken, on_host=True))
         total = max(times.cycles, 1)
         return Profile(
             kernels=tuple(kernels),
             cycles=times.cycles,
             clock_hz=self.parts.machine.clock_hz,
             dram_bytes=times.main_bytes,
+            host_seconds=None if seconds is None else sum(seconds.values()),
             peak_memory_bytes=sum(file.arenas.values()) + self.parts.image.size,
             engines={name: busy / total for name, busy in times.busy.items()},
         )
