@@ -282,7 +282,7 @@ def _of_latency_bound(result: dict[str, Any]) -> float | None:
     """None where values stay on the chip: the bound has every kernel load and store its own."""
     from tilewright.targets.base import find_target
 
-    if find_target(result["target"]).holds_values:
+    if Capability.HOLDS in find_target(result["target"]).implements:
         return None
     return result["latency_bound"] / result["cycles"]
 

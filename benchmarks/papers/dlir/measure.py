@@ -17,6 +17,7 @@ from benchmarks.tables.cambricon_x import figures
 
 if TYPE_CHECKING:
     from tilewright.machine import Machine
+from tilewright.machine.capabilities import Capability
     from tilewright.planning import Plan
     from tilewright.planning.domain import Kernel
     from tilewright.planning.planners.choice import Chosen
@@ -45,7 +46,7 @@ def run(network: str, target: str) -> dict[str, Any]:
     known = _remembering(found_target)
     exact: dict[str, tuple[Kernel, Plan]] = {}
     with TemporaryDirectory() as folder:
-        compiler = known if known.holds_values else _watched(known, exact)
+        compiler = known if Capability.HOLDS in known.implements else _watched(known, exact)
         made = compile(model, compiler, directory=f"{folder}/package", **options)
         random = np.random.default_rng(20240)
         inputs = {
@@ -55,7 +56,7 @@ def run(network: str, target: str) -> dict[str, Any]:
         checked = made.check(inputs, made.run(inputs))
         found = made.summary()
     network_kernels = [kernel for kernel, _ in exact.values()]
-    if known.holds_values:
+    if Capability.HOLDS in known.implements:
         work = travel(model, known, machine, until="plan", **options)
         network_kernels = [item.kernel for item in work.kernels if item.schedule is not None]
         # Planners are compared on kernels that run alone: nothing is held on the chip for others.

@@ -19,6 +19,7 @@ from tilewright.ir import SSAValue
 from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
+from tilewright.machine.capabilities import Capability
 from tilewright.network.refine import beside_neighbours
 from tilewright.network.resident_values import hold_values, placements_of
 from tilewright.network.resident_weights import hold_weights
@@ -112,7 +113,7 @@ def plan_kernels(work: Work) -> None:
         described = [(begin if k.symbol == begin.symbol else k, host) for k, host in described]
     work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress)
     # A planner that was asked for knows nothing of values that are held.
-    if work.hold and work.target.holds_values and work.planner is None:
+    if work.hold and Capability.HOLDS in work.target.implements and work.planner is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
         work.held = hold_values(
             network, work.machine, by_symbol, work.plans, work.target.timer, work.exact_memory
@@ -227,19 +228,24 @@ def resolve(
     """The target and its machine, with ``values`` such as ``memory.sb.bytes`` changed.
 
     ``target`` may be the path of a machine file (``.toml``): the generic target then runs it.
+    Keys that the target does not implement are refused (``Target.check_machine``).
     ``cpu`` names the processor that the cpu target makes C for (by default the one at hand).
     """
     if isinstance(target, str) and target.endswith(".toml"):
         machine, target = target, "generic"
     found = find_target(target) if isinstance(target, str) else target
+    source = ""
     if isinstance(machine, str | Path):
         from tilewright.machine.load import load_machine
 
-        machine = load_machine(Path(machine))
+        source, machine = str(machine), load_machine(Path(machine))
     if machine is not None and cpu is not None:
         raise refuse("option-cpu", "a machine of one's own has its processor already", "--cpu")
     described = machine or (found.machine() if cpu is None else found.variant(cpu))
-    return found, described.with_values(values) if values else described
+    if values:
+        described = described.with_values(values)
+    found.check_machine(described, source)
+    return found, described
 
 
 def travel(

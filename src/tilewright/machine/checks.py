@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tilewright.errors import Problem, TilewrightError
+from tilewright.machine.dims import DIMS, dims_of
 from tilewright.machine.expression import parse_expression
 
 if TYPE_CHECKING:
@@ -22,8 +25,16 @@ MAX_PARTS = 64
 ROLES = ("input", "weight", "bias", "residual", "scratch", "output")
 """What an operand can be to a primitive."""
 
+MAX_EXTENT = 1 << 31
+"""Largest granule or limit of a dim: no tensor has more elements."""
+
+MIN_FRACTION = 1e-6
+"""Least part of a move's bandwidth that blocks of any length may reach."""
+
+NUMBERS = (("float32", "float32"), ("fixed16", "fixed32"))
+"""Elements, and the accumulators that sums of them take."""
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_DIM = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
 
 
 def shown(name: object) -> str:
@@ -56,8 +67,8 @@ class _Findings:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
 
-    def add(self, where: str, reason: str) -> None:
-        self.problems.append(Problem("machine-invalid", reason, where))
+    def add(self, where: str, reason: str, help: str = "") -> None:
+        self.problems.append(Problem("machine-invalid", reason, where, help))
 
 
 def _check_names(machine: Machine, found: _Findings) -> None:
@@ -82,6 +93,9 @@ def _check_names(machine: Machine, found: _Findings) -> None:
         found.add("engine", "at least one engine is needed")
     if machine.main not in groups["memory"]:
         found.add("main", f"there is no memory {machine.main!r}")
+    sums = dict(NUMBERS)[machine.element]
+    if machine.accumulator != sums:
+        found.add("accumulator", f"sums of {machine.element} are {sums}, not {machine.accumulator}")
 
 
 def _check_memories(machine: Machine, found: _Findings) -> None:
@@ -120,8 +134,8 @@ def _check_moves(machine: Machine, found: _Findings) -> None:
         lengths = [length for length, _ in move.efficiency]
         if lengths != sorted(set(lengths)) or (lengths and lengths[0] < 1):
             found.add(f"{where}.efficiency", "block lengths must be positive and ascending")
-        if any(not 0 < fraction <= 1 for _, fraction in move.efficiency):
-            found.add(f"{where}.efficiency", "fractions must be above 0 and at most 1")
+        if any(not MIN_FRACTION <= fraction <= 1 for _, fraction in move.efficiency):
+            found.add(f"{where}.efficiency", f"fractions must be from {MIN_FRACTION:g} to 1")
 
 
 def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -> None:
@@ -130,15 +144,24 @@ def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -
         found.add(f"{where}.engine", f"there is no engine {primitive.engine!r}")
     if not primitive.operations:
         found.add(f"{where}.operations", "at least one operation is needed")
+    _check_operations(f"{where}.operations", primitive.operations, found)
+    for number, group in enumerate(primitive.epilogue):
+        _check_operations(f"{where}.epilogue.{number}", group, found)
+    for key in ("pools", "rows"):
+        _check_operations(f"{where}.{key}", getattr(primitive, key), found)
+    dims = dims_of((*primitive.operations, *primitive.pools, *primitive.rows))
     for key in ("cycles", "peak", "scratch", "issue"):
         try:
             if _of_one(getattr(primitive, key)) < 0:
                 found.add(f"{where}.{key}", "is negative for a tile of one element")
+            names = parse_expression(getattr(primitive, key)).names
         except TilewrightError as error:
             found.add(f"{where}.{key}", error.problems[0].reason)
-    _check_operands(machine, primitive, where, found)
+        else:
+            _check_dims(f"{where}.{key}", names, dims, found)
+    _check_operands(machine, primitive, where, dims, found)
     for key, table in (("limits", primitive.limits), ("multiples", primitive.multiples)):
-        _check_dims(f"{where}.{key}", table, found)
+        _check_granules(f"{where}.{key}", table, dims, found)
     for dim, limit in primitive.limits.items():
         if 0 < limit < primitive.multiples.get(dim, 1):
             found.add(
@@ -152,9 +175,12 @@ def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -
     for dim, (least, most) in primitive.extents.items():
         if not 0 < least <= most:
             found.add(f"{where}.extents.{shown(dim)}", "must be a positive range")
-    for dim in (*primitive.whole, *primitive.extents):
-        if not _DIM.fullmatch(dim):
-            found.add(where, f"{shown(dim)!r} is not the name of a dim")
+    for key in ("whole", "extents"):
+        _check_dims(f"{where}.{key}", getattr(primitive, key), dims, found)
+    if primitive.rolls:
+        _check_dims(f"{where}.rolls", (primitive.rolls,), dims, found)
+    if primitive.replaces and primitive.replaces not in primitive.operands:
+        found.add(f"{where}.replaces", f"the primitive has no operand {primitive.replaces!r}")
 
 
 @lru_cache(maxsize=1024)
@@ -166,7 +192,17 @@ def _of_one(text: str) -> int | float:
     return parse_expression(text).evaluate({})
 
 
-def _check_operands(machine: Machine, primitive: Primitive, where: str, found: _Findings) -> None:
+def _check_operations(where: str, names: Iterable[str], found: _Findings) -> None:
+    for name in names:
+        if name not in DIMS:
+            near = get_close_matches(name, DIMS, 1, 0.5)
+            hint = f"did you mean {near[0]}?" if near else ""
+            found.add(where, f"there is no operation {shown(name)!r}", hint)
+
+
+def _check_operands(
+    machine: Machine, primitive: Primitive, where: str, dims: frozenset[str], found: _Findings
+) -> None:
     memories = {memory.name for memory in machine.memories}
     if "output" not in primitive.operands:
         found.add(f"{where}.operands", "there is no output")
@@ -177,7 +213,9 @@ def _check_operands(machine: Machine, primitive: Primitive, where: str, found: _
         if storage.memory not in memories:
             found.add(f"{key}.memory", f"there is no memory {storage.memory!r}")
             continue
-        _check_dims(f"{key}.multiples", storage.multiples, found)
+        _check_granules(f"{key}.multiples", storage.multiples, dims, found)
+        for field in ("along", "waits"):
+            _check_dims(f"{key}.{field}", getattr(storage, field), dims, found)
         ends = (machine.main, storage.memory)
         source, target = ends[::-1] if role == "output" else ends
         if not _reaches(machine, source, target):
@@ -191,12 +229,27 @@ def _check_operands(machine: Machine, primitive: Primitive, where: str, found: _
             found.add(f"{key}.joined", "must name an operand in the same memory, itself not joined")
 
 
-def _check_dims(where: str, table: dict[str, int], found: _Findings) -> None:
+def _check_granules(
+    where: str, table: dict[str, int], dims: frozenset[str], found: _Findings
+) -> None:
+    _check_dims(where, table, dims, found)
     for dim, value in table.items():
-        if not _DIM.fullmatch(dim):
-            found.add(where, f"{shown(dim)!r} is not the name of a dim")
-        elif value < 1:
-            found.add(f"{where}.{shown(dim)}", f"is {value}, but must be positive")
+        if not 0 < value <= MAX_EXTENT:
+            found.add(f"{where}.{shown(dim)}", f"is {value}, but must be from 1 to {MAX_EXTENT}")
+
+
+def _check_dims(where: str, names: Iterable[str], dims: frozenset[str], found: _Findings) -> None:
+    """Refuse dims that no operation of the primitive has.
+
+    Those of unknown operations are not known, and no second problem.
+    """
+    for name in names if dims else ():
+        if name not in dims:
+            found.add(
+                where,
+                f"no operation of the primitive has a dim {shown(name)!r}",
+                f"dims are {' '.join(sorted(dims))}" if len(dims) <= 16 else "",
+            )
 
 
 def _reaches(machine: Machine, source: str, target: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -51,10 +52,7 @@ def _problems(details: ErrorDetails, data: dict[str, Any], source: str) -> list[
     cause = details.get("ctx", {}).get("error")
     before = f"{source}: " if source else ""
     if isinstance(cause, MachineError):
-        return [
-            Problem(problem.code, problem.reason, before + problem.where)
-            for problem in cause.problems
-        ]
+        return [replace(problem, where=before + problem.where) for problem in cause.problems]
     path = [str(part) for part in details["loc"]]
     kind = next((kind for kind, field in GROUPS.items() if path[:1] == [field]), "")
     key = _key(details, data, kind)

@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import refuse
+from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.graph.arenas import Arenas
 from tilewright.ir import ModuleOp
 from tilewright.ir.passes import WeightStore
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
+from tilewright.machine.capabilities import Capability, used
 from tilewright.planning.domain import Kernel
 from tilewright.planning.planners.choice import Chosen, planner_of
 from tilewright.planning.planners.measured import Measure
@@ -214,8 +215,8 @@ class Target(ABC):
 
     name: str
     description: str
-    holds_values: bool = False
-    """Whether its programs can leave values in a memory that ``holds`` them, between kernels."""
+    implements: frozenset[Capability] = frozenset()
+    """The keys of machines beyond those that hold for all targets; others are refused."""
     takes_computed_weights: bool = True
     """Whether the weights of products may be values that a network takes in or computes. Otherwise
     they are laid out when a package is written, and have to be constants."""
@@ -223,6 +224,22 @@ class Target(ABC):
     @abstractmethod
     def machine(self) -> Machine:
         """The machine that is compiled for unless the caller gives a variant."""
+
+    def check_machine(self, machine: Machine, source: str = "") -> None:
+        """Refuse (``machine-capability``) a machine with keys that the target does not implement.
+
+        ``source`` is the machine's file, named before the keys.
+        """
+        problems: list[Problem] = []
+        for capability, where in used(machine):
+            if capability not in self.implements:
+                others = [n for n in target_names() if capability in find_target(n).implements]
+                hint = f"leave it out; targets that do: {', '.join(others)}"
+                reason = f"target {self.name} does not implement this key"
+                place = f"{source}: {where}" if source else where
+                problems.append(Problem("machine-capability", reason, place, hint))
+        if problems:
+            raise TilewrightError(problems)
 
     def variant(self, name: str) -> Machine:
         """The machine of a named variant (``--cpu avx2``), for targets that have some."""

@@ -275,10 +275,10 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
                 operands=operands,
                 epilogue=(("relu",),),
                 # Down the rows of all columns, then along the row of each window.
-                cycles=f"n*g*oh*ow*(kh+kw-1)*ceil(c/{lanes})",
-                peak=f"n*g*oh*ow*(kh+kw-1)*c/{lanes}",
-                issue=f"{TILE}+n*g*oh*({ROW}+ow*max((kh+kw-1)*ceil(c/{lanes}), 5+2*kw))",
-                limits={"n": 1, "g": 1, "c": max(reserved // kept // lanes * lanes, 1)},
+                cycles=f"n*oh*ow*(kh+kw-1)*ceil(c/{lanes})",
+                peak=f"n*oh*ow*(kh+kw-1)*c/{lanes}",
+                issue=f"{TILE}+n*oh*({ROW}+ow*max((kh+kw-1)*ceil(c/{lanes}), 5+2*kw))",
+                limits={"n": 1, "c": max(reserved // kept // lanes * lanes, 1)},
                 multiples={"c": lanes},
                 whole=("kh", "kw"),
             )
@@ -313,9 +313,9 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             # One window: its pixels are a matrix that a vector of ones is multiplied by.
             operands={"input": MSM, "output": VSM},
             epilogue=(("relu",),),
-            cycles=f"n*g*oh*ow*ceil(c/{lanes})*ceil(kh*kw/{lanes})",
-            peak=f"n*g*oh*ow*kh*kw*c/{lanes * lanes}",
-            issue=f"{TILE}+n*g*ceil(c/{lanes})",
+            cycles=f"n*oh*ow*ceil(c/{lanes})*ceil(kh*kw/{lanes})",
+            peak=f"n*oh*ow*kh*kw*c/{lanes * lanes}",
+            issue=f"{TILE}+n*ceil(c/{lanes})",
             limits={"n": 1},
             whole=("c", "kh", "kw"),
             extents={

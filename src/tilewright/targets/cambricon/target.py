@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine
+from tilewright.machine.capabilities import Capability
 from tilewright.targets.base import Compilation, Runner, RunTimer, Target, Timer
 from tilewright.targets.cambricon.hlal.assemble import assemble
 from tilewright.targets.cambricon.hlal.run import sizes_of
@@ -24,7 +25,12 @@ class CambriconTarget(Target):
     """ACC-C in one of its sizes, simulated bit for bit and cycle by cycle."""
 
     takes_computed_weights = False
-    holds_values = True
+    implements = frozenset(
+        {
+            *(Capability.HOLDS, Capability.LINEAR, Capability.LEAVES, Capability.ISSUE),
+            *(Capability.CLIPS, Capability.REPLACES, Capability.ROLLS),
+        }
+    )
 
     def __init__(self, size: Configuration = ORIGINAL) -> None:
         self.name = size.name

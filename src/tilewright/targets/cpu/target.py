@@ -9,6 +9,7 @@ from tilewright.errors import refuse
 from tilewright.graph.dialect import GraphOperation, network_of
 from tilewright.graph.passes.editing import VIEWS
 from tilewright.machine import Machine
+from tilewright.machine.capabilities import Capability
 from tilewright.planning.planners.measured import Measure
 from tilewright.targets.base import Compilation, Runner, Target
 from tilewright.targets.cpu.compiler import FLAGS, compiler_version
@@ -29,6 +30,14 @@ class CpuTarget(Target):
 
     name = "cpu"
     description = "readable C for the processor at hand, built by the system's compiler"
+    implements = frozenset(
+        {
+            *(Capability.CORES, Capability.MANAGED, Capability.CACHE_COSTS, Capability.FIT),
+            *(Capability.PIECES, Capability.BLOCK_CYCLES, Capability.DOT, Capability.TEMPORARIES),
+            *(Capability.MEMORY_GROWTH, Capability.WEIGHTS_KEPT, Capability.SCRATCH),
+            *(Capability.EPILOGUE_ANY, Capability.POOLS, Capability.ROWS),
+        }
+    )
 
     def machine(self) -> Machine:
         """The processor that this process runs on."""

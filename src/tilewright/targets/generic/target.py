@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine
+from tilewright.machine.capabilities import Capability
 from tilewright.targets.base import Compilation, Runner, Target, Timer
 from tilewright.targets.generic.assemble import assemble
 from tilewright.targets.generic.disassemble import disassemble
@@ -23,6 +24,14 @@ class InstructionTarget(Target):
 
     A target of its own overrides ``machine``, and ``instruction_set`` where its encoding is fixed.
     """
+
+    implements = frozenset(
+        {
+            *(Capability.ISSUE_CYCLES, Capability.LATE_LOADS, Capability.PART_STORES),
+            *(Capability.IN_FLIGHT, Capability.TRANSACTION, Capability.EFFICIENCY),
+            Capability.JOINED,
+        }
+    )
 
     def instruction_set(self, machine: Machine) -> InstructionSet:
         """The instructions of a machine."""
