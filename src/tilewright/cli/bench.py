@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
+from math import inf
 from typing import Annotated, Any
 
 import typer
 
 from tilewright.cli import console, numbers
 from tilewright.cli.run import InputOption, ModelArgument, RandomOption, open_or_compile
+from tilewright.runtime.glance import duration
 
 
 def bench(
@@ -29,12 +31,14 @@ def bench(
     settings: console.SetOption = None,
     exact_convolution: console.ExactOption = False,
     threads: console.ThreadsOption = 1,
+    kernels: console.KernelsOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
     """Run a model or a package several times; print minimum, median and maximum.
 
-    Simulated targets give the same cycles every time, so they run once.
+    The first run is left out. Simulated targets give the same cycles every time, so they run once
+    more, for the host's part.
 
     Example: tilewright bench resnet50.onnx --target cpu --repeat 20
     """
@@ -55,18 +59,12 @@ def bench(
         arrays = console.inputs_for(executable.inputs, inputs, random)
         executable.runner.threads = threads
         executable.run(arrays)
+        progress("run", 0, 0)
         simulated = executable.profile.cycles is not None
-        times: list[float] = []
-        for number in range(1 if simulated else repeat):
-            progress("run", number, repeat)
-            if not simulated:
-                executable.run(arrays)
-            profile = executable.profile
-            times.append(
-                profile.cycles / (profile.clock_hz or 1.0)
-                if profile.cycles is not None
-                else profile.seconds or 0.0
-            )
+        times = executable.measure(arrays, 1 if simulated else repeat, inf)
+        profile = executable.profile
+        if profile.cycles is not None:
+            times = [profile.cycles / (profile.clock_hz or 1.0)]
     result: dict[str, Any] = {
         "target": executable.manifest.target,
         "simulated": simulated,
@@ -83,10 +81,11 @@ def bench(
     if as_json:
         console.print_json(result)
         return
-    console.say(executable.report())
-    low, middle, high = (1e3 * result["seconds"][k] for k in ("minimum", "median", "maximum"))
+    console.say(executable.report(kernels=kernels))
+    low, middle, high = (result["seconds"][k] for k in ("minimum", "median", "maximum"))
+    spread = f"; {len(times)} runs from {duration(low)} to {duration(high)}"
     console.say(
-        f"{'simulated' if simulated else 'measured'} {middle:.3f} ms"
-        + ("" if simulated else f" (median of {len(times)}; {low:.3f} to {high:.3f})")
+        f"{'simulated' if simulated else 'measured'} {duration(middle)}"
+        + ("" if simulated else spread)
         + f"; compiled in {compile_seconds:.2f} s"
     )

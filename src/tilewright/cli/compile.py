@@ -34,6 +34,7 @@ def compile_command(
         Path | None, typer.Option("--dump", help="Write the representation after every pass here.")
     ] = None,
     exact_memory: console.ExactMemoryOption = False,
+    kernels: console.KernelsOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -65,6 +66,6 @@ def compile_command(
         profile = made.summary()
         console.print_json({"target": made.manifest.target, "package": str(place), "plan": profile})
     else:
-        console.say(made.report())
+        console.say(made.report(kernels=kernels))
         free = "".join(f" --shape {name}={bounds.low}" for name, bounds in made.free.items())
         console.say(f"package in {place}; run it: tilewright run {place}{free} --check")

@@ -112,6 +112,9 @@ DatabaseOption = Annotated[
         help="Take schedules that were measured (tilewright tune) from here.",
     ),
 ]
+KernelsOption = Annotated[
+    bool, typer.Option("--kernels", help="List every kernel, the slowest first, with its schedule.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 

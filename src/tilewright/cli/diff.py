@@ -55,7 +55,7 @@ class Reference(StrEnum):
 
 def diff(
     model: Annotated[Path, typer.Argument(help="A model file.")],
-    target: console.TargetOption = "cambricon-x",
+    target: console.TargetOption = "cpu",
     reference: Annotated[
         Reference,
         typer.Option(

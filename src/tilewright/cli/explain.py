@@ -17,7 +17,7 @@ from tilewright.report.operators import operation_rows, operators_table
 
 def explain_command(
     model: Annotated[Path | None, typer.Argument(help="A model file.")] = None,
-    target: console.TargetOption = "cambricon-x",
+    target: console.TargetOption = "cpu",
     operators: Annotated[
         bool, typer.Option("--operators", help="List the operations that the target runs.")
     ] = False,

@@ -14,7 +14,7 @@ from tilewright.planning import Plan
 
 def plan_command(
     model: Annotated[Path, typer.Argument(help=console.MODELS)],
-    target: console.TargetOption = "cambricon-x",
+    target: console.TargetOption = "cpu",
     format: numbers.NumbersOption = None,
     calibration: numbers.CalibrationOption = None,
     preprocess: numbers.PreprocessOption = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +28,16 @@ InputOption = Annotated[
 RandomOption = Annotated[
     int | None, typer.Option("--random", metavar="SEED", help="Random inputs of this seed.")
 ]
+
+
+MOST_RUNS = 9
+"""Runs after the first whose median is reported."""
+
+AGAIN = 0.25
+"""Seconds of these runs, after which no other begins."""
+
+LONG = 2.0
+"""Seconds of a simulation that is not run again, since only the host's part would differ."""
 
 
 def open_or_compile(
@@ -99,10 +110,13 @@ def run(
     limit: hlal.LimitOption = hlal.MOST_INSTRUCTIONS,
     no_barriers: hlal.NoBarriersOption = False,
     parallel: hlal.ParallelOption = False,
+    kernels: console.KernelsOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
-    """Run a model, a package or an HLAL program once, and report what it took.
+    """Run a model, a package or an HLAL program, and report what it took.
+
+    Times are the median of a few more runs, where these are short (docs/reports.md).
 
     With an HLAL program (.hlal), --check looks for missed barriers. With --engine DLP, a prototxt
     runs layer by layer through the library DLPlib on an accelerator, with CAFFE on the cpu.
@@ -154,13 +168,18 @@ def run(
             arrays = console.inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)
             executable.runner.threads = threads
+            begin = time.perf_counter()
             results = executable.run(arrays, trace=trace, check_races=check)
+            took = time.perf_counter() - begin
             if output is not None:
                 np.savez(output, allow_pickle=False, **results)
             compared = None
             if check:
                 progress("check", 0, 0)
                 compared = executable.check(arrays, results)
+            if executable.profile.cycles is None or took < LONG:
+                progress("run", 0, 0)
+                executable.measure(arrays, MOST_RUNS, AGAIN)
         if as_json:
             console.print_json(
                 {
@@ -171,7 +190,7 @@ def run(
                 }
             )
         else:
-            console.say(executable.report())
+            console.say(executable.report(kernels=kernels))
             if compared is not None:
                 word = "passed" if compared.passed else "FAILED"
                 how = "bit for bit" if compared.exact else "within the tolerance of float32"

@@ -36,6 +36,7 @@ def targets(
         machine = found.machine()
     if as_json:
         facts: dict[str, Any] = found.options()
+        facts["implements"] = sorted(found.implements)
         console.print_json({"name": name, "machine": machine.model_dump(mode="json")} | facts)
         return
     console.say(f"{machine.name}: {machine.description}")
@@ -52,3 +53,4 @@ def targets(
         console.say(f"  engine    {engine.name:<16} queue of {engine.queue}")
     for primitive in machine.primitives:
         console.say(f"  primitive {primitive.name:<16} {', '.join(primitive.operations)}")
+    console.say("  implements the keys of machine files " + ", ".join(sorted(found.implements)))

@@ -15,6 +15,9 @@ from tilewright.machine.checks import MAX_ENGINES, check
 MAX_VALUE = 1 << 48
 """What no size or rate may exceed."""
 
+MAX_WORD = 1 << 12
+"""Bytes of the longest instruction word."""
+
 MIN_RATE = 1e-6
 """Least bandwidth, in bytes per cycle."""
 
@@ -285,7 +288,7 @@ class Machine(_Part):
     (tile/passes/part_stores.py)."""
     issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)
     """Cycles to issue one command."""
-    instruction_bytes: int = Field(default=64, ge=0, le=MAX_VALUE)
+    instruction_bytes: int = Field(default=64, ge=0, le=MAX_WORD)
     pieces: Literal["windows", "all"] = "windows"
     """What matrix tiles may compute in two pieces of bfloat16, which are nearly a float32:
     convolutions for which Winograd's method stands ready, whose largest errors are as large, or

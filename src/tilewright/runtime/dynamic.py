@@ -187,9 +187,12 @@ class DynamicExecutable(Executable):
         """The final graph of the specialisation that was used last."""
         return self.last.graph
 
-    def report(self) -> str:
+    def _set_profile(self, profile: Profile, runs: int) -> None:
+        self.last._set_profile(profile, runs)
+
+    def report(self, *, kernels: bool = False) -> str:
         """The free dims, and the report of the specialisation that was used last."""
-        last = "" if self._last is None else self._last.report()
+        last = "" if self._last is None else self._last.report(kernels=kernels)
         return free_dims(self.manifest) + last
 
     def summary(self) -> dict[str, Any]:

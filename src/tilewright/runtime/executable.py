@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,9 +20,10 @@ from tilewright.graph.operations import context
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException
 from tilewright.ir.types import Array
+from tilewright.runtime.glance import report
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, REFERENCE, Manifest, read_manifest
 from tilewright.runtime.observing import Observing
-from tilewright.runtime.summary import summary, table
+from tilewright.runtime.summary import summary
 from tilewright.shapes import Bounds
 from tilewright.shapes.run import check_sizes
 from tilewright.targets.base import Profile, Runner, TensorInfo, find_target
@@ -79,6 +81,7 @@ class Executable:
             weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
         self._runner: Runner | None = None
         self._profile: Profile | None = None
+        self._runs = 0
         self._reference: tuple[ModuleOp, Weights] | None = None
 
     @staticmethod
@@ -157,7 +160,7 @@ class Executable:
             check_races=check_races,
             watch=watch,
         )
-        self._profile = result.profile
+        self._set_profile(result.profile, 0)
         return result.outputs
 
     @property
@@ -217,13 +220,44 @@ class Executable:
             relative = max(relative, worst / largest if largest else 0.0)
         return Check(absolute, relative, mismatches, mismatches == 0, exact)
 
-    def report(self) -> str:
-        """What is in the package and, after a run, what it took: plain text."""
-        return table(self.manifest, self._profile)
+    def measure(self, inputs: Mapping[str, Array], runs: int, seconds: float) -> list[float]:
+        """Run again, after a first run, and let ``profile`` be that of the median run.
+
+        Stops after ``runs`` runs, or sooner when a run has ended and ``seconds`` have passed (of
+        simulation, too, which takes longer than what it simulates); at least one is made where
+        ``seconds`` is positive. Returns what each run took, in seconds: on the host alone where
+        the accelerator's cycles are simulated, which are the same in every run.
+        """
+        profiles: list[Profile] = []
+        begin = time.perf_counter()
+        while len(profiles) < runs and (time.perf_counter() - begin < seconds):
+            self.run(inputs)
+            profiles.append(self.profile)
+        if not profiles:
+            return []
+        profiles.sort(key=_native_seconds)
+        # The lower one of two in the middle: a profile is one run's.
+        self._set_profile(profiles[(len(profiles) - 1) // 2], len(profiles))
+        return [_native_seconds(profile) for profile in profiles]
+
+    def _set_profile(self, profile: Profile, runs: int) -> None:
+        self._profile, self._runs = profile, runs
+
+    def report(self, *, kernels: bool = False) -> str:
+        """What is in the package and, after a run, what it took: plain text (docs/reports.md).
+
+        With ``kernels`` all kernels are listed, the slowest first, with their schedules.
+        """
+        return report(self.manifest, self.summary(), kernels=kernels)
 
     def summary(self) -> dict[str, Any]:
         """Totals of the plan and of the last run, as ``tilewright run --json`` prints them."""
-        return summary(self.manifest, self._profile)
+        return summary(self.manifest, self._profile, self._runs)
+
+
+def _native_seconds(profile: Profile) -> float:
+    """What of a run was measured on this processor."""
+    return (profile.seconds if profile.cycles is None else profile.host_seconds) or 0.0
 
 
 def opened(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.runtime.glance import target_name
 from tilewright.runtime.manifest import KernelEntry, Manifest
 from tilewright.runtime.reasons import why_low
 from tilewright.targets.base import Profile
@@ -30,8 +31,13 @@ def totals(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def summary(manifest: Manifest, profile: Profile | None) -> dict[str, Any]:
-    """The ``profile`` object of ``tilewright run --json``."""
+def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[str, Any]:
+    """The ``profile`` object of ``tilewright run --json``.
+
+    Of every kernel ``time`` (seconds: measured, simulated, or predicted if nothing has run),
+    ``share`` of all kernels' times, ``bound_time`` (granule bound, seconds) and ``of_bound``.
+    ``runs`` are the runs after the first of which ``profile`` is the median; 0 for a first run.
+    """
     whole = totals(manifest)
     measured = {} if profile is None else {k.symbol: k for k in profile.kernels}
     clock = float(manifest.machine["clock_hz"])
@@ -69,7 +75,10 @@ def summary(manifest: Manifest, profile: Profile | None) -> dict[str, Any]:
             if reason:
                 row["why_low"] = reason
         kernels.append(row)
+    _add_times(kernels, clock, profile)
     result: dict[str, Any] = {
+        "measured": profile is not None,
+        "clock_hz": clock,
         "bound_cycles": whole["bound_cycles"],
         "granule_bound_cycles": whole["granule_bound_cycles"],
         "predicted_cycles": whole["predicted_cycles"],
@@ -79,14 +88,18 @@ def summary(manifest: Manifest, profile: Profile | None) -> dict[str, Any]:
     }
     if profile is None:
         return result
+    result["runs"] = runs
     taken: float
     if profile.cycles is not None:
         taken = profile.cycles
         result["cycles"] = profile.cycles
+        accelerator, host = profile.cycles / clock, profile.host_seconds
+        result["accelerator_seconds"], result["host_seconds"] = accelerator, host
+        known = host is not None and accelerator + host > 0
+        result["host_share"] = host / (accelerator + host) if known else None
     else:
         result["seconds"] = profile.seconds
         taken = (profile.seconds or 0.0) * clock
-    result["clock_hz"] = clock
     result["efficiency"] = efficiency(whole["granule_bound_cycles"], taken)
     result["physical_efficiency"] = efficiency(whole["bound_cycles"], taken)
     result["dram_bytes"] = profile.dram_bytes
@@ -94,70 +107,25 @@ def summary(manifest: Manifest, profile: Profile | None) -> dict[str, Any]:
     return result
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
-
-
-def _machine(manifest: Manifest) -> str:
-    """The target, and the machine where that has another name."""
-    name = str(manifest.machine["name"])
-    return manifest.target if name == manifest.target else f"{name} (target {manifest.target})"
-
-
-def table(manifest: Manifest, profile: Profile | None) -> str:
-    """A plain-text report: a header with totals, then a line per kernel."""
-    found = summary(manifest, profile)
-    taken = found.get("cycles")
-    lines = [
-        f"{manifest.model} on {_machine(manifest)}",
-        f"  memory      {_number(manifest.peak_memory_bytes)} bytes"
-        f" (at least {_number(manifest.lower_bound_memory_bytes)})",
-        f"  predicted   {_number(found['predicted_cycles'])} cycles",
-        f"  bounds      {_number(found['bound_cycles'])} cycles physical,"
-        f" {_number(found['granule_bound_cycles'])} with the machine's rounding",
-    ]
-    if taken is not None:
-        lines.append(
-            f"  simulated   {_number(taken)} cycles"
-            f" = {1e3 * taken / found['clock_hz']:.3f} ms at {found['clock_hz'] / 1e6:.0f} MHz,"
-            f" efficiency {_percent(found['efficiency'])}"
-        )
-    elif found.get("seconds") is not None:
-        lines.append(
-            f"  measured    {1e3 * found['seconds']:.3f} ms,"
-            f" efficiency {_percent(found['efficiency'])}"
-        )
-    if busy := found.get("engines"):
-        lines.append("  busy        " + ", ".join(f"{n} {_percent(f)}" for n, f in busy.items()))
-    for note in manifest.notes:
-        lines.append(f"  note        {note}")
-    lines.append(
-        f"  {'kernel':<28} {'measured':>13} {'predicted':>13} {'bound':>13} {'eff.':>8}  schedule"
-    )
-    for row in found["kernels"]:
-        if row["engine"] == "host":
-            lines.append(f"  {row['name']:<28} on the host: {row.get('reason', '')}")
-            continue
-        measured = row.get("cycles")
-        if measured is None and row.get("seconds") is not None:
-            measured = row["seconds"] * float(manifest.machine["clock_hz"])
-        why = f"  [{row['why_low']}]" if "why_low" in row else ""
-        lines.append(
-            f"  {row['name']:<28} {_number(measured):>13} {_number(row['predicted_cycles']):>13}"
-            f" {_number(row['granule_bound_cycles']):>13} {_percent(row.get('efficiency')):>8}"
-            f"  {row['schedule']}{why}"
-        )
-    return "\n".join(lines) + "\n"
+def _add_times(kernels: list[dict[str, Any]], clock: float, profile: Profile | None) -> None:
+    """``time``, ``share``, ``bound_time`` and ``of_bound`` of every kernel, see ``summary``."""
+    for row in kernels:
+        cycles = row["predicted_cycles"] if profile is None else row.get("cycles")
+        row["time"] = row.get("seconds") if cycles is None else cycles / clock
+        bound = row["granule_bound_cycles"]
+        row["bound_time"] = None if bound is None else bound / clock
+        row["of_bound"] = efficiency(row["bound_time"], row["time"])
+    whole = sum(row["time"] or 0.0 for row in kernels)
+    for row in kernels:
+        row["share"] = row["time"] / whole if whole and row["time"] is not None else None
 
 
 def free_dims(manifest: Manifest) -> str:
     """A plain-text report of a package with free dims, before any has a size."""
     assert manifest.open_model is not None
-    lines = [f"{manifest.model} on {_machine(manifest)}, compiled for each shape on its first use"]
+    lines = [
+        f"{manifest.model} on {target_name(manifest)}, compiled for each shape on its first use"
+    ]
     for dim in manifest.open_model.dims:
         places = [
             f"{tensor.name}[{axis}]"

@@ -1,0 +1,183 @@
+"""The report for people: ten lines that fit a terminal of 80 columns, and all kernels on request.
+
+docs/reports.md says how to read it. Every figure is one of ``summary`` (runtime/summary.py).
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.runtime.manifest import Manifest
+
+WIDTH = 80
+SLOWEST = 5
+"""Kernels that the short report lists."""
+
+LABEL = 12
+NAME = 28
+_HEADS = ("time", "share", "bound", "of bound")
+
+Row = Mapping[str, Any]
+
+
+def duration(seconds: float | None) -> str:
+    """A time with a unit that keeps it readable: ``1,234.5 ms``, ``56.1 us``."""
+    if seconds is None:
+        return "-"
+    if seconds >= 10:
+        return f"{seconds:,.2f} s"
+    return f"{1e3 * seconds:,.3f} ms" if seconds >= 1e-3 else f"{1e6 * seconds:,.2f} us"
+
+
+def size(count: int) -> str:
+    """Bytes with a unit: ``285.7 KB``."""
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:,.1f} {unit}"
+    return f"{count} bytes"
+
+
+def percent(value: float | None) -> str:
+    """A part of one as a percentage."""
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def target_name(manifest: Manifest) -> str:
+    """The target, and the machine where that has another name."""
+    name = str(manifest.machine["name"])
+    return manifest.target if name == manifest.target else f"{name} (target {manifest.target})"
+
+
+def report(manifest: Manifest, facts: Mapping[str, Any], *, kernels: bool = False) -> str:
+    """The report of a package and of its last run; ``facts`` is what ``summary`` gives."""
+    rows = sorted(facts["kernels"], key=lambda row: -(row["time"] or 0.0))
+    lines = [f"{manifest.model} on {target_name(manifest)}"]
+    lines += [text for label, line in _totals(facts, rows) for text in _entry(label, line)]
+    for note in manifest.notes:
+        lines += _entry("note", note)
+    what = "simulated" if facts.get("cycles") is not None else "measured"
+    what = what if facts["measured"] else "predicted"
+    listed = rows if kernels else rows[:SLOWEST]
+    title = f"kernels, {what}" if kernels else f"slowest, {what}"
+    lines.append(f"  {title:<{NAME}}" + "".join(f"{head:>12}" for head in _HEADS))
+    for row in listed:
+        lines.append(_kernel(row))
+        if kernels:
+            lines += _details(row)
+    hidden = len(rows) - len(listed)
+    if hidden:
+        lines.append(f"  and {hidden} more: --kernels lists all")
+    return "\n".join(lines) + "\n"
+
+
+def _entry(label: str, text: str) -> list[str]:
+    first, rest = f"  {label:<{LABEL}}", " " * (LABEL + 2)
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest)
+
+
+def _totals(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, str]]:
+    """The lines of time, efficiency and memory, each with its label."""
+    clock = float(facts["clock_hz"])
+    on_host = [row for row in rows if row["engine"] == "host"]
+    away = len(rows) - len(on_host)
+    found: list[tuple[str, str]] = []
+    runs = facts.get("runs", 0)
+    how = f"median of {runs} runs after the first" if runs else "the first run"
+    if facts.get("cycles") is not None:
+        found.append(
+            (
+                "accelerator",
+                f"{duration(facts['accelerator_seconds'])} simulated: {facts['cycles']:,} cycles at"
+                f" {clock / 1e6:,.0f} MHz, {_count(away)}",
+            )
+        )
+        found.append(("host", _host(facts, on_host, how)))
+    elif facts.get("seconds") is not None:
+        found.append(("time", f"{duration(facts['seconds'])} measured, {how}"))
+    else:
+        predicted = facts["predicted_cycles"]
+        if predicted is not None:
+            found.append(
+                (
+                    "accelerator" if on_host else "time",
+                    f"{duration(predicted / clock)} predicted: {predicted:,.0f} cycles at"
+                    f" {clock / 1e6:,.0f} MHz, {_count(away)}",
+                )
+            )
+        if on_host:
+            found.append(("host", f"{_count(len(on_host))}, timed by a run; {_reasons(on_host)}"))
+    granule, physical = _efficiencies(facts)
+    where = ", accelerator only" if on_host else ""
+    found.append(
+        (
+            "efficiency",
+            f"{percent(granule)} of the granule bound, {percent(physical)} of the physical bound"
+            + where,
+        )
+    )
+    least = facts["lower_bound_memory_bytes"]
+    found.append(
+        ("memory", f"{size(facts['peak_memory_bytes'])} at the peak (least possible {size(least)})")
+    )
+    return found
+
+
+def _efficiencies(facts: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """Of the granule and of the physical bound: what the run reached, or what is predicted."""
+    if facts["measured"]:
+        return facts["efficiency"], facts["physical_efficiency"]
+    taken, bounds = (
+        facts["predicted_cycles"],
+        (facts["granule_bound_cycles"], facts["bound_cycles"]),
+    )
+    granule, physical = (None if bound is None or not taken else bound / taken for bound in bounds)
+    return granule, physical
+
+
+def _host(facts: Mapping[str, Any], rows: list[Row], how: str) -> str:
+    """The host's time, its share, and why kernels are there."""
+    seconds = facts["host_seconds"]
+    if not rows and not seconds:
+        return "nothing runs there"
+    time = "not measured" if seconds is None else f"{duration(seconds)} measured ({how})"
+    share = "" if facts["host_share"] is None else f", {percent(facts['host_share'])} of the time"
+    return f"{time}{share}, {_count(len(rows))}{': ' + _reasons(rows) if rows else ''}"
+
+
+def _reasons(rows: list[Row]) -> str:
+    """Why kernels are on the host, the most frequent first."""
+    counted = Counter(row.get("reason") or "no reason is recorded" for row in rows)
+    listed = [
+        textwrap.shorten(reason, 100, placeholder=" ...") + (f" ({n} kernels)" if n > 1 else "")
+        for reason, n in counted.most_common(2)
+    ]
+    more = len(counted) - len(listed)
+    return "; ".join(listed) + (f"; and {more} more reasons" if more > 0 else "")
+
+
+def _count(kernels: int) -> str:
+    return "1 kernel" if kernels == 1 else f"{kernels} kernels"
+
+
+def _kernel(row: Row) -> str:
+    name = row["name"] if len(row["name"]) <= NAME else row["name"][: NAME - 3] + "..."
+    bound = "host" if row["engine"] == "host" else duration(row["bound_time"])
+    cells = (duration(row["time"]), percent(row["share"]), bound, percent(row.get("of_bound")))
+    return f"  {name:<{NAME}}" + "".join(f"{cell:>12}" for cell in cells)
+
+
+def _details(row: Row) -> list[str]:
+    """What a kernel computes and how, indented below its row."""
+    facts = [("nodes", ", ".join(row["nodes"])), ("why", row.get("reason", ""))]
+    facts += [("schedule", row["schedule"]), ("limited by", row.get("why_low", ""))]
+    return [
+        line
+        for label, text in facts
+        if text
+        for line in textwrap.wrap(
+            f"{label}: {text}", WIDTH, initial_indent="    ", subsequent_indent="      "
+        )
+    ]
