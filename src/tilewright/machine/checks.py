@@ -31,7 +31,7 @@ MAX_EXTENT = 1 << 31
 MIN_FRACTION = 1e-6
 """Least part of a move's bandwidth that blocks of any length may reach."""
 
-NUMBERS = (("float32", "float32"), ("fixed16", "fixed32"))
+NUMBERS = (("float32", "float32"), ("fixed16", "fixed32"), ("fixed8", "fixed32"))
 """Elements, and the accumulators that sums of them take."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")

@@ -95,8 +95,9 @@ def to_toml(machine: Machine) -> str:
     """
     data = machine.model_dump(mode="json", exclude_defaults=True)
     lines = [f"{key} = {_value(value)}" for key, value in data.items() if not _is_part(key, value)]
-    if layouts := data.get("layouts"):
-        lines += ["", "[layouts]", *_pairs(layouts)]
+    for key in ("layouts", "cache_costs"):
+        if table := data.get(key):
+            lines += ["", f"[{key}]", *_pairs(table)]
     for kind, field in GROUPS.items():
         for part in data.get(field, ()):
             header = f"{kind}.{_key(part.pop('name'))}"

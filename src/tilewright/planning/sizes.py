@@ -51,7 +51,9 @@ def candidate_sizes(
     if most < extent:
         found.add(max(most // granule * granule, 1) if most >= granule else most)
     if small:
-        found |= {size for size in range(1, granule) if _is_even_part(size, extent)}
+        found |= {
+            size for size in range(1, min(granule, extent + 1)) if _is_even_part(size, extent)
+        }
     return sorted((size for size in found if size <= most), reverse=True) or [most]
 
 

@@ -95,8 +95,8 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
         result["cycles"] = profile.cycles
         accelerator, host = profile.cycles / clock, profile.host_seconds
         result["accelerator_seconds"], result["host_seconds"] = accelerator, host
-        known = host is not None and accelerator + host > 0
-        result["host_share"] = host / (accelerator + host) if known else None
+        both = accelerator + (host or 0.0)
+        result["host_share"] = host / both if host is not None and both else None
     else:
         result["seconds"] = profile.seconds
         taken = (profile.seconds or 0.0) * clock

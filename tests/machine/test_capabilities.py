@@ -1,0 +1,115 @@
+"""Keys that a target does not implement are refused; docs/machine-file.md lists who does."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tilewright.compiler.pipeline import resolve
+from tilewright.errors import TilewrightError
+from tilewright.machine import Machine
+from tilewright.machine.capabilities import Capability, used
+from tilewright.machine.load import load_machine, to_toml
+from tilewright.targets.base import find_target, target_names
+
+ROOT = Path(__file__).parents[2]
+SMALL = ROOT / "examples" / "machines" / "small-npu.toml"
+
+UNUSUAL = {
+    Capability.CORES: 2,
+    Capability.ISSUE_CYCLES: 3,
+    Capability.LATE_LOADS: True,
+    Capability.PART_STORES: True,
+    Capability.PIECES: "all",
+    Capability.MEMORY_GROWTH: 2.0,
+    Capability.WEIGHTS_KEPT: 64,
+    Capability.CACHE_COSTS: {"usable": 0.5},
+    Capability.HOLDS: True,
+    Capability.MANAGED: "hardware",
+    Capability.LINEAR: True,
+    Capability.IN_FLIGHT: 2,
+    Capability.TRANSACTION: 16,
+    Capability.EFFICIENCY: [[64, 0.5]],
+    Capability.JOINED: "weight",
+    Capability.LEAVES: True,
+    Capability.ISSUE: "co",
+    Capability.CLIPS: True,
+    Capability.REPLACES: "residual",
+    Capability.ROLLS: "oh",
+    Capability.EPILOGUE_ANY: True,
+    Capability.POOLS: ["max_pool"],
+    Capability.ROWS: ["layer_norm"],
+    Capability.SCRATCH: "co",
+    Capability.FIT: [[1.0, 2.0, 3.0, 4.0]],
+    Capability.BLOCK_CYCLES: 8.0,
+    Capability.DOT: 4,
+    Capability.TEMPORARIES: 1,
+}
+
+
+def plain_machine() -> dict:
+    """The example's machine without keys that take a target's support."""
+    data = load_machine(SMALL).to_json()
+    for move in data["moves"]:
+        move["in_flight"] = 1
+    for primitive in data["primitives"]:
+        for storage in primitive["operands"].values():
+            storage["joined"] = None
+    return data
+
+
+def with_key(capability: Capability) -> tuple[Machine, str]:
+    """The plain machine with one key set, and the place of that key."""
+    data, (kind, _, field) = plain_machine(), capability.rpartition(".")
+    part, place = {
+        "": (data, ""),
+        "memory": (data["memories"][1], "memory.feature."),
+        "move": (data["moves"][0], "move.load-feature."),
+        "primitive": (data["primitives"][0], "primitive.conv."),
+        "operand": (data["primitives"][0]["operands"]["bias"], "primitive.conv.operands.bias."),
+    }[kind]
+    part[field] = UNUSUAL[capability]
+    return Machine.from_json(data), place + field
+
+
+@pytest.mark.parametrize("capability", Capability)
+def test_a_key_is_refused_where_the_target_does_not_implement_it(capability, tmp_path):
+    machine, place = with_key(capability)
+    assert list(used(machine)) == [(capability, place)]
+    file = tmp_path / "m.toml"
+    file.write_text(to_toml(machine))
+    if capability in find_target("generic").implements:
+        assert resolve(str(file))[1] == machine
+        return
+    with pytest.raises(TilewrightError) as caught:
+        resolve(str(file))
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.where) == ("machine-capability", f"{file}: {place}")
+    others = [n for n in target_names() if capability in find_target(n).implements]
+    assert "leave it out" in problem.help and all(name in problem.help for name in others)
+
+
+def test_values_of_a_bundled_machine_are_refused_alike():
+    with pytest.raises(TilewrightError, match=r"machine-capability.*move.vload.in_flight"):
+        resolve("cambricon", values={"move.vload.in_flight": 8})
+
+
+@pytest.mark.parametrize("name", [name for name in target_names() if name != "generic"])
+def test_targets_implement_what_their_machines_use(name):
+    found, machine = resolve(name)
+    asked = {capability for capability, _ in used(machine)}
+    assert asked <= found.implements
+
+
+def test_the_page_lists_who_implements_what():
+    text = (ROOT / "docs" / "machine-file.md").read_text()
+    rows = re.findall(r"^\| `([a-z_.]+)` \| ((?:`[a-z]+`(?:, )?)+) \|$", text, re.MULTILINE)
+    listed = {key: set(re.findall(r"`([a-z]+)`", names)) for key, names in rows}
+    families = {"cpu": "cpu", "cambricon": "cambricon", "machine": "generic"}
+    known = {
+        capability.value: {
+            shown for shown, name in families.items() if capability in find_target(name).implements
+        }
+        for capability in Capability
+    }
+    assert listed == known
