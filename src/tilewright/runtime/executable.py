@@ -82,6 +82,7 @@ class Executable:
         self._runner: Runner | None = None
         self._profile: Profile | None = None
         self._runs = 0
+        self._measured: Callable[[], Profile] | None = None
         self._reference: tuple[ModuleOp, Weights] | None = None
 
     @staticmethod
@@ -160,14 +161,20 @@ class Executable:
             check_races=check_races,
             watch=watch,
         )
-        self._set_profile(result.profile, 0)
+        self._profile, self._measured, self._runs = None, result.measured, 0
         return result.outputs
 
     @property
     def profile(self) -> Profile:
         """Measurements of the last run; refuses when there was none."""
-        if self._profile is None:
+        found = self._last_profile()
+        if found is None:
             raise refuse("profile-missing", "nothing has run yet", help="call run() first")
+        return found
+
+    def _last_profile(self) -> Profile | None:
+        if self._profile is None and self._measured is not None:
+            self._profile, self._measured = self._measured(), None
         return self._profile
 
     @property
@@ -237,11 +244,8 @@ class Executable:
             return []
         profiles.sort(key=_native_seconds)
         # The lower one of two in the middle: a profile is one run's.
-        self._set_profile(profiles[(len(profiles) - 1) // 2], len(profiles))
+        self._profile, self._runs = profiles[(len(profiles) - 1) // 2], len(profiles)
         return [_native_seconds(profile) for profile in profiles]
-
-    def _set_profile(self, profile: Profile, runs: int) -> None:
-        self._profile, self._runs = profile, runs
 
     def report(self, *, kernels: bool = False) -> str:
         """What is in the package and, after a run, what it took: plain text (docs/reports.md).
@@ -252,7 +256,7 @@ class Executable:
 
     def summary(self) -> dict[str, Any]:
         """Totals of the plan and of the last run, as ``tilewright run --json`` prints them."""
-        return summary(self.manifest, self._profile, self._runs)
+        return summary(self.manifest, self._last_profile(), self._runs)
 
 
 def _native_seconds(profile: Profile) -> float:

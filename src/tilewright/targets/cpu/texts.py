@@ -119,7 +119,7 @@ def header_text(
         "/* Run the network once. */",
         f"void {prefix}_run(const void *weights, void *workspace, {parameters});",
         "",
-        "/* The same, with the seconds that each step took. */",
+        "/* The same, with the seconds from the start of each step to that of the next. */",
         f"void {prefix}_profile(const void *weights, void *workspace, {parameters},",
         f"    double seconds[{max(len(steps), 1)}]);",
         "",
@@ -256,18 +256,19 @@ def _write_work(
         writer.line("double start = 0.0;")
         writer.line(f"enter({', '.join(names_in)});")
         with writer.block(f"for (int step = 0; step < {len(steps)}; step++)"):
-            writer.line("if (team && (meets[step] || job->seconds))")
+            writer.line("if (team && meets[step])")
             writer.line("    team_meet(team);")
-            writer.line("if (part == 0 && job->seconds)")
-            writer.line("    start = now();")
+            with writer.block("if (part == 0 && job->seconds)"):
+                writer.line("const double time = now();")
+                writer.line("if (step)")
+                writer.line("    job->seconds[step - 1] = time - start;")
+                writer.line("start = time;")
             writer.line("compute(step, part, parts, job->weights, job->workspace);")
-            with writer.block("if (job->seconds)"):
-                writer.line("if (team)")
-                writer.line("    team_meet(team);")
-                writer.line("if (part == 0)")
-                writer.line("    job->seconds[step] = now() - start;")
         writer.line(f"if (team && meets[{len(steps)}])")
         writer.line("    team_meet(team);")
+        if steps:
+            writer.line("if (part == 0 && job->seconds)")
+            writer.line(f"    job->seconds[{len(steps) - 1}] = now() - start;")
         writer.line("if (part == 0)")
         writer.line(f"    leave({', '.join(names_out)});")
     writer.line()

@@ -163,7 +163,8 @@ class SteppedRunner(Runner):
         outputs = {name: read_value(value, self.arenas).copy() for name, value in network.outputs}
         if trace is not None:
             simulation.write_trace(trace)
-        return RunResult(outputs, self.profile(simulation.times(), seconds))
+        profile = self.profile(simulation.times(), seconds)
+        return RunResult(outputs, lambda: profile)
 
     def profile(self, times: Times, seconds: Mapping[int, float] | None) -> Profile:
         """The profile of a run; ``seconds`` are those of the host's steps by their numbers, None
