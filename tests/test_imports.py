@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "tilewright"
 
 FLOORS: list[set[str]] = [
-    {"errors", "numerics", "machine", "shapes"},
+    {"errors", "files", "numerics", "machine", "shapes"},
     {"planning", "simulate", "ir"},
     {"graph", "tile"},
     {"frontends", "targets"},

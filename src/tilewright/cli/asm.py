@@ -11,6 +11,7 @@ import typer
 from tilewright.cli import console, hlal
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError, refuse
+from tilewright.files import written
 from tilewright.machine import Machine
 from tilewright.runtime import read_manifest
 from tilewright.runtime.manifest import PROGRAM
@@ -156,13 +157,8 @@ def _bytes(file: Path) -> bytes:
 
 def _write(path: Path, data: bytes) -> None:
     """Write a file whole or not at all."""
-    work = path.with_name(f".{path.name}.part")
-    try:
-        work.write_bytes(data)
-        work.replace(path)
-    except OSError as error:
-        work.unlink(missing_ok=True)
-        raise refuse("output-failed", error.strerror or str(error), str(path)) from error
+    with written(path) as fresh:
+        fresh.write_bytes(data)
 
 
 __all__ = ["asm", "disasm", "disassemble_package"]

@@ -9,6 +9,7 @@ import typer
 
 from tilewright.cli import console
 from tilewright.errors import refuse
+from tilewright.files import written
 
 
 def calibrate_command(
@@ -30,10 +31,8 @@ def calibrate_command(
         if output.suffix != ".json":
             raise refuse("option-output", "a calibration is a .json file", str(output))
         found = calibrate(progress)
-        try:
-            output.write_text(found.model_dump_json(indent=1) + "\n")
-        except OSError as error:
-            raise refuse("output-failed", str(error), str(output)) from error
+        with written(output) as fresh:
+            fresh.write_text(found.model_dump_json(indent=1) + "\n")
     if as_json:
         console.print_json(found.model_dump(mode="json"))
         return

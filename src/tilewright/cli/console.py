@@ -12,21 +12,16 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
-from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.cli.refusals import errors, refusals
+from tilewright.errors import refuse
+from tilewright.files import written
 from tilewright.ir.types import Array
 from tilewright.numbers.calibration import arrays_of
 from tilewright.planning.planners.choice import PLANNERS
 from tilewright.runtime.cache import MOST_BYTES, MOST_ENTRIES, Cache
 from tilewright.targets.base import TensorInfo, target_names
-
-REFUSED = 2
-"""Exit status when an input is refused."""
-
-_errors = Console(stderr=True, highlight=False, soft_wrap=True)
-
 
 def complete_target(incomplete: str) -> list[str]:
     """Target names for tab completion."""
@@ -131,44 +126,17 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def refusals(as_json: bool = False) -> Generator[None]:
-    """Turn every refusal into a message (and JSON, if asked for) and exit status 2."""
-    try:
-        yield
-    except TilewrightError as error:
-        for problem in error.problems:
-            _errors.print(f"error {problem}", style="red", markup=False)
-        if as_json:
-            print_json({"errors": [_problem(problem) for problem in error.problems]})
-        raise typer.Exit(REFUSED) from None
-    except KeyboardInterrupt:
-        _errors.print("interrupted", style="red")
-        raise typer.Exit(130) from None
-    except BrokenPipeError:
-        raise typer.Exit(0) from None
-
-
-def _problem(problem: Problem) -> dict[str, str]:
-    return {
-        "code": problem.code,
-        "where": problem.where,
-        "reason": problem.reason,
-        "help": problem.help,
-    }
-
-
-@contextmanager
 def progress(quiet: bool = False) -> Generator[Callable[[str, int, int], None]]:
     """A progress line on standard error; plain lines when that is no terminal."""
     if quiet:
         yield lambda what, done, total: None
-    elif not _errors.is_terminal:
+    elif not errors().is_terminal:
         seen: set[str] = set()
 
         def plain(what: str, done: int, total: int) -> None:
             if what not in seen:
                 seen.add(what)
-                _errors.print(f"{what} ...")
+                errors().print(f"{what} ...")
 
         yield plain
     else:
@@ -178,7 +146,7 @@ def progress(quiet: bool = False) -> Generator[Callable[[str, int, int], None]]:
             BarColumn(),
             MofNCompleteColumn(),
         )
-        with Progress(*columns, console=_errors, transient=True) as bar:
+        with Progress(*columns, console=errors(), transient=True) as bar:
             task = bar.add_task("", total=None)
 
             def show(what: str, done: int, total: int) -> None:
@@ -290,6 +258,15 @@ def inputs_for(
     return given
 
 
+def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write an .npz file, whole or not at all; raises TilewrightError (``output-failed``)."""
+    # NumPy adds an ending to a name that has none.
+    special = path.exists() and not path.is_file()
+    place = path if special or path.suffix == ".npz" else path.with_name(f"{path.name}.npz")
+    with written(place) as fresh, fresh.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
 def describe(outputs: Mapping[str, Array]) -> list[dict[str, Any]]:
     """Name, shape and dtype of outputs, for JSON."""
     return [
@@ -301,3 +278,6 @@ def describe(outputs: Mapping[str, Array]) -> list[dict[str, Any]]:
 def say(text: str) -> None:
     """Print a result for people."""
     typer.echo(text.rstrip("\n"))
+
+
+__all__ = ["refusals"]

@@ -174,11 +174,4 @@ def _save(path: Path, layers: list[Layer], want: Mapping[str, Array]) -> None:
     # A model's names may hold anything; as paths in an archive they must not.
     namer = Namer()
     arrays |= {f"reference/{namer.unique(name)}": array for name, array in want.items()}
-    work = path.with_name(f".{path.name}.part")
-    try:
-        with work.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        work.replace(path)
-    except (OSError, ValueError) as error:
-        work.unlink(missing_ok=True)
-        raise refuse("output-failed", str(error), str(path)) from error
+    console.save_arrays(path, arrays)

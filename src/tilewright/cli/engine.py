@@ -63,7 +63,7 @@ def run_layers(
         )
         results = net.forward(console.inputs_for(net.inputs, inputs, random))
         if output is not None:
-            np.savez(output, allow_pickle=False, **results)
+            console.save_arrays(output, results)
     if not as_json:
         console.say(net.report())
         if check:

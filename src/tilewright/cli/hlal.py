@@ -12,6 +12,7 @@ import typer
 
 from tilewright.cli import console
 from tilewright.errors import refuse
+from tilewright.files import written
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.targets.cambricon.hlal.assemble import Program, assemble
@@ -145,15 +146,11 @@ def run_program(
     program, machine = read_program(file, target, settings, barriers, parallel)
     arrays = inputs_for(program, inputs, seed)
     found = execute(program, machine, arrays, check=check, trace=trace is not None, limit=limit)
-    try:
-        if trace is not None:
-            write_timeline(trace, program, machine, found.result)
-        if output is not None:
-            with output.open("wb") as place:
-                np.savez(place, allow_pickle=False, **found.outputs)
-    except OSError as error:
-        where = str(output if trace is None else trace)
-        raise refuse("output-failed", error.strerror or str(error), where) from error
+    if trace is not None:
+        with written(trace) as fresh:
+            write_timeline(fresh, program, machine, found.result)
+    if output is not None:
+        console.save_arrays(output, found.outputs)
     return program, machine, found
 
 

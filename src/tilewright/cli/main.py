@@ -1,55 +1,85 @@
-"""The ``tilewright`` command."""
+"""The ``tilewright`` command. A command's file is imported when the command is called."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import sys
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import tilewright
-from tilewright.cli.asm import asm, disasm
-from tilewright.cli.bench import bench
-from tilewright.cli.cache import cache_command
-from tilewright.cli.calibrate import calibrate_command
-from tilewright.cli.compile import compile_command
-from tilewright.cli.diff import diff
-from tilewright.cli.dlplib import dlplib_command
-from tilewright.cli.explain import explain_command
-from tilewright.cli.hlal import trace_command
-from tilewright.cli.memory import memory
-from tilewright.cli.opt import opt
-from tilewright.cli.plan import plan_command
-from tilewright.cli.quantise import quantise
-from tilewright.cli.replay import replay
-from tilewright.cli.run import run
-from tilewright.cli.targets import targets
-from tilewright.cli.tune import tune_command
+from tilewright.cli.refusals import INTERRUPTED, REFUSED, refusals
+
+if TYPE_CHECKING:
+    from typer import Context
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "compile": ("compile:compile_command", "Compile a model into a package."),
+    "run": ("run:run", "Run a model, a package or an HLAL program once, and report what it took."),
+    "plan": ("plan:plan_command", "Print the schedule of every kernel, its predicted cost and its bounds."),
+    "explain": ("explain:explain_command", "Say where each node of a model runs; for the host, why and which edit would change it."),
+    "diff": ("diff:diff", "Run a model beside a reference and show layer by layer where they differ."),
+    "replay": ("replay:replay", "Run a model on every engine, and tell whether they agree."),
+    "memory": ("memory:memory", "Tell how much memory a model takes: peak, bound, and what is live at the peak."),
+    "quantise": ("quantise:quantise", "Tell the error that each layer adds in another number format, worst first."),
+    "bench": ("bench:bench", "Run a model or a package several times; print minimum, median and maximum."),
+    "cache": ("cache:cache_command", "Say where specialisations are kept, how many, and how many bytes they take."),
+    "tune": ("tune:tune_command", "Measure schedules of the cpu target here, worst kernels first, and keep what was measured."),
+    "calibrate": ("calibrate:calibrate_command", "Measure clock, peak, bandwidths and register tiles of one core; give it idle seconds."),
+    "dlplib": ("dlplib:dlplib_command", "Write dlplib.h and build libdlplib.so, with which programs in C call DLPlib."),
+    "targets": ("targets:targets", "List the targets, or show one target's machine."),
+    "opt": ("opt:opt", "Parse a graph or tile file, run passes, and print it."),
+    "asm": ("asm:asm", "Assemble text into instruction words."),
+    "disasm": ("asm:disasm", "Disassemble words or a package's program; the text assembles to the same words."),
+    "trace": ("hlal:trace_command", "Run an HLAL program and write its timeline for Perfetto, each instruction with its line."),
+}
+"""Where each command lies in ``tilewright.cli``, and the first line of its help."""
+
+
+@cache
+def command(name: str) -> Any:
+    """A command with its options; imports what it needs."""
+    file, _, function = COMMANDS[name][0].partition(":")
+    single = typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+    )
+    single.command(name)(getattr(import_module(f"tilewright.cli.{file}"), function))
+    return typer.main.get_command(single)
+
+
+class Commands(TyperGroup):
+    """The commands, which are listed and completed without being imported."""
+
+    def __init__(self, **options: Any) -> None:
+        """Names and first lines stand for the commands until one is called."""
+        super().__init__(**options)
+        for name, (_, help) in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=help, rich_markup_mode=None))
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> Any:
+        """The command that is called, with its options."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, None if name is None else command(name), rest
+
+    def invoke(self, ctx: Context) -> Any:
+        """Import and call a command; whatever ends it outside its own care is told in one line."""
+        with refusals():
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
     name="tilewright",
+    cls=Commands,
     help="Compile neural networks for processors whose fast memory is managed by software.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("compile")(compile_command)
-app.command("run")(run)
-app.command("plan")(plan_command)
-app.command("explain")(explain_command)
-app.command("diff")(diff)
-app.command("replay")(replay)
-app.command("memory")(memory)
-app.command("quantise")(quantise)
-app.command("bench")(bench)
-app.command("cache")(cache_command)
-app.command("tune")(tune_command)
-app.command("calibrate")(calibrate_command)
-app.command("dlplib")(dlplib_command)
-app.command("targets")(targets)
-app.command("opt")(opt)
-app.command("asm")(asm)
-app.command("disasm")(disasm)
-app.command("trace")(trace_command)
 
 
 def _version(wanted: bool) -> None:
@@ -69,7 +99,19 @@ def options(
 
 def main() -> None:
     """Entry point of the installed command."""
-    app()
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        sys.exit(INTERRUPTED)
+    except OSError as error:
+        # The place where results are printed is full; Python would try again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.stderr.write(f"error [output-failed] standard output: {error.strerror}\n")
+        sys.exit(REFUSED)
 
 
 if __name__ == "__main__":

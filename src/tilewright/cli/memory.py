@@ -10,6 +10,7 @@ import typer
 from tilewright.cli import console, numbers
 from tilewright.compiler.pipeline import resolve, travel
 from tilewright.errors import refuse
+from tilewright.files import written
 from tilewright.graph.dialect import network_of
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.report.memory import memory_report
@@ -59,11 +60,8 @@ def memory(
         plan = memory_plan_of(network, exact=exact_memory)
         report = memory_report(work.name, found.name, network, plan)
         if svg is not None:
-            try:
-                svg.write_text(picture(report), encoding="utf-8")
-            except OSError as error:
-                reason = error.strerror or str(error)
-                raise refuse("output-failed", reason, str(svg)) from error
+            with written(svg) as fresh:
+                fresh.write_text(picture(report), encoding="utf-8")
     if as_json:
         console.print_json(report.to_json())
     else:

@@ -172,7 +172,7 @@ def run(
             results = executable.run(arrays, trace=trace, check_races=check)
             took = time.perf_counter() - begin
             if output is not None:
-                np.savez(output, allow_pickle=False, **results)
+                console.save_arrays(output, results)
             compared = None
             if check:
                 progress("check", 0, 0)

@@ -121,9 +121,26 @@ def load(
             where=repr(str(path)),
             help="give the prototxt, and this file as its weights",
         )
+    if path.is_dir():
+        package = (path / "manifest.json").is_file()
+        raise refuse(
+            "model-format",
+            "is a package: it is compiled already" if package else "is a directory, not a model",
+            where=repr(str(path)),
+            help="run it: tilewright run" if package else KINDS,
+        )
+    if suffix in (".pt", ".pth", ".pt2", ".ckpt", ".safetensors", ".bin"):
+        raise refuse(
+            "model-format",
+            "is a file of PyTorch's: weights, or a program that only PyTorch reads",
+            where=repr(str(path)),
+            help="load it in Python and export the module: torch.onnx.export(module, inputs, "
+            "'model.onnx'), or give tilewright.compile the module (docs/pytorch.md)",
+        )
     raise refuse(
         "model-format",
-        f"no front-end reads files that end in {path.suffix!r}",
+        f"no front-end reads files that end in {path.suffix!r}" if suffix
+        else "its name has no ending that says what it is",
         where=repr(str(path)),
         help=KINDS,
     )

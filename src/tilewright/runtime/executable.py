@@ -8,12 +8,14 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.errors import refuse
+from tilewright.errors import TilewrightError, refuse
+from tilewright.files import problem_of, written
 from tilewright.graph.dialect import network_of
 from tilewright.graph.interpreter import Observer, interpret
 from tilewright.graph.operations import context
@@ -155,12 +157,12 @@ class Executable:
         TilewrightError for inputs of a wrong name, shape or dtype.
         """
         watch = None if observe is None else Observing(network_of(self.graph), observe).step
-        result = self.runner.run(
-            inputs,
-            trace=None if trace is None else Path(trace),
-            check_races=check_races,
-            watch=watch,
-        )
+        run = partial(self.runner.run, inputs, check_races=check_races, watch=watch)
+        if trace is None:
+            result = run()
+        else:
+            with written(Path(trace)) as fresh:
+                result = run(trace=fresh)
         self._profile, self._measured, self._runs = None, result.measured, 0
         return result.outputs
 
@@ -244,8 +246,11 @@ class Executable:
             return []
         profiles.sort(key=_native_seconds)
         # The lower one of two in the middle: a profile is one run's.
-        self._profile, self._runs = profiles[(len(profiles) - 1) // 2], len(profiles)
+        self._set_profile(profiles[(len(profiles) - 1) // 2], len(profiles))
         return [_native_seconds(profile) for profile in profiles]
+
+    def _set_profile(self, profile: Profile, runs: int) -> None:
+        self._profile, self._runs = profile, runs
 
     def report(self, *, kernels: bool = False) -> str:
         """What is in the package and, after a run, what it took: plain text (docs/reports.md).
@@ -304,21 +309,34 @@ class replacing:
                 )  # fmt: skip
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            self._work = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        except OSError as error:
-            raise refuse("output-failed", str(error), str(target)) from error
-        fresh = self._work / "new"
-        fresh.mkdir()
+            self._work = Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}.", dir=target.parent))
+            fresh = self._work / "new"
+            fresh.mkdir()
+        except BaseException as error:
+            self._remove_work()
+            if isinstance(error, OSError):
+                raise TilewrightError(problem_of(error, "output-failed", str(target))) from error
+            raise
         return fresh
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         assert self._work is not None
+        old = self._work / "old"
         try:
             if kind is None:
                 if self.target.exists():
-                    self.target.rename(self._work / "old")
+                    self.target.rename(old)
                 (self._work / "new").rename(self.target)
         finally:
+            if old.exists() and not self.target.exists():
+                old.rename(self.target)  # Interrupted between the two.
+            self._remove_work()
+        if isinstance(error, OSError):
+            where = "" if error.filename is not None else str(self.target)
+            raise TilewrightError(problem_of(error, "output-failed", where)) from error
+
+    def _remove_work(self) -> None:
+        if self._work is not None:
             shutil.rmtree(self._work, ignore_errors=True)
 
 

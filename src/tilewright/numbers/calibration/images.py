@@ -147,10 +147,16 @@ def _pixels(path: Path, mode: str, size: tuple[int, int], crop: bool) -> Array:
 def _fitted(image: Any, size: tuple[int, int], crop: bool) -> Array:
     """The image at so many rows and columns, bilinearly."""
     rows, columns = size
-    box = None
-    if crop:
-        factor = min(image.height / rows, image.width / columns)
-        tall, wide = rows * factor, columns * factor
-        left, top = (image.width - wide) / 2, (image.height - tall) / 2
-        box = (left, top, left + wide, top + tall)
+    box = middle((image.width, image.height), size) if crop else None
     return np.asarray(image.resize((columns, rows), _pillow().Resampling.BILINEAR, box))
+
+
+def middle(image: tuple[int, int], size: tuple[int, int]) -> tuple[float, float, float, float]:
+    """The largest box in the middle of an image (columns, rows) that has the shape of a size (rows,
+    columns): left, top, right and bottom, never beyond the image, to whose edge rounding may lead.
+    """
+    (width, height), (rows, columns) = image, size
+    factor = min(height / rows, width / columns)
+    wide, tall = min(columns * factor, width), min(rows * factor, height)
+    left, top = (width - wide) / 2, (height - tall) / 2
+    return left, top, min(left + wide, width), min(top + tall, height)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -125,6 +126,9 @@ def run_compiler(command: Sequence[str]) -> None:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise refuse("cpu-compiler", f"the C compiler failed: {error}", command[0]) from error
+    if ran.returncode < 0:
+        ended = signal.strsignal(-ran.returncode) or f"signal {-ran.returncode}"
+        raise refuse("cpu-compiler", f"the C compiler was ended: {ended}", " ".join(command[-3:]))
     if ran.returncode:
         said = "\n".join((ran.stderr or ran.stdout).splitlines()[:12])
         raise refuse("cpu-compiler", f"the C compiler failed: {said}", " ".join(command[-3:]))

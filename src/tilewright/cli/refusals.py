@@ -1,0 +1,70 @@
+"""What is refused, what the system refuses, and ctrl-C: one message, and an exit status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tilewright.errors import Problem, TilewrightError
+from tilewright.files import problem_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+REFUSED = 2
+"""Exit status when an input is refused."""
+
+INTERRUPTED = 130
+"""Exit status after ctrl-C, as shells give it."""
+
+
+@cache
+def errors() -> Console:
+    """Where messages and progress go; made late, because rich takes a third of a second."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def refusals(as_json: bool = False) -> Generator[None]:
+    """Turn every refusal into a message (and JSON, if asked for) and exit status 2.
+
+    What the system refuses (a full disk, a folder that is not there, no memory) is a refusal too.
+    """
+    try:
+        yield
+    except TilewrightError as error:
+        raise _told(error.problems, as_json) from None
+    except KeyboardInterrupt:
+        errors().print("interrupted", style="red")
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        raise typer.Exit(0) from None
+    except OSError as error:
+        raise _told([problem_of(error, "system-error")], as_json) from None
+    except MemoryError as error:
+        reason = f"there is not enough memory: {error}" if str(error) else "there is not enough"
+        raise _told([Problem("system-memory", reason, "memory")], as_json) from None
+
+
+def _told(problems: Sequence[Problem], as_json: bool) -> typer.Exit:
+    for problem in problems:
+        errors().print(f"error {problem}", style="red", markup=False)
+    if as_json:
+        rows: list[dict[str, Any]] = [
+            {
+                "code": problem.code,
+                "where": problem.where,
+                "reason": problem.reason,
+                "help": problem.help,
+            }
+            for problem in problems
+        ]
+        typer.echo(json.dumps({"errors": rows}, indent=1))
+    return typer.Exit(REFUSED)
