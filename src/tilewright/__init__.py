@@ -7,13 +7,7 @@ outputs = executable.run({"data": image})
 print(executable.report())
 """
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
-
-try:
-    __version__ = version("tilewright")
-except PackageNotFoundError:  # a checkout that is not installed
-    __version__ = "0"
 
 if TYPE_CHECKING:
     from tilewright.compiler.api import compile
@@ -22,6 +16,8 @@ if TYPE_CHECKING:
     from tilewright.machine import Machine
     from tilewright.runtime import Cache, DynamicExecutable, Executable
     from tilewright.shapes import Bounds
+
+    __version__: str
 
 _HOMES = {
     "compile": "tilewright.compiler.api",
@@ -49,8 +45,19 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import the public names on first use, so that ``import tilewright`` stays quick."""
+    if name == "__version__":
+        return _version()
     if name not in _HOMES:
         raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
     from importlib import import_module
 
     return getattr(import_module(_HOMES[name]), name)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("tilewright")
+    except PackageNotFoundError:  # a checkout that is not installed
+        return "0"

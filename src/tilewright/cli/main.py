@@ -61,6 +61,11 @@ class Commands(TyperGroup):
         for name, (_, help) in COMMANDS.items():
             self.add_command(TyperCommand(name, help=help, rich_markup_mode=None))
 
+    def make_context(self, *arguments: Any, **options: Any) -> Context:
+        """Read the options; typer imports pydantic for it, which takes time enough for ctrl-C."""
+        with refusals():
+            return super().make_context(*arguments, **options)
+
     def resolve_command(self, ctx: Context, args: list[str]) -> Any:
         """The command that is called, with its options."""
         name, _, rest = super().resolve_command(ctx, args)

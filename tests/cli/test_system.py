@@ -1,0 +1,138 @@
+"""What the system refuses, and ctrl-C: one line, an exit status, and nothing left behind."""
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.cli.test_commands import LENET, refused
+
+from tilewright.errors import TilewrightError
+from tilewright.graph.weights import Weights
+from tilewright.runtime.executable import replacing
+from tilewright.targets.cpu.compiler import run_compiler
+
+COMMAND = [sys.executable, "-m", "tilewright.cli.main"]
+
+
+def test_results_for_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    for option in ("--trace", "--output"):
+        place = tmp_path / "none" / "result"
+        (problem,) = refused("run", LENET, "--random", 1, "-q", option, place)
+        assert problem["code"] == "output-failed" and str(place) in problem["where"]
+        assert not place.parent.exists()
+
+
+def test_models_that_are_none(tmp_path: Path) -> None:
+    (tmp_path / "model.pt").write_bytes(b"PK")
+    (problem,) = refused("compile", tmp_path / "model.pt", "-q")
+    assert problem["code"] == "model-format" and "torch.onnx.export" in problem["help"]
+    (problem,) = refused("compile", tmp_path, "-q")
+    assert problem["code"] == "model-format" and "directory" in problem["reason"]
+    (tmp_path / "model").write_bytes(b"")
+    (problem,) = refused("compile", tmp_path / "model", "-q")
+    assert "ending" in problem["reason"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def full(self: Weights, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Weights, "save", full)
+    package, temporary = tmp_path / "package", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    (problem,) = refused("compile", LENET, "-o", package, "-q")
+    assert (problem["code"], problem["where"]) == ("output-failed", str(package))
+    assert problem["reason"] == os.strerror(number) and problem["help"]
+    (problem,) = refused("run", LENET, "--random", 1, "-q", "--no-cache")
+    assert problem["code"] == "system-error" and problem["reason"] == os.strerror(number)
+    assert os.listdir(tmp_path) == ["temporary"] and not os.listdir(temporary)
+
+
+def test_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(self: Weights, path: Path) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(Weights, "save", none)
+    (problem,) = refused("run", LENET, "--random", 1, "-q", "--no-cache")
+    assert problem["code"] == "system-memory"
+
+
+def test_a_package_comes_back_when_its_replacement_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "package"
+    place.mkdir()
+    (place / "manifest.json").write_text("old")
+    rename = Path.rename
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if self.name == "new":
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", interrupted)
+    with pytest.raises(KeyboardInterrupt), replacing(place) as fresh:
+        (fresh / "manifest.json").write_text("new")
+    assert (place / "manifest.json").read_text() == "old" and os.listdir(tmp_path) == ["package"]
+
+
+def test_a_compiler_that_a_limit_ends_is_told() -> None:
+    with pytest.raises(TilewrightError, match=r"ended: File size limit exceeded"):
+        run_compiler([sys.executable, "-c", f"import os; os.kill(os.getpid(), {signal.SIGXFSZ})"])
+
+
+def environment(folder: Path) -> Mapping[str, str]:
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    return {**os.environ, "TMPDIR": str(temporary), "XDG_CACHE_HOME": str(folder / "cache")}
+
+
+@pytest.mark.slow
+def test_a_limit_of_file_sizes(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [*COMMAND, "run", LENET, "--random", "1", "-q", "-o", tmp_path / "out.npz"],
+        env=environment(tmp_path), capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16)),
+    )  # fmt: skip
+    assert ran.returncode == 2, ran.stderr
+    assert ran.stderr.startswith("error [") and ran.stderr.count("\n") == 1
+    assert os.strerror(errno.EFBIG) in ran.stderr
+    assert set(os.listdir(tmp_path)) <= {"cache", "temporary"}
+    assert not os.listdir(tmp_path / "temporary")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.6, 0.9])
+def test_interrupts_leave_nothing(tmp_path: Path, part: float) -> None:
+    """Ctrl-C after a part of the time that the whole takes."""
+    arguments = [*COMMAND, "run", LENET, "--random", "1", "-q", "--no-cache", "-o"]
+    given = environment(tmp_path)
+    begin = time.monotonic()
+    subprocess.run([*arguments, tmp_path / "first.npz"], env=given, check=True, stdout=-1)
+    whole = time.monotonic() - begin
+    process = subprocess.Popen(
+        [*arguments, tmp_path / "second.npz"],
+        env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    time.sleep(0.1 + part * whole)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert not os.listdir(tmp_path / "temporary")
+    left = {name for name in os.listdir(tmp_path) if name.startswith((".", "second"))}
+    if process.returncode == 0:
+        assert left == {"second.npz"}  # It was done before.
+        return
+    assert not left
+    # While Python itself starts, nobody is there to say it in a line.
+    if part > 0.0:
+        assert process.returncode in (130, -signal.SIGINT) and said == "interrupted\n"
