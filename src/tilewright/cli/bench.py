@@ -32,6 +32,7 @@ def bench(
     exact_convolution: console.ExactOption = False,
     threads: console.ThreadsOption = 1,
     kernels: console.KernelsOption = False,
+    no_cache: console.NoCacheOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -54,6 +55,7 @@ def bench(
             weights,
             exact_convolution,
             inputs,
+            keep=not no_cache,
         )
         compile_seconds = time.perf_counter() - start
         arrays = console.inputs_for(executable.inputs, inputs, random)

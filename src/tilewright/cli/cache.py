@@ -1,4 +1,4 @@
-"""``tilewright cache``: what was built for shapes of packages with free dims."""
+"""``tilewright cache``: packages compiled before, and what was built for shapes of open ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def cache_command(
     clear: Annotated[bool, typer.Option("--clear", help="Remove what nobody uses.")] = False,
     as_json: console.JsonOption = False,
 ) -> None:
-    """Say where specialisations are kept, how many, and how many bytes they take.
+    """Say where compiled packages are kept, how many, and how many bytes they take.
 
     Example: tilewright cache --clear
     """
@@ -33,6 +33,6 @@ def cache_command(
         console.print_json(found)
         return
     console.say(
-        f"{usage.entries:,} of at most {cache.most_entries:,} specialisations, {usage.bytes:,} of "
+        f"{usage.entries:,} of at most {cache.most_entries:,} packages, {usage.bytes:,} of "
         f"at most {cache.most_bytes:,} bytes, in {cache.directory}"
     )

@@ -35,6 +35,7 @@ def compile_command(
     ] = None,
     exact_memory: console.ExactMemoryOption = False,
     kernels: console.KernelsOption = False,
+    no_cache: console.NoCacheOption = False,
     as_json: console.JsonOption = False,
     quiet: console.QuietOption = False,
 ) -> None:
@@ -60,7 +61,7 @@ def compile_command(
             planner=planner,
             database=database,
             progress=progress,
-            cache=console.cache(),
+            cache=None if no_cache else console.cache(),
         )
     if as_json:
         profile = made.summary()

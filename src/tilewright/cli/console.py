@@ -23,6 +23,7 @@ from tilewright.planning.planners.choice import PLANNERS
 from tilewright.runtime.cache import MOST_BYTES, MOST_ENTRIES, Cache
 from tilewright.targets.base import TensorInfo, target_names
 
+
 def complete_target(incomplete: str) -> list[str]:
     """Target names for tab completion."""
     return [name for name in target_names() if name.startswith(incomplete)]
@@ -109,6 +110,10 @@ DatabaseOption = Annotated[
 ]
 KernelsOption = Annotated[
     bool, typer.Option("--kernels", help="List every kernel, the slowest first, with its schedule.")
+]
+NoCacheOption = Annotated[
+    bool,
+    typer.Option("--no-cache", help="Compile again what was compiled before, and keep nothing."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -15,28 +15,62 @@ from typer.core import TyperCommand, TyperGroup
 import tilewright
 from tilewright.cli.refusals import INTERRUPTED, REFUSED, refusals
 
-if TYPE_CHECKING:
-    from typer import Context
-
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compile": ("compile:compile_command", "Compile a model into a package."),
     "run": ("run:run", "Run a model, a package or an HLAL program once, and report what it took."),
-    "plan": ("plan:plan_command", "Print the schedule of every kernel, its predicted cost and its bounds."),
-    "explain": ("explain:explain_command", "Say where each node of a model runs; for the host, why and which edit would change it."),
-    "diff": ("diff:diff", "Run a model beside a reference and show layer by layer where they differ."),
+    "plan": (
+        "plan:plan_command",
+        "Print the schedule of every kernel, its predicted cost and its bounds.",
+    ),
+    "explain": (
+        "explain:explain_command",
+        "Say where each node of a model runs; for the host, why and which edit would change it.",
+    ),
+    "diff": (
+        "diff:diff",
+        "Run a model beside a reference and show layer by layer where they differ.",
+    ),
     "replay": ("replay:replay", "Run a model on every engine, and tell whether they agree."),
-    "memory": ("memory:memory", "Tell how much memory a model takes: peak, bound, and what is live at the peak."),
-    "quantise": ("quantise:quantise", "Tell the error that each layer adds in another number format, worst first."),
-    "bench": ("bench:bench", "Run a model or a package several times; print minimum, median and maximum."),
-    "cache": ("cache:cache_command", "Say where specialisations are kept, how many, and how many bytes they take."),
-    "tune": ("tune:tune_command", "Measure schedules of the cpu target here, worst kernels first, and keep what was measured."),
-    "calibrate": ("calibrate:calibrate_command", "Measure clock, peak, bandwidths and register tiles of one core; give it idle seconds."),
-    "dlplib": ("dlplib:dlplib_command", "Write dlplib.h and build libdlplib.so, with which programs in C call DLPlib."),
+    "memory": (
+        "memory:memory",
+        "Tell how much memory a model takes: peak, bound, and what is live at the peak.",
+    ),
+    "quantise": (
+        "quantise:quantise",
+        "Tell the error that each layer adds in another number format, worst first.",
+    ),
+    "bench": (
+        "bench:bench",
+        "Run a model or a package several times; print minimum, median and maximum.",
+    ),
+    "cache": (
+        "cache:cache_command",
+        "Say where compiled packages are kept, how many, and how many bytes they take.",
+    ),
+    "tune": (
+        "tune:tune_command",
+        "Measure schedules of the cpu target here, worst kernels first, and keep what was "
+        "measured.",
+    ),
+    "calibrate": (
+        "calibrate:calibrate_command",
+        "Measure clock, peak, bandwidths and register tiles of one core; give it idle seconds.",
+    ),
+    "dlplib": (
+        "dlplib:dlplib_command",
+        "Write dlplib.h and build libdlplib.so, with which programs in C call DLPlib.",
+    ),
     "targets": ("targets:targets", "List the targets, or show one target's machine."),
     "opt": ("opt:opt", "Parse a graph or tile file, run passes, and print it."),
     "asm": ("asm:asm", "Assemble text into instruction words."),
-    "disasm": ("asm:disasm", "Disassemble words or a package's program; the text assembles to the same words."),
-    "trace": ("hlal:trace_command", "Run an HLAL program and write its timeline for Perfetto, each instruction with its line."),
+    "disasm": (
+        "asm:disasm",
+        "Disassemble words or a package's program; the text assembles to the same words.",
+    ),
+    "trace": (
+        "hlal:trace_command",
+        "Run an HLAL program and write its timeline for Perfetto, each instruction with its line.",
+    ),
 }
 """Where each command lies in ``tilewright.cli``, and the first line of its help."""
 
@@ -61,17 +95,17 @@ class Commands(TyperGroup):
         for name, (_, help) in COMMANDS.items():
             self.add_command(TyperCommand(name, help=help, rich_markup_mode=None))
 
-    def make_context(self, *arguments: Any, **options: Any) -> Context:
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read the options; typer imports pydantic for it, which takes time enough for ctrl-C."""
         with refusals():
             return super().make_context(*arguments, **options)
 
-    def resolve_command(self, ctx: Context, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is called, with its options."""
         name, _, rest = super().resolve_command(ctx, args)
         return name, None if name is None else command(name), rest
 
-    def invoke(self, ctx: Context) -> Any:
+    def invoke(self, ctx: Any) -> Any:
         """Import and call a command; whatever ends it outside its own care is told in one line."""
         with refusals():
             return super().invoke(ctx)

@@ -9,7 +9,6 @@ import typer
 
 from tilewright.cli import console, numbers
 from tilewright.compiler.pipeline import resolve, travel
-from tilewright.errors import refuse
 from tilewright.files import written
 from tilewright.graph.dialect import network_of
 from tilewright.graph.passes.memory_plan import memory_plan_of

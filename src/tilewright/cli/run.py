@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from tilewright.cli import console, hlal, numbers
@@ -51,9 +50,11 @@ def open_or_compile(
     exact_convolution: bool = False,
     files: list[str] | None = None,
     planner: str = "model",
+    keep: bool = True,
 ) -> Executable:
     """The package at ``model``, or the model compiled into a temporary one.
 
+    A model that was compiled before is taken from the cache, unless told not to ``keep`` it.
     Free dims take their sizes from ``shape`` and from the shapes of the arrays in ``files``.
     """
     if model.is_dir():
@@ -76,6 +77,7 @@ def open_or_compile(
         exact_convolution=exact_convolution,
         planner=planner,
         progress=progress,
+        cache=console.cache() if keep else None,
         **given,
     )
 
@@ -106,6 +108,7 @@ def run(
     exact_convolution: console.ExactOption = False,
     planner: console.PlannerOption = "model",
     threads: console.ThreadsOption = 1,
+    no_cache: console.NoCacheOption = False,
     engine: EngineOption = None,
     limit: hlal.LimitOption = hlal.MOST_INSTRUCTIONS,
     no_barriers: hlal.NoBarriersOption = False,
@@ -164,6 +167,7 @@ def run(
                 exact_convolution,
                 inputs,
                 planner,
+                not no_cache,
             )
             arrays = console.inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)

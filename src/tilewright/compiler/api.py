@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import frontends
+from tilewright.compiler.cached import obtained
 from tilewright.compiler.pipeline import check_files, resolve, travel
 from tilewright.compiler.quantise import check_format
 from tilewright.compiler.state import Model, Work
@@ -88,8 +89,11 @@ def compile(
     ``shapes`` gives sizes to dims that the model leaves free, or names and bounds
     (``{"image": ("batch", 3, 224, 224), "batch": "1..8"}``; ``tilewright.shapes.forms`` has all
     forms). If dims stay free, the result is a ``DynamicExecutable``: it compiles the model for each
-    shape when it is first used, keeps what it built in ``cache``, and tells ``progress``. Raises
-    TilewrightError.
+    shape when it is first used, keeps what it built in ``cache``, and tells ``progress``.
+
+    With a ``cache``, a model file that was compiled before with the same options, by this very
+    Tilewright and C compiler, is not compiled again: its package is taken from there. Calibrated
+    and measured compilations, dumps and models in memory are not kept. Raises TilewrightError.
     """
     found, described = resolve(target, machine, values, cpu)
     options = observer is not None or keep_float or equalise is not None
@@ -117,24 +121,37 @@ def compile(
                 source, settled, found, described, calibration, numbers, progress
             )
             how = Recipe(found.name, described, exact_memory, ranges, notes, numbers, factors)
-            write = partial(write_open_package, source=source, settled=settled, recipe=how)
-            return _written(write, directory, cache, progress)
-    with found.planner(planner, described, database) as asked:
-        work = travel(
-            model,
-            found,
-            described,
-            shapes=shapes,
-            weights=weights,
-            calibration=calibration,
-            numbers=numbers,
-            dump=None if dump is None else Path(dump),
-            progress=progress,
-            exact_memory=exact_memory,
-            planner=asked,
-        )
-    progress("emit", 0, 0)
-    return _written(partial(_emit, work), directory, cache, progress)
+            make = partial(write_open_package, source=source, settled=settled, recipe=how)
+            return _written(make, directory, cache, progress)
+
+    def write(place: Path) -> None:
+        with found.planner(planner, described, database) as asked:
+            work = travel(
+                model,
+                found,
+                described,
+                shapes=shapes,
+                weights=weights,
+                calibration=calibration,
+                numbers=numbers,
+                dump=None if dump is None else Path(dump),
+                progress=progress,
+                exact_memory=exact_memory,
+                planner=asked,
+            )
+        progress("emit", 0, 0)
+        _emit(work, place)
+
+    plain = calibration is None and dump is None and database is None and planner == "model"
+    if cache is not None and plain:
+        kept = obtained(
+            cache, model, weights, found, described, shapes,
+            numbers=numbers, exact_memory=exact_memory, directory=directory,
+            write=write, progress=progress,
+        )  # fmt: skip
+        if kept is not None:
+            return kept
+    return _written(write, directory, cache, progress)
 
 
 def _opened(

@@ -139,7 +139,8 @@ def load(
         )
     raise refuse(
         "model-format",
-        f"no front-end reads files that end in {path.suffix!r}" if suffix
+        f"no front-end reads files that end in {path.suffix!r}"
+        if suffix
         else "its name has no ending that says what it is",
         where=repr(str(path)),
         help=KINDS,

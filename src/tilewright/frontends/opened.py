@@ -25,6 +25,8 @@ class Opened(ABC):
     """What the model takes and gives, free dims by name."""
     name: str
     """As ``Imported.name``."""
+    on_disk: bool = False
+    """Whether it is read from ``files`` that the caller has, and not captured from a module."""
 
     @abstractmethod
     def load(self, shapes: Shapes | None = None) -> Imported:

@@ -96,7 +96,13 @@ class Cache:
         with self._turn(key, say):
             found = self._open(key)  # Another process may have built it meanwhile.
             if found is None:
-                found = self._add(key, build)
+                try:
+                    found = self._add(key, build)
+                except OSError as error:
+                    say(
+                        f"the cache {self.directory} cannot be used ({error.strerror}); again aside"
+                    )
+                    return self._aside(build)
         self.tidy()
         return found
 

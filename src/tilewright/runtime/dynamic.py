@@ -129,7 +129,7 @@ class DynamicExecutable(Executable):
             "target": manifest.target,
             "machine": manifest.machine,
             "host": find_target(manifest.target).options(),
-            "compiler": _compiler_digest(),
+            "compiler": compiler_digest(),
             "sizes": dict(sizes),
         }
         text = json.dumps(content, sort_keys=True, default=str)
@@ -207,8 +207,8 @@ def _specialiser() -> Specialiser:
 
 
 @once
-def _compiler_digest() -> str:
-    """Changes whenever a file of Tilewright changes, by size or time: what it built is then old."""
+def compiler_digest() -> str:
+    """Changes whenever a file of Tilewright changes, by size or time: what it built is old."""
     state = sha256(tilewright.__version__.encode())
     root = Path(tilewright.__file__).parent
     for path in sorted(root.rglob("*")):

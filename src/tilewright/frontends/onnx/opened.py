@@ -25,6 +25,8 @@ MODEL_FILE = "model.onnx"
 class OpenedOnnx(Opened):
     """See ``Opened``; raises TilewrightError if the file is no ONNX model."""
 
+    on_disk = True
+
     def __init__(self, path: Path) -> None:
         self.path = path
         source = read_model(path)

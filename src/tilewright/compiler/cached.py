@@ -1,0 +1,119 @@
+"""Which compilations are alike: the key under which a package lies in the cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tilewright import frontends
+from tilewright.compiler.state import Model
+from tilewright.errors import TilewrightError, refuse
+from tilewright.machine import Machine
+from tilewright.numerics.formats import Numbers
+from tilewright.runtime.cache import Cache
+from tilewright.runtime.dynamic import compiler_digest
+from tilewright.runtime.executable import Executable, Progress
+from tilewright.runtime.manifest import PROGRAM, digest_of_file
+from tilewright.shapes import Shapes
+from tilewright.targets.base import Target
+
+
+def files_of(model: Model, weights: str | Path | None) -> Mapping[str, Path] | None:
+    """The files that a model is made of, by the names under which it knows them.
+
+    None for a model that lies in memory, as modules of PyTorch do: it is compiled each time.
+    """
+    if isinstance(model, frontends.Opened):
+        return model.files() if model.on_disk else None
+    if not isinstance(model, str | Path) or not Path(model).is_file():
+        return None
+    found = {"model": Path(model)}
+    if weights is not None:
+        found["weights"] = Path(weights)
+    return found
+
+
+def digests_of(files: Mapping[str, Path]) -> Mapping[str, str]:
+    """What the files hold. Raises OSError."""
+    return {name: digest_of_file(path).sha256 for name, path in files.items()}
+
+
+def key_of(
+    digests: Mapping[str, str],
+    target: Target,
+    machine: Machine,
+    shapes: Shapes | None,
+    **options: object,
+) -> str | None:
+    """A digest of all that a package depends on: equal keys, equal bytes.
+
+    None for a target that is not of this installation: its code may change unseen.
+    """
+    if not type(target).__module__.startswith("tilewright."):
+        return None
+    content: dict[str, Any] = {
+        "files": dict(digests),
+        "target": target.name,
+        "machine": machine.model_dump(mode="json"),
+        "host": [target.options(), target.built()],
+        "shapes": dict(shapes or {}),
+        "options": {name: repr(value) for name, value in options.items()},
+        "compiler": compiler_digest(),
+    }
+    return sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def obtained(
+    cache: Cache,
+    model: Model,
+    weights: str | Path | None,
+    target: Target,
+    machine: Machine,
+    shapes: Shapes | None,
+    *,
+    numbers: Numbers | None,
+    exact_memory: bool,
+    directory: str | Path | None,
+    write: Callable[[Path], None],
+    progress: Progress,
+) -> Executable | None:
+    """The package of a model: the one in the cache, or the one that ``write`` makes now.
+
+    It is copied to ``directory``; without one it is made to be run here, so what its target builds
+    once, as the library of C sources, is kept too. None where the cache cannot tell models apart.
+    """
+    files = files_of(model, weights)
+    if files is None:
+        return None
+    digests = digests_of(files)
+    path = next(iter(files.values()))
+    key = key_of(
+        digests, target, machine, shapes,
+        name=path.name, numbers=numbers, exact_memory=exact_memory, built=directory is None,
+    )  # fmt: skip
+    if key is None:
+        return None
+
+    def build(place: Path) -> None:
+        write(place)
+        if digests_of(files) != digests:
+            raise refuse(
+                "model-changed", "the file has been written to since it was read",
+                repr(str(path)), "write models to a new file and rename it",
+            )  # fmt: skip
+        if directory is None:
+            # A package for another processor, or without a C compiler: its run will say so.
+            with suppress(TilewrightError):
+                target.load(place / PROGRAM).prepare()
+
+    found = cache.obtain(key, build, lambda what: progress(what, 0, 0))
+    if directory is None:
+        return found
+    return Executable(found.save(directory), manifest=found.manifest)
+
+
+__all__ = ["digests_of", "files_of", "key_of", "obtained"]
