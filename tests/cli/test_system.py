@@ -54,7 +54,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: in
     package, temporary = tmp_path / "package", tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    (problem,) = refused("compile", LENET, "-o", package, "-q")
+    (problem,) = refused("compile", LENET, "-o", package, "-q", "--no-cache")
     assert (problem["code"], problem["where"]) == ("output-failed", str(package))
     assert problem["reason"] == os.strerror(number) and problem["help"]
     (problem,) = refused("run", LENET, "--random", 1, "-q", "--no-cache")

@@ -111,7 +111,8 @@ def plan_kernels(work: Work) -> None:
         # nothing is timed, kernels alike stay alike and are planned once.
         begin = planned[0] = replace(planned[0], first=True)
         described = [(begin if k.symbol == begin.symbol else k, host) for k, host in described]
-    work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress)
+    known = work.known if timer is None else None
+    work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress, known)
     # A planner that was asked for knows nothing of values that are held.
     if work.hold and Capability.HOLDS in work.target.implements and work.planner is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
@@ -170,9 +171,13 @@ def plans_of(
     planner: Planner | None = None,
     timer: Timer | None = None,
     progress: Progress = quiet,
+    known: PlanCache | None = None,
 ) -> dict[str, Plan]:
-    """Plans by the kernels' symbols; kernels alike are planned once. Raises TilewrightError."""
-    cache: PlanCache = {}
+    """Plans by the kernels' symbols; kernels alike are planned once. Raises TilewrightError.
+
+    ``known`` has plans that were made before on the same machine, with the same timer.
+    """
+    cache: PlanCache = {} if known is None else known
     plans: dict[str, Plan] = {}
     for number, kernel in enumerate(kernels):
         progress("plan", number, len(kernels))

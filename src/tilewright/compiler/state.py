@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 from tilewright import frontends
 from tilewright.graph.dialect import WeightOp
@@ -17,7 +18,7 @@ from tilewright.machine import Machine
 from tilewright.network.resident_values import HeldKernel
 from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
-from tilewright.planning import Plan
+from tilewright.planning import Plan, PlanCache
 from tilewright.planning.domain import Kernel
 from tilewright.runtime.executable import Progress
 from tilewright.shapes import Shapes
@@ -56,6 +57,8 @@ class Work:
     """The model's files, which weights are views of."""
     planner: Planner | None = None
     """Asked for each kernel's schedule before the cost model is."""
+    known: PlanCache = field(default_factory=dict[Kernel, Plan])
+    """Plans by the cost model alone, which passes that choose methods have asked for, too."""
     weights_file: str | Path | None = None
     """The file of the weights, for model formats that keep them apart."""
     ranges: Mapping[str, tuple[float, float]] | None = None
@@ -75,6 +78,8 @@ def context_of(
 ) -> CompilerContext:
     """What passes see: the machine, the weights so far, and ranges of values."""
     made = CompilerContext(machine or work.machine, work.weights, ranges, work.factors)
+    if machine is None or machine is work.machine:
+        made.plans = cast("dict[Any, Any]", work.known)
     for dialect in graph_context().loaded_dialects:
         made.load_dialect(dialect)
     return made

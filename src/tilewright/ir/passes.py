@@ -52,6 +52,8 @@ class CompilerContext(Context):
         """Calibrated (minimum, maximum) of values, for fix-numbers."""
         self.factors = dict(factors or {})
         """What each channel of a value is divided by, for equalise."""
+        self.plans: dict[Any, Any] = {}
+        """What planning has found for kernels on this machine (``planning.PlanCache``)."""
 
     @property
     def machine(self) -> Machine:

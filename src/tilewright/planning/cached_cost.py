@@ -127,6 +127,7 @@ class Caches:
             (operand, operand.dims, tuple(sorted(operand.dims)), operand.role)
             for operand in kernel.operands
         ]
+        self._passing = [n for n, (*_, role) in enumerate(self.operands) if role in _PASSING]
         self.costs, self.kept = machine.cache_costs, machine.weights_kept
         self.levels = cache_levels(machine)
         self._boxes: dict[tuple[int, ...], int] = {}
@@ -158,8 +159,9 @@ class Caches:
         pieces = 1.0 + self.costs.start_bytes / run
         part = self.costs.exposed
         hidden, exposed, main = (1.0 - part) * compute, part * compute, 0.0
+        passing = [sum(row[number] for number in self._passing) for row in boxes]
         for level, (capacity, bandwidth) in enumerate(self.levels):
-            misses = self._misses(nest, boxes, totals, capacity, first=not level)
+            misses = self._misses(nest, boxes, totals, capacity, None if level == 0 else passing)
             main = sum(misses)
             weights = written = inputs = 0.0
             for moved, (_, _, _, role) in zip(misses, self.operands, strict=True):
@@ -246,23 +248,29 @@ class Caches:
         return found
 
     def _misses(
-        self, nest: Nest, boxes: list[list[int]], totals: list[int], capacity: float, first: bool
+        self,
+        nest: Nest,
+        boxes: list[list[int]],
+        totals: list[int],
+        capacity: float,
+        passing: list[int] | None,
     ) -> list[float]:
-        """Bytes of each operand that come through a cache's outer side."""
+        """Bytes of each operand that come through a cache's outer side.
+
+        ``passing`` has the bytes within each loop of operands that only pass through; None for the
+        nearest cache, where they stay in the way of results, too.
+        """
         found: list[float] = []
         depth = len(nest.loops)
-        passing = [
-            sum(row[n] for n, (_, _, _, role) in enumerate(self.operands) if role in _PASSING)
-            for row in boxes
-        ]
+        parts = [part_kept(self.costs, size, capacity) for size in totals]
         for number, (_, dims, _, role) in enumerate(self.operands):
             moved = float(boxes[depth][number])
             for level in range(depth - 1, -1, -1):
                 dim, extent, step = nest.loops[level]
-                size = totals[level + 1]
-                if role == "output" and dim not in dims and not first:
-                    size -= passing[level + 1]
-                kept = part_kept(self.costs, size, capacity)
+                kept = parts[level + 1]
+                if passing is not None and role == "output" and dim not in dims:
+                    size = totals[level + 1] - passing[level + 1]
+                    kept = part_kept(self.costs, size, capacity)
                 again = moved * -(-extent // step)
                 if not kept:
                     moved = again

@@ -20,7 +20,7 @@ from tilewright.graph.passes.methods import (
 from tilewright.graph.passes.reanchoring import plain_kernel
 from tilewright.graph.passes.rewrite_method import rewritten
 from tilewright.ir import Context, ModuleOp, ModulePass
-from tilewright.machine import Machine
+from tilewright.ir.passes import CompilerContext
 from tilewright.planning.canonical import canonical
 
 __all__ = ["ChooseMethods", "methods_of", "select"]
@@ -86,7 +86,7 @@ class ChooseMethods(ModulePass):
         found = NetworkMemory(network, context.machine)
         least = found.weights + found.activations
         room = int((context.machine.memory_growth - 1) * least) - found.padding
-        options = self._options(found, context.machine, max(room, 0))
+        options = self._options(found, context, max(room, 0))
         if self.method:
             chosen = {
                 kernel: next((m for m in methods if m.primitive in self.method), methods[0])
@@ -101,9 +101,10 @@ class ChooseMethods(ModulePass):
         sweep(network)
 
     def _options(
-        self, memory: NetworkMemory, machine: Machine, room: int
+        self, memory: NetworkMemory, context: CompilerContext, room: int
     ) -> dict[KernelOp, list[Priced]]:
         """The methods of every kernel that has a choice; kernels alike are asked about once."""
+        machine = context.machine
         most = 4 * most_scratch(machine)
         near = most // SCRATCH_CACHES
         tiles = any(primitive.block_cycles for primitive in machine.primitives)
@@ -120,7 +121,7 @@ class ChooseMethods(ModulePass):
             pads = anchor.integers("pads") if isinstance(anchor, ConvOp) else ()
             key = canonical(plain_kernel(kernel))[0], pads, elements
             if key not in known:
-                known[key] = priced_methods(kernel, machine, elements)
+                known[key] = priced_methods(kernel, machine, elements, context.plans)
             direct, *others = known[key]
             faster = [m for m in others if self.method or worthwhile(m, direct, unused + room)]
             if faster:

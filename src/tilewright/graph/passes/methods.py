@@ -19,7 +19,8 @@ from tilewright.ir.types import element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.pieces import THREE, TWO
 from tilewright.numerics.winograd import TRANSFORMS
-from tilewright.planning.cached import plan_cached, schedules
+from tilewright.planning import PlanCache, plan
+from tilewright.planning.cached import schedules
 from tilewright.planning.cached_blocks import scratch_elements
 from tilewright.planning.cached_cost import cache_levels
 from tilewright.planning.domain import Kernel
@@ -89,17 +90,22 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
         yield from found
 
 
-def priced_methods(kernel: KernelOp, machine: Machine, room: int) -> list[Priced]:
-    """The methods with their prices, the direct one first; those that fit the room of scratch."""
+def priced_methods(
+    kernel: KernelOp, machine: Machine, room: int, known: PlanCache | None = None
+) -> list[Priced]:
+    """The methods with their prices, the direct one first; those that fit the room of scratch.
+
+    ``known`` has plans of the machine's cost model, and gets those that are made here.
+    """
     found: list[Priced] = []
     for method in methods_of(kernel, machine, room):
         if next(schedules(method.kernel, machine, method.primitive), None) is None:
             continue
-        plan = plan_cached(method.kernel, machine)
+        found_plan = plan(method.kernel, machine, cache=known)
         elements = 0
         if not method.form.direct:
-            elements = scratch_of(method.primitive, plan.schedule, method.kernel)
-        price = plan.predicted_cycles, elements, method.weight_bytes
+            elements = scratch_of(method.primitive, found_plan.schedule, method.kernel)
+        price = found_plan.predicted_cycles, elements, method.weight_bytes
         found.append(Priced(method.form, method.primitive.name, *price))
     return found
 

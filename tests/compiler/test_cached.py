@@ -1,0 +1,105 @@
+"""A model that was compiled before is taken from the cache; what differs is compiled."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.compiler import api
+from tilewright.runtime.cache import Cache
+from tilewright.runtime.executable import Executable
+from tilewright.runtime.seal import SEALED
+
+LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A row for each compilation that really takes place."""
+    rows: list[str] = []
+    travel = api.travel
+
+    def counted(*arguments: object, **options: object) -> object:
+        rows.append("compiled")
+        return travel(*arguments, **options)  # pyright: ignore
+
+    monkeypatch.setattr(api, "travel", counted)
+    return rows
+
+
+def result(executable: Executable) -> bytes:
+    image = np.random.default_rng(1).random((1, 1, 32, 32), np.float32)
+    return executable.run({"image": image})["probabilities"].tobytes()
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_the_second_time_nothing_is_compiled(tmp_path: Path, compiled: list[str]) -> None:
+    cache = Cache(tmp_path / "cache")
+    first = tilewright.compile(LENET, cache=cache)
+    wanted = result(first)
+    built = files_of(first.directory)
+    assert any(name.endswith(".so") for name in built)
+    second = tilewright.compile(LENET, cache=cache)
+    assert compiled == ["compiled"] and result(second) == wanted
+    assert files_of(second.directory) == built  # Its run has built nothing.
+    plain = tilewright.compile(LENET)
+    assert len(compiled) == 2 and result(plain) == wanted
+
+
+def test_copies_belong_to_the_caller(tmp_path: Path, compiled: list[str]) -> None:
+    cache = Cache(tmp_path / "cache")
+    places = [tmp_path / name for name in ("a", "b", "c")]
+    for place in places[:2]:
+        tilewright.compile(LENET, directory=place, cache=cache)
+    tilewright.compile(LENET, directory=places[2])
+    assert len(compiled) == 2
+    assert files_of(places[0]) == files_of(places[1]) == files_of(places[2])
+    inodes = [{path.stat().st_ino for path in place.rglob("*")} for place in places]
+    assert not inodes[0] & inodes[1]
+
+
+def test_what_differs_is_compiled(tmp_path: Path, compiled: list[str]) -> None:
+    cache = Cache(tmp_path / "cache")
+    model = tmp_path / "model.onnx"
+    shutil.copy(LENET, model)
+    kept = []
+    kept.append(tilewright.compile(model, directory=tmp_path / "0", cache=cache))
+    kept.append(
+        tilewright.compile(model, directory=tmp_path / "1", cache=cache, exact_convolution=True)
+    )
+    kept.append(tilewright.compile(model, directory=tmp_path / "2", cache=cache, cpu="portable"))
+    changed = bytearray(model.read_bytes())
+    changed[-1000] ^= 1
+    times = model.stat()
+    model.write_bytes(changed)
+    os.utime(model, ns=(times.st_atime_ns, times.st_mtime_ns))
+    try:
+        tilewright.compile(model, directory=tmp_path / "3", cache=cache)
+    except tilewright.TilewrightError:
+        pass  # What has changed may be no model.
+    assert len(compiled) >= 3 and len({result_of(one) for one in kept[:3]}) == 3
+
+
+def result_of(executable: Executable) -> str:
+    return str(executable.manifest.files) + str(executable.manifest.machine)
+
+
+def test_damaged_entries_are_compiled_again(tmp_path: Path, compiled: list[str]) -> None:
+    cache = Cache(tmp_path / "cache")
+    wanted = result(tilewright.compile(LENET, cache=cache))
+    (seal,) = (tmp_path / "cache" / "entries").rglob(SEALED)
+    (library,) = seal.parent.rglob("*.so")
+    library.chmod(0o755)
+    library.write_bytes(b"planted")
+    assert result(tilewright.compile(LENET, cache=cache)) == wanted
+    assert len(compiled) == 2
