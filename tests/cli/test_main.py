@@ -1,5 +1,6 @@
 """The command itself: what it imports, what it lists, and how it ends."""
 
+import errno
 import json
 import os
 import subprocess
@@ -73,4 +74,4 @@ def test_a_place_for_results_that_is_full(tmp_path: Path) -> None:
             stdout=full, stderr=subprocess.PIPE, text=True, check=False,
         )  # fmt: skip
     assert ran.returncode == 2
-    assert ran.stderr.count("\n") == 1 and "[output-failed]" in ran.stderr
+    assert ran.stderr.count("\n") == 1 and os.strerror(errno.ENOSPC) in ran.stderr
