@@ -14,10 +14,10 @@ import numpy as np
 
 from benchmarks.measuring import model_path
 from benchmarks.tables.cambricon_x import figures
+from tilewright.machine.capabilities import Capability
 
 if TYPE_CHECKING:
     from tilewright.machine import Machine
-from tilewright.machine.capabilities import Capability
     from tilewright.planning import Plan
     from tilewright.planning.domain import Kernel
     from tilewright.planning.planners.choice import Chosen
