@@ -280,6 +280,7 @@ def tables(
 
 def _of_latency_bound(result: dict[str, Any]) -> float | None:
     """None where values stay on the chip: the bound has every kernel load and store its own."""
+    from tilewright.machine.capabilities import Capability
     from tilewright.targets.base import find_target
 
     if Capability.HOLDS in find_target(result["target"]).implements:
