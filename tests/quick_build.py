@@ -55,7 +55,7 @@ def build_together(
     """
     unit = library.with_suffix(".c")
     unit.write_text("\n".join(one_file(program, prefix) for prefix, program in programs.items()))
-    command = [find_compiler(), *FLAGS, *options, str(unit), "-o", str(library), "-lm"]
+    command = [*find_compiler(), *FLAGS, *options, str(unit), "-o", str(library), "-lm"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, f"{unit.name}: {ran.stderr[:2000]}"
     return library

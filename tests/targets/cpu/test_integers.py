@@ -164,7 +164,7 @@ def built(name: str, folder: Path, *options: str) -> ctypes.CDLL:
         pytest.skip(f"this processor has no {name}")
     source, library = folder / "dots.c", folder / "dots.so"
     source.write_text(f"#define LANES {lanes}\n{PROGRAM}")
-    command = [find_compiler(), "-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Werror"]
+    command = [*find_compiler(), "-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Werror"]
     command += [*flags, *options, f"-I{HEADERS}", str(source), "-o", str(library), "-lm"]
     subprocess.run(command, check=True, capture_output=True)
     return ctypes.CDLL(str(library))
@@ -225,7 +225,7 @@ def test_tables_give_every_entry(lanes: int, flags: list[str], needs: str, tmp_p
         pytest.skip(f"this processor has no {needs}")
     source, library = tmp_path / "tables.c", tmp_path / "tables.so"
     source.write_text(f"#define LANES {lanes}\n{TABLES}")
-    command = [find_compiler(), "-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Werror"]
+    command = [*find_compiler(), "-std=gnu11", "-O2", "-fPIC", "-shared", "-Wall", "-Werror"]
     command += [*flags, f"-I{HEADERS}", str(source), "-o", str(library), "-lm"]
     subprocess.run(command, check=True, capture_output=True)
     random = np.random.default_rng(7)

@@ -266,7 +266,7 @@ def test_a_cross_build_has_no_warnings(built: Built, tmp_path: Path) -> None:
     probe = tmp_path / "probe.c"
     probe.write_text("int main(void) { return 0; }\n")
     try:
-        run_compiler([find_compiler(), *TILES, str(probe), "-o", str(tmp_path / "probe")])
+        run_compiler([*find_compiler(), *TILES, str(probe), "-o", str(tmp_path / "probe")])
     except tilewright.TilewrightError:
         pytest.skip(f"the compiler does not know {TILES[-1]}")
     assert {"-Wall", "-Wextra"} <= set(FLAGS) and "-Werror" in TILES

@@ -272,7 +272,7 @@ def test_other_processors(
         helper.make_node("MaxPool", ["a"], ["y"], "p", kernel_shape=[2, 2], strides=[2, 2]),
     ]
     model = model_of(nodes, x, w=weight)
-    monkeypatch.setattr(building, "find_compiler", lambda: compiler)
+    monkeypatch.setattr(building, "find_compiler", lambda: (compiler,))
     try:
         found, _ = run(
             model, name, x, tmp_path, (*FLAGS, *PROCESSORS[cpu].flags, "-Werror"), cpu=cpu

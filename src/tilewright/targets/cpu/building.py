@@ -24,7 +24,7 @@ PREFIX ?= /usr/local
 CFLAGS ?= {" ".join(CHOICE)}
 NEEDED := {needed}
 # OpenMP's threads where the compiler has them, POSIX threads otherwise.
-OPENMP := $(shell echo '\\#include <omp.h>' | $(CC) -fopenmp -x c -fsyntax-only - 2>/dev/null \
+OPENMP := $(shell $(CC) -fopenmp -include omp.h -x c -fsyntax-only /dev/null 2>/dev/null \
   && echo -fopenmp)
 
 SOURCES := $(wildcard src/*.c)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -22,44 +23,70 @@ CHOICE = ("-O2", "-Wall", "-Wextra")
 """Of these, what whoever builds a package may replace; the sources need the others."""
 
 COMPILERS = ("cc", "gcc", "clang")
-"""Tried in this order."""
+"""Tried in this order where the environment's CC names none."""
 
 TIMEOUT_SECONDS = 600
 
 
-@cache
-def find_compiler() -> str:
-    """Path of the system's C compiler; refuses when there is none."""
-    for name in COMPILERS:
-        path = shutil.which(name)
-        if path is not None:
-            return path
+def find_compiler() -> tuple[str, ...]:
+    """The command of the C compiler: the environment's CC, as make has it, else the system's.
+
+    CC may hold options (``ccache gcc -m64``). Refuses (``cpu-compiler``) when there is none.
+    """
+    command = _named(os.environ.get("CC", ""))
+    if command:
+        return command
     raise refuse(
         "cpu-compiler",
         "no C compiler was found: the cpu target needs one to build packages",
-        help=f"install one of {', '.join(COMPILERS)} (Debian: apt-get install gcc)",
+        help=f"install one of {', '.join(COMPILERS)} (Debian: apt-get install gcc), or name one: "
+        "CC=/path/to/cc",
     )
+
+
+def _named(asked: str) -> tuple[str, ...]:
+    """The command that CC asks for, its program's path in full; () without a CC and a compiler."""
+    if not asked.strip():
+        paths = [path for name in COMPILERS if (path := shutil.which(name))]
+        return tuple(paths[:1])
+    try:
+        first, *options = shlex.split(asked)
+    except ValueError:
+        first, options = asked, []
+    path = shutil.which(first)
+    if path is None:
+        raise refuse(
+            "cpu-compiler", f"CC names {asked[:200]!r}, which is no program", "CC",
+            "name another compiler, or unset CC",
+        )  # fmt: skip
+    return (path, *options)
 
 
 def compiler_version() -> str:
     """First line of what the compiler says of itself; "" when there is none."""
-    path = next((found for name in COMPILERS if (found := shutil.which(name))), None)
-    if path is None:
+    command = _named(os.environ.get("CC", ""))
+    if not command:
         return ""
-    ran = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-    return ran.stdout.splitlines()[0] if ran.stdout else ""
+    ran = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    return " ".join([*ran.stdout.splitlines()[:1], *command[1:]])
+
+
+def defines(macro: str, flags: tuple[str, ...]) -> bool:
+    """Whether the compiler, told so, predefines a macro; True where there is none to ask."""
+    command = _named(os.environ.get("CC", ""))
+    return _defines(macro, (*command, *flags)) if command else True
 
 
 @cache
-def defines(macro: str, flags: tuple[str, ...]) -> bool:
-    """Whether the compiler, told so, predefines a macro; True where there is none to ask."""
-    path = next((found for name in COMPILERS if (found := shutil.which(name))), None)
-    if path is None:
-        return True
-    command = [path, *flags, "-x", "c", "-dM", "-E", "-"]
+def _defines(macro: str, command: tuple[str, ...]) -> bool:
     try:
         ran = subprocess.run(
-            command, input="", capture_output=True, text=True, check=False, timeout=60
+            [*command, "-x", "c", "-dM", "-E", "-"],
+            input="",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
@@ -68,15 +95,15 @@ def defines(macro: str, flags: tuple[str, ...]) -> bool:
 
 def openmp_flags() -> tuple[str, ...]:
     """What makes the compiler use OpenMP; () where it has none, and threads are POSIX's."""
-    path = next((found for name in COMPILERS if (found := shutil.which(name))), None)
-    return () if path is None else _openmp_flags(path)
+    command = _named(os.environ.get("CC", ""))
+    return _openmp_flags(command) if command else ()
 
 
 @cache
-def _openmp_flags(path: str) -> tuple[str, ...]:
+def _openmp_flags(compiler: tuple[str, ...]) -> tuple[str, ...]:
     program = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
     with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
-        command = [path, "-fopenmp", "-x", "c", "-", "-o", str(Path(scratch) / "probe")]
+        command = [*compiler, "-fopenmp", "-x", "c", "-", "-o", str(Path(scratch) / "probe")]
         try:
             ran = subprocess.run(
                 command, input=program, capture_output=True, text=True, check=False, timeout=60
@@ -103,13 +130,13 @@ def build_library(
 
         def compile_one(pair: tuple[Path, Path]) -> None:
             source, built = pair
-            run_compiler([compiler, *flags, *search, "-c", str(source), "-o", str(built)])
+            run_compiler([*compiler, *flags, *search, "-c", str(source), "-o", str(built)])
 
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
             list(pool.map(compile_one, zip(sources, objects, strict=True)))
         linked = Path(scratch) / "linked.so"
         linking = [flag for flag in flags if flag.startswith(("-f", "-O", "-m"))]
-        run_compiler([compiler, *linking, "-shared", *map(str, objects), "-o", str(linked), "-lm"])
+        run_compiler([*compiler, *linking, "-shared", *map(str, objects), "-o", str(linked), "-lm"])
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=".building-")
         os.close(handle)
