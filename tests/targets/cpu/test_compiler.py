@@ -1,0 +1,46 @@
+"""Which C compiler is taken, and what is said where it is none."""
+
+from pathlib import Path
+
+import pytest
+
+from tilewright.errors import TilewrightError
+from tilewright.targets.cpu import compiler
+
+
+def recording_compiler(folder: Path) -> tuple[Path, Path]:
+    """A compiler that writes down its arguments, and where it does."""
+    log = folder / "log"
+    script = folder / "mycc"
+    script.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec cc "$@"\n')
+    script.chmod(0o755)
+    return script, log
+
+
+def test_the_environments_compiler_builds_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, log = recording_compiler(tmp_path)
+    monkeypatch.setenv("CC", f"{script} -DASKED=7")
+    (tmp_path / "asked.c").write_text("int asked(void) { return ASKED; }\n")
+    compiler.build_library([tmp_path / "asked.c"], tmp_path / "asked.so", (), compiler.FLAGS)
+    assert (tmp_path / "asked.so").exists()
+    assert len([line for line in log.read_text().splitlines() if "-DASKED=7" in line]) >= 1
+    assert compiler.compiler_version().endswith(" -DASKED=7")
+    assert compiler.defines("__ELF__", ()) and not compiler.defines("NO_SUCH_MACRO", ())
+    before = log.read_text()
+    assert compiler.openmp_flags() in ((), ("-fopenmp",))
+    assert "-fopenmp" in log.read_text().removeprefix(before)
+
+
+def test_another_compiler_builds_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = compiler.compiler_version()
+    monkeypatch.setenv("CC", "cc -DOTHER")
+    assert compiler.compiler_version() != plain
+
+
+@pytest.mark.parametrize("asked", ["no-such-compiler", "'unfinished", "/etc/passwd"])
+def test_a_compiler_that_is_none_is_refused(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", asked)
+    with pytest.raises(TilewrightError, match=r"cpu-compiler.*CC"):
+        compiler.find_compiler()
