@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tilewright
 from tests.slow import but_fast
 from tilewright import Executable, TilewrightError
-from tilewright.runtime import read_manifest
+from tilewright.runtime.manifest import Manifest
 
 LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
 INPUT = {"image": np.random.default_rng(1).random((1, 1, 32, 32), np.float32)}
@@ -35,10 +35,8 @@ def refusal(action: Callable[[], object]) -> str:
 
 def forge(package: Path) -> None:
     """Make the manifest agree with changed files, as a stranger would."""
-    manifest = json.loads((package / "manifest.json").read_text())
-    manifest["files"] = {}
-    (package / "manifest.json").write_text(json.dumps(manifest))
-    read_manifest(package).write(package)
+    text = (package / "manifest.json").read_text()
+    Manifest.model_validate_json(text).write(package)
 
 
 @pytest.mark.slow

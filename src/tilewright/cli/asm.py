@@ -14,6 +14,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.files import written
 from tilewright.machine import Machine
 from tilewright.runtime import read_manifest
+from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import PROGRAM
 from tilewright.targets.base import Target, find_target
 
@@ -139,7 +140,8 @@ def disassemble_package(directory: Path) -> str:
             "shape-open", f"the sizes of {names} are open: there is no program", str(directory),
             "compile with --shape",
         )  # fmt: skip
-    return find_target(manifest.target).listing(directory / PROGRAM)
+    package = Executable(directory, manifest=manifest)
+    return find_target(manifest.target).listing(package.content / PROGRAM)
 
 
 def _described(target: str, settings: list[str] | None) -> tuple[Target, Machine]:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console
+from tilewright.targets.cpu import libraries
 
 
 def cache_command(
@@ -21,6 +22,7 @@ def cache_command(
         cache = console.cache()
         if clear:
             cache.clear()
+            libraries.clear()
         usage = cache.usage()
     found = {
         "directory": str(cache.directory),

@@ -24,11 +24,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.errors import TilewrightError, refuse
+from tilewright.errors import TilewrightError
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.links import drop_unused, inodes, share_blobs
 from tilewright.runtime.locks import exclusive, in_use, share
 from tilewright.runtime.seal import SEALED, check_seal, seal
+from tilewright.targets.places import default_directory, make_own
 
 MOST_BYTES = 4 << 30
 """Bytes that a cache keeps unless it is told otherwise."""
@@ -43,16 +44,6 @@ Build = Callable[[Path], None]
 
 Say = Callable[[str], None]
 """Tells a person what is being done."""
-
-
-def default_directory() -> Path:
-    """``tilewright`` in the user's cache directory (XDG base directory specification).
-
-    Not in the package: that stays as it was made, may be read-only or shared, and one bound holds
-    for all packages. The environment decides where bytes are kept, never what they are.
-    """
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(named) if Path(named).is_absolute() else Path.home() / ".cache") / "tilewright"
 
 
 @dataclass(frozen=True)
@@ -152,13 +143,7 @@ class Cache:
 
     def _prepare(self) -> None:
         """Make the directory; refuses (``cache-unsafe``) one that others may write to."""
-        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = self.directory.stat()
-        if status.st_uid != os.getuid() or status.st_mode & 0o022:
-            raise refuse(
-                "cache-unsafe", "other users may write there, and what it holds is run",
-                str(self.directory), "name a directory of your own",
-            )  # fmt: skip
+        make_own(self.directory)
         for name in ("entries", "blobs", "work", "locks"):
             _ = self._folder(name)
 

@@ -100,7 +100,7 @@ class DynamicExecutable(Executable):
     def _build(self, sizes: Mapping[str, int], place: Path) -> None:
         listed = ", ".join(f"{name}={size}" for name, size in sizes.items())
         self._say(f"specialising for {listed}")
-        _specialiser()(self.directory, self.manifest, sizes, place, self.progress)
+        _specialiser()(self.content, self.manifest, sizes, place, self.progress)
         # What a target builds once, such as the library of its C sources, is kept and sealed too.
         find_target(self.manifest.target).load(place / PROGRAM).prepare()
 

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException
 from tilewright.ir.types import Array
 from tilewright.runtime.glance import report
+from tilewright.runtime.listed import listed_only
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, REFERENCE, Manifest, read_manifest
 from tilewright.runtime.observing import Observing
 from tilewright.runtime.summary import summary
@@ -99,13 +100,15 @@ class Executable:
         return opened(Path(directory), cache=cache, progress=progress)
 
     def save(self, directory: str | Path) -> Path:
-        """Copy the package to a new or empty place; an older package there is replaced.
+        """Copy what the package lists to a new or empty place; an older package there is replaced.
 
         Nothing half-written is left: the copy is made beside and then renamed.
         """
         target = Path(directory)
         with replacing(target) as fresh:
-            shutil.copytree(self.directory, fresh, dirs_exist_ok=True)
+            for name in (MANIFEST, *self.manifest.files):
+                (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(self.directory / name, fresh / name)
         return target
 
     def specialise(self, sizes: Mapping[str, int]) -> Executable:
@@ -134,11 +137,16 @@ class Executable:
         """Name, shape and dtype of every output."""
         return tuple(TensorInfo(t.name, t.shape, t.dtype) for t in self.manifest.outputs)
 
+    @cached_property
+    def content(self) -> Path:
+        """The package's directory, or where its listed files stand alone: all that is ever read."""
+        return listed_only(self.directory, self.manifest, self)
+
     @property
     def runner(self) -> Runner:
         """The target's runner, made when first asked for."""
         if self._runner is None:
-            self._runner = find_target(self.manifest.target).load(self.directory / PROGRAM)
+            self._runner = find_target(self.manifest.target).load(self.content / PROGRAM)
         return self._runner
 
     def run(
@@ -186,7 +194,7 @@ class Executable:
 
     def _read_reference(self) -> tuple[ModuleOp, Weights]:
         if self._reference is None:
-            folder = self.directory / REFERENCE
+            folder = self.content / REFERENCE
             weights = Weights.load(folder / WEIGHTS_FILE)
             try:
                 module = Parser(context(), (folder / GRAPH_FILE).read_text()).parse_module()

@@ -37,6 +37,9 @@ MODEL = "model"
 
 _MOST_MANIFEST_BYTES = 64 << 20
 
+LONGEST_NAME = 1024
+"""Characters of the longest name of a file in a package."""
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
@@ -185,6 +188,7 @@ def read_manifest(directory: Path) -> Manifest:
     Raises TilewrightError (``package-missing``, ``package-invalid``, ``package-damaged``).
     """
     manifest = _read(directory)
+    _check_complete(manifest, directory)
     paths = [_path_of(directory, name) for name in manifest.files]
     for name, path, entry in zip(manifest.files, paths, manifest.files.values(), strict=True):
         if path.stat().st_size != entry.bytes:
@@ -193,6 +197,15 @@ def read_manifest(directory: Path) -> Manifest:
         if found != entry:
             raise refuse("package-damaged", f"file {name!r} has changed", str(directory))
     return manifest
+
+
+def _check_complete(manifest: Manifest, directory: Path) -> None:
+    """Refuse a manifest that does not list what is run."""
+    model = manifest.open_model
+    folders = {name.partition("/")[0] for name in manifest.files if "/" in name}
+    if (model.file not in manifest.files) if model else (PROGRAM not in folders):
+        what = "model" if model else "program"
+        raise refuse("package-invalid", f"the manifest lists no {what}", str(directory))
 
 
 def read_listed(directory: Path) -> dict[str, FileEntry]:
@@ -227,9 +240,19 @@ def _path_of(directory: Path, name: str) -> Path:
     """A listed file, if it is there and inside the package."""
     parts = PurePosixPath(name)
     path = directory / parts
+    plain = len(name) <= LONGEST_NAME and name.isprintable() and parts.as_posix() == name
+    if not plain or not parts.parts:
+        reason = f"file {name[:80]!r} has a name that no package has"
+        raise refuse("package-invalid", reason, str(directory))
     inside = not parts.is_absolute() and ".." not in parts.parts
-    if not inside or path.resolve() != directory.resolve() / parts:
-        raise refuse("package-invalid", f"file {name!r} lies outside the package", str(directory))
-    if not path.is_file():
+    try:
+        if not inside or path.resolve() != directory.resolve() / parts:
+            reason = f"file {name!r} lies outside the package"
+            raise refuse("package-invalid", reason, str(directory))
+        there = path.is_file()
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = f"file {name[:80]!r} cannot be looked at: {error}"
+        raise refuse("package-invalid", reason, str(directory)) from error
+    if not there:
         raise refuse("package-damaged", f"file {name!r} is missing", str(directory))
     return path

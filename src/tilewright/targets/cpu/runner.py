@@ -25,6 +25,7 @@ from tilewright.errors import refuse
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import Array
 from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
+from tilewright.targets.cpu import libraries
 from tilewright.targets.cpu.compiler import FLAGS, build_library, compiler_version, openmp_flags
 from tilewright.targets.cpu.package import MANIFEST
 from tilewright.targets.cpu.ports import Port
@@ -50,29 +51,32 @@ def load_library(program: Path, prefix: str, flags: Sequence[str] = ()) -> Path:
 
     ``flags`` are the compiler's; without any, those of the processor at hand.
 
-    It is kept in ``build`` under a name that holds a hash of what it was built from; a
-    package that cannot be written to is built in a temporary directory.
+    It is built from a copy of the sources, and kept in the user's cache, never in the package,
+    under a digest of all that it is built from.
     """
-    sources = sorted((program / "src").glob("*.c"))
-    if not sources:
+    texts = {
+        path.relative_to(program): path.read_bytes()
+        for folder, pattern in (("src", "*.c"), ("src", "*.h"), ("include", "*.h"))
+        for path in sorted((program / folder).glob(pattern))
+    }
+    if not any(path.suffix == ".c" for path in texts):
         raise refuse("package-invalid", "there are no C sources", str(program))
     flags = flags or (*FLAGS, *openmp_flags(), *this_processor().flags)
     digest = sha256()
-    for path in [*sources, *sorted(program.rglob("*.h"))]:
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for path, text in texts.items():
+        digest.update(f"{path} {len(text)}\n".encode() + text)
     digest.update(" ".join([*flags, compiler_version(), _processor()]).encode())
-    name = f"lib{prefix}-{digest.hexdigest()[:16]}.so"
-    built = program / "build" / name
-    if built.exists():
-        return built
-    includes = (program / "include", program / "src")
-    try:
-        built.parent.mkdir(exist_ok=True)
-        build_library(sources, built, includes, flags)
-    except OSError:
-        built = Path(tempfile.mkdtemp(prefix="tilewright-")) / name
-        build_library(sources, built, includes, flags)
-    return built
+
+    def build(library: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
+            for path, text in texts.items():
+                place = Path(scratch) / path
+                place.parent.mkdir(exist_ok=True)
+                place.write_bytes(text)
+            sources = [Path(scratch) / path for path in texts if path.suffix == ".c"]
+            build_library(sources, library, (Path(scratch, "include"), Path(scratch, "src")), flags)
+
+    return libraries.obtain(f"{prefix}-{digest.hexdigest()[:32]}", build)
 
 
 def _processor() -> str:
