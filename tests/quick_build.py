@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tilewright.targets.cpu.compiler import build_library, find_compiler
+from tilewright.targets.cpu.package import HEADERS, SUPPORT
 
 FLAGS = ("-std=gnu11", "-march=native", "-fPIC", "-shared", "-w", "-D_GNU_SOURCE")
 
@@ -70,8 +71,11 @@ def one_file(program: Path, prefix: str = "") -> str:
             # All at once: a pass for each name takes twice as long.
             names = rf"\b({'|'.join(own)})\b(?!\.h)"
             text = re.sub(names, rf"{prefix}_{source.stem}_\1", text)
-        for folder in ("src", "include"):
-            for header in sorted((program / folder).glob("*.h")):
-                text = text.replace(f'#include "{header.name}"', f'#include "{header}"')
+        for header in sorted((program / "src").glob("*_kernels.h")):
+            text = text.replace(f'#include "{header.name}"', header.read_text())
+        # Those of every package are the same but for their names, and are read once for all.
+        text = re.sub(rf'#include "\w+_({"|".join(HEADERS)})"', rf'#include "{SUPPORT}/\1"', text)
+        for header in sorted((program / "include").glob("*.h")):
+            text = text.replace(f'#include "{header.name}"', f'#include "{header}"')
         lines.append(text)
     return "\n".join(lines)

@@ -85,6 +85,7 @@ def test_no_library_is_taken_from_a_package_or_put_there(package: Path) -> None:
 
 
 def test_a_changed_library_is_built_again(package: Path) -> None:
+    libraries.clear()
     first = Executable.load(package).run(INPUT)
     kept = list((libraries.default_directory() / "libraries").glob("lenet5-*.so"))
     for path in kept:

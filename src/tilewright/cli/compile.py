@@ -28,6 +28,20 @@ def compile_command(
     settings: console.SetOption = None,
     exact_convolution: console.ExactOption = False,
     cpu: console.CpuOption = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", help="Of the C functions and files [default: the model file's]."),
+    ] = None,
+    weights_as: Annotated[
+        str | None,
+        typer.Option(
+            "--weights-as", metavar="FORM", help="Of weights in C: file [default] or array."
+        ),
+    ] = None,
+    bare: Annotated[
+        bool,
+        typer.Option("--bare", help="C without threads, heap, files: for microcontrollers."),
+    ] = False,
     planner: console.PlannerOption = "model",
     database: console.DatabaseOption = None,
     dump: Annotated[
@@ -58,6 +72,9 @@ def compile_command(
             exact_memory=exact_memory,
             exact_convolution=exact_convolution,
             cpu=cpu,
+            name=name,
+            weights_as=weights_as,
+            bare=bare,
             planner=planner,
             database=database,
             progress=progress,

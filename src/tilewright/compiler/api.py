@@ -18,6 +18,7 @@ from tilewright.compiler.quantise import check_format
 from tilewright.compiler.state import Model, Work
 from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
+from tilewright.graph.names import chosen_name, network_name
 from tilewright.graph.placement import (
     arenas_of,
 )
@@ -35,7 +36,7 @@ from tilewright.runtime.manifest import MANIFEST, Manifest
 from tilewright.runtime.open_package import Recipe, write_open_package
 from tilewright.runtime.package import write_package
 from tilewright.shapes import Settled, Shapes, settle, sizes_of
-from tilewright.targets.base import Compilation, Target, find_target
+from tilewright.targets.base import Compilation, Form, Target, find_target
 
 
 def compile(
@@ -58,6 +59,9 @@ def compile(
     exact_memory: bool = False,
     exact_convolution: bool = False,
     cpu: str | None = None,
+    name: str | None = None,
+    weights_as: str | None = None,
+    bare: bool = False,
     planner: str = "model",
     database: str | Path | None = None,
     progress: Progress = quiet,
@@ -72,7 +76,10 @@ def compile(
     representation after every pass. ``exact_convolution`` leaves out methods that round otherwise
     than by the order of their sums (``Machine.exact``). ``cpu`` makes the cpu target's C for a
     processor other than the one at hand (``amx``, ``avx512``, ``avx2``, ``sse2``, ``neon``,
-    ``portable``).
+    ``portable``, ``cortex-m7``). ``name`` is what the package's C functions and files are called:
+    by default the model file's name, made an identifier. ``weights_as="array"`` writes the weights
+    as constant arrays in C, not to a file; ``bare`` does, too, and uses neither threads, heap,
+    files nor clocks (docs/microcontrollers.md).
     With ``database``, schedules that were measured (``compiler.tune``) are taken from it; with
     ``planner="measured"``, what it lacks is measured first. ``planner`` takes the names of
     planning/planners/choice.py, with options (``greedy{start=granule}``).
@@ -96,6 +103,8 @@ def compile(
     and measured compilations, dumps and models in memory are not kept. Raises TilewrightError.
     """
     found, described = resolve(target, machine, values, cpu)
+    form = _form(found, weights_as, bare)
+    name = "" if name is None else chosen_name(name)
     options = observer is not None or keep_float or equalise is not None
     if isinstance(numbers, str) or options:
         if isinstance(numbers, Numbers):
@@ -110,6 +119,11 @@ def compile(
             free = ", ".join(settled.free)
             raise refuse("option-planner", f"a planner is chosen for one shape, and {free} is free")
         if settled.free:
+            if form != Form():
+                raise refuse(
+                    "shape-open", "C with arrays of weights is of one shape", "--weights-as, --bare",
+                    "give sizes to the free dims",
+                )  # fmt: skip
             if dump is not None:
                 raise refuse(
                     "shape-open", "before free dims have sizes, no pass runs", "dump",
@@ -120,7 +134,7 @@ def compile(
             ranges, factors = _calibrated(
                 source, settled, found, described, calibration, numbers, progress
             )
-            how = Recipe(found.name, described, exact_memory, ranges, notes, numbers, factors)
+            how = Recipe(found.name, described, exact_memory, ranges, notes, numbers, factors, name)
             make = partial(write_open_package, source=source, settled=settled, recipe=how)
             return _written(make, directory, cache, progress)
 
@@ -138,15 +152,16 @@ def compile(
                 progress=progress,
                 exact_memory=exact_memory,
                 planner=asked,
+                name=name,
             )
         progress("emit", 0, 0)
-        _emit(work, place)
+        _emit(work, form, place)
 
     plain = calibration is None and dump is None and database is None and planner == "model"
     if cache is not None and plain:
         kept = obtained(
             cache, model, weights, found, described, shapes,
-            numbers=numbers, exact_memory=exact_memory, directory=directory,
+            numbers=numbers, exact_memory=exact_memory, name=name, form=form, directory=directory,
             write=write, progress=progress,
         )  # fmt: skip
         if kept is not None:
@@ -198,9 +213,10 @@ def specialise(
         numbers=None if found.numbers is None else numbers_of(*found.numbers),
         progress=progress,
         exact_memory=found.exact_memory,
+        name=network_name(manifest.model),
     )
     progress("emit", 0, 0)
-    _emit(work, place)
+    _emit(work, Form(), place)
 
 
 def _calibrated(
@@ -256,10 +272,25 @@ def _written(
         raise
 
 
-def _emit(work: Work, directory: Path) -> None:
+def _form(target: Target, weights_as: str | None, bare: bool) -> Form:
+    """How the package's C is written; refuses (``option-form``) what a target does not write."""
+    if weights_as not in (None, "file", "array"):
+        raise refuse(
+            "option-form", f"weights cannot be written as {weights_as!r}", "--weights-as",
+            "file or array",
+        )  # fmt: skip
+    if bare and weights_as == "file":
+        raise refuse("option-form", "without an operating system there are no files", "--bare")
+    if not target.writes_c and (bare or weights_as == "array"):
+        reason = f"packages for {target.name} are no C of their own"
+        raise refuse("option-form", reason, "--bare" if bare else "--weights-as", "--target cpu")
+    return Form("array" if bare else weights_as or "file", bare)
+
+
+def _emit(work: Work, form: Form, directory: Path) -> None:
     """Let the target emit its part, and write the package around it."""
     arenas = arenas_of(network_of(work.network))
     kernels = tuple(work.kernels)
-    made = Compilation(work.machine, work.network, work.weights, kernels, arenas)
+    made = Compilation(work.machine, work.network, work.weights, kernels, arenas, form)
     write_package(directory, work.target, made, work.plans, work.name, work.notes)
     check_files(work)

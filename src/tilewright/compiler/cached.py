@@ -19,7 +19,7 @@ from tilewright.runtime.dynamic import compiler_digest
 from tilewright.runtime.executable import Executable, Progress
 from tilewright.runtime.manifest import PROGRAM, digest_of_file
 from tilewright.shapes import Shapes
-from tilewright.targets.base import Target
+from tilewright.targets.base import Form, Target
 
 
 def files_of(model: Model, weights: str | Path | None) -> Mapping[str, Path] | None:
@@ -77,6 +77,8 @@ def obtained(
     *,
     numbers: Numbers | None,
     exact_memory: bool,
+    name: str,
+    form: Form,
     directory: str | Path | None,
     write: Callable[[Path], None],
     progress: Progress,
@@ -93,7 +95,8 @@ def obtained(
     path = next(iter(files.values()))
     key = key_of(
         digests, target, machine, shapes,
-        name=path.name, numbers=numbers, exact_memory=exact_memory, built=directory is None,
+        file=path.name, numbers=numbers, exact_memory=exact_memory, name=name, form=form,
+        built=directory is None,
     )  # fmt: skip
     if key is None:
         return None

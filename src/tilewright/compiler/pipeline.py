@@ -15,7 +15,7 @@ from tilewright.graph.kernels import kernel_of
 from tilewright.graph.passes import kernel_pipeline, place_pipeline, simplify_pipeline
 from tilewright.graph.placement import arenas_of
 from tilewright.graph.values import value_names
-from tilewright.ir import SSAValue
+from tilewright.ir import SSAValue, StringAttr
 from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
@@ -63,9 +63,11 @@ def import_model(work: Work) -> None:
     else:
         imported = frontends.load(model, shapes=work.shapes, weights=work.weights_file)
     work.network = imported.module.clone()
+    if work.name:
+        network_of(work.network).properties["symbol"] = StringAttr(work.name)
     # A store of our own: one import may be compiled several times, each time the same.
     work.weights = imported.weights.subset(imported.weights)
-    work.name = imported.name
+    work.name = work.name or imported.name
     work.nodes = imported.nodes
     work.files = imported.files
     work.notes += imported.notes
@@ -270,15 +272,17 @@ def travel(
     planner: Planner | None = None,
     hold: bool = True,
     until: str = "tile",
+    name: str = "",
 ) -> Work:
     """Take a model along the road, to the end of the station ``until``.
 
+    ``name`` is the network's; by default it is the model's own.
     With ``hold`` values may stay on the chip between kernels (network/resident_values.py).
     """
     runner = PassRunner(CompilerContext(machine), dump)
     work = Work(target, machine, model, shapes or {}, calibration, progress, runner, exact_memory)
     work.weights_file, work.ranges, work.numbers = weights, ranges, numbers
-    work.planner, work.factors, work.hold = planner, factors, hold
+    work.planner, work.factors, work.hold, work.name = planner, factors, hold, name
     for station in ROAD:
         progress(station.name, 0, 0)
         station.run(work)

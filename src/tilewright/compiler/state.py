@@ -49,6 +49,7 @@ class Work:
     network: ModuleOp = field(default_factory=lambda: ModuleOp([]))
     weights: Weights = field(default_factory=Weights)
     name: str = ""
+    """What the package's functions and files are called; "" until the model says it."""
     nodes: tuple[frontends.ModelNode, ...] = ()
     kernels: list[CompiledKernel] = field(default_factory=list[CompiledKernel])
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])

@@ -11,6 +11,7 @@ from tilewright.frontends.mapped import MappedFile
 from tilewright.frontends.modules import TorchModule, is_torch_module
 from tilewright.frontends.opened import Opened
 from tilewright.frontends.stablehlo.reader import Exported
+from tilewright.graph.names import network_name
 from tilewright.shapes import Shapes
 from tilewright.shapes.forms import concrete
 
@@ -94,6 +95,11 @@ def load(
             raise refuse("model-weights", "a PyTorch module brings its weights")
         return opened.load(shapes)
     path = Path(model)
+    return _load_file(path, shapes, weights).named(network_name(path.stem))
+
+
+def _load_file(path: Path, shapes: Shapes | None, weights: str | Path | None) -> Imported:
+    """Read a file by the front-end that its name asks for."""
     suffix = path.suffix.lower()
     if suffix == ".prototxt":
         from tilewright.frontends.caffe import import_caffe

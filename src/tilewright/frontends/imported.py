@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.frontends.mapped import MappedFile
+from tilewright.graph.dialect import network_of
 from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp
+from tilewright.ir import ModuleOp, StringAttr
 
 
 @dataclass(frozen=True)
@@ -41,3 +42,8 @@ class Imported:
     """The model's nodes in its order; empty where a front-end does not say."""
     files: tuple[MappedFile, ...] = ()
     """The files of which weights are views, to be checked before weights are read."""
+
+    def named(self, name: str) -> Imported:
+        """The same network under another name."""
+        network_of(self.module).properties["symbol"] = StringAttr(name)
+        return replace(self, name=name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
+from tilewright.errors import refuse
+
 LONGEST = 64
 """Characters of the longest identifier."""
 
@@ -40,6 +42,37 @@ def identifier(name: str, fallback: str = "value") -> str:
         digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         text = f"{text[: LONGEST - 9]}_{digest}"
     return text
+
+
+_HEADERS = frozenset(
+    """
+    aio alloca arpa assert byteswap complex cpio ctype dirent dlfcn elf endian errno fcntl features
+    fenv float fnmatch ftw getopt glob grp iconv inttypes iso646 langinfo libgen limits link locale
+    malloc math memory monetary mqueue ndbm netdb nl_types omp poll pthread pwd regex resolv sched
+    search semaphore setjmp signal spawn stdalign stdarg stdatomic stdbit stdbool stdckdint stddef
+    stdint stdio stdlib stdnoreturn string strings stropts syslog tar termios tgmath threads time
+    uchar ucontext ulimit unistd utime utmpx values wait wchar wctype wordexp
+    """.split()
+)
+"""Headers of C and of systems, which a package's own would hide."""
+
+
+def network_name(name: str) -> str:
+    """What a package's functions, files and headers are called, as close to ``name`` as may be."""
+    text = identifier(name, "network").rstrip("_")
+    return f"{text}_network" if text.lower() in _HEADERS or text in RESERVED else text
+
+
+def chosen_name(name: str) -> str:
+    """A name that someone asks for; refuses (``option-name``) what cannot be a C identifier."""
+    if network_name(name) != name:
+        raise refuse(
+            "option-name", f"{name[:80]!r} cannot be the name of a package's functions and files",
+            "name",
+            f"letters, digits and single underscores, no word of C, at most {LONGEST} characters: "
+            f"{network_name(name)!r} is",
+        )  # fmt: skip
+    return name
 
 
 def value_hint(name: str) -> str:

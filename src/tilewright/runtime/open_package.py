@@ -43,6 +43,8 @@ class Recipe:
     numbers: Numbers | None = None
     factors: Mapping[str, Array] | None = None
     """What the channels of values are divided by."""
+    name: str = ""
+    """What packages' functions and files are called; by default as the model."""
 
 
 def write_open_package(
@@ -62,7 +64,7 @@ def write_open_package(
         tilewright=tilewright.__version__,
         target=recipe.target,
         machine=recipe.machine.model_dump(mode="json"),
-        model=source.name,
+        model=recipe.name or source.name,
         element=recipe.machine.element,
         inputs=tuple(
             Tensor(name=name, shape=dims, dtype=stated[name].dtype)

@@ -72,6 +72,16 @@ RunTimer = Callable[[Sequence[CompiledKernel]], float]
 
 
 @dataclass(frozen=True)
+class Form:
+    """How a package of C is written."""
+
+    weights: str = "file"
+    """``file`` (weights.bin), or ``array``: constant arrays in C."""
+    bare: bool = False
+    """Without threads, heap, files and clocks: for processors without an operating system."""
+
+
+@dataclass(frozen=True)
 class Compilation:
     """All that a target needs to emit a package."""
 
@@ -83,6 +93,7 @@ class Compilation:
     """One for each ``graph.kernel`` of the network, in its order."""
     arenas: Mapping[str, int]
     """Bytes of each arena."""
+    form: Form = Form()
 
 
 @dataclass(frozen=True)
@@ -223,6 +234,8 @@ class Target(ABC):
     description: str
     implements: frozenset[Capability] = frozenset()
     """The keys of machines beyond those that hold for all targets; others are refused."""
+    writes_c: bool = False
+    """Whether its packages are C throughout, of which there are several forms (``Form``)."""
     takes_computed_weights: bool = True
     """Whether the weights of products may be values that a network takes in or computes. Otherwise
     they are laid out when a package is written, and have to be constants."""

@@ -64,8 +64,8 @@ def test_equal_kernels_share_a_function(tmp_path: Path) -> None:
         x = m.kernel([(ReluOp, [x], {})], B)
     m.finish(x)
     TARGET.emit(m.compilation(), tmp_path)
-    sources = sorted(path.name for path in (tmp_path / "src").glob("k*.c"))
-    assert sources == ["k00_relu.c"]
+    sources = sorted(path.name for path in (tmp_path / "src").glob("net_k*.c"))
+    assert sources == ["net_k00_relu.c"]
     assert (tmp_path / "src/net.c").read_text().count("net_k00_relu(") == 3
 
 

@@ -15,7 +15,7 @@ from tilewright.frontends.onnx.interface import signature_of
 from tilewright.frontends.onnx.limits import MAX_DEPTH
 from tilewright.frontends.onnx.reader import Source, check_model, read_model
 from tilewright.frontends.opened import Opened
-from tilewright.graph.names import identifier
+from tilewright.graph.names import network_name
 from tilewright.shapes import Shapes
 
 MODEL_FILE = "model.onnx"
@@ -33,12 +33,13 @@ class OpenedOnnx(Opened):
         _ = check_model(source)
         self._source: Source | None = source
         self.signature = signature_of(source.model.graph)
-        self.name = identifier(source.model.graph.name, "network")
+        self.name = network_name(path.stem)
 
     def load(self, shapes: Shapes | None = None) -> Imported:
         """The network for these shapes."""
         source, self._source = self._source, None
-        return import_onnx(self.path if source is None else source, shapes=shapes)
+        found = import_onnx(self.path if source is None else source, shapes=shapes)
+        return found.named(self.name)
 
     def files(self) -> Mapping[str, Path]:
         """The model and its external data."""

@@ -64,7 +64,7 @@ clean:
 
 def cmake_text(prefix: str, processor: Processor, functions: Sequence[str]) -> str:
     """A CMake project: add_subdirectory it, or install it and find_package it."""
-    sources = [f"src/{prefix}.c", *(f"src/{n.removeprefix(prefix + '_')}.c" for n in functions)]
+    sources = [f"src/{prefix}.c", *(f"src/{name}.c" for name in functions)]
     listed = "\n".join(f"  {source}" for source in sources)
     flags = " ".join(f for f in (*FLAGS, *processor.flags) if not f.startswith(("-f", "-std")))
     return f"""# Link with {prefix}, after add_subdirectory() or, installed, find_package({prefix}).

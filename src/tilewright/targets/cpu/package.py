@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
-from tilewright.graph.names import identifier
+from tilewright.graph.names import identifier, network_name
 from tilewright.graph.placement import WEIGHTS
 from tilewright.ir.types import element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine
@@ -44,9 +44,6 @@ HEADERS = ("integers.h", "pieces.h", "scalars.h", "shorts.h", "team.h", "vectors
 
 MANIFEST = "program.json"
 
-_FILES = ("kernels", "vectors", "scalars", "integers", "pieces", "shorts", "team", "main")
-"""Names of files of every package, which a model's files must not take."""
-
 
 def write_package(
     compilation: Compilation,
@@ -62,9 +59,7 @@ def write_package(
     Without ``weights`` there is no weights.bin: who runs the steps has the arena.
     """
     network = network_of(compilation.network)
-    prefix = identifier(network.symbol.data, "model")
-    if prefix in _FILES:
-        prefix += "_network"
+    prefix = network_name(network.symbol.data)
     inputs = [Port.of(name, value) for name, value in network.inputs]
     outputs = [Port.of(name, value) for name, value in network.outputs]
     inputs, outputs = distinct_ports(inputs, outputs)
@@ -72,8 +67,8 @@ def write_package(
     files: dict[str, str | bytes] = {
         f"include/{prefix}.h": header_text(prefix, compilation, inputs, outputs, steps),
         f"src/{prefix}.c": network_text(prefix, inputs, outputs, steps, functions),
-        "src/kernels.h": kernels_header_text(prefix, functions, lanes),
-        **{f"src/{name}": (SUPPORT / name).read_text() for name in HEADERS},
+        f"src/{prefix}_kernels.h": kernels_header_text(prefix, functions, lanes),
+        **{f"src/{prefix}_{name}": support_text(name, prefix) for name in HEADERS},
         f"include/{prefix}.hpp": class_text(prefix, inputs, outputs),
         "main.c": main_text(prefix, inputs, outputs),
         "Makefile": makefile_text(prefix, processor),
@@ -82,9 +77,7 @@ def write_package(
         MANIFEST: _manifest(prefix, compilation, inputs, outputs, steps, lanes, processor),
     }
     for name, source, used in functions:
-        files[f"src/{name.removeprefix(prefix + '_')}.c"] = kernel_file_text(
-            prefix, name, source, used
-        )
+        files[f"src/{name}.c"] = kernel_file_text(prefix, name, source, used)
     paths: list[Path] = []
     for name, content in sorted(files.items()):
         path = directory / name
@@ -95,6 +88,15 @@ def write_package(
         paths.append(directory / "weights.bin")
         write_weights(network, compilation, paths[-1])
     return sorted(paths)
+
+
+def support_text(name: str, prefix: str) -> str:
+    """A header that every package includes, under names of the package's own.
+
+    Two packages' sources can lie in one folder, also of different versions of Tilewright.
+    """
+    text = (SUPPORT / name).read_text().replace("TILEWRIGHT_", f"{prefix.upper()}_")
+    return text.replace('#include "', f'#include "{prefix}_')
 
 
 def _steps(

@@ -29,6 +29,7 @@ class CpuTarget(Target):
     """C for the processor at hand."""
 
     name = "cpu"
+    writes_c = True
     description = "readable C for the processor at hand, built by the system's compiler"
     implements = frozenset(
         {

@@ -49,7 +49,7 @@ def kernel_file_text(
     schedule = used[0].schedule
     if schedule is not None:
         lines.append(f" * Schedule: {comment(str(schedule))}")
-    lines += [" */", '#include "kernels.h"', "", source.text.replace(KERNEL, name)]
+    lines += [" */", f'#include "{prefix}_kernels.h"', "", source.text.replace(KERNEL, name)]
     return "\n".join(lines)
 
 
@@ -62,7 +62,7 @@ def kernels_header_text(prefix: str, functions: Functions, lanes: int) -> str:
         f"#define {guard}",
         "",
         f"#define LANES {lanes}",
-        '#include "pieces.h"',
+        f'#include "{prefix}_pieces.h"',
         "",
     ]
     for name, source, _ in functions:
@@ -168,8 +168,8 @@ def network_text(
     writer.line("#endif")
     writer.line(f'#include "{prefix}.h"')
     writer.line("#include <time.h>")
-    writer.line('#include "kernels.h"')
-    writer.line('#include "team.h"')
+    writer.line(f'#include "{prefix}_kernels.h"')
+    writer.line(f'#include "{prefix}_team.h"')
     writer.line()
     if any(step.scratch_bytes for step in steps):
         writer.line("/* Where the scratch of threads but the first lies. */")
