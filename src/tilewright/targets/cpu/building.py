@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.targets.base import Form
 from tilewright.targets.cpu.compiler import CHOICE, FLAGS
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.processors import Processor
@@ -12,8 +13,66 @@ VERSION = "1.0"
 """Of the interface of packages, as pkg-config and CMake are told."""
 
 
-def makefile_text(prefix: str, processor: Processor) -> str:
+SYSTEM_FLAGS = ("-fPIC", "-pthread")
+"""Flags that ask for shared libraries and threads, which packages for no system do without."""
+
+
+def bare_makefile_text(prefix: str, processor: Processor) -> str:
+    """A Makefile for the library of a package for no operating system."""
+    flags = (flag for flag in FLAGS if flag not in (*CHOICE, *SYSTEM_FLAGS))
+    return f"""# make CC=arm-none-eabi-gcc AR=arm-none-eabi-ar: the library, to be linked with your program.
+CC ?= cc
+AR ?= ar
+# Yours to replace: make CFLAGS="-Os -g". What the sources need comes before it.
+CFLAGS ?= {" ".join(CHOICE)}
+NEEDED := {" ".join((*flags, *processor.flags))} -ffunction-sections -fdata-sections
+
+SOURCES := $(wildcard src/*.c)
+OBJECTS := $(SOURCES:.c=.o)
+
+all: lib{prefix}.a
+
+%.o: %.c $(wildcard src/*.h) include/{prefix}.h
+	$(CC) $(NEEDED) $(CFLAGS) -Iinclude -c $< -o $@
+
+lib{prefix}.a: $(OBJECTS)
+	$(AR) rcs $@ $^
+
+clean:
+	rm -f $(OBJECTS) lib{prefix}.a
+
+.PHONY: all clean
+"""
+
+
+def bare_cmake_text(prefix: str, processor: Processor, functions: Sequence[str]) -> str:
+    """A CMake project of the library of a package for no operating system."""
+    flags = [flag for flag in (*FLAGS, *processor.flags) if flag not in (*CHOICE, *SYSTEM_FLAGS)]
+    kept = " ".join(flag for flag in flags if not flag.startswith("-std"))
+    return f"""# Link with {prefix} after add_subdirectory().
+cmake_minimum_required(VERSION 3.13)
+project({prefix} VERSION {VERSION} LANGUAGES C)
+
+set(CMAKE_C_STANDARD 99)
+add_library({prefix} STATIC
+{_listed(prefix, [*functions, f"{prefix}_weights"])}
+)
+set_target_properties({prefix} PROPERTIES C_EXTENSIONS ON)
+target_compile_options({prefix} PRIVATE {kept} -ffunction-sections -fdata-sections)
+target_include_directories({prefix} PUBLIC include)
+"""
+
+
+def _listed(prefix: str, functions: Sequence[str]) -> str:
+    return "\n".join(f"  src/{name}.c" for name in (prefix, *functions))
+
+
+def makefile_text(prefix: str, processor: Processor, form: Form) -> str:
     """A Makefile for the libraries and the program, and to install them."""
+    if form.bare:
+        return bare_makefile_text(prefix, processor)
+    shared = f"$(DESTDIR)$(PREFIX)/share/{prefix}"
+    weights = f"	mkdir -p {shared}\n	cp weights.bin {shared}\n" if form.weights == "file" else ""
     needed = " ".join(flag for flag in (*FLAGS, *processor.flags) if flag not in CHOICE)
     return f"""# make: the libraries and the program; they depend on nothing but a C compiler.
 # make install PREFIX=/usr/local: headers, libraries, weights, and what pkg-config reads.
@@ -49,12 +108,10 @@ lib{prefix}.a: $(OBJECTS)
 
 install: lib{prefix}.so lib{prefix}.a {prefix}.pc
 	mkdir -p $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	mkdir -p $(DESTDIR)$(PREFIX)/share/{prefix}
 	cp include/{prefix}.h include/{prefix}.hpp $(DESTDIR)$(PREFIX)/include
 	cp lib{prefix}.so lib{prefix}.a $(DESTDIR)$(PREFIX)/lib
 	cp {prefix}.pc $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	cp weights.bin $(DESTDIR)$(PREFIX)/share/{prefix}
-
+{weights}
 clean:
 	rm -f $(OBJECTS) lib{prefix}.so lib{prefix}.a {prefix} {prefix}.pc
 
@@ -62,10 +119,15 @@ clean:
 """
 
 
-def cmake_text(prefix: str, processor: Processor, functions: Sequence[str]) -> str:
+def cmake_text(
+    prefix: str, processor: Processor, functions: Sequence[str], form: Form
+) -> str:
     """A CMake project: add_subdirectory it, or install it and find_package it."""
-    sources = [f"src/{prefix}.c", *(f"src/{name}.c" for name in functions)]
-    listed = "\n".join(f"  {source}" for source in sources)
+    if form.bare:
+        return bare_cmake_text(prefix, processor, functions)
+    in_c = form.weights == "array"
+    listed = _listed(prefix, [*functions, *([f"{prefix}_weights"] if in_c else [])])
+    weights = f"install(FILES weights.bin DESTINATION ${{CMAKE_INSTALL_DATADIR}}/{prefix})\n"
     flags = " ".join(f for f in (*FLAGS, *processor.flags) if not f.startswith(("-f", "-std")))
     return f"""# Link with {prefix}, after add_subdirectory() or, installed, find_package({prefix}).
 cmake_minimum_required(VERSION 3.13)
@@ -99,19 +161,18 @@ configure_file({prefix}.pc.in {prefix}.pc @ONLY)
 install(TARGETS {prefix} EXPORT {prefix}-config)
 install(EXPORT {prefix}-config DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/cmake/{prefix})
 install(FILES include/{prefix}.h include/{prefix}.hpp DESTINATION ${{CMAKE_INSTALL_INCLUDEDIR}})
-install(FILES weights.bin DESTINATION ${{CMAKE_INSTALL_DATADIR}}/{prefix})
-install(FILES ${{CMAKE_CURRENT_BINARY_DIR}}/{prefix}.pc
+{"" if in_c else weights}install(FILES ${{CMAKE_CURRENT_BINARY_DIR}}/{prefix}.pc
   DESTINATION ${{CMAKE_INSTALL_LIBDIR}}/pkgconfig)
 """
 
 
-def pkg_config_text(prefix: str) -> str:
+def pkg_config_text(prefix: str, form: Form) -> str:
     """What pkg-config reads, with the places that an installation fills in."""
+    weights = f"weights=${{prefix}}/share/{prefix}/weights.bin\n" if form.weights == "file" else ""
     return f"""prefix=@PREFIX@
 includedir=${{prefix}}/include
 libdir=${{prefix}}/lib
-weights=${{prefix}}/share/{prefix}/weights.bin
-
+{weights}
 Name: {prefix}
 Description: A neural network in C
 Version: {VERSION}
@@ -121,8 +182,28 @@ Libs.private: -lm @THREADS@
 """
 
 
-def class_text(prefix: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
+_READ = """
+        std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(
+            std::fopen(weights.c_str(), "rb"), std::fclose);
+        const std::size_t bytes = {upper}_WEIGHT_BYTES;
+        if (!file || std::fread(weights_.get(), 1, bytes, file.get()) != bytes)
+            throw std::runtime_error(weights + ": expected " + std::to_string(bytes) + " bytes");
+        if ({prefix}_check_weights(weights_.get()))
+            throw std::runtime_error(weights + ": these are not the weights of {prefix}");"""
+"""How the class reads a file of weights."""
+
+
+def class_text(
+    prefix: str, inputs: Sequence[Port], outputs: Sequence[Port], form: Form
+) -> str:
     """A C++ header: one class that owns the weights, a workspace and a team of threads."""
+    from_file = form.weights == "file"
+    about = "// Reads the weights from a file (weights.bin of the package).\n    " if from_file else ""
+    taken = "const std::string &weights, " if from_file else ""
+    space = f"weights_(space({prefix.upper()}_WEIGHT_BYTES)),\n          " if from_file else ""
+    read = _READ.format(prefix=prefix, upper=prefix.upper()) if from_file else ""
+    given = "weights_.get()" if from_file else f"{prefix}_weights"
+    held = "Space weights_;\n    " if from_file else ""
     upper = prefix.upper()
     listed = [f"const {port.c_type} *{port.identifier}" for port in inputs]
     listed += [f"{port.c_type} *{port.identifier}" for port in outputs]
@@ -146,24 +227,17 @@ namespace {prefix}_network {{
 // Runs the network; one run at a time. Objects are independent of each other.
 class Network {{
 public:
-    // Reads the weights from a file (weights.bin of the package).
-    explicit Network(const std::string &weights, int threads = 1)
-        : weights_(space({upper}_WEIGHT_BYTES)),
-          workspace_(space({upper}_TEAM_WORKSPACE_BYTES(threads < 1 ? 1 : threads))),
+    {about}explicit Network({taken}int threads = 1)
+        : {space}workspace_(space({upper}_TEAM_WORKSPACE_BYTES(threads < 1 ? 1 : threads))),
           team_(threads > 1 ? {prefix}_team_start(threads) : nullptr, {prefix}_team_stop)
     {{
         if (threads > 1 && !team_)
-            throw std::runtime_error("{prefix}: the system does not start the threads");
-        std::unique_ptr<std::FILE, int (*)(std::FILE *)> file(
-            std::fopen(weights.c_str(), "rb"), std::fclose);
-        const std::size_t bytes = {upper}_WEIGHT_BYTES;
-        if (!file || std::fread(weights_.get(), 1, bytes, file.get()) != bytes)
-            throw std::runtime_error(weights + ": expected " + std::to_string(bytes) + " bytes");
+            throw std::runtime_error("{prefix}: the system does not start the threads");{read}
     }}
 
     void run({", ".join(listed)})
     {{
-        {prefix}_run_by(team_.get(), weights_.get(), workspace_.get(), {names});
+        {prefix}_run_by(team_.get(), {given}, workspace_.get(), {names});
     }}
 
 private:
@@ -178,8 +252,7 @@ private:
         return Space(found, std::free);
     }}
 
-    Space weights_;
-    Space workspace_;
+    {held}Space workspace_;
     Team team_;
 }};
 

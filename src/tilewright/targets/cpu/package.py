@@ -34,15 +34,16 @@ from tilewright.targets.cpu.texts import (
     scratch_bytes,
 )
 from tilewright.targets.cpu.walk import KernelSource, kernel_source
-from tilewright.targets.cpu.weights import write_weights
+from tilewright.targets.cpu.weights import array_text, checksum_of, write_weights
 from tilewright.tile.dialect import programs_of
 
 SUPPORT = Path(__file__).parent
 """Where the headers lie that every package includes as they are."""
 
-HEADERS = ("integers.h", "pieces.h", "scalars.h", "shorts.h", "team.h", "vectors.h")
+HEADERS = ("checksum.h", "integers.h", "pieces.h", "scalars.h", "shorts.h", "team.h", "vectors.h")
 
 MANIFEST = "program.json"
+WEIGHTS_FILE = "weights.bin"
 
 
 def write_package(
@@ -64,29 +65,37 @@ def write_package(
     outputs = [Port.of(name, value) for name, value in network.outputs]
     inputs, outputs = distinct_ports(inputs, outputs)
     functions, steps = _steps(kernels, lanes, prefix)
+    form = compilation.form
+    held = directory / WEIGHTS_FILE
+    if weights:
+        write_weights(network, compilation, held)
+    identity = checksum_of(held) if weights else None
     files: dict[str, str | bytes] = {
-        f"include/{prefix}.h": header_text(prefix, compilation, inputs, outputs, steps),
-        f"src/{prefix}.c": network_text(prefix, inputs, outputs, steps, functions),
-        f"src/{prefix}_kernels.h": kernels_header_text(prefix, functions, lanes),
+        f"include/{prefix}.h": header_text(prefix, compilation, inputs, outputs, steps, identity),
+        f"src/{prefix}.c": network_text(prefix, inputs, outputs, steps, form, identity),
+        f"src/{prefix}_kernels.h": kernels_header_text(prefix, functions, lanes, form),
         **{f"src/{prefix}_{name}": support_text(name, prefix) for name in HEADERS},
-        f"include/{prefix}.hpp": class_text(prefix, inputs, outputs),
-        "main.c": main_text(prefix, inputs, outputs),
-        "Makefile": makefile_text(prefix, processor),
-        "CMakeLists.txt": cmake_text(prefix, processor, [name for name, _, _ in functions]),
-        f"{prefix}.pc.in": pkg_config_text(prefix),
+        "Makefile": makefile_text(prefix, processor, form),
+        "CMakeLists.txt": cmake_text(prefix, processor, [name for name, _, _ in functions], form),
         MANIFEST: _manifest(prefix, compilation, inputs, outputs, steps, lanes, processor),
     }
     for name, source, used in functions:
         files[f"src/{name}.c"] = kernel_file_text(prefix, name, source, used)
+    if not form.bare:
+        files[f"include/{prefix}.hpp"] = class_text(prefix, inputs, outputs, form)
+        files["main.c"] = main_text(prefix, inputs, outputs, form)
+        files[f"{prefix}.pc.in"] = pkg_config_text(prefix, form)
+    if weights and form.weights == "array":
+        files[f"src/{prefix}_weights.c"] = array_text(prefix, held)
+        held.unlink()
     paths: list[Path] = []
     for name, content in sorted(files.items()):
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         paths.append(path)
-    if weights:
-        paths.append(directory / "weights.bin")
-        write_weights(network, compilation, paths[-1])
+    if held.exists():
+        paths.append(held)
     return sorted(paths)
 
 
@@ -168,6 +177,8 @@ def _manifest(
         "lanes": lanes,
         "processor": processor.name,
         "tiles": processor.block_cycles > 0 and _takes_tiles(compilation.machine, steps),
+        "weights": compilation.form.weights,
+        "bare": compilation.form.bare,
         "weight_bytes": arenas.get(WEIGHTS, 0),
         "workspace_bytes": sum(size for name, size in arenas.items() if name != WEIGHTS),
         "scratch_bytes": scratch_bytes(steps),

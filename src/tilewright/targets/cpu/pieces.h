@@ -99,7 +99,7 @@ static __attribute__((noinline, unused)) void multiply_again(float *m, const uin
         }
 }
 
-#if defined(__AMX_BF16__) && defined(__linux__)
+#if defined(__AMX_BF16__) && defined(__linux__) && !defined(BARE)
 
 #include <stdio.h>
 #include <stdlib.h>

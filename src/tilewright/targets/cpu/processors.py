@@ -106,6 +106,17 @@ _CROSS = (
         *(4, 32, 2.0), cores=4, name="neon", flags=("-march=armv8-a",), architecture="aarch64"
     ),
     Processor(*(4, 15, 2.0), cores=4, name="portable", flags=()),
+    # No vectors: four floats lie in four of 32 registers, and each is added by itself.
+    Processor(
+        *(4, 6, 0.25),
+        level1_bytes=16 << 10,
+        level2_bytes=64 << 10,
+        level3_bytes=512 << 10,
+        clock_hz=400e6,
+        name="cortex-m7",
+        flags=("-mcpu=cortex-m7", "-mfpu=fpv5-sp-d16", "-mfloat-abi=hard"),
+        architecture="armv7e-m",
+    ),
 )
 
 PROCESSORS: Mapping[str, Processor] = {one.name: one for one in _CROSS}

@@ -27,7 +27,7 @@ from tilewright.ir.types import Array
 from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
 from tilewright.targets.cpu import libraries
 from tilewright.targets.cpu.compiler import FLAGS, build_library, compiler_version, openmp_flags
-from tilewright.targets.cpu.package import MANIFEST
+from tilewright.targets.cpu.package import MANIFEST, WEIGHTS_FILE
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.processors import (
     NATIVE,
@@ -133,6 +133,8 @@ def read_manifest(program: Path) -> dict[str, Any]:
             and re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", content["prefix"]) is not None
             and content["processor"] in (NATIVE, *PROCESSORS)
             and isinstance(content.get("tiles", False), bool)
+            and isinstance(content["bare"], bool)
+            and content["weights"] in ("file", "array")
             and all(
                 isinstance(content[key], int) and 0 <= content[key] <= LARGEST_ARENA
                 for key in ("weight_bytes", "workspace_bytes", "scratch_bytes")
@@ -201,20 +203,29 @@ class CpuRunner(Runner):
             for step in manifest["steps"]
         ]
         self._sizes = (int(manifest["workspace_bytes"]), int(manifest["scratch_bytes"]))
-        self.weights = read_weights(program / "weights.bin", int(manifest["weight_bytes"]))
         self._results, self._operands = _checks(self._outputs), _checks(self._inputs)
-        self._hold(arena(self._sizes[0]))
         self._lock = Lock()
         self.library = ctypes.CDLL(str(load_library(program, self.prefix, flags)))
-        for name in ("run_by", "profile_by", "step", "team_stop"):
+        self.bare = bool(manifest["bare"])
+        size = int(manifest["weight_bytes"])
+        if manifest["weights"] == "array":
+            place = (ctypes.c_uint8 * size).in_dll(self.library, f"{self.prefix}_weights")
+            self.weights = np.frombuffer(place, np.uint8)
+        else:
+            self.weights = read_weights(program / WEIGHTS_FILE, size)
+        for name in ("run", "step") if self.bare else ("run_by", "profile_by", "step", "team_stop"):
             getattr(self.library, f"{self.prefix}_{name}").restype = None
+        self._hold(arena(self._sizes[0]))
         self._functions: dict[str, Callable[..., None]] = {}
-        for name, more in (("run", 3), ("profile", 4)):
-            called = getattr(self.library, f"{self.prefix}_{name}_by")
+        team = 0 if self.bare else 1
+        for function, more in (("run", 2), *(() if self.bare else (("profile", 3),))):
+            called = getattr(self.library, f"{self.prefix}_{function}" + ("_by" if team else ""))
             # Told the types, ctypes takes addresses as Python's numbers.
-            called.argtypes = [ctypes.c_void_p] * (len(self._inputs) + len(self._outputs) + more)
-            self._functions[name] = called
-        getattr(self.library, f"{self.prefix}_team_start").restype = ctypes.c_void_p
+            count = len(self._inputs) + len(self._outputs) + more + team
+            called.argtypes = [ctypes.c_void_p] * count
+            self._functions[function] = called
+        if not self.bare:
+            getattr(self.library, f"{self.prefix}_team_start").restype = ctypes.c_void_p
         self._team = ctypes.c_void_p(None)
         self._threads = 1
         self._stop: weakref.finalize[..., CpuRunner] | None = None
@@ -233,6 +244,8 @@ class CpuRunner(Runner):
     def threads(self, count: int) -> None:
         if not 1 <= count <= MOST_THREADS:
             raise refuse("option-threads", f"{count} threads: 1 to {MOST_THREADS} are possible")
+        if count > 1 and self.bare:
+            raise refuse("option-threads", "the package is bare: its C has no threads")
         with self._lock:
             if count == self._threads:
                 return
@@ -264,7 +277,7 @@ class CpuRunner(Runner):
         outputs = {name: np.empty(shape, dtype) for name, shape, dtype in self._results}
         seconds = np.zeros(max(len(self.steps), 1))
         begin = time.perf_counter()
-        if watch is None:
+        if watch is None and not self.bare:
             self._enter("profile", arrays, [*outputs.values(), seconds])
         else:
             self._run_steps(arrays, outputs, seconds, watch)
@@ -279,7 +292,7 @@ class CpuRunner(Runner):
         inputs: Sequence[Array],
         outputs: Mapping[str, Array],
         seconds: NDArray[np.float64],
-        watch: Watch,
+        watch: Watch | None,
     ) -> None:
         """What ``profile`` does, one step at a time."""
         arenas = {WEIGHTS: self.weights, ACTIVATIONS: self.workspace}
@@ -292,7 +305,8 @@ class CpuRunner(Runner):
             begin = time.perf_counter()
             function(ctypes.c_int(number), *pointers)
             seconds[number] = time.perf_counter() - begin
-            watch(symbol, arenas)
+            if watch is not None:
+                watch(symbol, arenas)
         for port in self._outputs:
             view, layout = port.box(arenas)
             outputs[port.name][...] = layout.unpack(view, port.shape)
@@ -332,7 +346,8 @@ class CpuRunner(Runner):
         """Call a function of the library on arrays in the program's order, in turn."""
         places = [_address(array) for array in (*inputs, *results)]
         with self._lock:
-            self._functions[function](self._team, *self._arenas, *places)
+            team = () if self.bare else (self._team,)
+            self._functions[function](*team, *self._arenas, *places)
 
 
 def _address(array: Array) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.graph.placement import WEIGHTS
-from tilewright.targets.base import Compilation, CompiledKernel
+from tilewright.targets.base import Compilation, CompiledKernel, Form
 from tilewright.targets.cpu.copies import divided, write_enter, write_leave
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.source import Writer, comment, string
@@ -53,7 +53,7 @@ def kernel_file_text(
     return "\n".join(lines)
 
 
-def kernels_header_text(prefix: str, functions: Functions, lanes: int) -> str:
+def kernels_header_text(prefix: str, functions: Functions, lanes: int, form: Form) -> str:
     """The header that all sources share: vectors, and every function."""
     guard = f"{prefix.upper()}_KERNELS_H"
     lines = [
@@ -61,6 +61,7 @@ def kernels_header_text(prefix: str, functions: Functions, lanes: int) -> str:
         f"#ifndef {guard}",
         f"#define {guard}",
         "",
+        *(["#define BARE /* no operating system */"] if form.bare else []),
         f"#define LANES {lanes}",
         f'#include "{prefix}_pieces.h"',
         "",
@@ -82,8 +83,10 @@ def header_text(
     inputs: Sequence[Port],
     outputs: Sequence[Port],
     steps: Sequence[Step],
+    identity: int | None,
 ) -> str:
-    """The package's one public header."""
+    """The package's one public header; ``identity`` is the checksum of the weights, if it has them."""
+    form = compilation.form
     upper = prefix.upper()
     arenas = dict(compilation.arenas)
     weights = arenas.pop(WEIGHTS, 0)
@@ -91,9 +94,7 @@ def header_text(
     scratch = scratch_bytes(steps)
     parameters = _parameters(inputs, outputs)
     lines = [
-        f"/* {prefix}: a neural network in C. No dependencies, no global state, no allocation but",
-        " * of teams: any number of threads may run it at once, each with a workspace of its own.",
-        " */",
+        *_introduction(prefix, form),
         f"#ifndef {upper}_H",
         f"#define {upper}_H",
         "",
@@ -103,7 +104,7 @@ def header_text(
         'extern "C" {',
         "#endif",
         "",
-        "/* Bytes of weights.bin, and of the workspace; both are aligned to 64 bytes in memory. */",
+        "/* Bytes of the weights, and of the workspace; both are aligned to 64 bytes in memory. */",
         f"#define {upper}_WEIGHT_BYTES {weights}",
         f"#define {upper}_WORKSPACE_BYTES {workspace}",
         f"#define {upper}_STEPS {len(steps)}",
@@ -116,9 +117,12 @@ def header_text(
             lines.append(f"#define {upper}_{port.identifier.upper()}_ELEMENTS {port.elements}")
     lines += [
         "",
+        *_weights_lines(prefix, form, identity),
         "/* Run the network once. */",
         f"void {prefix}_run(const void *weights, void *workspace, {parameters});",
         "",
+    ]
+    shared = [
         "/* The same, with the seconds from the start of each step to that of the next. */",
         f"void {prefix}_profile(const void *weights, void *workspace, {parameters},",
         f"    double seconds[{max(len(steps), 1)}]);",
@@ -139,6 +143,9 @@ def header_text(
         f"void {prefix}_profile_by(struct {prefix}_team *team, const void *weights,",
         f"    void *workspace, {parameters}, double seconds[{max(len(steps), 1)}]);",
         "",
+    ]
+    lines += [
+        *([] if form.bare else shared),
         "/* Run one step on tensors that lie in the workspace already. */",
         f"void {prefix}_step(int step, const void *weights, void *workspace);",
         "",
@@ -152,17 +159,65 @@ def header_text(
     return "\n".join(lines)
 
 
+def _introduction(prefix: str, form: Form) -> list[str]:
+    """The header's first lines."""
+    if form.bare:
+        return [
+            f"/* {prefix}: a neural network in C, without threads, heap, files and clocks. It needs",
+            " * memcpy, memset, and what it uses of <math.h>.",
+            " */",
+        ]
+    return [
+        f"/* {prefix}: a neural network in C. No dependencies, no global state, no allocation but",
+        " * of teams: any number of threads may run it at once, each with a workspace of its own.",
+        " */",
+    ]
+
+
+def _weights_lines(prefix: str, form: Form, identity: int | None) -> list[str]:
+    """The weights' array, or how those of the file are known."""
+    if identity is None:
+        return []
+    if form.weights == "array":
+        return [
+            "/* The weights, to be given to every run. */",
+            f"typedef uint32_t __attribute__((may_alias)) {prefix}_word;",
+            f"extern const {prefix}_word {prefix}_weights[];",
+            "",
+        ]
+    return [
+        "/* CRC-32 of weights.bin. check_weights gives 0 for these weights, and 1 for others: call it",
+        " * once they are read, as no run looks again.",
+        " */",
+        f"#define {prefix.upper()}_WEIGHTS_ID 0x{identity:08x}U",
+        f"int {prefix}_check_weights(const void *weights);",
+        "",
+    ]
+
+
 def network_text(
     prefix: str,
     inputs: Sequence[Port],
     outputs: Sequence[Port],
     steps: Sequence[Step],
-    functions: Functions,
+    form: Form,
+    identity: int | None,
 ) -> str:
     """The source that runs the steps in order."""
-    del functions
     writer = Writer()
     writer.line(f"/* The steps of {prefix}, in order, and where their tensors lie. */")
+    if form.bare:
+        writer.line(f'#include "{prefix}.h"')
+        writer.line(f'#include "{prefix}_kernels.h"')
+        writer.line()
+        if any(step.scratch_bytes for step in steps):
+            writer.line("#define FURTHER_SCRATCH(part) 0L /* there is one thread */")
+            writer.line()
+        _write_step(writer, prefix, steps)
+        write_enter(writer, inputs)
+        write_leave(writer, outputs)
+        _write_bare_run(writer, prefix, inputs, outputs, steps)
+        return str(writer)
     writer.line("#ifndef _POSIX_C_SOURCE")
     writer.line("#define _POSIX_C_SOURCE 200112L /* clock_gettime, threads */")
     writer.line("#endif")
@@ -170,6 +225,9 @@ def network_text(
     writer.line("#include <time.h>")
     writer.line(f'#include "{prefix}_kernels.h"')
     writer.line(f'#include "{prefix}_team.h"')
+    checked = identity is not None and form.weights == "file"
+    if checked:
+        writer.line(f'#include "{prefix}_checksum.h"')
     writer.line()
     if any(step.scratch_bytes for step in steps):
         writer.line("/* Where the scratch of threads but the first lies. */")
@@ -180,7 +238,32 @@ def network_text(
     write_leave(writer, outputs)
     _write_work(writer, prefix, inputs, outputs, steps)
     _write_entries(writer, prefix, inputs, outputs, steps)
+    if checked:
+        writer.line()
+        writer.line(f"int {prefix}_check_weights(const void *weights)")
+        with writer.block():
+            upper = prefix.upper()
+            writer.line(f"return checksum(weights, {upper}_WEIGHT_BYTES) != {upper}_WEIGHTS_ID;")
     return str(writer)
+
+
+def _write_bare_run(
+    writer: Writer,
+    prefix: str,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    steps: Sequence[Step],
+) -> None:
+    """The one entry of a package without threads."""
+    parameters = _parameters(inputs, outputs)
+    writer.line(f"void {prefix}_run(const void *weights, void *workspace, {parameters})")
+    with writer.block():
+        entering = ["workspace", *(port.identifier for port in inputs), "0", "1"]
+        writer.line(f"enter({', '.join(entering)});")
+        writer.line(f"for (int step = 0; step < {len(steps)}; step++)")
+        writer.line("    compute(step, 0, 1, weights, workspace);")
+        leaving = ["weights", "workspace", *(port.identifier for port in outputs)]
+        writer.line(f"leave({', '.join(leaving)});")
 
 
 def _write_step(writer: Writer, prefix: str, steps: Sequence[Step]) -> None:
@@ -313,12 +396,16 @@ def _write_entries(
             writer.line(f"{prefix}_{name}_by(NULL, weights, workspace, {names}{more});")
 
 
-def main_text(prefix: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> str:
+def main_text(
+    prefix: str, inputs: Sequence[Port], outputs: Sequence[Port], form: Form
+) -> str:
     """A program that reads inputs from files and writes outputs to files, as raw bytes."""
     upper = prefix.upper()
     names = ", ".join(port.identifier for port in [*inputs, *outputs])
+    from_file = form.weights == "file"
+    first = 2 if from_file else 1
     usage = " ".join(
-        ["weights.bin", *(f"{p.identifier}.bin" for p in inputs)]
+        [*(["weights.bin"] if from_file else []), *(f"{p.identifier}.bin" for p in inputs)]
         + [f"{p.identifier}.bin" for p in outputs]
     )
     writer = Writer()
@@ -355,24 +442,32 @@ def main_text(prefix: str, inputs: Sequence[Port], outputs: Sequence[Port]) -> s
     writer.line()
     writer.line("int main(int count, char **arguments)")
     with writer.block():
-        with writer.block(f"if (count != {2 + len(inputs) + len(outputs)})"):
+        with writer.block(f"if (count != {first + len(inputs) + len(outputs)})"):
             writer.line(f'fprintf(stderr, "usage: %s %s\\n", arguments[0], {string(usage)});')
             writer.line("return 2;")
-        writer.line(f"void *weights = space({upper}_WEIGHT_BYTES);")
         writer.line(f"void *workspace = space({upper}_WORKSPACE_BYTES);")
-        writer.line(f'transfer(arguments[1], "rb", weights, {upper}_WEIGHT_BYTES);')
+        if from_file:
+            writer.line(f"void *weights = space({upper}_WEIGHT_BYTES);")
+            writer.line(f'transfer(arguments[1], "rb", weights, {upper}_WEIGHT_BYTES);')
+            with writer.block(f"if ({prefix}_check_weights(weights))"):
+                text = string(f"%s: these are not the weights of {prefix}: their CRC-32 is not %08x")
+                text = text[:-1] + '\\n"'
+                writer.line(f"fprintf(stderr, {text}, arguments[1], {upper}_WEIGHTS_ID);")
+                writer.line("return 1;")
         for number, port in enumerate(inputs):
             size = f"{upper}_{port.identifier.upper()}_ELEMENTS * sizeof({port.c_type})"
             writer.line(f"{port.c_type} *{port.identifier} = space({size});")
-            writer.line(f'transfer(arguments[{number + 2}], "rb", {port.identifier}, {size});')
+            writer.line(f'transfer(arguments[{number + first}], "rb", {port.identifier}, {size});')
         for port in outputs:
             size = f"{upper}_{port.identifier.upper()}_ELEMENTS * sizeof({port.c_type})"
             writer.line(f"{port.c_type} *{port.identifier} = space({size});")
-        writer.line(f"{prefix}_run(weights, workspace, {names});")
-        for number, port in enumerate(outputs, len(inputs) + 2):
+        given = "weights" if from_file else f"{prefix}_weights"
+        writer.line(f"{prefix}_run({given}, workspace, {names});")
+        for number, port in enumerate(outputs, len(inputs) + first):
             size = f"{upper}_{port.identifier.upper()}_ELEMENTS * sizeof({port.c_type})"
             writer.line(f'transfer(arguments[{number}], "wb", {port.identifier}, {size});')
-        for name in ("weights", "workspace", *(p.identifier for p in [*inputs, *outputs])):
+        owned = ["weights"] if from_file else []
+        for name in (*owned, "workspace", *(p.identifier for p in [*inputs, *outputs])):
             writer.line(f"free({name});")
         writer.line("return 0;")
     return str(writer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,11 @@ from tilewright.graph.placement import WEIGHTS, placement_of
 from tilewright.ir.types import element_dtype, layout_of, tensor_type
 from tilewright.planning.layout import Layout
 from tilewright.targets.base import Compilation
+
+LARGEST_ARRAY = 64 << 20
+"""Bytes of weights that are written as C at most: compilers take long for more."""
+
+_CHUNK = 1 << 20
 
 
 def write_weights(network: NetworkOp, compilation: Compilation, path: Path) -> None:
@@ -39,3 +45,37 @@ def write_weights(network: NetworkOp, compilation: Compilation, path: Path) -> N
                 raise refuse("cpu-placement", "a weight lies outside its arena", op.symbol.data)
             file.seek(place.offset)
             file.write(packed.reshape(-1).view(np.uint8).data)
+
+
+def checksum_of(path: Path) -> int:
+    """CRC-32 of a file, by which a package's C knows its weights."""
+    found = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            found = zlib.crc32(chunk, found)
+    return found
+
+
+def array_text(prefix: str, path: Path) -> str:
+    """A file of weights as C: one constant array of little-endian words."""
+    size = path.stat().st_size
+    if size > LARGEST_ARRAY:
+        raise refuse(
+            "option-form", f"{size:,} bytes of weights; arrays hold {LARGEST_ARRAY:,} at most",
+            "--weights-as", "leave them in a file",
+        )  # fmt: skip
+    content = path.read_bytes()
+    words = np.frombuffer(content + bytes(-size % 4 or (0 if size else 4)), "<u4").tolist()
+    rows = (", ".join(f"{word:#x}" for word in words[at : at + 8]) for at in range(0, len(words), 8))
+    listed = ",\n".join(f"    {row}" for row in rows)
+    return f"""/* The weights of {prefix}, as they lie in the memory of a little-endian processor. */
+#include "{prefix}.h"
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the weights are written for little-endian processors"
+#endif
+
+const {prefix}_word {prefix}_weights[{len(words)}] __attribute__((aligned(64))) = {{
+{listed}
+}};
+"""
