@@ -8,7 +8,7 @@ kept as they are; large arrays that were computed go to a temporary file (graph/
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from math import prod
 from pathlib import Path
@@ -113,6 +113,15 @@ class Weights:
         kept._spill = self._spill
         kept._symbols = {d: symbol for d, symbol in self._symbols.items() if symbol in kept}
         return kept
+
+    def beside(self, arrays: Mapping[str, Array]) -> Weights:
+        """This store and further arrays, by the symbols that they have already."""
+        both = self.subset(self)
+        both._arrays |= arrays
+        for array in arrays.values():
+            array.setflags(write=False)
+        both._symbols = {}
+        return both
 
     def save(self, path: Path | str) -> None:
         """Write a safetensors file; equal stores give equal bytes, whatever the order of adding."""

@@ -18,14 +18,14 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.files import problem_of, written
 from tilewright.graph.dialect import network_of
 from tilewright.graph.interpreter import Observer, interpret
-from tilewright.graph.operations import context
 from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException
+from tilewright.ir import ModuleOp
 from tilewright.ir.types import Array
 from tilewright.runtime.glance import report
 from tilewright.runtime.listed import listed_only
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, REFERENCE, Manifest, read_manifest
 from tilewright.runtime.observing import Observing
+from tilewright.runtime.reference import packed_weights, read_reference
 from tilewright.runtime.summary import summary
 from tilewright.shapes import Bounds
 from tilewright.shapes.run import check_sizes
@@ -33,9 +33,6 @@ from tilewright.targets.base import Profile, Runner, TensorInfo, find_target
 
 if TYPE_CHECKING:
     from tilewright.runtime.cache import Cache
-
-GRAPH_FILE = "graph.mlir"
-WEIGHTS_FILE = "weights.safetensors"
 
 RELATIVE_TOLERANCE = 1e-4
 """Of a float output's largest magnitude: sums of float32 in another order differ by about the
@@ -194,15 +191,8 @@ class Executable:
 
     def _read_reference(self) -> tuple[ModuleOp, Weights]:
         if self._reference is None:
-            folder = self.content / REFERENCE
-            weights = Weights.load(folder / WEIGHTS_FILE)
-            try:
-                module = Parser(context(), (folder / GRAPH_FILE).read_text()).parse_module()
-                module.verify()
-                network_of(module)
-            except (ParseError, VerifyException, OSError, ValueError, RecursionError) as error:
-                raise refuse("package-invalid", str(error), str(folder / GRAPH_FILE)) from error
-            self._reference = (module, weights)
+            packed = packed_weights(find_target(self.manifest.target), self.content / PROGRAM)
+            self._reference = read_reference(self.content / REFERENCE, packed)
         return self._reference
 
     def reference(

@@ -11,11 +11,10 @@ from tilewright.graph.dialect import KernelOp, network_of, tensor_type
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.graph.weights import Weights
-from tilewright.ir import to_text
 from tilewright.ir.types import element_dtype
 from tilewright.planning import Plan
-from tilewright.runtime.executable import GRAPH_FILE, WEIGHTS_FILE
 from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
+from tilewright.runtime.reference import packed_weights, write_reference
 from tilewright.targets.base import Compilation, Target
 
 
@@ -36,9 +35,8 @@ def write_package(
     target.emit(made, program)
     reference = directory / REFERENCE
     reference.mkdir()
-    (reference / GRAPH_FILE).write_text(f"{to_text(made.network)}\n")
     assert isinstance(made.weights, Weights)
-    made.weights.save(reference / WEIGHTS_FILE)
+    write_reference(reference, made.network, made.weights, packed_weights(target, program))
     manifest = Manifest(
         tilewright=tilewright.__version__,
         target=target.name,

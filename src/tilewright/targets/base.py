@@ -234,6 +234,9 @@ class Target(ABC):
     description: str
     implements: frozenset[Capability] = frozenset()
     """The keys of machines beyond those that hold for all targets; others are refused."""
+    weights_file: str = ""
+    """The file of its programs that is the arena of weights, each as its layout and placement say:
+    packages keep no second copy of those. "" where programs keep weights in other ways."""
     writes_c: bool = False
     """Whether its packages are C throughout, of which there are several forms (``Form``)."""
     takes_computed_weights: bool = True

@@ -15,7 +15,7 @@ from tilewright.targets.base import Compilation, Runner, Target
 from tilewright.targets.cpu.compiler import FLAGS, compiler_version
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.measure import measure
-from tilewright.targets.cpu.package import write_package
+from tilewright.targets.cpu.package import WEIGHTS_FILE, write_package
 from tilewright.targets.cpu.processors import NATIVE, PROCESSORS, processor, this_processor
 from tilewright.targets.cpu.runner import CpuRunner
 
@@ -29,6 +29,7 @@ class CpuTarget(Target):
     """C for the processor at hand."""
 
     name = "cpu"
+    weights_file = WEIGHTS_FILE
     writes_c = True
     description = "readable C for the processor at hand, built by the system's compiler"
     implements = frozenset(
