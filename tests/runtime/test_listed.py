@@ -28,7 +28,7 @@ def package(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "package"))
 
 
-EVIL = '#include <stdio.h>\n__attribute__((constructor)) static void evil(void)\n{\n'
+EVIL = "#include <stdio.h>\n__attribute__((constructor)) static void evil(void)\n{\n"
 EVIL += '    fclose(fopen("MARK", "w"));\n}\n'
 
 

@@ -72,7 +72,9 @@ def makefile_text(prefix: str, processor: Processor, form: Form) -> str:
     if form.bare:
         return bare_makefile_text(prefix, processor)
     shared = f"$(DESTDIR)$(PREFIX)/share/{prefix}"
-    weights = f"	mkdir -p {shared}\n	cp weights.bin {shared}\n" if form.weights == "file" else ""
+    weights = (
+        f"	mkdir -p {shared}\n	cp weights.bin {shared}\n" if form.weights == "file" else ""
+    )
     needed = " ".join(flag for flag in (*FLAGS, *processor.flags) if flag not in CHOICE)
     return f"""# make: the libraries and the program; they depend on nothing but a C compiler.
 # make install PREFIX=/usr/local: headers, libraries, weights, and what pkg-config reads.
@@ -119,9 +121,7 @@ clean:
 """
 
 
-def cmake_text(
-    prefix: str, processor: Processor, functions: Sequence[str], form: Form
-) -> str:
+def cmake_text(prefix: str, processor: Processor, functions: Sequence[str], form: Form) -> str:
     """A CMake project: add_subdirectory it, or install it and find_package it."""
     if form.bare:
         return bare_cmake_text(prefix, processor, functions)
@@ -193,12 +193,12 @@ _READ = """
 """How the class reads a file of weights."""
 
 
-def class_text(
-    prefix: str, inputs: Sequence[Port], outputs: Sequence[Port], form: Form
-) -> str:
+def class_text(prefix: str, inputs: Sequence[Port], outputs: Sequence[Port], form: Form) -> str:
     """A C++ header: one class that owns the weights, a workspace and a team of threads."""
     from_file = form.weights == "file"
-    about = "// Reads the weights from a file (weights.bin of the package).\n    " if from_file else ""
+    about = (
+        "// Reads the weights from a file (weights.bin of the package).\n    " if from_file else ""
+    )
     taken = "const std::string &weights, " if from_file else ""
     space = f"weights_(space({prefix.upper()}_WEIGHT_BYTES)),\n          " if from_file else ""
     read = _READ.format(prefix=prefix, upper=prefix.upper()) if from_file else ""

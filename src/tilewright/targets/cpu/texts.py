@@ -396,9 +396,7 @@ def _write_entries(
             writer.line(f"{prefix}_{name}_by(NULL, weights, workspace, {names}{more});")
 
 
-def main_text(
-    prefix: str, inputs: Sequence[Port], outputs: Sequence[Port], form: Form
-) -> str:
+def main_text(prefix: str, inputs: Sequence[Port], outputs: Sequence[Port], form: Form) -> str:
     """A program that reads inputs from files and writes outputs to files, as raw bytes."""
     upper = prefix.upper()
     names = ", ".join(port.identifier for port in [*inputs, *outputs])
@@ -450,7 +448,9 @@ def main_text(
             writer.line(f"void *weights = space({upper}_WEIGHT_BYTES);")
             writer.line(f'transfer(arguments[1], "rb", weights, {upper}_WEIGHT_BYTES);')
             with writer.block(f"if ({prefix}_check_weights(weights))"):
-                text = string(f"%s: these are not the weights of {prefix}: their CRC-32 is not %08x")
+                text = string(
+                    f"%s: these are not the weights of {prefix}: their CRC-32 is not %08x"
+                )
                 text = text[:-1] + '\\n"'
                 writer.line(f"fprintf(stderr, {text}, arguments[1], {upper}_WEIGHTS_ID);")
                 writer.line("return 1;")

@@ -66,7 +66,9 @@ def array_text(prefix: str, path: Path) -> str:
         )  # fmt: skip
     content = path.read_bytes()
     words = np.frombuffer(content + bytes(-size % 4 or (0 if size else 4)), "<u4").tolist()
-    rows = (", ".join(f"{word:#x}" for word in words[at : at + 8]) for at in range(0, len(words), 8))
+    rows = (
+        ", ".join(f"{word:#x}" for word in words[at : at + 8]) for at in range(0, len(words), 8)
+    )
     listed = ",\n".join(f"    {row}" for row in rows)
     return f"""/* The weights of {prefix}, as they lie in the memory of a little-endian processor. */
 #include "{prefix}.h"
