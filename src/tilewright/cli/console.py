@@ -87,7 +87,8 @@ CpuOption = Annotated[
     typer.Option(
         "--cpu",
         metavar="PROCESSOR",
-        help="Make C for amx, avx512, avx2, sse2, neon, portable, cortex-m7, or as a calibration.json says.",
+        help="Make C for amx, avx512, avx2, sse2, neon, portable, cortex-m7, or as a "
+        "calibration.json says.",
     ),
 ]
 PlannerOption = Annotated[

@@ -121,7 +121,7 @@ def compile(
         if settled.free:
             if form != Form():
                 raise refuse(
-                    "shape-open", "C with arrays of weights is of one shape", "--weights-as, --bare",
+                    "shape-open", "C with arrays of weights is of one shape", "--weights-as",
                     "give sizes to the free dims",
                 )  # fmt: skip
             if dump is not None:

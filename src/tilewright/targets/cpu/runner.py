@@ -210,7 +210,7 @@ class CpuRunner(Runner):
         size = int(manifest["weight_bytes"])
         if manifest["weights"] == "array":
             place = (ctypes.c_uint8 * size).in_dll(self.library, f"{self.prefix}_weights")
-            self.weights = np.frombuffer(place, np.uint8)
+            self.weights = np.ctypeslib.as_array(place)
         else:
             self.weights = read_weights(program / WEIGHTS_FILE, size)
         for name in ("run", "step") if self.bare else ("run_by", "profile_by", "step", "team_stop"):

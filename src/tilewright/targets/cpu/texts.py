@@ -85,7 +85,7 @@ def header_text(
     steps: Sequence[Step],
     identity: int | None,
 ) -> str:
-    """The package's one public header; ``identity`` is the checksum of the weights, if it has them."""
+    """The package's one public header; ``identity`` is the weights' checksum, if it has them."""
     form = compilation.form
     upper = prefix.upper()
     arenas = dict(compilation.arenas)
@@ -163,8 +163,8 @@ def _introduction(prefix: str, form: Form) -> list[str]:
     """The header's first lines."""
     if form.bare:
         return [
-            f"/* {prefix}: a neural network in C, without threads, heap, files and clocks. It needs",
-            " * memcpy, memset, and what it uses of <math.h>.",
+            f"/* {prefix}: a neural network in C, without threads, heap, files and clocks.",
+            " * It needs memcpy, memset, and what it uses of <math.h>.",
             " */",
         ]
     return [
@@ -186,8 +186,8 @@ def _weights_lines(prefix: str, form: Form, identity: int | None) -> list[str]:
             "",
         ]
     return [
-        "/* CRC-32 of weights.bin. check_weights gives 0 for these weights, and 1 for others: call it",
-        " * once they are read, as no run looks again.",
+        "/* CRC-32 of weights.bin. check_weights gives 0 for these weights, and 1 for others: call",
+        " * it once they are read, as no run looks again.",
         " */",
         f"#define {prefix.upper()}_WEIGHTS_ID 0x{identity:08x}U",
         f"int {prefix}_check_weights(const void *weights);",

@@ -70,7 +70,7 @@ def array_text(prefix: str, path: Path) -> str:
         ", ".join(f"{word:#x}" for word in words[at : at + 8]) for at in range(0, len(words), 8)
     )
     listed = ",\n".join(f"    {row}" for row in rows)
-    return f"""/* The weights of {prefix}, as they lie in the memory of a little-endian processor. */
+    return f"""/* The weights of {prefix}, as they lie in little-endian memory. */
 #include "{prefix}.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
