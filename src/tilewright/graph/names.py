@@ -44,91 +44,17 @@ def identifier(name: str, fallback: str = "value") -> str:
     return text
 
 
-_HEADERS = frozenset(
-    [
-        "aio",
-        "alloca",
-        "arpa",
-        "assert",
-        "byteswap",
-        "complex",
-        "cpio",
-        "ctype",
-        "dirent",
-        "dlfcn",
-        "elf",
-        "endian",
-        "errno",
-        "fcntl",
-        "features",
-        "fenv",
-        "float",
-        "fnmatch",
-        "ftw",
-        "getopt",
-        "glob",
-        "grp",
-        "iconv",
-        "inttypes",
-        "iso646",
-        "langinfo",
-        "libgen",
-        "limits",
-        "link",
-        "locale",
-        "malloc",
-        "math",
-        "memory",
-        "monetary",
-        "mqueue",
-        "ndbm",
-        "netdb",
-        "nl_types",
-        "omp",
-        "poll",
-        "pthread",
-        "pwd",
-        "regex",
-        "resolv",
-        "sched",
-        "search",
-        "semaphore",
-        "setjmp",
-        "signal",
-        "spawn",
-        "stdalign",
-        "stdarg",
-        "stdatomic",
-        "stdbit",
-        "stdbool",
-        "stdckdint",
-        "stddef",
-        "stdint",
-        "stdio",
-        "stdlib",
-        "stdnoreturn",
-        "string",
-        "strings",
-        "stropts",
-        "syslog",
-        "tar",
-        "termios",
-        "tgmath",
-        "threads",
-        "time",
-        "uchar",
-        "ucontext",
-        "ulimit",
-        "unistd",
-        "utime",
-        "utmpx",
-        "values",
-        "wait",
-        "wchar",
-        "wctype",
-        "wordexp",
-    ]
-)
+_HEADER_NAMES = """
+    aio alloca arpa assert byteswap complex cpio ctype dirent dlfcn elf endian errno fcntl
+    features fenv float fnmatch ftw getopt glob grp iconv inttypes iso646 langinfo libgen limits
+    link locale malloc math memory monetary mqueue ndbm netdb nl_types omp poll pthread pwd
+    regex resolv sched search semaphore setjmp signal spawn stdalign stdarg stdatomic stdbit
+    stdbool stdckdint stddef stdint stdio stdlib stdnoreturn string strings stropts syslog tar
+    termios tgmath threads time uchar ucontext ulimit unistd utime utmpx values wait wchar
+    wctype wordexp
+"""
+
+_HEADERS = frozenset(_HEADER_NAMES.split())
 """Headers of C and of systems, which a package's own would hide."""
 
 

@@ -55,8 +55,9 @@ def read_reference(folder: Path, packed: Path | None) -> tuple[ModuleOp, Weights
 def _packed(module: ModuleOp) -> Iterable[WeightOp]:
     """The weights that have a place in the arena of weights."""
     for op in module.walk():
-        placed = isinstance(op, WeightOp) and op.placement is not None
-        if placed and placement_of(op.result).arena == WEIGHTS:
+        if not isinstance(op, WeightOp) or op.placement is None:
+            continue
+        if placement_of(op.result).arena == WEIGHTS:
             yield op
 
 

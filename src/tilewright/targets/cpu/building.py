@@ -20,7 +20,7 @@ SYSTEM_FLAGS = ("-fPIC", "-pthread")
 def bare_makefile_text(prefix: str, processor: Processor) -> str:
     """A Makefile for the library of a package for no operating system."""
     flags = (flag for flag in FLAGS if flag not in (*CHOICE, *SYSTEM_FLAGS))
-    return f"""# make CC=arm-none-eabi-gcc AR=arm-none-eabi-ar: the library, for your program to link.
+    return f"""# make CC=arm-none-eabi-gcc AR=arm-none-eabi-ar: the library to link with.
 CC ?= cc
 AR ?= ar
 # Yours to replace: make CFLAGS="-Os -g". What the sources need comes before it.
