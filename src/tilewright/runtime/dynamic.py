@@ -126,6 +126,7 @@ class DynamicExecutable(Executable):
             "files": {name: entry.sha256 for name, entry in manifest.files.items()},
             "inputs": [tensor.model_dump(mode="json") for tensor in manifest.inputs],
             "open": manifest.open_model.model_dump(mode="json", exclude={"dims"}),
+            "model": manifest.model,
             "target": manifest.target,
             "machine": manifest.machine,
             "host": find_target(manifest.target).options(),
