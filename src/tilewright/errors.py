@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -36,3 +37,23 @@ class TilewrightError(Exception):
 def refuse(code: str, reason: str, where: str = "", help: str = "") -> TilewrightError:
     """The error for one problem; ``raise refuse(...)``."""
     return TilewrightError(Problem(code, reason, where, help))
+
+
+class KernelError(TilewrightError):
+    """Refusal of one kernel of a network; another engine may be able to run it."""
+
+    def __init__(self, symbol: str, problems: Sequence[Problem]) -> None:
+        super().__init__(problems)
+        self.symbol = symbol
+        """The kernel's symbol."""
+
+
+@contextmanager
+def refusals_of(symbol: str) -> Generator[None]:
+    """Let refusals inside name the kernel that they are of: raises KernelError for them."""
+    try:
+        yield
+    except KernelError:
+        raise
+    except TilewrightError as error:
+        raise KernelError(symbol, error.problems) from error

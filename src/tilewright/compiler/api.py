@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright import frontends
 from tilewright.compiler.cached import obtained
-from tilewright.compiler.pipeline import check_files, resolve, travel
+from tilewright.compiler.pipeline import advance, check_files, resolve, travel
 from tilewright.compiler.quantise import check_format
 from tilewright.compiler.state import Model, Work
 from tilewright.errors import refuse
@@ -154,8 +154,7 @@ def compile(
                 planner=asked,
                 name=name,
             )
-        progress("emit", 0, 0)
-        _emit(work, form, place)
+            emit(work, place, form)
 
     plain = calibration is None and dump is None and database is None and planner == "model"
     if cache is not None and plain:
@@ -215,8 +214,7 @@ def specialise(
         exact_memory=found.exact_memory,
         name=network_name(manifest.model),
     )
-    progress("emit", 0, 0)
-    _emit(work, Form(), place)
+    emit(work, place)
 
 
 def _calibrated(
@@ -287,8 +285,16 @@ def _form(target: Target, weights_as: str | None, bare: bool) -> Form:
     return Form("array" if bare else weights_as or "file", bare)
 
 
-def _emit(work: Work, form: Form, directory: Path) -> None:
-    """Let the target emit its part, and write the package around it."""
+def emit(work: Work, directory: Path, form: Form = Form()) -> None:  # noqa: B008 -- a value
+    """Let the target emit its part, and write the package around it.
+
+    Kernels that it refuses go to the host, where it has one. Raises TilewrightError.
+    """
+    advance(work, (), lambda: _write(work, form, directory))
+
+
+def _write(work: Work, form: Form, directory: Path) -> None:
+    work.progress("emit", 0, 0)
     arenas = arenas_of(network_of(work.network))
     kernels = tuple(work.kernels)
     made = Compilation(work.machine, work.network, work.weights, kernels, arenas, form)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
 from tilewright import frontends
+from tilewright.compiler.fall_back import give_to_host, remember
 from tilewright.compiler.quantise import calibrate, kept_on_host, quantise
 from tilewright.compiler.state import Model, Planner, Work, context_of, drop_dead_weights
-from tilewright.errors import refuse
+from tilewright.errors import KernelError, refusals_of, refuse
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.passes import kernel_pipeline, place_pipeline, simplify_pipeline
@@ -36,6 +38,7 @@ from tilewright.shapes import Shapes
 from tilewright.targets.base import CompiledKernel, Target, find_target
 from tilewright.tile.build import build
 from tilewright.tile.dialect import programs_of
+from tilewright.tile.lower import tile_module
 from tilewright.tile.passes import last_used
 from tilewright.tile.passes import pipeline as tile_pipeline
 
@@ -88,6 +91,8 @@ def form_kernels(work: Work) -> None:
 
 def place_graph(work: Work) -> None:
     """Graph passes from the choice of numbers to the plan of memory."""
+    if work.formed is None:
+        remember(work)
     passes = place_pipeline(work.machine, exact_memory=work.exact_memory)
     work.runner.run(work.network, passes, "graph-")
     drop_dead_weights(work)
@@ -105,6 +110,7 @@ def plan_kernels(work: Work) -> None:
     network = network_of(work.network)
     names = value_names(network)
     kernels = [op for op in network.block.ops if isinstance(op, KernelOp)]
+    ops = {op.symbol.data: op for op in kernels}
     described = [(_described(op, names, work.machine), op.on_host) for op in kernels]
     planned = [kernel for kernel, on_host in described if not on_host]
     timer = work.target.timer(work.machine)
@@ -113,8 +119,11 @@ def plan_kernels(work: Work) -> None:
         # nothing is timed, kernels alike stay alike and are planned once.
         begin = planned[0] = replace(planned[0], first=True)
         described = [(begin if k.symbol == begin.symbol else k, host) for k, host in described]
-    known = work.known if timer is None else None
-    work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress, known)
+    cache = work.known if timer is None else work.plan_cache
+    work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress, cache)
+    if work.target.falls_back:
+        for kernel in planned:
+            _check_lowered(work, kernel, ops[kernel.symbol], names)
     # A planner that was asked for knows nothing of values that are held.
     if work.hold and Capability.HOLDS in work.target.implements and work.planner is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
@@ -173,19 +182,35 @@ def plans_of(
     planner: Planner | None = None,
     timer: Timer | None = None,
     progress: Progress = quiet,
-    known: PlanCache | None = None,
+    cache: PlanCache | None = None,
 ) -> dict[str, Plan]:
-    """Plans by the kernels' symbols; kernels alike are planned once. Raises TilewrightError.
+    """Plans by the kernels' symbols; kernels alike are planned once, and taken from ``cache``, which
+    has plans for the same machine and timer.
 
-    ``known`` has plans that were made before on the same machine, with the same timer.
+    Raises KernelError.
     """
-    cache: PlanCache = {} if known is None else known
+    cache = {} if cache is None else cache
     plans: dict[str, Plan] = {}
     for number, kernel in enumerate(kernels):
         progress("plan", number, len(kernels))
-        found = None if planner is None else planner(kernel)
-        plans[kernel.symbol] = found or plan(kernel, machine, timer=timer, cache=cache)
+        with refusals_of(kernel.symbol):
+            found = None if planner is None else planner(kernel)
+            plans[kernel.symbol] = found or plan(kernel, machine, timer=timer, cache=cache)
     return plans
+
+
+def _check_lowered(work: Work, kernel: Kernel, op: KernelOp, names: Mapping[SSAValue, str]) -> None:
+    """Refuse a kernel of which the timer could time no schedule, with the reason: raises
+    KernelError."""
+    found = work.plans[kernel.symbol]
+    run = work.target.run_timer(work.machine, arenas_of(network_of(work.network)))
+    if found.cycles < inf or run is None:
+        return
+    with refusals_of(kernel.symbol):
+        program = tile_module(
+            kernel, found.schedule, work.machine, placements_of(op, names, kernel)
+        )
+        run([CompiledKernel(kernel, found.schedule, program)])
 
 
 def build_tiles(work: Work) -> None:
@@ -203,10 +228,11 @@ def build_tiles(work: Work) -> None:
         held = work.held.get(item.kernel.symbol)
         if held is not None:
             placements = held.placed(placements)
-        program = build(item.kernel, item.schedule, machine, placements)
         passes = tile_pipeline(machine, tuple(text for texts in used.values() for text in texts))
         work.runner.context = context_of(work, {}, machine)
-        work.runner.run(program, passes, f"{item.kernel.symbol}-")
+        with refusals_of(item.kernel.symbol):
+            program = build(item.kernel, item.schedule, machine, placements)
+            work.runner.run(program, passes, f"{item.kernel.symbol}-")
         if work.machine.synchronisation != "none":
             for one in programs_of(program):
                 used |= last_used(one)
@@ -224,6 +250,9 @@ ROAD: tuple[Station, ...] = (
     Station("tile", build_tiles, "kernel + schedule -> tile program"),
 )
 """Everything up to the target's own part; ``compile`` then lets the target emit a package."""
+
+PLACED = ROAD[[station.name for station in ROAD].index("calibrate") + 1 :]
+"""What follows the forming of kernels."""
 
 
 def resolve(
@@ -283,10 +312,28 @@ def travel(
     work = Work(target, machine, model, shapes or {}, calibration, progress, runner, exact_memory)
     work.weights_file, work.ranges, work.numbers = weights, ranges, numbers
     work.planner, work.factors, work.hold, work.name = planner, factors, hold, name
-    for station in ROAD:
-        progress(station.name, 0, 0)
-        station.run(work)
-        check_files(work)
-        if station.name == until:
-            break
+    names = [station.name for station in ROAD]
+    advance(work, ROAD[: names.index(until) + 1])
     return work
+
+
+def advance(
+    work: Work, stations: Sequence[Station], finish: Callable[[], None] | None = None
+) -> None:
+    """Run stations, then ``finish``.
+
+    Where a kernel is refused and the host can run it, the road is gone again from the formed
+    network on (compiler/fall_back.py). Raises TilewrightError.
+    """
+    while True:
+        try:
+            for station in stations:
+                work.progress(station.name, 0, 0)
+                station.run(work)
+                check_files(work)
+            if finish is not None:
+                finish()
+            return
+        except KernelError as error:
+            give_to_host(work, error)
+            stations = PLACED

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tilewright import frontends
+from tilewright.errors import Problem
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.weights import Weights
@@ -32,6 +33,17 @@ that JAX exported, or a PyTorch module."""
 
 Planner = Callable[[Kernel], Plan | None]
 """A kernel's plan, or None where it has none."""
+
+
+@dataclass(frozen=True)
+class Formed:
+    """A network whose kernels are formed, before numbers, layouts and places are chosen."""
+
+    network: ModuleOp
+    weights: Weights
+    context: CompilerContext
+    notes: int
+    """How many of the compilation's notes there were."""
 
 
 @dataclass
@@ -72,6 +84,12 @@ class Work:
     """Whether values may stay on the chip between kernels (network/resident_values.py)."""
     held: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
     """The kernels that run while values do, by their symbols."""
+    plan_cache: PlanCache = field(default_factory=dict[Any, Plan])
+    """The plans of kernels that differ in names only."""
+    formed: Formed | None = None
+    """What compiler/fall_back.py goes back to."""
+    refused: dict[str, Problem] = field(default_factory=dict[str, Problem])
+    """Why kernels that the machine computes run on the host even so, by their symbols."""
 
 
 def context_of(

@@ -200,7 +200,8 @@ class Space:
         blocks = np.ones(self.rows)
         for length in lengths:
             blocks = blocks * length
-        blocks = blocks / run_elements(use.operand, lengths)
+        if lengths:  # A single number is one block.
+            blocks = blocks / run_elements(use.operand, lengths)
         return np.maximum(blocks - 1.0, 0.0) * (use.move.latency / use.move.in_flight)
 
     def slot_bytes(self, use: Use) -> Ints:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from tilewright import frontends
-from tilewright.compiler.pipeline import Progress, Work, optimise_graph, place_graph, quiet, travel
+from tilewright.compiler.api import emit
+from tilewright.compiler.pipeline import (
+    PLACED,
+    Progress,
+    Work,
+    advance,
+    optimise_graph,
+    place_graph,
+    quiet,
+    travel,
+)
 from tilewright.compiler.quantise import calibrate, kept_on_host, quantise
 from tilewright.frontends import ModelNode
 from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, network_of
@@ -162,7 +173,13 @@ def explain(
     imported = work.network.clone()
     objections = _prepare(work)
     calibrate(work)
-    place_graph(work)
+    if target.falls_back:
+        # What its instructions cannot say is known once they are made: as compile does.
+        with tempfile.TemporaryDirectory(prefix="tilewright-") as directory:
+            advance(work, PLACED)
+            emit(work, Path(directory))
+    else:
+        place_graph(work)
     return Explanation(
         target.name,
         machine.name,
@@ -280,6 +297,9 @@ class _Fates:
         )
 
     def _objection(self, kernel: KernelOp) -> Objection:
+        refused = self.work.refused.get(kernel.symbol.data)
+        if refused is not None:
+            return Objection(refused.code, refused.reason, refused.help)
         known = self.objections.get(kernel.symbol.data)
         first = kernel.operations[0]
         if known is None and isinstance(first, Operation):

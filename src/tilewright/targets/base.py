@@ -134,8 +134,8 @@ class Profile:
     dram_bytes: int | None = None
     host_seconds: float | None = None
     """What the host took of a simulated run, beside the ``cycles`` of the accelerator: all its
-    kernels, and the conversions at the borders, which have no row in ``kernels``. None where that
-    was not measured, and for native runs, which are all the host's."""
+    kernels, those that only convert included, and operations outside kernels, which have no row in
+    ``kernels``. None where that was not measured, and for native runs, which are all the host's."""
     peak_memory_bytes: int = 0
     """Bytes of main memory that the package needs for activations and weights."""
     engines: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -239,6 +239,9 @@ class Target(ABC):
     packages keep no second copy of those. "" where programs keep weights in other ways."""
     writes_c: bool = False
     """Whether its packages are C throughout, of which there are several forms (``Form``)."""
+    falls_back: bool = False
+    """Whether the host runs the kernels that its instructions cannot say, so that no network is
+    refused for one of them. ``emit`` then tells which they are (``KernelError``)."""
     takes_computed_weights: bool = True
     """Whether the weights of products may be values that a network takes in or computes. Otherwise
     they are laid out when a package is written, and have to be constants."""

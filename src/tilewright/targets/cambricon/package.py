@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.errors import refusals_of
 from tilewright.graph.arenas import write_value
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.kernels import operand_values
@@ -111,9 +112,10 @@ def _lower(
             lowering.interrupt()
             continue
         one = kernels[symbol]
-        lowering.kernel(
-            programs[symbol], one.kernel.nodes, one.predicted_cycles, one.machine, one.keeps
-        )
+        with refusals_of(symbol):
+            lowering.kernel(
+                programs[symbol], one.kernel.nodes, one.predicted_cycles, one.machine, one.keeps
+            )
         steps.append(("words", len(symbols)))
         symbols.append(symbol)
     places = {

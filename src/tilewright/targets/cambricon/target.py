@@ -31,6 +31,7 @@ class CambriconTarget(Target):
             *(Capability.CLIPS, Capability.REPLACES, Capability.ROLLS),
         }
     )
+    falls_back = True
 
     def __init__(self, size: Configuration = ORIGINAL) -> None:
         self.name = size.name

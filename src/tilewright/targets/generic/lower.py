@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.errors import refuse
+from tilewright.errors import refusals_of, refuse
 from tilewright.ir.types import Array
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.simulate.commands import TIMED, TimedArray
@@ -45,6 +45,8 @@ class Lowering:
     content: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict[str, NDArray[np.uint8]])
     """The arenas whose bytes are known: the weights, of which compressed ones are read."""
     kernels: list[list[Part]] = field(default_factory=list[list[Part]])
+    symbols: list[str] = field(default_factory=list[str])
+    """The kernels' symbols."""
 
     def __post_init__(self) -> None:
         self.machine = self.instructions.machine
@@ -71,9 +73,11 @@ class Lowering:
         """The program, and the first instruction of every kernel (and of what would follow)."""
         chunks: list[Lanes] = [np.zeros((0, self.instructions.lanes), np.uint64)]
         starts = [0]
-        for parts in self.kernels:
+        for symbol, parts in zip(self.symbols, self.kernels, strict=True):
             for part in parts:
-                chunks.append(encode(self.instructions, part.one, part.columns, part.keys.size))
+                with refusals_of(symbol):
+                    words = encode(self.instructions, part.one, part.columns, part.keys.size)
+                chunks.append(words)
             count = len(parts)
             keys = [part.keys for part in parts]
             if count:
@@ -170,6 +174,7 @@ class KernelLowering:
             engine = self.engines.index(name)
             self.whole.counts[engine] = base[engine] + len(self.queues.keys(name))
         self.whole.kernels.append(parts)
+        self.whole.symbols.append(self.program.symbol.data)
 
     def _first_loads(self, local: Mapping[Command, Mapping[str, Column]]) -> dict[Command, Any]:
         """The first fillings that nothing need come before; see prefetch.py."""

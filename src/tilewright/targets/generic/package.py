@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.errors import refusals_of
 from tilewright.graph.arenas import write_value
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.placement import WEIGHTS
@@ -86,7 +87,8 @@ def _lower(
             steps.append(("host", number))
             continue
         for program in programs_of(one.program):
-            lowering.kernel(program)
+            with refusals_of(one.kernel.symbol):
+                lowering.kernel(program)
         steps.append(("words", len(rows)))
         rows.append((one.kernel.symbol, one.kernel.nodes))
     return steps, rows

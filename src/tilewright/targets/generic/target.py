@@ -32,6 +32,7 @@ class InstructionTarget(Target):
             Capability.JOINED,
         }
     )
+    falls_back = True
 
     def instruction_set(self, machine: Machine) -> InstructionSet:
         """The instructions of a machine."""

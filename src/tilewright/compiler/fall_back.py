@@ -1,0 +1,56 @@
+"""Kernels that a target cannot plan or lower run on the host: the road is gone again from there.
+
+A network is kept as it is once its kernels are formed and calibrated. When a later station, or the
+target's ``emit``, refuses a kernel, that kernel is marked as the host's in a copy of it, with the
+reason, and the stations behind run again: numbers, layouts and places in memory depend on it.
+"""
+
+from __future__ import annotations
+
+from tilewright.compiler.state import Formed, Work, context_of
+from tilewright.errors import KernelError, Problem
+from tilewright.graph.dialect import KernelOp, network_of
+from tilewright.ir import StringAttr
+
+
+KERNEL_CODES = ("plan-", "schedule-", "layout-", "tile-", "lower-", "isa-")
+"""What the codes of refusals begin with that are of a kernel on a machine, not of an option."""
+
+
+def remember(work: Work) -> None:
+    """Keep the network as it is for ``fall_back``, where the target has a use for it."""
+    if work.target.falls_back:
+        weights = work.weights.subset(work.weights)
+        work.formed = Formed(work.network.clone(), weights, work.runner.context, len(work.notes))
+
+
+def give_to_host(work: Work, error: KernelError) -> None:
+    """Go back to the formed network, with the refused kernel on the host.
+
+    Raises ``error`` where that does not help: the target has no host, or the host has it already.
+    """
+    formed = work.formed
+    if formed is None or error.symbol in work.refused:
+        raise error
+    if not error.problems[0].code.startswith(KERNEL_CODES):
+        raise error
+    kernels = {op.symbol.data for op in formed.network.walk() if isinstance(op, KernelOp)}
+    if error.symbol not in kernels:
+        raise error
+    work.refused[error.symbol] = error.problems[0]
+    work.network = formed.network.clone()
+    for op in network_of(work.network).block.ops:
+        if isinstance(op, KernelOp) and (problem := work.refused.get(op.symbol.data)) is not None:
+            op.engine = StringAttr("host")
+            op.reason = StringAttr(_reason(problem))
+    work.weights = formed.weights.subset(formed.weights)
+    work.runner.context = context_of(work, formed.context.ranges)
+    del work.notes[formed.notes :]
+    work.kernels.clear()
+    work.plans, work.held = {}, {}
+
+
+def _reason(problem: Problem) -> str:
+    """A refusal as the reason why a kernel is on the host."""
+    hint = f" ({problem.help})" if problem.help else ""
+    return f"{problem.reason} [{problem.code}]{hint}"
