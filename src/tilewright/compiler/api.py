@@ -16,7 +16,7 @@ from tilewright.compiler.cached import obtained
 from tilewright.compiler.pipeline import advance, check_files, resolve, travel
 from tilewright.compiler.quantise import check_format
 from tilewright.compiler.state import Model, Work
-from tilewright.errors import refuse
+from tilewright.errors import KernelError, refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import chosen_name, network_name
 from tilewright.graph.placement import (
@@ -32,7 +32,7 @@ from tilewright.numbers.calibration import (
 from tilewright.numerics.formats import Numbers, numbers_of
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.executable import Executable, Progress, opened, quiet, replacing
-from tilewright.runtime.manifest import MANIFEST, Manifest
+from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest
 from tilewright.runtime.open_package import Recipe, write_open_package
 from tilewright.runtime.package import write_package
 from tilewright.shapes import Settled, Shapes, settle, sizes_of
@@ -298,5 +298,10 @@ def _write(work: Work, form: Form, directory: Path) -> None:
     arenas = arenas_of(network_of(work.network))
     kernels = tuple(work.kernels)
     made = Compilation(work.machine, work.network, work.weights, kernels, arenas, form)
-    write_package(directory, work.target, made, work.plans, work.name, work.notes)
+    try:
+        write_package(directory, work.target, made, work.plans, work.name, work.notes)
+    except KernelError:
+        # Nothing half-written is left to an attempt without that kernel.
+        shutil.rmtree(directory / PROGRAM, ignore_errors=True)
+        raise
     check_files(work)

@@ -12,7 +12,6 @@ from tilewright.errors import KernelError, Problem
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.ir import StringAttr
 
-
 KERNEL_CODES = ("plan-", "schedule-", "layout-", "tile-", "lower-", "isa-")
 """What the codes of refusals begin with that are of a kernel on a machine, not of an option."""
 
