@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.errors import refuse
+from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.kernels import operand_values
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
 from tilewright.graph.values import value_names
 from tilewright.ir.passes import CompilerContext
 from tilewright.machine import Machine
-from tilewright.planning import plan
+from tilewright.planning import PlanCache, plan
 from tilewright.targets.base import Arenas, Compilation, CompiledKernel, HostStep
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.package import write_package
@@ -36,13 +36,19 @@ PORTABLE = replace(PROCESSORS["portable"], cores=1)
 """Vectors of 16 bytes, which every processor has; steps on the host run on one thread."""
 
 
-def emit_host(compilation: Compilation, directory: Path) -> list[Path]:
+Refused = Callable[[str], None]
+"""Is told the symbol of a kernel."""
+
+
+def emit_host(
+    compilation: Compilation, directory: Path, *, refused: Refused | None = None
+) -> list[Path]:
     """Write the kernels on the host of a compilation below ``directory/host``; [] if none.
 
-    Kernels are planned here, for the host. Raises TilewrightError for a kernel that the cpu target
-    cannot compute.
+    Kernels are planned here, for the host; those that the cpu target cannot compute are left out,
+    and ``refused`` told. Without it, raises TilewrightError.
     """
-    kernels = host_kernels(compilation, machine(PORTABLE))
+    kernels = host_kernels(compilation, machine(PORTABLE), refused=refused)
     if not kernels:
         return []
     host = directory / "host"
@@ -52,12 +58,19 @@ def emit_host(compilation: Compilation, directory: Path) -> list[Path]:
     )
 
 
-def host_kernels(compilation: Compilation, host: Machine) -> list[CompiledKernel]:
-    """The kernels on the host, planned and built for ``host``."""
+def host_kernels(
+    compilation: Compilation, host: Machine, *, refused: Refused | None = None
+) -> list[CompiledKernel]:
+    """The kernels on the host, planned and built for ``host``.
+
+    ``refused`` is told the symbol of a kernel that cannot be, which is left out; without it, raises
+    TilewrightError.
+    """
     network = network_of(compilation.network)
     names = value_names(compilation.network)
     operations = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
     found: list[CompiledKernel] = []
+    cache: PlanCache = {}
     for compiled in compilation.kernels:
         if not compiled.on_host:
             continue
@@ -67,9 +80,15 @@ def host_kernels(compilation: Compilation, host: Machine) -> list[CompiledKernel
             for name, value in operand_values(operations[kernel.symbol], names).items()
             for place in [placement_of(value)]
         }
-        schedule = plan(kernel, host).schedule
-        program = build(kernel, schedule, host, places)
-        Boundary().apply(CompilerContext(host, compilation.weights), program)
+        try:
+            schedule = plan(kernel, host, cache=cache).schedule
+            program = build(kernel, schedule, host, places)
+            Boundary().apply(CompilerContext(host, compilation.weights), program)
+        except TilewrightError:
+            if refused is None:
+                raise
+            refused(kernel.symbol)
+            continue
         found.append(CompiledKernel(kernel, schedule, program))
     return found
 

@@ -22,10 +22,9 @@ from tilewright.graph.placement import placement_of
 from tilewright.ir import Operation, SSAValue, VerifyException
 from tilewright.ir.types import Array, element_dtype, layout_of, shape_of, tensor_type
 from tilewright.planning.layout import Layout
-from tilewright.targets.base import Arenas, Compilation, CompiledKernel, HostStep
+from tilewright.targets.base import Arenas, Compilation, HostStep
 from tilewright.targets.cpu.compiler import find_compiler
-from tilewright.targets.cpu.host import PORTABLE, emit_host, host_kernels, load_host
-from tilewright.targets.cpu.machine import machine as cpu_machine
+from tilewright.targets.cpu.host import emit_host, load_host
 
 
 def is_free(op: GraphOperation) -> bool:
@@ -128,16 +127,10 @@ def emit_kernels(compilation: Compilation, directory: Path) -> None:
     """
     network = network_of(compilation.network)
     ops = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
-    kept: list[CompiledKernel] = []
-    for one in compilation.kernels:
-        if not one.on_host or not computes(ops[one.kernel.symbol]):
-            continue
-        try:
-            host_kernels(replace(compilation, kernels=(one,)), cpu_machine(PORTABLE))
-        except TilewrightError:
-            continue
-        kept.append(one)
-    emit_host(replace(compilation, kernels=tuple(kept)), directory)
+    kept = tuple(
+        one for one in compilation.kernels if one.on_host and computes(ops[one.kernel.symbol])
+    )
+    emit_host(replace(compilation, kernels=kept), directory, refused=lambda symbol: None)
 
 
 def load_kernels(directory: Path) -> dict[str, HostStep]:

@@ -15,6 +15,7 @@ from math import prod
 from tilewright.errors import refuse
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
+from tilewright.targets.cambricon.lowering.pool_means import check_area
 from tilewright.targets.cambricon.lowering.temporaries import clear, fill
 from tilewright.targets.cambricon.lowering.tiles import Tile
 
@@ -52,6 +53,7 @@ class MatrixMean:
             self.met[number] = min(first + size, extent) - max(first, 0)
             end = min(first + size, extent + padding[number + 2])
             self.count *= end - max(first, -padding[number])
+        check_area(self.count, c.where)
         self.relu = epilogue_of(c.compute.stages, c.where).relu
         t = c.temporaries
         self.ones, self.sums = t.take(2 * prod(self.met)), t.take(4 * self.channels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.errors import refuse
 from tilewright.targets.cambricon.isa import Register
 from tilewright.targets.cambricon.lowering.boxes import Box
 from tilewright.targets.cambricon.lowering.context import Context
@@ -10,6 +11,20 @@ from tilewright.targets.cambricon.lowering.operands import Operand
 from tilewright.targets.cambricon.lowering.pool_rows import Batch
 from tilewright.targets.cambricon.lowering.sliding import Sliding
 from tilewright.targets.cambricon.lowering.windows import Run
+
+MOST_ELEMENTS = 1 << 17
+"""Of a window whose mean is exact; larger ones only if they are a power of two."""
+
+
+def check_area(area: int, where: str) -> None:
+    """Refuse (``lower-window``) the mean of a window by whose size the vector unit cannot divide."""
+    if area > MOST_ELEMENTS and area & (area - 1):
+        raise refuse(
+            "lower-window",
+            f"the mean of {area} elements: at most {MOST_ELEMENTS}, or a power of two",
+            where,
+            "pool in two steps",
+        )
 
 
 class Means:

@@ -14,7 +14,7 @@ from tilewright.targets.cambricon.lowering.boxes import Axis
 from tilewright.targets.cambricon.lowering.context import Context
 from tilewright.targets.cambricon.lowering.emitter import Value
 from tilewright.targets.cambricon.lowering.epilogue import epilogue_of
-from tilewright.targets.cambricon.lowering.pool_means import Means
+from tilewright.targets.cambricon.lowering.pool_means import Means, check_area
 from tilewright.targets.cambricon.lowering.pool_rows import (
     Batch,
     Rows,
@@ -50,6 +50,8 @@ class Pool(Means):
             raise refuse("lower-epilogue", "pooling takes ReLU alone behind it", c.where)
         self.relu = self.epilogue.relu
         self.area = self.rows.kernel * self.columns.kernel
+        if self.average:
+            check_area(self.area, c.where)
         if self.x.order[-1] != 1:
             raise refuse("lower-layout", "channels do not lie side by side", c.where)
         if c.inside(self.x) or not c.inside(c.output) <= {"n", "oh"}:
