@@ -17,7 +17,7 @@ MOST_ELEMENTS = 1 << 17
 
 
 def check_area(area: int, where: str) -> None:
-    """Refuse (``lower-window``) the mean of a window by whose size the vector unit cannot divide."""
+    """Refuse (``lower-window``) the mean of a window by whose size no vector can be divided."""
     if area > MOST_ELEMENTS and area & (area - 1):
         raise refuse(
             "lower-window",
