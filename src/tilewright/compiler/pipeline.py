@@ -184,10 +184,9 @@ def plans_of(
     progress: Progress = quiet,
     cache: PlanCache | None = None,
 ) -> dict[str, Plan]:
-    """Plans by the kernels' symbols; kernels alike are planned once, and taken from ``cache``, which
-    has plans for the same machine and timer.
+    """Plans by the kernels' symbols; kernels alike are planned once.
 
-    Raises KernelError.
+    ``cache`` has plans that were made before for the same machine and timer. Raises KernelError.
     """
     cache = {} if cache is None else cache
     plans: dict[str, Plan] = {}
