@@ -11,6 +11,7 @@ FLOORS: list[set[str]] = [
     {"errors", "files", "numerics", "machine", "shapes"},
     {"planning", "simulate", "ir"},
     {"graph", "tile"},
+    {"codegen"},
     {"frontends", "targets"},
     {"runtime"},
     {"network"},

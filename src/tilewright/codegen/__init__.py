@@ -1,0 +1,1 @@
+"""What code generators of several targets share."""

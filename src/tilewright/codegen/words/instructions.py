@@ -1,0 +1,72 @@
+"""Instructions and sets of them: name, encoding and meaning in one definition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tilewright.codegen.words.fields import Field, Format
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction: its name, how it is encoded, and what it does.
+
+    Targets derive from this class to say more: who executes it, what it touches, how long it takes.
+    """
+
+    mnemonic: str
+    opcode: int
+    format: Format
+    """All fields but the opcode, which the set places."""
+    meaning: str
+    """What it does, for the manual: sentences, or formulas of the fields."""
+
+    @property
+    def units(self) -> int:
+        """Its length."""
+        return self.format.units
+
+
+@dataclass(frozen=True)
+class InstructionSet:
+    """Instructions whose first unit holds the opcode in one place.
+
+    ``order`` is the byte order of units in files.
+    """
+
+    name: str
+    opcode: Field
+    """Where the opcode lies, in unit 0."""
+    instructions: tuple[Instruction, ...]
+    order: str = "little"
+
+    def __post_init__(self) -> None:
+        if self.opcode.unit:
+            raise ValueError(f"{self.name}: the opcode does not lie in the first unit")
+        if len(self.by_opcode) != len(self.instructions):
+            raise ValueError(f"{self.name}: two instructions have one opcode")
+        if len(self.by_mnemonic) != len(self.instructions):
+            raise ValueError(f"{self.name}: two instructions have one name")
+        for instruction in self.instructions:
+            if instruction.format.unit_bits != self.unit_bits:
+                raise ValueError(f"{self.name}: units of several sizes")
+            if not self.opcode.holds(instruction.opcode):
+                raise ValueError(f"{instruction.mnemonic}: no such opcode")
+            if int(instruction.format.masks[0]) & self.opcode.mask:
+                raise ValueError(f"{instruction.mnemonic}: a field overlaps the opcode")
+
+    @property
+    def unit_bits(self) -> int:
+        """Bits of a unit."""
+        return self.instructions[0].format.unit_bits
+
+    @cached_property
+    def by_mnemonic(self) -> dict[str, Instruction]:
+        """The instructions by name."""
+        return {instruction.mnemonic: instruction for instruction in self.instructions}
+
+    @cached_property
+    def by_opcode(self) -> dict[int, Instruction]:
+        """The instructions by opcode."""
+        return {instruction.opcode: instruction for instruction in self.instructions}

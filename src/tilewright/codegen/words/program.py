@@ -1,0 +1,180 @@
+"""Programs: statements to units, and units to columns, whole programs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.codegen.words.fields import Column, Units
+from tilewright.codegen.words.instructions import Instruction, InstructionSet
+from tilewright.errors import refuse
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One instruction to encode; fields that ``values`` leaves out take their default."""
+
+    mnemonic: str
+    values: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Group:
+    """All instructions of one kind in a program."""
+
+    instruction: Instruction
+    rows: Column
+    """Their numbers in the program, ascending."""
+    columns: dict[str, Column]
+
+    def values(self, index: int) -> dict[str, int]:
+        """The fields of one of them."""
+        return {name: int(column[index]) for name, column in self.columns.items()}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A decoded program."""
+
+    instructions: InstructionSet
+    units: Units
+    starts: Column
+    """Per instruction: the index of its first unit."""
+    groups: tuple[Group, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of instructions."""
+        return len(self.starts)
+
+    @cached_property
+    def place(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Group, and index in the group, of every instruction."""
+        which = np.zeros(self.size, np.int32)
+        index = np.zeros(self.size, np.int32)
+        for number, group in enumerate(self.groups):
+            which[group.rows] = number
+            index[group.rows] = np.arange(group.rows.size, dtype=np.int32)
+        return which, index
+
+    def statements(self) -> list[Statement]:
+        """The program instruction by instruction, every field given."""
+        statements: list[Statement] = [Statement("", {})] * self.size
+        for group in self.groups:
+            columns = {name: column.tolist() for name, column in group.columns.items()}
+            for index, row in enumerate(group.rows.tolist()):
+                fields = {name: column[index] for name, column in columns.items()}
+                statements[row] = Statement(group.instruction.mnemonic, fields)
+        return statements
+
+
+def encode(instructions: InstructionSet, statements: Sequence[Statement]) -> Units:
+    """Units of a program.
+
+    Raises TilewrightError (``isa-field``) for a value that its field cannot hold, KeyError for what
+    the set does not name.
+    """
+    rows: dict[str, list[int]] = {}
+    lengths = np.zeros(len(statements), np.int64)
+    for row, statement in enumerate(statements):
+        rows.setdefault(statement.mnemonic, []).append(row)
+        lengths[row] = instructions.by_mnemonic[statement.mnemonic].units
+    starts = np.cumsum(lengths) - lengths
+    units = np.zeros(int(lengths.sum()), np.uint64)
+    for mnemonic, members in rows.items():
+        instruction = instructions.by_mnemonic[mnemonic]
+        names = {name for row in members for name in statements[row].values}
+        columns = {
+            name: np.array(
+                [
+                    statements[row].values.get(name, instruction.format.by_name[name].initial)
+                    for row in members
+                ],
+                np.int64,
+            )
+            for name in sorted(names)
+        }
+        packed = instruction.format.pack(columns, len(members), mnemonic)
+        packed[:, 0] |= np.uint64(instruction.opcode << instructions.opcode.low)
+        units[starts[members][:, None] + np.arange(instruction.units)] = packed
+    return units
+
+
+def decode(instructions: InstructionSet, units: Units) -> Program:
+    """The instructions of units.
+
+    Raises TilewrightError (``isa-word``) for an unknown opcode, an instruction that the end cuts
+    short, bits that no field names, or a selector out of range.
+    """
+    field = instructions.opcode
+    opcodes = (units >> np.uint64(field.low)) & np.uint64((1 << field.bits) - 1)
+    starts = _starts(instructions, opcodes, len(units))
+    groups: list[Group] = []
+    chosen = opcodes[starts]
+    for instruction in instructions.instructions:
+        rows = np.flatnonzero(chosen == np.uint64(instruction.opcode)).astype(np.int64)
+        if not rows.size:
+            continue
+        words = units[starts[rows][:, None] + np.arange(instruction.units)]
+        words[:, 0] &= ~np.uint64(field.mask)
+        bad = instruction.format.invalid(words)
+        if bad.any():
+            row = int(rows[np.argmax(bad)])
+            raise refuse(
+                "isa-word",
+                f"no valid {instruction.mnemonic}: bits are set that no field names, or a field "
+                "names what does not exist",
+                f"instruction {row}, unit {int(starts[row])}",
+            )
+        groups.append(Group(instruction, rows, instruction.format.unpack(words)))
+    return Program(instructions, units, starts, tuple(groups))
+
+
+def _starts(instructions: InstructionSet, opcodes: Units, size: int) -> Column:
+    """Where instructions begin: each at the end of the one before."""
+    lengths = np.zeros(1 << instructions.opcode.bits, np.int64)
+    for instruction in instructions.instructions:
+        lengths[instruction.opcode] = instruction.units
+    after = lengths[opcodes.astype(np.int64)].tolist()
+    starts: list[int] = []
+    unit = 0
+    while unit < size:
+        if not after[unit]:
+            raise refuse(
+                "isa-word",
+                f"opcode {int(opcodes[unit])} is unknown to {instructions.name}",
+                f"instruction {len(starts)}, unit {unit}",
+            )
+        starts.append(unit)
+        unit += after[unit]
+    if unit > size:
+        raise refuse(
+            "isa-word",
+            f"the program ends {unit - size} units before this instruction does",
+            f"instruction {len(starts) - 1}, unit {starts[-1]}",
+        )
+    return np.array(starts, np.int64)
+
+
+def to_bytes(instructions: InstructionSet, units: Units) -> bytes:
+    """Units as they lie in a file."""
+    return units.astype(_type(instructions)).tobytes()
+
+
+def from_bytes(instructions: InstructionSet, data: bytes | memoryview) -> Units:
+    """Units of a file; refuses (``isa-length``) a length that is no multiple of the unit."""
+    kind = _type(instructions)
+    if len(data) % kind.itemsize:
+        raise refuse(
+            "isa-length", f"{len(data)} bytes are no whole number of {kind.itemsize}-byte units"
+        )
+    return np.frombuffer(data, kind).astype(np.uint64)
+
+
+def _type(instructions: InstructionSet) -> np.dtype[np.unsignedinteger]:
+    sign = "<" if instructions.order == "little" else ">"
+    return np.dtype(f"{sign}u{instructions.unit_bits // 8}")

@@ -1,0 +1,224 @@
+"""Words of random instruction sets, against a packer that works on one Python integer a field."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.codegen.words import (
+    Field,
+    Format,
+    Instruction,
+    InstructionSet,
+    Statement,
+    assemble,
+    decode,
+    disassemble,
+    encode,
+    from_bytes,
+    listing,
+    to_bytes,
+)
+from tilewright.errors import TilewrightError
+
+OPCODE = Field("opcode", 0, 28, 4)
+ENGINES = ("load", "save", "conv")
+TOY = InstructionSet(
+    "toy",
+    OPCODE,
+    (
+        Instruction(
+            "move",
+            1,
+            Format(
+                (
+                    Field("take", 0, 0, 3, flags=ENGINES, default=1),
+                    Field("length", 1, 0, 10, bias=1),
+                    Field("address", 1, 10, 8, scale=16, hexadecimal=True),
+                    Field("offset", 2, 4, 6, signed=True),
+                ),
+                3,
+            ),
+            "Copies.",
+        ),
+        Instruction("act", 2, Format((Field("kind", 0, 4, 2, choices=("none", "relu")),), 1), "."),
+    ),
+)
+
+
+def refusal(call, *arguments):
+    with pytest.raises(TilewrightError) as caught:
+        call(*arguments)
+    return caught.value.problems
+
+
+def test_text_to_units_and_back():
+    text = "move take=load+conv, length=1024, address=0xff0, offset=-32\nact kind=relu\nmove\nact\n"
+    units = assemble(TOY, text)
+    assert [f"{unit:08x}" for unit in units.tolist()] == [
+        "10000005",
+        "0003ffff",
+        "00000200",
+        "20000010",
+        "10000001",
+        "00000000",
+        "00000000",
+        "20000000",
+    ]
+    assert disassemble(TOY, units) == text
+    assert np.array_equal(from_bytes(TOY, to_bytes(TOY, units)), units)
+    assert to_bytes(TOY, units)[:4] == b"\x05\0\0\x10"
+    assert to_bytes(replace(TOY, order="big"), units)[:4] == b"\x10\0\0\x05"
+
+
+def test_listing_shows_addresses_words_and_remarks():
+    units = assemble(TOY, "act kind=relu\nmove length=2\n")
+    assert listing(TOY, units, [(1, "a  remark")]) == (
+        "00000000  20000010                    act kind=relu\n"
+        "; a remark\n"
+        "00000004  10000001 00000001 00000000  move length=2\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        ("jump", "asm-invalid", "is no instruction"),
+        ("act sort=relu", "asm-invalid", "is no field of act"),
+        ("act kind=relu, kind=none", "asm-invalid", "twice"),
+        ("act kind=gelu", "asm-invalid", "is no value of kind"),
+        ("act kind=1", "asm-invalid", "is no value of kind"),
+        ("move take=load+load", "asm-invalid", "is no value of take"),
+        ("move take=none+load", "asm-invalid", "is no value of take"),
+        ("move length=0", "asm-invalid", "is no value of length"),
+        ("move length=1025", "asm-invalid", "is no value of length"),
+        ("move address=8", "asm-invalid", "is no value of address"),
+        ("move length=relu", "asm-invalid", "is no value of length"),
+        ("move length=" + "9" * 5000, "asm-invalid", "is no value of length"),
+        ("move length 3", "asm-syntax", "not expected"),
+        ("move length=", "asm-syntax", "not expected"),
+    ],
+)
+def test_text_that_is_refused(text, code, words):
+    (problem,) = refusal(assemble, TOY, "act\n" + text, "file.asm")
+    assert problem.code == code
+    assert words in problem.reason
+    assert problem.where.startswith("file.asm:2:") or "length=" in text
+
+
+@pytest.mark.parametrize(
+    ("units", "words"),
+    [
+        ([0x30000000], "opcode 3 is unknown"),
+        ([0x20000000, 0x10000000, 0], "ends 1 units before"),
+        ([0x20000001], "no valid act"),
+        ([0x20000020], "no valid act"),
+    ],
+)
+def test_units_that_are_refused(units, words):
+    (problem,) = refusal(decode, TOY, np.array(units, np.uint64))
+    assert problem.code == "isa-word"
+    assert words in problem.reason
+    assert refusal(from_bytes, TOY, b"12345")[0].code == "isa-length"
+
+
+def test_definitions_that_cannot_be():
+    for fields in (
+        [Field("a", 0, 30, 4)],
+        [Field("a", 1, 0, 4)],
+        [Field("a", 0, 0, 4), Field("b", 0, 3, 2)],
+        [Field("a", 0, 0, 4), Field("a", 0, 8, 2)],
+        [Field("a", 0, 0, 4, default=16)],
+    ):
+        with pytest.raises(ValueError):
+            Format(tuple(fields), 1)
+    for bad in ({"choices": ("a",), "bias": 1}, {"flags": ("a",) * 5}, {"scale": 0}):
+        with pytest.raises(ValueError):
+            Field("a", 0, 0, 4, **bad)
+    with pytest.raises(ValueError):
+        InstructionSet("x", OPCODE, (TOY.instructions[1], replace(TOY.instructions[0], opcode=2)))
+    with pytest.raises(ValueError):
+        InstructionSet("x", replace(OPCODE, low=4), TOY.instructions)
+
+
+@st.composite
+def sets(draw):
+    """An instruction set: fields cut at random from random numbers of units."""
+    unit_bits = draw(st.sampled_from((8, 16, 32, 64)))
+    opcode_bits = draw(st.integers(2, 4))
+    opcode = Field("opcode", 0, draw(st.integers(0, unit_bits - opcode_bits)), opcode_bits)
+    instructions = []
+    for number in range(draw(st.integers(1, 3))):
+        units = draw(st.integers(1, 3))
+        fields = []
+        for unit in range(units):
+            low = 0
+            while low < unit_bits:
+                bits = draw(st.integers(1, min(unit_bits - low, 20)))
+                place = ((1 << bits) - 1) << low
+                if not (unit == 0 and place & opcode.mask) and draw(st.booleans()):
+                    fields.append(
+                        Field(
+                            f"f{len(fields)}",
+                            unit,
+                            low,
+                            bits,
+                            signed=draw(st.booleans()),
+                            bias=draw(st.integers(-3, 3)),
+                            scale=draw(st.sampled_from((1, 2, 16))),
+                        )
+                    )
+                low += bits
+        form = Format(tuple(fields), units, unit_bits)
+        instructions.append(Instruction(f"i{number}", number, form, "."))
+    return InstructionSet("random", opcode, tuple(instructions))
+
+
+def packed(instructions, statement):
+    """The units of one statement, a bit at a time from Python integers."""
+    instruction = instructions.by_mnemonic[statement.mnemonic]
+    units = [0] * instruction.units
+    units[0] |= instruction.opcode << instructions.opcode.low
+    for field in instruction.format.fields:
+        stored, rest = divmod(statement.values[field.name] - field.bias, field.scale)
+        assert rest == 0
+        for bit in range(field.bits):
+            units[field.unit] |= (stored >> bit & 1) << (field.low + bit)
+    return units
+
+
+@settings(max_examples=60, deadline=None)
+@given(sets(), st.data())
+def test_random_sets(instructions, data):
+    statements = []
+    for instruction in data.draw(st.lists(st.sampled_from(instructions.instructions), max_size=5)):
+        values = {}
+        for field in instruction.format.fields:
+            low, high = field.stored_range
+            values[field.name] = data.draw(st.integers(low, high)) * field.scale + field.bias
+        statements.append(Statement(instruction.mnemonic, values))
+    units = encode(instructions, statements)
+    assert units.tolist() == [unit for s in statements for unit in packed(instructions, s)]
+    assert decode(instructions, units).statements() == statements
+    assert np.array_equal(assemble(instructions, disassemble(instructions, units)), units)
+    for statement in statements[:1]:
+        for field in instructions.by_mnemonic[statement.mnemonic].format.fields:
+            outside = Statement(
+                statement.mnemonic, {**statement.values, field.name: field.range[1] + field.scale}
+            )
+            assert refusal(encode, instructions, [outside])[0].code == "isa-field"
+
+
+@settings(max_examples=60, deadline=None)
+@given(sets(), st.binary(max_size=64))
+def test_any_bytes_are_a_program_or_refused(instructions, data):
+    data = data[: len(data) // 8 * 8]
+    units = from_bytes(instructions, data)
+    try:
+        program = decode(instructions, units)
+    except TilewrightError as error:
+        assert error.problems[0].code == "isa-word"
+    else:
+        assert to_bytes(instructions, encode(instructions, program.statements())) == data
