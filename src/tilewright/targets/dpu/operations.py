@@ -1,0 +1,100 @@
+"""A decoded program as operations: every instruction with the fields that its INITs have set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from tilewright.codegen.words import Program, decode, from_bytes, instruction_text
+from tilewright.errors import TilewrightError, refuse
+from tilewright.targets.dpu.core import Core
+from tilewright.targets.dpu.formats import CATEGORIES, CoreInstruction
+from tilewright.targets.dpu.isa import REVISIONS
+
+MOST_OPERANDS = 64
+"""ELEWINITs that wait for their ELEW."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One instruction of a program, ready to be executed."""
+
+    number: int
+    """In the program, from 0."""
+    instruction: CoreInstruction
+    fields: Mapping[str, int]
+    """Its own, and those of the INIT before it."""
+    text: str
+    operands: tuple[Mapping[str, int], ...] = ()
+    """Fields of the ELEWINITs of an ELEW."""
+
+    @property
+    def mnemonic(self) -> str:
+        """Its instruction's name."""
+        return self.instruction.mnemonic
+
+    @property
+    def engine(self) -> int:
+        """Index into CATEGORIES, and into the engines of the machine."""
+        return CATEGORIES.index(self.instruction.category)
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"instruction {self.number} ({self.text})"
+
+    def refuse(self, reason: str, help: str = "") -> TilewrightError:
+        """The error (``program-field``) for fields that it cannot have together."""
+        return refuse("program-field", reason, self.name, help)
+
+
+def read_program(core: Core, data: bytes) -> list[Operation]:
+    """The operations of a file of words of the core's revision; raises TilewrightError."""
+    instructions = REVISIONS[core.isa]
+    return operations_of(decode(instructions, from_bytes(instructions, data)))
+
+
+def operations_of(program: Program) -> list[Operation]:
+    """The operations of a decoded program.
+
+    Raises TilewrightError: ``program-state`` for an instruction whose INIT is missing,
+    ``program-token`` for one that does not wait for, or does not tell, its own class, and
+    ``program-end`` where END does not stand at the end, once.
+    """
+    which, index = program.place
+    held: dict[str, dict[str, int]] = {}
+    waiting: list[dict[str, int]] = []
+    operations: list[Operation] = []
+    for row in range(program.size):
+        group = program.groups[which[row]]
+        instruction = cast(CoreInstruction, group.instruction)
+        values = group.values(int(index[row]))
+        text = instruction_text(group, int(index[row]))
+        place = f"instruction {row} ({text})"
+        own = 1 << CATEGORIES.index(instruction.category)
+        if not values["take"] & values["put"] & own:
+            raise refuse(
+                "program-token", f"take and put must both name {instruction.category}", place
+            )
+        operands: tuple[dict[str, int], ...] = ()
+        if instruction.mnemonic == "elewinit":
+            if len(waiting) == MOST_OPERANDS:
+                raise refuse("program-state", f"no ELEW uses {MOST_OPERANDS} ELEWINITs", place)
+            waiting.append(values)
+        elif instruction.sets:
+            held[instruction.sets] = values
+        elif instruction.mnemonic == "elew":
+            if len(waiting) < values["num"]:
+                raise refuse(
+                    "program-state", f"has {len(waiting)} ELEWINITs of {values['num']}", place
+                )
+            operands, waiting = tuple(waiting[: values["num"]]), waiting[values["num"] :]
+        elif instruction.mnemonic in ("conv", "pool", "dwconv", "alu"):
+            if instruction.mnemonic not in held:
+                raise refuse("program-state", "no INIT stands before it", place)
+            values = {**held[instruction.mnemonic], **values}
+        if (instruction.mnemonic == "end") != (row == program.size - 1):
+            raise refuse("program-end", "END is the last instruction, and no other", place)
+        operations.append(Operation(row, instruction, values, text, operands))
+    return operations

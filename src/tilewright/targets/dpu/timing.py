@@ -1,0 +1,259 @@
+"""Time and synchronisation of a program: its operations as commands of the shared timing core.
+
+Every class of instructions is an engine; tokens become counted waits. What is not modelled: the
+bank arbiter (two engines may use a bank in one cycle without a delay), and the fetch of words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.errors import Problem, TilewrightError
+from tilewright.machine import Machine
+from tilewright.simulate import (
+    TIMED,
+    Timeline,
+    UnwrittenRead,
+    access_table,
+    find_races,
+    simulate,
+    timed_table,
+)
+from tilewright.simulate.commands import AccessArray, TimedArray
+from tilewright.targets.dpu.core import DEPTH, Core
+from tilewright.targets.dpu.footprint import Footprint, Span, footprint
+from tilewright.targets.dpu.formats import CATEGORIES
+from tilewright.targets.dpu.operations import Operation
+from tilewright.targets.dpu.places import Rows
+from tilewright.targets.dpu.tokens import match
+
+REGISTER_STEP = 1 << 30
+"""Distance of base registers in the addresses of main memory: what lies behind two of them is
+taken to be apart."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the check of a program's synchronisation found."""
+
+    races: tuple[Problem, ...]
+    """``program-race``: two instructions, the memory and the place that both touch."""
+    deadlocks: tuple[Problem, ...]
+    left: tuple[Problem, ...]
+    """Tokens that nothing takes."""
+    unwritten: tuple[UnwrittenRead, ...]
+    """Bank rows that are read before anything has written them; their bytes may not matter."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All that makes the program wrong."""
+        return (*self.deadlocks, *self.races, *self.left)
+
+    @property
+    def race_free(self) -> bool:
+        """Whether every order that the engines may take gives the same result."""
+        return not self.problems
+
+
+def machine_of(core: Core) -> Machine:
+    """A core as the timing core knows machines: memories, the moves between them, engines."""
+    port = core.port
+    groups = core.bank_groups
+    move = {
+        "bytes_per_cycle": port.bytes_per_cycle,
+        "latency": port.latency,
+        "in_flight": port.in_flight,
+    }
+    return Machine.model_validate(
+        {
+            "name": core.name,
+            "clock_hz": core.clock_hz,
+            "issue_cycles": port.issue_cycles,
+            "memories": [
+                {
+                    "name": "dram",
+                    "bytes_per_cycle": core.memory_bytes_per_second / core.clock_hz,
+                },
+                *(
+                    {
+                        "name": group.name,
+                        "bytes": group.count * core.channels * DEPTH,
+                        "banks": group.count,
+                    }
+                    for group in groups
+                ),
+            ],
+            "moves": [
+                *(
+                    {
+                        "name": f"load-{group.name}",
+                        "source": "dram",
+                        "target": group.name,
+                        "engine": "load",
+                        **move,
+                    }
+                    for group in groups
+                ),
+                *(
+                    {
+                        "name": f"save-{group.name}",
+                        "source": group.name,
+                        "target": "dram",
+                        "engine": "save",
+                        **move,
+                    }
+                    for group in groups
+                ),
+            ],
+            "engines": [{"name": name, "queue": port.queue} for name in CATEGORIES],
+            "primitives": [],
+        }
+    )
+
+
+def cycles(operation: Operation) -> int:
+    """Cycles that an operation computes; 1 for INIT and END, 0 for transfers."""
+    fields = operation.fields
+    taps = fields.get("kernel_h", 1) * fields.get("kernel_w", 1)
+    if operation.mnemonic in ("load", "save"):
+        return 0
+    if operation.mnemonic == "elew":
+        return fields["length"] * fields["channel_group"] * fields["num"]
+    if operation.mnemonic in ("conv", "dwconv", "pool", "alu"):
+        return fields["length"] * fields["channel_group"] * taps
+    return 1
+
+
+def commands_of(core: Core, operations: Sequence[Operation]) -> TimedArray:
+    """TIMED records of a program.
+
+    Raises TilewrightError (``program-deadlock``) where tokens are missing, and what ``footprint``
+    refuses.
+    """
+    matched = match(operations)
+    if matched.starved:
+        raise TilewrightError(matched.starved)
+    table = timed_table(len(operations))
+    table["engine"] = [operation.engine for operation in operations]
+    table["waits"][:, : len(CATEGORIES)] = matched.waits
+    table["cycles"] = [cycles(operation) for operation in operations]
+    groups = list(core.bank_groups)
+    for operation in operations:
+        if operation.mnemonic in ("load", "save"):
+            touched = footprint(core, operation)
+            span = touched.loads or touched.stores
+            group = groups.index(core.group_of_bank[operation.fields["bank_id"]])
+            row = table[operation.number]
+            row["move"] = group + (len(groups) if operation.mnemonic == "save" else 0)
+            row["bytes"] = span.run * span.count if span is not None else 0
+            row["latency"] = core.port.latency
+    return table
+
+
+def time_program(core: Core, operations: Sequence[Operation]) -> Timeline:
+    """When everything happens; raises TilewrightError (``program-deadlock``)."""
+    return simulate(
+        commands_of(core, operations), machine_of(core), label=lambda i: operations[i].text
+    )
+
+
+def accesses_of(core: Core, touched: Sequence[Footprint]) -> AccessArray:
+    """ACCESS records of a program's footprints; memory 0 is main memory, then the bank groups."""
+    records: list[tuple[int, int, bool, int, int, int, int]] = []
+    for command, one in enumerate(touched):
+        for span, write in ((one.loads, False), (one.stores, True)):
+            if span is not None:
+                records.append(_of_span(command, span, write))
+        for rows, write in ((one.reads, False), (one.writes, True)):
+            records += _of_rows(core, command, rows, write)
+    table = access_table(len(records))
+    if records:
+        command, memory, write, address, run, count, stride = zip(*records, strict=True)
+        table["command"], table["memory"], table["write"] = command, memory, write
+        table["address"], table["run"] = address, run
+        table["count"][:, 0], table["stride"][:, 0] = count, stride
+    return table
+
+
+def _of_span(command: int, span: Span, write: bool) -> tuple[int, int, bool, int, int, int, int]:
+    address = span.register * REGISTER_STEP + span.address
+    return command, 0, write, address, span.run, span.count, span.stride
+
+
+def _of_rows(
+    core: Core, command: int, rows: Rows, write: bool
+) -> list[tuple[int, int, bool, int, int, int, int]]:
+    """Records of ascending bank rows: per bank, runs of equal length and distance are one."""
+    if not rows.size:
+        return []
+    breaks = np.flatnonzero((np.diff(rows) != 1) | (rows[1:] % DEPTH == 0)) + 1
+    first = np.concatenate([[0], breaks])
+    last = np.concatenate([breaks, [rows.size]])
+    starts, runs = rows[first], last - first
+    found: list[tuple[int, int, bool, int, int, int, int]] = []
+    banks = starts // DEPTH
+    for bank in np.unique(banks).tolist():
+        mine = banks == bank
+        group = core.group_of_bank[bank]
+        memory = 1 + core.bank_groups.index(group)
+        begin = (starts[mine] - group.first * DEPTH) * core.channels
+        size = runs[mine] * core.channels
+        steps = np.diff(begin)
+        if (size == size[0]).all() and (steps.size == 0 or (steps == steps[0]).all()):
+            stride = int(steps[0]) if steps.size else 0
+            found.append((command, memory, write, int(begin[0]), int(size[0]), len(begin), stride))
+        else:
+            found += [
+                (command, memory, write, int(a), int(n), 1, 0)
+                for a, n in zip(begin, size, strict=True)
+            ]
+    return found
+
+
+def check_program(core: Core, operations: Sequence[Operation]) -> Report:
+    """Races, deadlocks, and tokens that are left over; no data is needed.
+
+    Raises TilewrightError (``program-field``, ``program-bounds``) for operations that the core
+    cannot execute.
+    """
+    touched = [footprint(core, operation) for operation in operations]
+    matched = match(operations)
+    if matched.starved:
+        return Report((), matched.starved, matched.left, ())
+    table = np.zeros(len(operations), TIMED)
+    table["move"] = -1
+    table["engine"] = [operation.engine for operation in operations]
+    table["waits"][:, : len(CATEGORIES)] = matched.waits
+    machine = machine_of(core)
+    try:
+        found = find_races(
+            table, accesses_of(core, touched), machine, label=lambda i: operations[i].text
+        )
+    except TilewrightError as error:
+        deadlocks = tuple(one for one in error.problems if one.code == "program-deadlock")
+        if len(deadlocks) != len(error.problems):
+            raise
+        return Report((), deadlocks, matched.left, ())
+    races = tuple(
+        Problem(
+            "program-race",
+            f"and {operations[race.second].name} both touch "
+            f"{_place(core, race.memory, race.address)}, and nothing orders them",
+            operations[race.first].name,
+            "a token from the earlier one's class to the later one's",
+        )
+        for race in found.races
+    )
+    return Report(races, (), matched.left, found.unwritten)
+
+
+def _place(core: Core, memory: str, address: int) -> str:
+    """A place in words."""
+    if memory == "dram":
+        register, byte = divmod(address, REGISTER_STEP)
+        return f"byte {byte:#x} behind register {register}"
+    row = address // core.channels
+    return f"bank {core.group(memory).first + row // DEPTH} ({memory}), row {row % DEPTH:#x}"
