@@ -134,7 +134,7 @@ def _window(state: State, operation: Operation, padding: int) -> Bytes:
     shape = (len(image.bank), image.width, image.groups * state.core.channels)
     window = np.full(shape, padding, np.int8)
     rows = image.part(*inside)
-    window[inside] = state.banks[rows].reshape(*rows.shape[:2], -1)
+    window[inside] = _pixels(state, rows)
     offset = operation.fields.get("channel_offset", 0)
     if offset:
         window[:, :, -offset:] = 0
@@ -236,7 +236,7 @@ def _pool(state: State, operation: Operation, span: Span | None) -> None:
 def _alu(state: State, operation: Operation, span: Span | None) -> None:
     fields = operation.fields
     mode = ALU_MODES[fields["exec_mode"]]
-    activation = ACTIVATIONS[min(fields["act_type"], len(ACTIVATIONS) - 1)]
+    activation = ACTIVATIONS[fields["act_type"]]
     factor = int(np.uint8(fields["multi_factor"]).view(np.int8))
     shift = signed_shift(fields["shift_cut"])
     if mode == "depthwise":
@@ -281,7 +281,7 @@ def _elew(state: State, operation: Operation, span: Span | None) -> None:
 
 def _pixels(state: State, rows: Rows) -> Bytes:
     """[rows, length, channels]."""
-    return state.banks[rows].reshape(*rows.shape[:2], -1)
+    return state.banks[rows].reshape(*rows.shape[:2], rows.shape[2] * state.core.channels)
 
 
 _EXECUTORS: dict[str, Callable[[State, Operation, Span | None], None]] = {

@@ -115,7 +115,7 @@ def _at_once(operation: Operation, most: int) -> None:
 def _sums(operation: Operation) -> None:
     """Refuse activations and shifts that sums of products cannot have."""
     fields = operation.fields
-    if fields["act_type"] >= len(ACTIVATIONS) or ACTIVATIONS[fields["act_type"]] not in SUMS:
+    if ACTIVATIONS[fields["act_type"]] not in SUMS:
         raise operation.refuse("no such activation of sums", ", ".join(SUMS))
     if fields["shift_bias"] > MOST_SHIFT_BIAS:
         raise operation.refuse(f"shift_bias={fields['shift_bias']}", f"0 to {MOST_SHIFT_BIAS}")
@@ -185,7 +185,7 @@ def depthwise_weights(core: Core, operation: Operation) -> Rows:
 def _pool(core: Core, operation: Operation) -> Footprint:
     fields = operation.fields
     _at_once(operation, core.misc_rows)
-    if fields["pool_type"] >= len(POOLS) or POOLS[fields["pool_type"]] == "max_reduce":
+    if POOLS[fields["pool_type"]] == "max_reduce":
         raise operation.refuse("the meaning of this pool is not published", "max, average")
     window, groups = _window(core, operation)
     result = places.output_image(core, operation, groups).rows
