@@ -1,8 +1,9 @@
 """Programs for one layer from explicit tile sizes: no planner, no fusion, one input, one result.
 
 Feature maps lie in main memory as [rows, pixels, channels]. A tile is a number of rows of results,
-whole in width and channels; its input lies in bank group 0, its results in group 1, and tiles take
-turns at two halves of the banks, so that LOADs, sums and SAVEs overlap. Weights come by groups of
+whole in width and, but for those of a convolution, in channels; its input lies in bank group 0, its
+results in group 1, and tiles take turns at two halves of the banks, so that LOADs, sums and SAVEs
+overlap. Weights come by groups of
 output channels into a ring of as many places as the banks have; where all groups fit they come
 once. Rows of padding are not loaded: they have places in the banks that nothing reads.
 """
@@ -68,13 +69,18 @@ class Layer:
         return self.taps * self.channels * (self.outputs if self.kind == "conv" else 1)
 
 
-def window_program(core: Core, layer: Layer, tile_rows: int) -> Builder:
+def window_program(
+    core: Core, layer: Layer, tile_rows: int, tile_groups: int | None = None
+) -> Builder:
     """The program of a layer, ``tile_rows`` rows of results at a time.
+
+    A convolution's results come ``tile_groups`` groups of output channels at a time, all by
+    default; the input of a tile is loaded once for all of them.
 
     Raises TilewrightError: ``lower-layer`` for what the program generator or the core cannot do,
     with the least tile that does not fit, ``isa-field`` for a size that no field holds.
     """
-    return _WindowProgram(core, layer, tile_rows).build()
+    return _WindowProgram(core, layer, tile_rows, tile_groups or 1 << 16).build()
 
 
 class _Ring:
@@ -95,10 +101,26 @@ class _Ring:
 
 
 @dataclass(frozen=True)
+class _Block:
+    """Rows of results that one instruction computes."""
+
+    first: int
+    """First row of the tile."""
+    row: int
+    """First of the block, in the tile."""
+    rows: int
+    half: int
+    """Where the tile's input begins in its banks."""
+    out: int
+    """Where its results do."""
+
+
+@dataclass(frozen=True)
 class _WindowProgram:
     core: Core
     layer: Layer
     tile_rows: int
+    tile_groups: int
 
     @cached_property
     def groups_in(self) -> int:
@@ -119,8 +141,11 @@ class _WindowProgram:
         return self.layer.stride[0] * self._row_in
 
     @property
-    def _turn_out(self) -> int:
-        return self.layer.out_width * self.groups_out
+    def _parts(self) -> list[range]:
+        """Groups of output channels that are computed and saved together."""
+        step = min(self.tile_groups, self.groups_out)
+        starts = range(0, self.groups_out, max(step, 1))
+        return [range(start, min(start + step, self.groups_out)) for start in starts]
 
     def build(self) -> Builder:
         layer, core = self.layer, self.core
@@ -140,20 +165,22 @@ class _WindowProgram:
             )  # fmt: skip
         size = layer.taps * self.groups_in
         weights = _Ring(max(1, DEPTH // size), size)
+        part_number = 0
         for tile, first in enumerate(range(0, layer.out_height, self.tile_rows)):
             rows = min(self.tile_rows, layer.out_height - first)
             half = tile % 2 * (DEPTH // 2)
             self._load_input(build, first, rows, half)
-            for group in range(self.groups_out if layer.kind == "conv" else 1):
-                place = 0
-                if layer.kind == "conv":
+            for part in self._parts:
+                out = part_number % 2 * (DEPTH // 2)
+                part_number += 1
+                for group in part if layer.kind == "conv" else part[:1]:
                     place, known = weights.place(group)
-                    if not known:
+                    if layer.kind == "conv" and not known:
                         self._load_weights(build, group, place)
-                for row in range(0, rows, self._at_once):
-                    self._compute(build, first, row, min(self._at_once, rows - row), half, group,
-                                  place)  # fmt: skip
-            self._save(build, first, rows, half)
+                    for row in range(0, rows, self._at_once):
+                        block = _Block(first, row, min(self._at_once, rows - row), half, out)
+                        self._compute(build, block, part, group, place)
+                self._save(build, first, rows, out, part)
         return build
 
     @property
@@ -169,14 +196,14 @@ class _WindowProgram:
             raise self._refuse("it has no results", "a larger input, or a tile of 1 row or more")
         if any(pad >= size for pad, size in zip(layer.pads, layer.kernel * 2, strict=True)):
             raise self._refuse("its padding is as large as its kernel", "less padding")
-        if layer.kind != "conv" and layer.outputs != layer.channels:
-            raise self._refuse("it has as many outputs as channels", "")
+        if layer.kind != "conv" and (layer.outputs != layer.channels or len(self._parts) > 1):
+            raise self._refuse("it has as many outputs as channels, all at once", "")
         rows = min(self.tile_rows, layer.out_height)
         turns_in = -(-((rows - 1) + -(-layer.kernel[0] // layer.stride[0])) // core.rows)
         turns_out = -(-rows // core.rows)
         for what, need in (
             ("input", turns_in * self._turn_in),
-            ("result", turns_out * self._turn_out),
+            ("result", turns_out * layer.out_width * len(self._parts[0])),
         ):
             if need > DEPTH // 2:
                 raise self._refuse(
@@ -195,37 +222,35 @@ class _WindowProgram:
         """What the INITs of all kinds hold."""
         layer = self.layer
         return {
-            "jump_read": self.groups_in, "jump_write": self.groups_out,
+            "jump_read": self.groups_in,
             "kernel_h": layer.kernel[0], "kernel_w": layer.kernel[1],
             "stride_h": layer.stride[0], "stride_w": layer.stride[1], "shift_cut": layer.shift_cut,
         }  # fmt: skip
 
-    @property
-    def _lines(self) -> dict[str, int]:
+    def _lines(self, part: range) -> dict[str, int]:
         """From row to row in one bank; POOLs hold these themselves, sums' INITs do for them."""
-        return {"jump_read_endl": self._row_in, "jump_write_endl": self._turn_out}
+        turn = self.layer.out_width * len(part)
+        return {"jump_read_endl": self._row_in, "jump_write_endl": turn}
 
-    def _compute(
-        self, build: Builder, first: int, row: int, rows: int, half: int, group: int, place: int
-    ) -> None:
+    def _compute(self, build: Builder, block: _Block, part: range, group: int, place: int) -> None:
         layer, core = self.layer, self.core
-        self._set_rows(build, rows)
-        turn, bank = divmod(row, core.rows)
+        self._set_rows(build, block.rows, part)
+        turn, bank = divmod(block.row, core.rows)
         left = layer.pads[1]
         bases = {
-            name: (half + (turn + k) * self._turn_in - left * self.groups_in) % DEPTH
+            name: (block.half + (turn + k) * self._turn_in - left * self.groups_in) % DEPTH
             for k, name in enumerate(
                 ("bank_addr_in", "bank_addr_in_1", "bank_addr_in_2", "bank_addr_in_3")
             )
         }
-        start = (first + row) * layer.stride[0] - layer.pads[0]
-        end = start + (rows - 1) * layer.stride[0] + layer.kernel[0]
+        start = (block.first + block.row) * layer.stride[0] - layer.pads[0]
+        end = start + (block.rows - 1) * layer.stride[0] + layer.kernel[0]
         right = (layer.out_width - 1) * layer.stride[1] + layer.kernel[1] - left - layer.width
         values = {
             **bases,
             "bank_id_in": bank,
             "bank_id_out": core.rows + bank,
-            "bank_addr_out": half + turn * self._turn_out + group,
+            "bank_addr_out": block.out + turn * layer.out_width * len(part) + group - part.start,
             "length": layer.out_width,
             "channel_group": self.groups_in,
             "pad_top": max(0, -start),
@@ -245,19 +270,19 @@ class _WindowProgram:
                 act_type=ACTIVATIONS.index(layer.activation),
             )  # fmt: skip
         else:
-            build.add("pool", **values, **self._lines)
+            build.add("pool", **values, **self._lines(part))
 
-    def _set_rows(self, build: Builder, rows: int) -> None:
+    def _set_rows(self, build: Builder, rows: int, part: range) -> None:
         """The INIT of a block, where it differs from the one before."""
         layer = self.layer
-        values = {**self._common, "valid_pixel_parallel": rows}
+        values = {**self._common, "valid_pixel_parallel": rows, "jump_write": len(part)}
         if layer.kind in ("max", "average"):
             shift = values["shift_cut"]
             values["shift_cut"] = shift if shift >= 0 else 8 - shift
             values["pool_type"] = ("max", "average").index(layer.kind)
             name = "poolinit"
         else:
-            values |= {"shift_bias": layer.shift_bias, **self._lines}
+            values |= {"shift_bias": layer.shift_bias, **self._lines(part)}
             name = "dwinit"
             if layer.kind == "conv":
                 values["act_type"] = ACTIVATIONS.index(layer.activation)
@@ -292,15 +317,17 @@ class _WindowProgram:
                 ddr_addr=(group * core.channels + channel) * size,
             )  # fmt: skip
 
-    def _save(self, build: Builder, first: int, rows: int, half: int) -> None:
-        layer = self.layer
+    def _save(self, build: Builder, first: int, rows: int, out: int, part: range) -> None:
+        layer, core = self.layer, self.core
+        channel = part.start * core.channels
         for row in range(rows):
-            turn, bank = divmod(row, self.core.rows)
+            turn, bank = divmod(row, core.rows)
             build.add(
-                "save", bank_id=self.core.rows + bank, bank_addr=half + turn * self._turn_out,
-                length=layer.out_width, channel=layer.outputs, jump_read=self.groups_out,
-                jump_write=layer.outputs, reg_id=OUTPUT,
-                ddr_addr=(first + row) * layer.out_width * layer.outputs,
+                "save", bank_id=core.rows + bank,
+                bank_addr=out + turn * layer.out_width * len(part), length=layer.out_width,
+                channel=min(len(part) * core.channels, layer.outputs - channel),
+                jump_read=len(part), jump_write=layer.outputs, reg_id=OUTPUT,
+                ddr_addr=(first + row) * layer.out_width * layer.outputs + channel,
             )  # fmt: skip
 
 
