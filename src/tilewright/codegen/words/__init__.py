@@ -12,6 +12,7 @@ from tilewright.codegen.words.assemble import assemble
 from tilewright.codegen.words.disassemble import disassemble, instruction_text, listing
 from tilewright.codegen.words.fields import Field, Format
 from tilewright.codegen.words.instructions import Instruction, InstructionSet
+from tilewright.codegen.words.manual import manual
 from tilewright.codegen.words.program import (
     Group,
     Program,
@@ -37,5 +38,6 @@ __all__ = [
     "from_bytes",
     "instruction_text",
     "listing",
+    "manual",
     "to_bytes",
 ]

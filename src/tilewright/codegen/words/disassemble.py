@@ -30,8 +30,8 @@ def listing(instructions: InstructionSet, units: Units, remarks: Remarks = ()) -
     width = longest * (2 * size + 1)
 
     def lines() -> Iterator[str]:
-        ends = [*program.starts.tolist()[1:], len(units)]
-        rows = zip(program.starts.tolist(), ends, _texts(program), strict=True)
+        starts = program.starts.tolist()
+        rows = zip(starts, [*starts, len(units)][1:], _texts(program), strict=True)
         for start, end, text in rows:
             words = " ".join(f"{int(unit):0{2 * size}x}" for unit in units[start:end])
             yield f"{start * size:08x}  {words:<{width}} {text}"
