@@ -224,6 +224,7 @@ REFUSED = {
     "shift of the bias": ("conv", {**CONVINIT, "shift_bias": 21}, {}, "shift_bias"),
     "weights": ("conv", {**CONVINIT, "kernel_w": 16}, {"channel_group": 200}, "rows of a bank"),
     "channel offset": ("conv", CONVINIT, {"channel_offset": 4}, "channel_offset"),
+    "stride": ("conv", {**CONVINIT, "stride_w": 9}, {}, "1 to 8"),
     "max reduce": ("pool", {"pool_type": 2}, {}, "not published"),
     "ALU max reduce": ("alu", {"exec_mode": 5}, {}, "not executed"),
     "ALU of 16 bits": ("alu", {"exec_mode": 8}, {}, "not executed"),

@@ -163,6 +163,15 @@ class Format:
             masks[field.unit] |= np.uint64(field.mask)
         return masks
 
+    def verify(self, values: Mapping[str, int], where: str) -> None:
+        """Refuse of one instruction what ``pack`` refuses, with the same errors."""
+        for name, value in values.items():
+            field = self.by_name.get(name)
+            if field is None:
+                raise KeyError(f"{where} has no field {name}")
+            if not field.holds(value):
+                raise refuse("isa-field", f"{name}={value} does not fit", where, field.allowed())
+
     def pack(self, columns: Mapping[str, Any], count: int, where: str) -> Units:
         """Units [count, units] of instructions; fields that are left out take their default.
 

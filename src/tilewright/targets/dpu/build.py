@@ -35,9 +35,8 @@ class Builder:
         Raises TilewrightError (``isa-field``) where a field cannot hold its value, KeyError for an
         instruction or a field that the core's revision does not have.
         """
-        statement = Statement(mnemonic, values)
-        encode(self.instructions, [statement])
-        self.statements.append(statement)
+        self.instructions.by_mnemonic[mnemonic].format.verify(values, mnemonic)
+        self.statements.append(Statement(mnemonic, values))
         return len(self.statements) - 1
 
     def choose(self, mnemonic: str, field: str, name: str) -> int:

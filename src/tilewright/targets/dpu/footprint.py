@@ -15,6 +15,9 @@ SUMS = ("none", "relu", "leaky", "relu6")
 """Activations that sums of products can have."""
 
 MOST_SHIFT_BIAS = 20
+MOST_STRIDE = 8
+"""Of a convolution, in both directions."""
+
 CONSTANT = 7
 """``broadcast`` of a LOAD that fills with a constant."""
 
@@ -147,6 +150,8 @@ def _conv(core: Core, operation: Operation) -> Footprint:
     _at_once(operation, core.rows)
     _sums(operation)
     _channels(core, operation)
+    if max(fields["stride_h"], fields["stride_w"]) > MOST_STRIDE:
+        raise operation.refuse(f"the strides of a convolution are 1 to {MOST_STRIDE}")
     window, groups = _window(core, operation)
     count = _weights(core, operation, groups)
     weights = places.block(core, "weights", fields["bank_addr_weights"], count)
