@@ -204,6 +204,23 @@ def test_a_race_names_both_instructions_and_the_place():
     assert memory[1].tolist() == [0, 1, 2, 3]
 
 
+def test_the_last_row_of_a_group_and_the_first_of_the_next_are_apart():
+    """Their numbers follow each other, their memories do not."""
+    build = Builder(SMALL)
+    build.add("load", bank_id=3, bank_addr=2047, channel=4, reg_id=0)
+    build.add("load", bank_id=4, bank_addr=0, channel=4, reg_id=0)
+    build.add("elewinit", bank_id_in=3, bank_addr_in=2047)
+    build.add("elewinit", bank_id_in=4, bank_addr_in=0)
+    build.add("elew", num=2, bank_id_out=5)
+    operations = build.finish()
+    report = check_program(SMALL, operations)
+    assert report.race_free
+    assert not report.unwritten
+    bare = operations_from([*build.statements, Statement("end", {})])
+    places = {problem.reason.split(" touch ")[1] for problem in check_program(SMALL, bare).races}
+    assert {place.split(",")[0] for place in places} == {"bank 3 (vb0)", "bank 4 (vb1)"}
+
+
 def test_main_memory_is_ordered_too():
     """What is saved and loaded again, and what is saved over what a LOAD has yet to read."""
     build = Builder(SMALL)

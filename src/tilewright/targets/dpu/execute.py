@@ -154,7 +154,10 @@ def _taps(operation: Operation, window: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 def _write(state: State, image: places.Image, values: Bytes) -> None:
-    """Write [rows, length, channels] results, row by row where their places meet."""
+    """Write [rows, length, channels] results, row by row where their places meet: the later stays.
+
+    (NumPy does not promise which of several values for one place it keeps.)
+    """
     cells = values.reshape(*image.rows.shape, state.core.channels)
     meet = np.unique(image.rows).size != image.rows.size
     if meet:
