@@ -136,6 +136,10 @@ def test_guard_bits_differ_from_the_exact_sum_where_two_operands_lose_bits():
     # One operand that loses bits changes no sum: half a unit lies on the grid of the guard bits.
     found = numbers.elementwise([a, b], [3, 0], -1)
     assert np.array_equal(found, np.floor((a / 8 + b) / 2 + 0.5))
+    # Scaled up, what one operand has lost counts: a/8 has lost its last bit of a/2.
+    values = np.arange(-128, 128)
+    found = numbers.elementwise([values, np.zeros_like(values)], [3, 0], 2)
+    assert np.array_equal(found, np.floor(values / 2))
 
 
 @pytest.mark.parametrize("width", range(1, 9))

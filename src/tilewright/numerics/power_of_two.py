@@ -109,8 +109,9 @@ def elementwise(
     """The sum, or the product, of int8 operands of several fractions.
 
     Each operand becomes floor(x * 4 / 2**shift_read): it loses what lies below two guard bits of
-    the coarsest fraction, so that a sum may differ by one from the exact one. The sum (product) is
-    scaled by 2**shift_write, the guard bits are divided away, and it is rounded and saturated.
+    the coarsest fraction, so that a sum may be less than the exact one, where two operands lose
+    bits or the sum is scaled up. The sum (product) is scaled by 2**shift_write, the guard bits are
+    divided away, and it is rounded and saturated.
     """
     aligned = [
         np.asarray(x, np.int64) << GUARD_BITS >> shift
