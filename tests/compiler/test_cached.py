@@ -13,6 +13,7 @@ from tilewright.compiler import api
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.seal import SEALED
+from tilewright.targets.places import default_directory
 
 LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
 
@@ -48,11 +49,13 @@ def test_the_second_time_nothing_is_compiled(tmp_path: Path, compiled: list[str]
     cache = Cache(tmp_path / "cache")
     first = tilewright.compile(LENET, cache=cache)
     wanted = result(first)
-    built = files_of(first.directory)
+    kept = files_of(first.directory)
+    built = files_of(default_directory() / "libraries")
     assert any(name.endswith(".so") for name in built)
     second = tilewright.compile(LENET, cache=cache)
     assert compiled == ["compiled"] and result(second) == wanted
-    assert files_of(second.directory) == built  # Its run has built nothing.
+    assert files_of(second.directory) == kept
+    assert files_of(default_directory() / "libraries") == built, "its run has built nothing"
     plain = tilewright.compile(LENET)
     assert len(compiled) == 2 and result(plain) == wanted
 
@@ -96,8 +99,8 @@ def test_damaged_entries_are_compiled_again(tmp_path: Path, compiled: list[str])
     cache = Cache(tmp_path / "cache")
     wanted = result(tilewright.compile(LENET, cache=cache))
     (seal,) = (tmp_path / "cache" / "entries").rglob(SEALED)
-    (library,) = seal.parent.rglob("*.so")
-    library.unlink()  # The file that is loaded stays as it is.
-    library.write_bytes(b"planted")
+    (weights,) = seal.parent.rglob("weights.bin")
+    weights.unlink()  # The file that is mapped stays as it is.
+    weights.write_bytes(b"planted")
     assert result(tilewright.compile(LENET, cache=cache)) == wanted
     assert len(compiled) == 2

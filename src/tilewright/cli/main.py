@@ -17,7 +17,7 @@ from tilewright.cli.refusals import INTERRUPTED, REFUSED, refusals
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compile": ("compile:compile_command", "Compile a model into a package."),
-    "run": ("run:run", "Run a model, a package or an HLAL program once, and report what it took."),
+    "run": ("run:run", "Run a model, a package or an HLAL program, and report what it took."),
     "plan": (
         "plan:plan_command",
         "Print the schedule of every kernel, its predicted cost and its bounds.",
