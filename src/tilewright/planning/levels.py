@@ -53,8 +53,10 @@ def is_deep(machine: Machine, primitive: Primitive) -> bool:
 
 def inner_view(machine: Machine, primitive: Primitive) -> Machine:
     """The machine as the inner tiles see it: each operand's move next to the primitive's memory
-    leads from, the result's to, main memory."""
+    leads from, the result's to, main memory. Of memories that results pass, half is left to other
+    operands."""
     main, moves = machine.main, dict[tuple[str, str], Move]()
+    passed = {move.target for move in paths_of(machine, primitive).get("output", ())[:-1]}
     sources: list[Memory] = []
     for role, path in paths_of(machine, primitive).items():
         if not path:
@@ -67,10 +69,20 @@ def inner_view(machine: Machine, primitive: Primitive) -> Machine:
     rates = {one.name: one.bytes_per_cycle for one in sources}
     limit = None if None in rates.values() else sum(rate or 0.0 for rate in rates.values())
     memories = tuple(
-        one.model_copy(update={"bytes_per_cycle": limit}) if one.name == main else one
-        for one in machine.memories
+        memory.model_copy(
+            update={"bytes_per_cycle": limit}
+            if memory.name == main
+            else {"bytes": _half(memory) if memory.name in passed else memory.bytes}
+        )
+        for memory in machine.memories
     )
     return machine.model_copy(update={"moves": tuple(moves.values()), "memories": memories})
+
+
+def _half(memory: Memory) -> int | None:
+    if memory.bytes is None or memory.room is None:
+        return memory.bytes
+    return memory.reserved + max(memory.room // 2 // memory.granule, 1) * memory.granule
 
 
 def outer_view(

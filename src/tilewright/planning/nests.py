@@ -102,11 +102,13 @@ def nests_of(space: Space) -> list[Nest]:
     for outer, inner in product(permutations(free), inner_orders):
         loops = [Loop(group) for group in (*fixed, *outer, *inner)]
         nests.append(Nest(tuple(loops), None, len(fixed)))
-        if not reduction or not _can_grow(space):
+        if space.single_level or not reduction or not _can_grow(space):
             continue
         for group in free:
             inside = Loop(group, inner=True, resident=_at_output(space))
             nests.append(Nest((*loops, inside), group, len(fixed)))
+    if space.single_level:
+        return nests
     waiting = _waiting(space, fixed, free, reduction)
     return [*nests, *waiting, *_resident(space, parallel, fixed, free)]
 

@@ -55,6 +55,8 @@ class Space:
     index: dict[str, Ints]
     considered: int = 0
     """Tilings looked at, those that do not fit included."""
+    single_level: bool = False
+    """Whether nests of one level alone are tried (nests.py)."""
     cuts: list[str] = field(default_factory=list[str])
     """What bounded the space, if anything did."""
     known: dict[Hashable, Column] = field(default_factory=dict[Hashable, Column], init=False)

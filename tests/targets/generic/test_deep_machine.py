@@ -61,6 +61,7 @@ CASES = {
     "deep": lambda: convolution(5, 300, 100, 7, 3),
     "rows": lambda: product(6, 70, 300, 130),
     "vector": lambda: product(7, 1, 500, 300),
+    "deep with a residual": lambda: convolution(11, 960, 160, 7, 1, residual=True),
 }
 
 
@@ -128,3 +129,11 @@ def test_a_kernel_of_which_no_tile_fits_is_refused() -> None:
     machine = small(l0b=32)
     with pytest.raises(TilewrightError, match="plan-capacity"):
         plan(convolution(9, 48, 64, 20, 3).kernel, machine)
+
+
+def test_residuals_leave_room_for_results_on_their_way() -> None:
+    machine = small(ub=32_768)
+    case = convolution(10, 16, 160, 28, 1, residual=True)
+    found = plan(case.kernel, machine)
+    lowered = lower_case(case, found.schedule, machine, derive(machine))
+    np.testing.assert_array_equal(lowered.run(), case.expected)

@@ -94,14 +94,22 @@ class Search:
 
 
 def search(
-    kernel: Kernel, machine: Machine, primitive: Primitive, budget: Budget, keep: int
+    kernel: Kernel,
+    machine: Machine,
+    primitive: Primitive,
+    budget: Budget,
+    keep: int,
+    *,
+    single_level: bool = False,
 ) -> Search:
-    """The ``keep`` best schedules of a kernel on one primitive."""
+    """The ``keep`` best schedules of a kernel on one primitive; with ``single_level``, of those
+    whose nests have one level."""
     if is_deep(machine, primitive):
         return search_levels(kernel, machine, primitive, budget, keep)
     found = Search([], 0, 0, [])
     for efforts in (EFFORTS, EFFORTS[-1:]):
         space = build_space(kernel, machine, primitive, budget.rows, efforts)
+        space.single_level = single_level
         found = _searched(space, found, budget, keep)
         best = found.candidates[0].cost if found.candidates else np.inf
         if best <= granule_bound(kernel, machine, primitive) * (1 + FAR):
@@ -117,15 +125,13 @@ def search_levels(
     The best inner tilings are those of a machine whose outer memories hold all.
     """
     view = inner_view(machine, primitive)
-    within = search(kernel, view, primitive, budget, INNER)
+    within = search(kernel, view, primitive, budget, INNER, single_level=True)
     tilings: dict[Schedule, InnerTiling] = {}
     for candidate in within.candidates:
         found = candidate.schedule
-        if len(found.levels) == 1:
-            uses = candidate.space.uses
-            tilings[found] = InnerTiling(kernel, machine, primitive, uses, found)
+        tilings[found] = InnerTiling(kernel, machine, primitive, candidate.space.uses, found)
     best = Search([], within.considered, within.priced, within.cuts)
-    for tiling in [one for one in tilings.values() if one.fits][:WITHIN]:
+    for tiling in [tiling for tiling in tilings.values() if tiling.fits][:WITHIN]:
         space = outer_space(tiling, budget.rows)
         if space is None:
             continue
