@@ -27,6 +27,7 @@ def bench(
     keep_float: numbers.KeepFloatOption = None,
     equalise: numbers.EqualiseOption = None,
     shape: console.ShapeOption = None,
+    constant: console.ConstantOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     exact_convolution: console.ExactOption = False,
@@ -56,6 +57,7 @@ def bench(
             exact_convolution,
             inputs,
             keep=not no_cache,
+            constants=constant,
         )
         compile_seconds = time.perf_counter() - start
         arrays = console.inputs_for(executable.inputs, inputs, random)

@@ -61,6 +61,14 @@ ShapeOption = Annotated[
         help="An input's shape, or a free dim's size or bounds: batch=4, batch=1..8.",
     ),
 ]
+ConstantOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--constant",
+        metavar="NAME=1,2,3",
+        help="An input's value, for good: sizes and branches may depend on it.",
+    ),
+]
 WeightsOption = Annotated[
     Path | None,
     typer.Option("--weights", metavar="FILE", help="The caffemodel of a prototxt."),
@@ -185,6 +193,20 @@ def shapes(options: list[str] | None) -> dict[str, str]:
             raise refuse(
                 "option-shape", f"{option!r} is not NAME=1x3x224x224", "--shape",
                 "NAME is an input, or a free dim as in batch=4 or batch=1..8",
+            )  # fmt: skip
+        found[name] = text
+    return found
+
+
+def constants(options: list[str] | None) -> dict[str, str]:
+    """Read ``--constant NAME=1,2,3`` options; the text after the name stays as it is."""
+    found: dict[str, str] = {}
+    for option in options or []:
+        name, separator, text = option.rpartition("=")
+        if not separator or not name or name in found:
+            raise refuse(
+                "option-constant", f"{option[:80]!r} is not NAME=1,2,3, or is given twice",
+                "--constant",
             )  # fmt: skip
         found[name] = text
     return found

@@ -88,6 +88,7 @@ def diff(
     keep_float: numbers.KeepFloatOption = None,
     equalise: numbers.EqualiseOption = None,
     shape: console.ShapeOption = None,
+    constant: console.ConstantOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     as_json: console.JsonOption = False,
@@ -104,7 +105,7 @@ def diff(
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         chosen = numbers.numbers_on(machine, given)
         progress("import", 0, 0)
-        source, shapes = bound_model(model, shape, inputs, progress, weights)
+        source, shapes = bound_model(model, shape, inputs, progress, weights, constant)
         imported = (
             source.load(shapes)
             if isinstance(source, frontends.Opened)

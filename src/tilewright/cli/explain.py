@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console, numbers
+from tilewright.cli.sizes import with_constants
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import refuse
 from tilewright.report.explain import explain
@@ -28,6 +29,7 @@ def explain_command(
     keep_float: numbers.KeepFloatOption = None,
     equalise: numbers.EqualiseOption = None,
     shape: console.ShapeOption = None,
+    constant: console.ConstantOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     as_json: console.JsonOption = False,
@@ -49,7 +51,7 @@ def explain_command(
                 console.say(operators_table([(machine.name, machine)]))
             return
         told = explain(
-            model,
+            with_constants(model, constant) if constant else model,
             found,
             machine,
             shapes=console.shapes(shape),

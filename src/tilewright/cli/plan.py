@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tilewright.cli import console, numbers
+from tilewright.cli.sizes import with_constants
 from tilewright.compiler.pipeline import plans_of, resolve, travel
 from tilewright.planning import Plan
 
@@ -22,6 +23,7 @@ def plan_command(
     keep_float: numbers.KeepFloatOption = None,
     equalise: numbers.EqualiseOption = None,
     shape: console.ShapeOption = None,
+    constant: console.ConstantOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     planner: console.PlannerOption = "model",
@@ -48,7 +50,7 @@ def plan_command(
         second = None if beside is None else found.planner(beside, machine)
         with found.planner(planner, machine) as asked:
             work = travel(
-                model,
+                with_constants(model, constant) if constant else model,
                 found,
                 machine,
                 shapes=console.shapes(shape),

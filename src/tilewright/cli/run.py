@@ -51,6 +51,7 @@ def open_or_compile(
     files: list[str] | None = None,
     planner: str = "model",
     keep: bool = True,
+    constants: list[str] | None = None,
 ) -> Executable:
     """The package at ``model``, or the model compiled into a temporary one.
 
@@ -59,7 +60,7 @@ def open_or_compile(
     """
     if model.is_dir():
         found = Executable.load(model, cache=console.cache(), progress=progress)
-        fixed = bool(shape) and not found.free
+        fixed = constants or (bool(shape) and not found.free)
         chosen = exact_convolution or planner != "model"
         if target or settings or fixed or given or weights or chosen:
             raise refuse(
@@ -67,7 +68,7 @@ def open_or_compile(
                 "give these options to a model file",
             )  # fmt: skip
         return bound_package(found, shape, files, progress)
-    source, shapes = bound_model(model, shape, files, progress, weights)
+    source, shapes = bound_model(model, shape, files, progress, weights, constants)
     return compile(
         source,
         target or "cpu",
@@ -103,6 +104,7 @@ def run(
     keep_float: numbers.KeepFloatOption = None,
     equalise: numbers.EqualiseOption = None,
     shape: console.ShapeOption = None,
+    constant: console.ConstantOption = None,
     weights: console.WeightsOption = None,
     settings: console.SetOption = None,
     exact_convolution: console.ExactOption = False,
@@ -168,6 +170,7 @@ def run(
                 inputs,
                 planner,
                 not no_cache,
+                constant,
             )
             arrays = console.inputs_for(executable.inputs, inputs, random)
             progress("run", 0, 0)

@@ -19,14 +19,20 @@ def bound_model(
     files: list[str] | None,
     progress: Progress,
     weights: Path | None = None,
+    constants: list[str] | None = None,
 ) -> tuple[Model, Shapes]:
     """A model file and shapes that leave no dim free; reads the file where dims may be free."""
     shapes = console.shapes(shape)
-    found = None if weights else frontends.open_model(model)
-    if found is None:
+    found = None if weights else with_constants(model, constants)
+    if not isinstance(found, frontends.Opened):
         return model, shapes
     settled = settle(found.signature.inputs, shapes)
     return found, settled.bind(_sizes(settled, settled.free, files, progress))
+
+
+def with_constants(model: Path, constants: list[str] | None) -> Model:
+    """The model, opened with the values of inputs that ``--constant`` gives."""
+    return frontends.open_model(model, constants=console.constants(constants)) or model
 
 
 def bound_package(
@@ -72,6 +78,6 @@ def _sizes(
                 f"give it: --shape {name}={max(free[name].low, min(free[name].high, 64))}, or "
                 "give the inputs",
             )  # fmt: skip
-        sizes[name] = free[name].low
+        sizes[name] = max(1, free[name].low)
         progress(f"{name} is open and is taken as {sizes[name]}", 0, 0)
     return sizes

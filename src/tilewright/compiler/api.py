@@ -46,6 +46,7 @@ def compile(
     machine: Machine | str | Path | None = None,
     values: Mapping[str, float] | None = None,
     shapes: Shapes | None = None,
+    constants: Mapping[str, Any] | None = None,
     weights: str | Path | None = None,
     example_inputs: Any = None,
     dynamic_shapes: Any = None,
@@ -93,6 +94,9 @@ def compile(
     A PyTorch module is captured with ``example_inputs`` (a tensor, a tuple of arguments, or a dict
     of them by name) and, for torch.export, ``dynamic_shapes`` (docs/pytorch.md).
 
+    ``constants`` gives inputs of an ONNX model values for good (``{"sizes": [1, 3, 64, 64]}``):
+    sizes, axes and branches may depend on them, and a run does not take them any more.
+
     ``shapes`` gives sizes to dims that the model leaves free, or names and bounds
     (``{"image": ("batch", 3, 224, 224), "batch": "1..8"}``; ``tilewright.shapes.forms`` has all
     forms). If dims stay free, the result is a ``DynamicExecutable``: it compiles the model for each
@@ -112,7 +116,7 @@ def compile(
         numbers = numbers_of(numbers or described.element, observer, tuple(keep_float), equalise)
     if exact_convolution:
         described = described.exact()
-    model = _opened(model, weights, example_inputs, dynamic_shapes)
+    model = _opened(model, weights, example_inputs, dynamic_shapes, constants)
     if isinstance(model, frontends.Opened):
         settled = settle(model.signature.inputs, shapes)
         if settled.free and (database is not None or planner != "model"):
@@ -169,10 +173,16 @@ def compile(
 
 
 def _opened(
-    model: Model, weights: str | Path | None, example_inputs: Any, dynamic_shapes: Any
+    model: Model,
+    weights: str | Path | None,
+    example_inputs: Any,
+    dynamic_shapes: Any,
+    constants: Mapping[str, Any] | None,
 ) -> Model:
     """The model read as far as it can be before its shapes are settled."""
     if isinstance(model, frontends.Imported | frontends.Opened):
+        if constants:
+            raise refuse("model-constants", "the model has been loaded, with its inputs")
         if example_inputs is not None or dynamic_shapes is not None:
             raise refuse("torch-example-inputs", "the model has been loaded, with its inputs")
         return model
@@ -181,7 +191,12 @@ def _opened(
             return model  # The front-ends know which of their formats take weights.
         raise refuse("model-weights", "a PyTorch module brings its weights")
     return (
-        frontends.open_model(model, example_inputs=example_inputs, dynamic_shapes=dynamic_shapes)
+        frontends.open_model(
+            model,
+            example_inputs=example_inputs,
+            dynamic_shapes=dynamic_shapes,
+            constants=constants,
+        )
         or model
     )
 

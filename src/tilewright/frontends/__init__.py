@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,22 @@ def open_model(
     *,
     example_inputs: Any = None,
     dynamic_shapes: Any = None,
+    constants: Mapping[str, Any] | None = None,
 ) -> Opened | None:
     """Read a model whose format can leave dims free; None for formats that fix them all.
 
     A PyTorch module is captured with ``example_inputs``; ``dynamic_shapes`` says which of their
-    sizes stay free (``OpenedTorch``). Raises TilewrightError if a file is not a model of the
+    sizes stay free (``OpenedTorch``). ``constants`` gives inputs of an ONNX model their values for
+    good (onnx/given.py). Raises TilewrightError if a file is not a model of the
     format that its name says, or a module cannot be captured.
     """
+    if constants and (not isinstance(model, str | Path) or Path(model).suffix.lower() != ".onnx"):
+        raise refuse(
+            "model-constants",
+            "inputs are given values for good only in ONNX models",
+            repr(str(model)[:200]),
+            "leave the constants out",
+        )
     if isinstance(model, Exported):
         _no_examples("a program of JAX", example_inputs, dynamic_shapes)
         return None
@@ -56,7 +66,7 @@ def open_model(
         return None
     from tilewright.frontends.onnx.opened import OpenedOnnx
 
-    return OpenedOnnx(path)
+    return OpenedOnnx(path, constants)
 
 
 def load(

@@ -11,11 +11,9 @@ import numpy as np
 
 from tilewright.errors import TilewrightError
 from tilewright.frontends.builder import NetworkBuilder
+from tilewright.frontends.limits import MAX_ELEMENTS, too_large
 from tilewright.ir import PythonValue, SSAValue, VerifyException
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
-
-MAX_ELEMENTS = 2**30
-"""Elements of one tensor, weight or activation."""
 
 _ABOUT_TYPES = ("element type", "is not defined on", "takes floats", "takes integers", "boolean")
 """Words of the graph's messages that are about element types."""
@@ -65,7 +63,7 @@ class Emitter(ABC):
             raise self.refuse(
                 f"its result of shape {list(shape)} is empty", code=f"{self.FAMILY}-shape"
             )
-        if math.prod(shape) > MAX_ELEMENTS:
+        if too_large(shape):
             raise self.refuse(
                 f"its result of shape {list(shape)} takes {math.prod(shape)} elements; "
                 f"the limit is {MAX_ELEMENTS}",

@@ -50,7 +50,7 @@ class Opened(ABC):
         """
         leading = settled.leading()
         sizes = {
-            name: bounds.low if name in leading else max(bounds.low, min(bounds.high, TRIED))
+            name: max(1, bounds.low if name in leading else min(bounds.high, TRIED), bounds.low)
             for name, bounds in settled.free.items()
         }
         try:

@@ -47,6 +47,8 @@ class _Builder:
             self.names[inner.result] = (
                 names[op.result] if last else names.get(inner.result, fallback)
             )
+        self.results = {self.names[inner.result] for inner in operations}
+        """Names of what the kernel's operations compute."""
         self.read: dict[str, Operand] = {}
 
     def kernel(self) -> Kernel:
@@ -142,11 +144,6 @@ class _Builder:
             if dim.name in target.dims
         )
         return replace(stage, dims=dims, inputs=inputs, output=output)
-
-    @property
-    def results(self) -> set[str]:
-        """Names of what the kernel's operations compute."""
-        return {self.names[inner.result] for inner in self.op.operations}
 
     def distinct(self, stage: Stage, written: Sequence[str]) -> Stage:
         """Give an operand another name where the kernel reads its value in another way."""

@@ -37,11 +37,11 @@ class Bounds:
     high: int = LARGEST_SIZE
 
     def __post_init__(self) -> None:
-        if not 1 <= self.low <= self.high <= LARGEST_SIZE:
+        if not 0 <= self.low <= self.high <= LARGEST_SIZE:
             raise refuse(
                 "shape-bounds",
                 f"{self.low}..{self.high} are no bounds of a size",
-                help=f"sizes are 1 to {LARGEST_SIZE}, the lower bound first",
+                help=f"sizes are 0 to {LARGEST_SIZE}, the lower bound first",
             )
 
     def __contains__(self, size: int) -> bool:
@@ -74,8 +74,8 @@ def parse_size(value: object, where: str = "") -> Wish:
     if isinstance(value, Bounds):
         return Wish(bounds=value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        if int(value) < 1:
-            raise refuse("shape-form", f"size {value} is not a positive integer", where)
+        if int(value) < 0:
+            raise refuse("shape-form", f"size {value} is negative", where)
         if int(value) > LARGEST_SIZE:
             raise refuse("shape-form", f"size {value} is larger than {LARGEST_SIZE}", where)
         return Wish(size=int(value))
@@ -126,6 +126,8 @@ def concrete(value: Size | Sequence[Size], where: str) -> tuple[int, ...]:
     """
     wishes = parse_shape(value, where)
     sizes = tuple(wish.size for wish in wishes if wish.size is not None)
+    if 0 in sizes:
+        raise refuse("shape-form", "models of this kind take no size 0", where)
     if len(sizes) < len(wishes):
         raise refuse(
             "shape-fixed",

@@ -32,6 +32,12 @@ class Signature:
     inputs: tuple[TensorDims, ...]
     outputs: tuple[TensorDims, ...] = ()
 
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Names of the dims that the inputs leave free."""
+        dims = [dim for item in self.inputs for dim in item.dims or ()]
+        return tuple(dict.fromkeys(dim for dim in dims if isinstance(dim, str)))
+
 
 @dataclass(frozen=True)
 class Settled:
@@ -115,7 +121,7 @@ class _Settling:
         if wish.name is not None and known.name not in (None, wish.name):
             reason = f"dim {dim!r} is called {known.name!r} elsewhere, and {wish.name!r} here"
             self.refuse("shape-conflict", reason, where)
-        known.size = known.size or wish.size
+        known.size = wish.size if known.size is None else known.size
         known.name = known.name or wish.name
         known.bounds = self.within(known.bounds, wish.bounds, f"dim {dim!r}")
 
@@ -144,7 +150,7 @@ class _Settling:
                 bounds = self.within(bounds, known.bounds, where)
                 if size is not None and known.size not in (None, size):
                     self.refuse("shape-conflict", f"is {size} and {known.size}", where)
-                size = size or known.size
+                size = known.size if size is None else size
             if size is None and bounds.low == bounds.high:
                 size = bounds.low
             if size is not None and size not in bounds:

@@ -8,20 +8,20 @@ if it gives one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, TypeProto, helper
+from onnx import FunctionProto, GraphProto, NodeProto, TensorProto, TypeProto, helper
 
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.builder import NetworkBuilder
+from tilewright.frontends.limits import MAX_ELEMENTS, too_large
 from tilewright.frontends.onnx import functions, legacy, numbers
 from tilewright.frontends.onnx.control import CONTROL
 from tilewright.frontends.onnx.external import Files
 from tilewright.frontends.onnx.folding import Folder, infer_types, shape_of_type, type_of
-from tilewright.frontends.onnx.limits import MAX_DEPTH, MAX_ELEMENTS, MAX_NODES, shown
+from tilewright.frontends.onnx.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_NODES, shown
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.microsoft import contributed
 from tilewright.frontends.onnx.nodes import (
@@ -44,6 +44,9 @@ class Unknown:
 
 
 UNKNOWN = Unknown()
+
+MAX_RANKS = 2 * MAX_DIMENSIONS
+"""Numbers that a constant has at most which says sizes: two for each axis, as Pad's."""
 
 _NOTHING = Constant(np.zeros(0, np.float32), "")
 """Stands for the result of a definition that nobody asks for."""
@@ -72,8 +75,10 @@ class Body:
     network: NetworkBuilder
     files: Files
     """Where external data may lie."""
-    local_functions: frozenset[tuple[str, str]] = frozenset()
-    """Names and domains of the model's own functions, which are not read."""
+    own_functions: functions.Functions = field(
+        default_factory=dict[tuple[str, str, str], FunctionProto]
+    )
+    """The model's own functions."""
     problems: list[Problem] = field(default_factory=list[Problem])
     constants: Folder = field(default_factory=Folder)
     taken: int = 0
@@ -166,6 +171,8 @@ class Body:
 
     def check(self, node: Node) -> dict[str, AttributeValue]:
         """The attributes of a node that can be imported; raises TilewrightError otherwise."""
+        if functions.own_function(node, self.own_functions) is not None:
+            return {}
         schema = schema_of(node)
         own = contributed(node, known=schema is not None)
         if own is not None:
@@ -191,17 +198,13 @@ class Body:
             reason = f"operator set {node.version} has no such operator"
             if node.domain:
                 reason = f"operators of the domain {shown(node.domain)} are not supported"
-        if (node.operator, node.domain) in self.local_functions:
-            return refuse(
-                "onnx-unsupported-operator",
-                "functions inside a model are not read",
-                where=node.where,
-                help="inline them with onnx.inliner.inline_local_functions",
-            )
         return refuse("onnx-unsupported-operator", reason, where=node.where)
 
     def _results(self, node: Node, scope: Scope) -> Sequence[Value] | None:
         """The values of a node's outputs; None if they depend on what was refused."""
+        function = functions.own_function(node, self.own_functions)
+        if function is not None:
+            return self._call(node, functions.called(node, function), scope)
         attributes = self.check(node)
         if node.key == "Constant":
             return [constant_of(node, attributes, self.files)]
@@ -215,8 +218,13 @@ class Body:
         constants = [value for value in operands if not isinstance(value, SSAValue)]
         if len(constants) == len(operands) and self.constants.folds(node, constants):
             return self.constants.fold(node, constants)
+        if any(value is not None and 0 in _shape(value) for value in operands):
+            empty = self._empty(node, operands)
+            if empty is not None:
+                return empty
         if node.key in CONTROL:
             return CONTROL[node.key](self, node, attributes, operands, scope)
+        self._check_size(node, operands)
         own = contributed(node, known=schema_of(node) is not None)
         rule = own.rule if own is not None else RULES.get(node.key)
         if rule is not None:
@@ -227,7 +235,64 @@ class Body:
                 "this operator is supported only where all its inputs are constants",
                 where=node.where,
             )
-        function = functions.body_of(node, [None if v is None else _type(v) for v in operands])
+        defined = functions.body_of(node, [None if v is None else _type(v) for v in operands])
+        return self._defined(node, defined, operands, scope)
+
+    def _check_size(self, node: Node, operands: Sequence[Value | None]) -> None:
+        """Refuse results too large before a rule makes anything of their size.
+
+        Where no constant says sizes, results are of about the operands' size, and rules are left
+        to find out.
+        """
+        named = [(name, value) for name, value in zip(node.inputs, operands, strict=False) if value]
+        arrays = {name: v.array for name, v in named if isinstance(v, Constant)}
+        if not any(array.size <= MAX_RANKS for array in arrays.values()):
+            return
+        for kind in infer_types(node, {n: _type(v) for n, v in named}, arrays).values():
+            shape = shape_of_type(kind)
+            if shape is not None and too_large(shape):
+                raise refuse(
+                    "onnx-too-large",
+                    f"its result of shape {list(shape)} has more than {MAX_ELEMENTS} elements",
+                    where=node.where,
+                )
+
+    def _empty(self, node: Node, operands: Sequence[Value | None]) -> list[Value] | None:
+        """The results of a node with an empty operand where they, too, are empty; else None."""
+        given = [(name, value) for name, value in zip(node.inputs, operands, strict=False) if value]
+        types = {name: _type(value) for name, value in given}
+        arrays = {name: value.array for name, value in given if isinstance(value, Constant)}
+        found = infer_types(node, types, arrays)
+        results: list[Value] = []
+        for name in node.outputs:
+            kind = found.get(name)
+            shape = shape_of_type(kind) if kind is not None else None
+            if kind is None or not shape or 0 not in shape:
+                return None
+            if kind.tensor_type.elem_type not in DTYPES or too_large(shape):
+                return None
+            array = np.zeros(shape, DTYPES[kind.tensor_type.elem_type])
+            results.append(Constant(array, name))
+        return results
+
+    def _call(
+        self, node: Node, function: functions.Definition, scope: Scope
+    ) -> Sequence[Value] | None:
+        """The results of one of the model's own functions."""
+        operands = [self.value(name, scope) if name else None for name in node.inputs]
+        known = [value for value in operands if not isinstance(value, Unknown)]
+        if len(known) < len(operands):
+            return None
+        return self._defined(node, function, known, scope)
+
+    def _defined(
+        self,
+        node: Node,
+        function: functions.Definition,
+        operands: Sequence[Value | None],
+        scope: Scope,
+    ) -> Sequence[Value] | None:
+        """The results of the nodes that define a node's operator."""
         given: dict[str, Value | Unknown] = {
             name: value
             for name, value in zip(function.inputs, operands, strict=False)
@@ -264,7 +329,7 @@ class Body:
             shape = shape_of_type(kind) if kind is not None else None
             if kind is None or shape is None or kind.tensor_type.elem_type not in DTYPES:
                 break
-            if math.prod(shape) > MAX_ELEMENTS:
+            if too_large(shape) or 0 in shape:
                 break
             results.append(self.network.placeholder(shape, DTYPES[kind.tensor_type.elem_type]))
         return results
@@ -272,6 +337,10 @@ class Body:
 
 def _known(values: Sequence[Value | Unknown]) -> list[Value]:
     return [value for value in values if not isinstance(value, Unknown)]
+
+
+def _shape(value: Value) -> tuple[int, ...]:
+    return value.array.shape if isinstance(value, Constant) else shape_of(value)
 
 
 def _type(value: Value) -> TypeProto:

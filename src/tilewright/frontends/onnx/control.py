@@ -1,7 +1,8 @@
-"""If, Loop and Scan, as far as what they do is known at import: branches chosen, loops unrolled."""
+"""If, Loop and Scan: branches chosen at import or, both computed, at run time; loops unrolled."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from onnx import GraphProto
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.frontends.onnx.limits import MAX_ROUNDS
-from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.frontends.onnx.tensors import Constant
 from tilewright.ir import SSAValue
@@ -57,9 +58,45 @@ def if_(
     operands: Sequence[Value | None],
     scope: Scope,
 ) -> Sequence[Value] | None:
-    """The branch that the condition, a constant, chooses."""
-    name = "then_branch" if _flag(node, operands[0], "condition") else "else_branch"
-    return body.subgraph(node, _graph(node, attributes, name), scope, ())
+    """The branch that the condition chooses; where only the run knows it, both, and a choice.
+
+    Operators have no effects, so that what the branch not taken computes harms nothing.
+    """
+    graphs = [_graph(node, attributes, name) for name in ("then_branch", "else_branch")]
+    condition = operands[0]
+    if not isinstance(condition, SSAValue):
+        return body.subgraph(node, graphs[not _flag(node, condition, "condition")], scope, ())
+    at = Lowering(node, {}, (), body.network)
+    if dtype_of(condition) != np.bool_ or math.prod(shape_of(condition)) != 1:
+        raise at.refuse("its condition is not one boolean", code="onnx-dtype")
+    branches = [body.subgraph(node, graph, scope, ()) for graph in graphs]
+    if branches[0] is None or branches[1] is None:
+        return None
+    condition = at.reshape(condition, ())
+    return [_chosen(at, condition, one, other) for one, other in zip(*branches, strict=False)]
+
+
+def _chosen(at: Lowering, condition: SSAValue, one: Value, other: Value) -> Value:
+    """The result of the branch that is taken."""
+    if isinstance(one, Constant) and isinstance(other, Constant) and _equal(one, other):
+        return one
+    if _shape(one) != _shape(other):
+        raise at.refuse(
+            f"its branches give the shapes {list(_shape(one))} and {list(_shape(other))}",
+            code="onnx-shape",
+            help="make its condition a constant: --constant, where an input decides it",
+        )
+    kinds = [v.array.dtype if isinstance(v, Constant) else dtype_of(v) for v in (one, other)]
+    if kinds[0] != kinds[1]:
+        raise at.refuse(f"its branches give {kinds[0]} and {kinds[1]}", code="onnx-dtype")
+    values = [at.weight(v.array, v.name) if isinstance(v, Constant) else v for v in (one, other)]
+    return at.emit("select", condition, *values)
+
+
+def _equal(one: Constant, other: Constant) -> bool:
+    """Whether two constants are the same, bit for bit."""
+    a, b = one.array, other.array
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
 def loop(

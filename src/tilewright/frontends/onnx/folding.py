@@ -15,6 +15,7 @@ import onnx
 from onnx import TensorProto, TypeProto, numpy_helper
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.limits import too_large
 from tilewright.frontends.onnx.limits import (
     MAX_CONSTANT_ELEMENTS,
     MAX_DIMENSIONS,
@@ -86,7 +87,7 @@ class Folder:
         if shape is None or shape.ndim != 1 or shape.dtype != np.int64 or (shape < 0).any():
             raise refuse("onnx-shape", "its input is not a shape", where=node.where)
         sizes = tuple(int(size) for size in shape)
-        if math.prod(sizes) > MAX_CONSTANT_ELEMENTS or len(sizes) > MAX_DIMENSIONS:
+        if too_large(sizes, MAX_CONSTANT_ELEMENTS) or len(sizes) > MAX_DIMENSIONS:
             raise _too_large(node)
         value = np.zeros(1, np.float32)
         for attribute in node.proto.attribute:
@@ -105,11 +106,7 @@ class Folder:
             if value is not None
         }
         if node.operator == "Range" and len(arrays) == 3:
-            start, limit, step = (float(array.reshape(-1)[0]) for array in arrays.values())
-            count = max(0, math.ceil((limit - start) / step)) if step else 0
-            if count > MAX_CONSTANT_ELEMENTS:
-                raise _too_large(node)
-            return count * 8
+            return _range_count(node, list(arrays.values())) * 8
         if node.operator == "NonMaxSuppression" and max(a.size for a in arrays.values()) > _BOXES:
             raise _too_large(node)
         if node.operator in _BOUNDED_BY_INPUT:
@@ -130,7 +127,7 @@ class Folder:
                 raise refuse(
                     "onnx-dtype", f"elements of {type_name(kind)} are not computed", node.where
                 )
-            if math.prod(shape) > MAX_CONSTANT_ELEMENTS:
+            if too_large(shape, MAX_CONSTANT_ELEMENTS):
                 raise _too_large(node)
             total += math.prod(shape) * DTYPES[kind].itemsize
         return total
@@ -138,6 +135,9 @@ class Folder:
     def _evaluate(self, node: Node, operands: Sequence[Constant | None]) -> list[Array]:
         """The reference evaluator's results."""
         from onnx.reference import ReferenceEvaluator
+
+        if node.operator == "Pad" and len(operands) > 1:
+            operands = _cut_by_pads(operands)
 
         if node.operator == "GatherElements" and operands[0] and operands[1]:
             axis = next((item.i for item in node.proto.attribute if item.name == "axis"), 0)
@@ -172,6 +172,37 @@ class Folder:
             ) from error
         results = iter(found)
         return [np.asarray(next(results)) if name else np.zeros(0) for name in proto.output]
+
+
+def _range_count(node: Node, operands: Sequence[Array]) -> int:
+    """How many numbers a Range gives; raises TilewrightError."""
+    if any(array.size != 1 for array in operands):
+        raise refuse("onnx-shape", "its operands are not one number each", where=node.where)
+    start, limit, step = (float(array.reshape(-1)[0]) for array in operands)
+    if not all(map(math.isfinite, (start, limit, step))) or step == 0:
+        reason = f"there is no range from {start} to {limit} by {step}"
+        raise refuse("onnx-attribute", reason, where=node.where)
+    count = (limit - start) / step
+    if count > MAX_CONSTANT_ELEMENTS:
+        raise _too_large(node)
+    return max(0, math.ceil(count))
+
+
+def _cut_by_pads(operands: Sequence[Constant | None]) -> list[Constant | None]:
+    """Operands of a Pad once negative pads, which the reference lacks, have cut the data."""
+    data, pads, axes = operands[0], operands[1], operands[3] if len(operands) > 3 else None
+    if data is None or pads is None or pads.array.ndim != 1 or (pads.array >= 0).all():
+        return list(operands)
+    rank, count = data.array.ndim, pads.array.size // 2
+    places = range(rank) if axes is None else [int(axis) % rank for axis in axes.array.reshape(-1)]
+    if pads.array.size % 2 or len(places) != count:
+        return list(operands)
+    index = [slice(None)] * rank
+    for place, first, last in zip(places, pads.array[:count], pads.array[count:], strict=True):
+        end = data.array.shape[place] - max(0, -int(last))
+        index[place] = slice(max(0, -int(first)), max(0, end))
+    cut = Constant(np.ascontiguousarray(data.array[tuple(index)]), data.name)
+    return [cut, Constant(np.maximum(pads.array, 0), pads.name), *operands[2:]]
 
 
 def _gather_elements(node: Node, data: Array, indices: Array, axis: int) -> Array:

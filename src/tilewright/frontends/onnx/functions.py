@@ -1,4 +1,4 @@
-"""Operators that ONNX defines by others: their definitions, with a node's attributes put in."""
+"""Operators that ONNX or the model defines by others: the nodes, with attributes put in."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
+from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, TypeProto
 
 from tilewright.errors import refuse
+from tilewright.frontends.onnx.limits import shown
 from tilewright.frontends.onnx.nodes import Node, schema_of
 
 
@@ -21,6 +22,54 @@ class Definition:
     nodes: tuple[NodeProto, ...]
     versions: Mapping[str, int]
     """Of the operator sets that the nodes are of, by domain."""
+
+
+Functions = Mapping[tuple[str, str, str], FunctionProto]
+"""A model's own functions by domain, name and overload."""
+
+
+def functions_of(model: ModelProto) -> Functions:
+    """The model's own functions; of two alike the first holds."""
+    found: dict[tuple[str, str, str], FunctionProto] = {}
+    for function in model.functions:
+        domain = "" if function.domain == "ai.onnx" else function.domain
+        found.setdefault((domain, function.name, function.overload), function)
+    return found
+
+
+def own_function(node: Node, functions: Functions) -> FunctionProto | None:
+    """The function of the model that a node calls, or None."""
+    return functions.get((node.domain, node.operator, node.proto.overload))
+
+
+def called(node: Node, function: FunctionProto) -> Definition:
+    """A model's own function with a node's attributes put in; raises TilewrightError."""
+    given: dict[str, AttributeProto] = {}
+    known = {*function.attribute, *(item.name for item in function.attribute_proto)}
+    for attribute in node.proto.attribute:
+        if attribute.name not in known or attribute.name in given or attribute.ref_attr_name:
+            reason = f"the function has no attribute {shown(attribute.name)}, or it is given twice"
+            raise refuse("onnx-attribute", reason, node.where)
+        given[attribute.name] = attribute
+    for attribute in function.attribute_proto:
+        given.setdefault(attribute.name, attribute)
+    if len(node.inputs) > len(function.input) or len(node.outputs) > len(function.output):
+        reason = f"the function takes {len(function.input)} inputs, gives {len(function.output)}"
+        raise refuse("onnx-attribute", reason, node.where)
+    versions = dict(node.versions)
+    for entry in function.opset_import:
+        versions["" if entry.domain == "ai.onnx" else entry.domain] = entry.version
+    nodes = tuple(_bound(inner, given) for inner in function.node)
+    absent = {
+        name
+        for index, name in enumerate(function.input)
+        if index >= len(node.inputs) or not node.inputs[index]
+    }
+    for inner in nodes:
+        for index, name in enumerate(inner.input):
+            if name in absent:
+                inner.input[index] = ""
+    return Definition(tuple(function.input), tuple(function.output), nodes, versions)
 
 
 def has_body(node: Node) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,9 @@ from onnx import TensorProto
 from tilewright.errors import Problem, TilewrightError
 from tilewright.frontends.builder import NetworkBuilder
 from tilewright.frontends.imported import Imported, ModelNode
+from tilewright.frontends.onnx import functions
 from tilewright.frontends.onnx.body import UNKNOWN, Body, Scope, Unknown
+from tilewright.frontends.onnx.given import Constants, given_arrays
 from tilewright.frontends.onnx.interface import inputs_of, outputs_of
 from tilewright.frontends.onnx.limits import shown
 from tilewright.frontends.onnx.lowering import Value, dtype_of
@@ -22,7 +23,7 @@ from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
-from tilewright.ir.types import Array
+from tilewright.ir.types import element_dtype
 from tilewright.shapes import Shapes
 
 
@@ -30,17 +31,18 @@ def import_onnx(
     source: ModelSource | Source,
     *,
     shapes: Shapes | None = None,
-    constants: Mapping[str, Array] | None = None,
+    constants: Constants | None = None,
 ) -> Imported:
     """Read an ONNX model (operator sets 1 to the installed onnx's newest) into the graph dialect.
 
     ``source`` is a path, the bytes of a file, or a ModelProto; only models from a path may keep
     data outside. ``shapes`` settles dims that the model leaves open; ``constants`` gives
-    inputs their values for good, so that shapes and axes may come from them. Raises
-    TilewrightError with every reason for which the model is refused.
+    inputs their values for good, so that shapes and axes may come from them (given.py). An input
+    with a size of 0 holds nothing, and is no input of the network. Raises TilewrightError with
+    every reason for which the model is refused.
     """
     read = source if isinstance(source, Source) else read_model(source)
-    return _Importer(read, shapes, constants or {}).run()
+    return _Importer(read, shapes, constants).run()
 
 
 class _Importer:
@@ -50,7 +52,7 @@ class _Importer:
         self,
         source: Source,
         shapes: Shapes | None,
-        constants: Mapping[str, Array],
+        constants: Constants | None,
     ) -> None:
         self.source = source
         self.graph = source.model.graph
@@ -60,20 +62,24 @@ class _Importer:
         self.weights = Weights()
         self.nodes = nodes_of(self.graph.node, self.versions)
         tensors = self._initializers()
-        given = set(tensors) | set(constants)
+        arrays = given_arrays(self.graph, constants)
+        given = set(tensors) | set(arrays)
         inputs = inputs_of(self.graph, given, shapes, self.problems, self.notes)
         self.outputs = outputs_of(self.graph, self.problems)
         kinds = {name: kind for name, kind in inputs.items() if kind is not None}
+        for name in [name for name, kind in kinds.items() if 0 in kind.get_shape()]:
+            kind = kinds.pop(name)
+            arrays[name] = np.zeros(kind.get_shape(), element_dtype(kind.element_type))
         self.name = identifier(self.graph.name, "network")
         self.operator = NetworkOp.of(self.name, list(kinds.items()), self.outputs)
         values: dict[str, Value | Unknown] = dict.fromkeys(inputs, UNKNOWN)
         values.update(self.operator.inputs)
-        values.update({name: Constant(array, name) for name, array in constants.items()})
+        values.update({name: Constant(array, name) for name, array in arrays.items()})
         self.scope = Scope(values, tensors)
         self.body = Body(
             NetworkBuilder(self.operator.block, self.weights),
             source.files,
-            frozenset((f.name, f.domain) for f in source.model.functions),
+            functions.functions_of(source.model),
             self.problems,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from typing import Any
 
 from onnx import GraphProto, TensorProto, ValueInfoProto
@@ -20,9 +20,12 @@ Shape = tuple[int, ...]
 Type = TensorType[Any]
 
 
-def signature_of(graph: GraphProto) -> Signature:
-    """What a model takes and gives as it states it; what import refuses is left as it is."""
-    stored = {tensor.name for tensor in graph.initializer}
+def signature_of(graph: GraphProto, given: Collection[str] = ()) -> Signature:
+    """What a model takes and gives as it states it, without inputs that are ``given``.
+
+    What import refuses is left as it is.
+    """
+    stored = {tensor.name for tensor in graph.initializer} | set(given)
     return Signature(
         tuple(_stated(value) for value in graph.input if value.name not in stored),
         tuple(_stated(value) for value in graph.output),
@@ -37,10 +40,15 @@ def _stated(value: ValueInfoProto) -> TensorDims:
     if not kind.HasField("shape"):
         return TensorDims(value.name, None, dtype)
     dims = tuple(
-        dim.dim_value if dim.dim_value > 0 else dim.dim_param or f"{value.name}.{axis}"
+        dim.dim_value if dim.dim_value > 0 else _named(dim.dim_param) or f"{value.name}.{axis}"
         for axis, dim in enumerate(kind.shape.dim)
     )
     return TensorDims(value.name, dims, dtype)
+
+
+def _named(dim: str) -> str:
+    """The name of a dim; "" where it is none: exporters write ``?`` for what they do not know."""
+    return "" if dim.strip() in ("?", "_") else dim
 
 
 def inputs_of(
@@ -104,8 +112,8 @@ def _shape(
         if isinstance(dim, int):
             sizes.append(dim)
         elif dim in leading:
-            sizes.append(free[dim].low)
-            notes.append(f"{where}: the first size is open and was taken as {free[dim].low}")
+            sizes.append(max(1, free[dim].low))
+            notes.append(f"{where}: the first size is open and was taken as {sizes[-1]}")
         else:
             raise bad(
                 "onnx-shape",
@@ -117,18 +125,14 @@ def _shape(
 
 
 def outputs_of(graph: GraphProto, problems: list[Problem]) -> list[str]:
-    """Names of the outputs, in the model's order; what is refused is added to ``problems``."""
-    names = [value.name for value in graph.output]
+    """Names of the outputs, each once, in the model's order; refusals are added to ``problems``."""
+    names = list(dict.fromkeys(value.name for value in graph.output))
     if not names:
         problems.append(Problem("onnx-missing-output", "the model has no outputs"))
-    seen: set[str] = set()
     for value in graph.output:
         where = f"output {shown(value.name)}"
         if not value.name:
             problems.append(Problem("onnx-missing-output", "it has no name", where))
-        if value.name in seen:
-            problems.append(Problem("onnx-duplicate-name", "it is listed twice", where))
-        seen.add(value.name)
         kind = value.type.tensor_type.elem_type
         if kind != TensorProto.UNDEFINED and kind not in DTYPES:
             reason = f"elements of {type_name(kind)} are not computed"

@@ -9,9 +9,6 @@ MAX_NODES = 50_000
 MAX_DIMENSIONS = 16
 """Axes of one tensor."""
 
-MAX_ELEMENTS = 2**30
-"""Elements of one tensor, weight or activation."""
-
 MAX_CONSTANT_ELEMENTS = 2**28
 """Elements of one constant that nodes make."""
 

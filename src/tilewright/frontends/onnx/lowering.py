@@ -143,6 +143,13 @@ class Lowering(Emitter):
             raise self.refuse(f"its {what} is not a constant number")
         return float(array.reshape(-1)[0])
 
+    def whole_at(self, index: int, what: str) -> int:
+        """An operand that holds one whole number; refuses what is none."""
+        number = self.scalar_at(index, what)
+        if number is None or not number.is_integer():
+            raise self.refuse(f"its {what} is not a whole number")
+        return int(number)
+
     def axis(self, axis: int, rank: int, what: str = "axis") -> int:
         """An axis counted from the front; refuses one outside ``[-rank, rank)``."""
         if not -rank <= axis < rank:

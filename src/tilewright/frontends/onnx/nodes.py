@@ -220,9 +220,14 @@ def attributes_of(node: Node, schema: onnx.defs.OpSchema) -> dict[str, Attribute
         raise _bad(node, f"it cannot have {len(node.outputs)} outputs")
     for index, formal in enumerate(schema.inputs[:count]):
         optional = formal.option == onnx.defs.OpSchema.FormalParameterOption.Optional
-        if not node.inputs[index] and not optional:
+        if not node.inputs[index] and not optional and (node.key, index) not in _OMITTED:
             raise _bad(node, f"its input {formal.name!r} is missing")
     return values
+
+
+_OMITTED = frozenset((("Resize", 1), ("Resize", 2)))
+"""Inputs that operator set 11 asks for and 13 does not: regions, and scales where sizes are given.
+ONNX Runtime takes models without them in every version."""
 
 
 def _type_of(definition: onnx.defs.OpSchema.Attribute) -> int:

@@ -10,6 +10,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, TensorProto
 from tilewright.errors import refuse
 from tilewright.frontends.imported import Imported
 from tilewright.frontends.onnx.external import external_file, is_within
+from tilewright.frontends.onnx.given import Constants, given_arrays
 from tilewright.frontends.onnx.importer import import_onnx
 from tilewright.frontends.onnx.interface import signature_of
 from tilewright.frontends.onnx.limits import MAX_DEPTH
@@ -23,26 +24,38 @@ MODEL_FILE = "model.onnx"
 
 
 class OpenedOnnx(Opened):
-    """See ``Opened``; raises TilewrightError if the file is no ONNX model."""
+    """See ``Opened``; ``constants`` are values of inputs for good (given.py).
+
+    Raises TilewrightError if the file is no ONNX model.
+    """
 
     on_disk = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, constants: Constants | None = None) -> None:
         self.path = path
+        self.constants = constants
         source = read_model(path)
         _ = check_model(source)
         self._source: Source | None = source
-        self.signature = signature_of(source.model.graph)
+        given = set(given_arrays(source.model.graph, constants))
+        self.signature = signature_of(source.model.graph, given)
         self.name = network_name(path.stem)
 
     def load(self, shapes: Shapes | None = None) -> Imported:
         """The network for these shapes."""
         source, self._source = self._source, None
-        found = import_onnx(self.path if source is None else source, shapes=shapes)
+        found = import_onnx(
+            self.path if source is None else source, shapes=shapes, constants=self.constants
+        )
         return found.named(self.name)
 
     def files(self) -> Mapping[str, Path]:
-        """The model and its external data."""
+        """The model and its external data; refuses constants, which the file does not have."""
+        if self.constants:
+            raise refuse(
+                "shape-open", "constants are for models whose shapes are all known",
+                ", ".join(map(repr, self.signature.free)), "give the free dims sizes too: --shape",
+            )  # fmt: skip
         source = self._source or read_model(self.path)
         found = {MODEL_FILE: self.path}
         for tensor in _tensors(source.model.graph, 0):

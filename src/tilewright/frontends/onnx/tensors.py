@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.limits import MAX_ELEMENTS, too_large
 from tilewright.frontends.onnx.external import Files, external_bytes
-from tilewright.frontends.onnx.limits import MAX_DIMENSIONS, MAX_ELEMENTS, shown
+from tilewright.frontends.onnx.limits import MAX_DIMENSIONS, shown
 from tilewright.frontends.onnx.nodes import AttributeValue, Node
 from tilewright.ir.types import Array
 
@@ -112,10 +113,10 @@ def checked_size(shape: Sequence[int], where: str) -> int:
     if any(size < 0 for size in shape):
         raise refuse("onnx-shape", f"the shape {list(shape)} has a negative size", where=where)
     count = math.prod(shape)
-    if count > MAX_ELEMENTS:
+    if too_large(shape):
         raise refuse(
             "onnx-too-large",
-            f"the shape {list(shape)} takes {count} elements; the limit is {MAX_ELEMENTS}",
+            f"the shape {list(shape)} takes more than {MAX_ELEMENTS} elements",
             where=where,
         )
     return count

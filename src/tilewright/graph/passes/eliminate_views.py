@@ -61,13 +61,15 @@ def _copy_parts(network: NetworkOp, machine: Machine, symbols: set[str]) -> None
     for op in list(network.block.ops):
         if not isinstance(op, Operation) or op.operation != "concat":
             continue
-        for index, value in enumerate(op.inputs):
+        whole = dense_box(layout_of(op.result), shape_of(op.result))
+        inputs, parts = list(op.inputs), parts_of(op)
+        for index, (value, part) in enumerate(zip(inputs, parts, strict=True)):
             if not addresses.is_part(op, index):
                 copy = copy_kernel(value, layout_of(op.result), op, machine, symbols)
-                op.operands[index] = copy.result
-                whole = dense_box(layout_of(op.result), shape_of(op.result))
-                if slice_box(whole, parts_of(op)[index]) is None:
+                inputs[index] = copy.result
+                if slice_box(whole, part) is None:
                     _scatter(copy, machine)
+        op.operands = inputs
 
 
 def _scatter(copy: KernelOp, machine: Machine) -> None:

@@ -136,9 +136,10 @@ def parts_of(op: Operation) -> list[list[range]]:
     shape = shape_of(op.result)
     axis = int(op.get("axis")) % len(shape)
     found, start = list[list[range]](), 0
+    whole = [range(extent) for extent in shape]
     for value in op.inputs:
         extent = shape_of(value)[axis]
-        found.append([range(whole) for whole in shape])
+        found.append(whole.copy())
         found[-1][axis] = range(start, start + extent)
         start += extent
     return found

@@ -135,11 +135,12 @@ def scatter_nd(at: Lowering) -> Value:
 
 def one_hot(at: Lowering) -> Value:
     """The second of two values where an index is, else the first; one out of range is nowhere."""
-    depth = [int(at.scalar_at(1, "depth") or 0)]
+    depth = [at.whole_at(1, "depth")]
     if depth[0] < 1:
         raise at.refuse("its depth is not a positive number", code="onnx-shape")
     shape = at.shape(0)
     axis = at.axis(at.integer("axis", -1), len(shape) + 1)
+    at.check_size((*shape[:axis], depth[0], *shape[axis:]))
     places = at.cast(at.tensor(0), np.int64)
     end = at.emit("add", places, number(at, np.array(depth[0]), "depth"))
     places = at.emit("select", at.apply("less", places, 0), end, places)

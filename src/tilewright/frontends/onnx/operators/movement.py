@@ -291,6 +291,9 @@ def pad(at: Lowering) -> Value:
     grown = [*(max(0, p) for p in before), *(max(0, p) for p in after)]
     if not any(grown):
         return x
+    at.check_size(
+        [e + a + b for e, a, b in zip(shape_of(x), grown[:rank], grown[rank:], strict=True)]
+    )
     mode = at.text("mode", "constant")
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise at.refuse(f"mode {mode!r} is not known")

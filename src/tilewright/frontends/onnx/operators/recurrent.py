@@ -123,8 +123,6 @@ def _run(
         lengths = at.constant(4)
         if lengths is None or (lengths != length).any():
             raise at.refuse("sequences of different lengths are not computed")
-    if at.number("clip"):
-        raise at.refuse("its clip is not computed")
     functions = _activations(at, list(defaults) * count)
     outputs: list[list[SSAValue]] = []
     finals: list[State] = []
@@ -198,13 +196,21 @@ def _activations(at: Lowering, defaults: Sequence[str]) -> list[Activation]:
         names = names[: len(defaults)]
     if at.attributes.get("activation_alpha") or at.attributes.get("activation_beta"):
         raise at.refuse("parameters of its activations are not taken")
+    bound = at.number("clip")
+    if bound < 0:
+        raise at.refuse(f"its clip {bound} is negative")
+
+    def clipped(value: SSAValue) -> SSAValue:
+        """What an activation reads: within the bound, if there is one."""
+        return at.emit("clip", value, minimum=-bound, maximum=bound) if bound else value
+
     known = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu", "softplus": "softplus"}
     found: list[Activation] = []
     for name in names:
         operation = known.get(str(name).lower())
         if operation is None:
             raise at.refuse(f"the activation {name!r} is not computed")
-        found.append(lambda value, operation=operation: at.emit(operation, value))
+        found.append(lambda value, operation=operation: at.emit(operation, clipped(value)))
     if len(found) != len(defaults):
         raise at.refuse(f"it has {len(found)} activations, not {len(defaults)}")
     return found

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.frontends.limits import too_large
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, shape_of
@@ -22,8 +23,8 @@ def resize(at: Lowering) -> Value:
     sizes = at.integers_at(2 + offset, "sizes") if at.version >= 11 else None
     mode = at.text("mode", "nearest")
     if sizes:
-        if len(sizes) != len(axes) or min(sizes) < 1:
-            raise at.refuse(f"sizes {list(sizes)} do not fit its axes")
+        if len(sizes) != len(axes) or min(sizes) < 1 or too_large(sizes):
+            raise at.refuse(f"sizes {list(sizes)} do not fit its axes", code="onnx-shape")
         found = [size / shape[axis] for size, axis in zip(sizes, axes, strict=True)]
         policy = at.text("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
@@ -31,12 +32,13 @@ def resize(at: Lowering) -> Value:
             found = [one] * len(found)
             sizes = tuple(int(one * shape[axis] + 0.5) for axis in axes)
     else:
-        found = scales
+        found = _fitting(at, scales, len(axes))
         sizes = tuple(
-            math.floor(shape[axis] * scale) for axis, scale in zip(axes, found, strict=False)
+            math.floor(shape[axis] * scale) for axis, scale in zip(axes, found, strict=True)
         )
-    if len(found) != len(axes) or any(not scale > 0 for scale in found) or min(sizes) < 1:
-        raise at.refuse(f"scales {found} do not fit its axes")
+    if sizes and min(sizes) < 1:
+        raise at.refuse(f"scales {found} leave nothing of an axis", code="onnx-shape")
+    at.check_size([*sizes, *(shape[axis] for axis in range(rank) if axis not in axes)])
     boxes = _numbers(at, 1, "regions") if at.version >= 11 else []
     x = at.tensor(0)
     for number, (axis, scale, size) in enumerate(zip(axes, found, sizes, strict=True)):
@@ -66,6 +68,13 @@ def _numbers(at: Lowering, index: int, what: str) -> list[float]:
     if array is None:
         raise at.refuse(f"its {what} are computed at run time", code="onnx-shape")
     return [float(item) for item in array.reshape(-1)]
+
+
+def _fitting(at: Lowering, scales: Sequence[float], count: int) -> list[float]:
+    """Scales, which are positive numbers, one for each axis; raises TilewrightError."""
+    if len(scales) != count or not all(0 < scale < 2**31 for scale in scales):
+        raise at.refuse(f"scales {list(scales)[:16]} do not fit its {count} axes")
+    return list(scales)
 
 
 def _along(at: Lowering, x: SSAValue, axis: int, matrix: Array) -> SSAValue:
@@ -187,10 +196,10 @@ def _rounded(at: Lowering, places: Array, scale: float) -> Array:
 
 def upsample(at: Lowering) -> Value:
     """Resize of operator set 9, with scales as its second operand."""
-    scales: Sequence[float] = _numbers(at, 1, "scales")
     shape, mode = at.shape(0), at.text("mode", "nearest")
-    if len(scales) != len(shape) or min(scales) < 1:
-        raise at.refuse(f"scales {list(scales)} do not fit its axes")
+    scales = _fitting(at, _numbers(at, 1, "scales"), len(shape))
+    if min(scales, default=1) < 1:
+        raise at.refuse(f"scales {scales} make an axis smaller")
     x = at.tensor(0)
     for axis, scale in enumerate(scales):
         size = math.floor(shape[axis] * scale)

@@ -1,0 +1,17 @@
+"""The bound on the elements of any tensor that a model asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+MAX_ELEMENTS = 2**30
+"""Elements of one tensor, weight or activation."""
+
+
+def too_large(shape: Sequence[int], most: int = MAX_ELEMENTS) -> bool:
+    """Whether a tensor of this shape has more than ``most`` elements.
+
+    Sizes of 0 count as 1: libraries reckon with the products of the others, too.
+    """
+    return math.prod(max(1, size) for size in shape) > most
