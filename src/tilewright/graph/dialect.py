@@ -33,6 +33,7 @@ from tilewright.ir import (
     ParsePropInAttrDict,
     PythonValue,
     Region,
+    Rewriter,
     SSAValue,
     StringAttr,
     TensorType,
@@ -98,11 +99,7 @@ class GraphOperation(IRDLOperation):
         op = cls.build(operands=[list(inputs)], result_types=[placeholder], properties=properties)
         if result_type is None:
             inferred = op.infer([tensor_type(value) for value in inputs])
-            rebuilt = cls.build(
-                operands=[list(inputs)], result_types=[inferred], properties=properties
-            )
-            op.erase(safe_erase=False)
-            op = rebuilt
+            Rewriter.replace_value_with_new_type(op.result, inferred)
         if node:
             op.result.name_hint = value_hint(node)
         return op

@@ -21,7 +21,13 @@ from tilewright.frontends.onnx import functions, legacy, numbers
 from tilewright.frontends.onnx.control import CONTROL
 from tilewright.frontends.onnx.external import Files
 from tilewright.frontends.onnx.folding import Folder, infer_types, shape_of_type, type_of
-from tilewright.frontends.onnx.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_NODES, shown
+from tilewright.frontends.onnx.limits import (
+    MAX_DEPTH,
+    MAX_DIMENSIONS,
+    MAX_NODES,
+    MAX_OPERANDS,
+    shown,
+)
 from tilewright.frontends.onnx.lowering import Lowering, Value, dtype_of
 from tilewright.frontends.onnx.microsoft import contributed
 from tilewright.frontends.onnx.nodes import (
@@ -202,6 +208,13 @@ class Body:
 
     def _results(self, node: Node, scope: Scope) -> Sequence[Value] | None:
         """The values of a node's outputs; None if they depend on what was refused."""
+        count = max(len(node.inputs), len(node.outputs))
+        if count > MAX_OPERANDS:
+            raise refuse(
+                "onnx-too-large",
+                f"it has {count} inputs or outputs; the limit is {MAX_OPERANDS}",
+                where=node.where,
+            )
         function = functions.own_function(node, self.own_functions)
         if function is not None:
             return self._call(node, functions.called(node, function), scope)

@@ -20,6 +20,7 @@ from tilewright.frontends.onnx.limits import (
     MAX_CONSTANT_ELEMENTS,
     MAX_DIMENSIONS,
     MAX_FOLDED_BYTES,
+    MAX_TEXT,
 )
 from tilewright.frontends.onnx.nodes import Node
 from tilewright.frontends.onnx.tensors import DTYPES, Constant, array_of, type_name
@@ -225,6 +226,8 @@ def infer_types(
     arrays: Mapping[str, Array] | None = None,
 ) -> dict[str, TypeProto]:
     """Types of a node's results as far as ONNX's shape inference knows them."""
+    if any(len(attribute.s) > MAX_TEXT for attribute in node.proto.attribute):
+        return {}
     try:
         schema = onnx.defs.get_schema(node.operator, node.version, node.domain)
         data: dict[str, TensorProto] = {

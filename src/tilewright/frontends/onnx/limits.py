@@ -6,6 +6,9 @@ MAX_FILE_BYTES = 2**31 - 1
 MAX_NODES = 50_000
 """xDSL handles this many operations at ease."""
 
+MAX_OPERANDS = 1024
+"""Inputs, and outputs, of one node: each may become a kernel."""
+
 MAX_DIMENSIONS = 16
 """Axes of one tensor."""
 
@@ -20,6 +23,10 @@ MAX_DEPTH = 16
 
 MAX_ROUNDS = 1024
 """Rounds of a loop, which is unrolled."""
+
+MAX_TEXT = 512
+"""Characters of an attribute that ONNX's own shape inference takes, as an Einsum's equation: it
+needs more than linear time for it."""
 
 MAX_NAME = 120
 """Characters of a model's name that are shown in a message."""

@@ -42,27 +42,36 @@ class Addresses:
     )
     """Operand -> the concatenation whose part it is, and which."""
     _known: dict[SSAValue, Address | None] = field(default_factory=dict[SSAValue, Address | None])
+    _ranges: dict[Operation, list[list[range]]] = field(
+        default_factory=dict[Operation, list[list[range]]]
+    )
+    """What each operand of a concatenation gives, worked out once for all of them."""
 
     def __post_init__(self) -> None:
         for op in self.network.block.ops:
             if not isinstance(op, Operation) or op.operation != "concat":
                 continue
-            for index, value in enumerate(op.inputs):
-                if value not in self.parts and self._can_be_part(op, index):
+            whole = dense_box(layout_of(op.result), shape_of(op.result))
+            for index, (value, part) in enumerate(zip(op.inputs, self._parts_of(op), strict=True)):
+                if value not in self.parts and self._can_be_part(op, value, part, whole):
                     self.parts[value] = (op, index)
 
-    def _can_be_part(self, concat: Operation, index: int) -> bool:
+    def _parts_of(self, concat: Operation) -> list[list[range]]:
+        if concat not in self._ranges:
+            self._ranges[concat] = parts_of(concat)
+        return self._ranges[concat]
+
+    @staticmethod
+    def _can_be_part(concat: Operation, value: SSAValue, part: list[range], whole: Box) -> bool:
         """Whether whoever computes an operand could write it into the concatenation's result."""
-        value = concat.inputs[index]
         owner = value.owner
         computed = isinstance(owner, KernelOp) or (
             isinstance(owner, Operation) and owner.operation == "concat"
         )
         if not computed or layout_of(value) != layout_of(concat.result):
             return False
-        whole = dense_box(layout_of(concat.result), shape_of(concat.result))
         scattered = isinstance(owner, KernelOp) and owner.scattered is not None
-        return slice_box(whole, parts_of(concat)[index], scattered=scattered) is not None
+        return slice_box(whole, part, scattered=scattered) is not None
 
     def of(self, value: SSAValue) -> Address | None:
         """The address of a value; None if it is a view that no strides describe."""
@@ -70,9 +79,9 @@ class Addresses:
             self._known[value] = self._find(value)
         return self._known[value]
 
-    def is_part(self, concat: Operation, index: int) -> bool:
-        """Whether an operand of a concatenation lies where the result wants it."""
-        return self.parts.get(concat.inputs[index]) == (concat, index)
+    def is_part(self, concat: Operation, index: int, value: SSAValue) -> bool:
+        """Whether a concatenation's operand ``value`` lies where the result wants it."""
+        return self.parts.get(value) == (concat, index)
 
     def _find(self, value: SSAValue) -> Address | None:
         owner = value.owner
@@ -82,7 +91,7 @@ class Addresses:
             if parent is None:
                 return None
             scattered = isinstance(owner, KernelOp) and owner.scattered is not None
-            part = slice_box(parent.box, parts_of(concat)[index], scattered=scattered)
+            part = slice_box(parent.box, self._parts_of(concat)[index], scattered=scattered)
             return None if part is None else Address(parent.root, part)
         if isinstance(owner, Operation) and owner.operation in ("reshape", "transpose", "slice"):
             source = self.of(owner.inputs[0])

@@ -25,7 +25,6 @@ from tilewright.ir import (
     PythonValue,
     SSAValue,
     TensorType,
-    to_attribute,
 )
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
@@ -126,15 +125,23 @@ def replace(op: Operation, value: SSAValue) -> None:
     erase(op)
 
 
+MOST_MERGED = 128
+"""Names of nodes that an operation keeps beside its own: the last, of more."""
+
+
 def _absorb(into: GraphOperation, op: Operation) -> None:
     """Note in ``into`` the nodes of ``op``, whose result it gives from now on."""
     if into.result_node == op.result_node:
         return
-    gained = [name for name in (op.node_name, *op.merged_nodes) if name]
-    kept = [name for name in into.merged_nodes if name not in gained]
-    names = [name for name in (*kept, *gained) if name != into.node_name or name == gained[-1]]
+    own, noted = op.node, op.merged
+    # The attributes of names are kept: chains of thousands of nodes may become one operation.
+    gained = [*([own] if own is not None and own.data else []), *(noted.data if noted else ())]
+    kept = [name for name in (into.merged.data if into.merged else ()) if name not in gained]
+    names = [name for name in (*kept, *gained) if name != into.node or name == gained[-1]][
+        -MOST_MERGED:
+    ]
     if names:
-        into.merged = cast("ArrayAttr[Attribute]", to_attribute(tuple(names)))
+        into.merged = ArrayAttr(names)
 
 
 def sweep(network: NetworkOp) -> int:

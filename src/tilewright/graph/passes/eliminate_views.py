@@ -64,7 +64,7 @@ def _copy_parts(network: NetworkOp, machine: Machine, symbols: set[str]) -> None
         whole = dense_box(layout_of(op.result), shape_of(op.result))
         inputs, parts = list(op.inputs), parts_of(op)
         for index, (value, part) in enumerate(zip(inputs, parts, strict=True)):
-            if not addresses.is_part(op, index):
+            if not addresses.is_part(op, index, value):
                 copy = copy_kernel(value, layout_of(op.result), op, machine, symbols)
                 inputs[index] = copy.result
                 if slice_box(whole, part) is None:

@@ -185,14 +185,15 @@ class _Planner:
             alike = alike and shape_of(value) == shape_of(kernel.result)
             dying = source.last == self.steps[kernel]
             alone = all(
-                self.address[other].root not in source.roots
+                self.groups.get(self.address[other].root) is not source
                 for position, other in enumerate(kernel.inputs)
                 if position != index
             )
             if same and alike and dying and alone and _read_in_step(kernel, index):
-                merged = _Group([*source.roots, *own.roots], own.bytes, source.first, own.last)
-                for root in merged.roots:
-                    self.groups[root] = merged
+                source.roots += own.roots
+                source.last = own.last
+                for root in own.roots:
+                    self.groups[root] = source
                 return
 
     def place_weights(self) -> tuple[dict[SSAValue, Placement], int]:

@@ -14,6 +14,7 @@ from tilewright.frontends.onnx.microsoft.signature import (
     NUMBER,
     NUMBERS,
     TEXT,
+    TEXTS,
     Contributed,
 )
 from tilewright.frontends.onnx.nodes import Node
@@ -58,6 +59,22 @@ CONTRIBUTED: Mapping[str, Contributed] = {
         fused.bias_softmax, 2, 2, {"axis": INTEGER, "is_inner_broadcast": INTEGER}
     ),
     "DequantizeLinear": Contributed(quantisation.dequantize, 2, 3, {"axis": INTEGER}),
+    "DynamicQuantizeLSTM": Contributed(
+        quantised.dynamic_quantize_lstm,
+        12,
+        12,
+        {
+            "activation_alpha": NUMBERS,
+            "activation_beta": NUMBERS,
+            "activations": TEXTS,
+            "clip": NUMBER,
+            "direction": TEXT,
+            "hidden_size": INTEGER,
+            "input_forget": INTEGER,
+        },
+        outputs=3,
+        optional=(3, 4, 5, 6, 7),
+    ),
     "DynamicQuantizeMatMul": Contributed(quantised.dynamic_quantize_matmul, 3, 5),
     "EmbedLayerNormalization": Contributed(
         normalised.embed_layer,

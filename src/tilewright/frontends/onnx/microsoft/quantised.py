@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from tilewright.frontends.moves import cut
 from tilewright.frontends.onnx.lowering import Lowering, Rule, Value
 from tilewright.frontends.onnx.operators import (
     elementwise,
@@ -13,6 +16,7 @@ from tilewright.frontends.onnx.operators import (
     reductions,
 )
 from tilewright.frontends.onnx.operators.quantisation import dequantised, operand, quantised, result
+from tilewright.frontends.onnx.operators.recurrent import Product, lstm
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
 
@@ -103,8 +107,45 @@ def dynamic_quantize_matmul(at: Lowering) -> Value:
 
     Operands: a, b, and of b the scale and the zero point, and a bias.
     """
-    x, name = at.tensor(0), at.node.name
-    axes = tuple(range(len(at.shape(0))))
+    value = _ranged(at, at.tensor(0), at.tensor(1), at.tensor(2), at.operands[3:4])
+    return at.emit("add", value, at.tensor(4)) if at.has(4) else value
+
+
+def dynamic_quantize_lstm(at: Lowering) -> Sequence[Value]:
+    """LSTM whose inputs and states are quantised to uint8 by their own ranges, step by step.
+
+    Operands: those of LSTM, with W [directions, input, 4 * hidden] and R [directions, hidden,
+    4 * hidden] quantised, then scale and zero point of W and of R, each [directions] or
+    [directions, 4 * hidden].
+    """
+    if any(len(at.shape(index)) != 3 for index in (1, 2)):
+        raise at.refuse("its weights are not of rank 3", code="onnx-shape")
+    turned = [at.transpose(at.tensor(index), (0, 2, 1)) for index in (1, 2)]
+    operands = [at.operands[i] if i < len(at.operands) else None for i in range(8)]
+
+    def products(inner: Lowering, index: int, number: int) -> Product:
+        """The product with W or R: of all gates, as an LSTM's state has it."""
+        places = [8, 9] if index == 1 else [10, 11]
+        scale, zero = (_of_direction(at, at.tensor(place), number) for place in places)
+        return lambda x, rows: _ranged(inner, x, inner.transpose(rows, (1, 0)), scale, [zero])
+
+    return lstm(at.like([operands[0], *turned, *operands[3:]]), products)
+
+
+def _of_direction(at: Lowering, value: SSAValue, number: int) -> SSAValue:
+    """The scale or zero point of one direction: one number, or one for each column."""
+    shape = shape_of(value)
+    if shape[0] > 1:
+        value = cut(at, value, {0: (number, number + 1, 1)})
+    return at.reshape(value, shape[1:])
+
+
+def _ranged(
+    at: Lowering, x: SSAValue, weight: SSAValue, unit: SSAValue, zero_point: Sequence[Value | None]
+) -> SSAValue:
+    """x, quantised to uint8 by its own range, times a quantised matrix."""
+    name = at.node.name
+    axes = tuple(range(len(shape_of(x))))
     low, high = (
         at.emit(f"reduce_{kind}", x, axes=axes, keep_dims=False) for kind in ("min", "max")
     )
@@ -116,12 +157,10 @@ def dynamic_quantize_matmul(at: Lowering) -> Value:
     origin = at.emit("round", at.emit("div", at.emit("sub", zero, low), scale))
     origin = at.cast(at.emit("clip", origin, minimum=0.0, maximum=255.0), np.uint8)
     integers = at.emit("quantise_linear", x, scale, origin)
-    inner = at.like([integers, at.operands[1], origin, at.operands[3] if at.has(3) else None])
+    inner = at.like([integers, weight, origin, *(zero_point or [None])])
     total = quantisation.matmul_integer(inner)
     assert isinstance(total, SSAValue)
-    unit = at.emit("mul", scale, at.cast(at.tensor(2), np.float32))
-    value = dequantised(at, total, unit, None)
-    return at.emit("add", value, at.tensor(4)) if at.has(4) else value
+    return dequantised(at, total, at.emit("mul", scale, at.cast(unit, np.float32)), None)
 
 
 def convolution(at: Lowering) -> Value:

@@ -14,6 +14,7 @@ from tilewright.frontends.onnx.nodes import AttributeValue, Node
 
 INTEGER, NUMBER, TEXT = AttributeProto.INT, AttributeProto.FLOAT, AttributeProto.STRING
 INTEGERS, NUMBERS = AttributeProto.INTS, AttributeProto.FLOATS
+TEXTS = AttributeProto.STRINGS
 
 
 @dataclass(frozen=True)
@@ -75,5 +76,7 @@ def _decoded(attribute: AttributeProto) -> AttributeValue:
             return attribute.s.decode("utf-8", errors="replace")
         case AttributeProto.INTS:
             return tuple(attribute.ints)
+        case AttributeProto.STRINGS:
+            return tuple(item.decode("utf-8", errors="replace") for item in attribute.strings)
         case _:
             return tuple(attribute.floats)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.frontends.onnx.limits import MAX_TEXT
 from tilewright.frontends.onnx.lowering import Lowering, Value
 from tilewright.ir import SSAValue
 from tilewright.ir.types import shape_of
@@ -38,6 +39,9 @@ def einsum(at: Lowering) -> Value:
 def _parse(at: Lowering) -> tuple[list[list[str]], list[str]]:
     """Letters of every operand and of the result; an ellipsis becomes digits, from the right."""
     text = at.text("equation").replace(" ", "")
+    if len(text) > MAX_TEXT:
+        reason = f"its equation has {len(text)} characters; the limit is {MAX_TEXT}"
+        raise at.refuse(reason, code="onnx-too-large")
     left, arrow, right = text.partition("->")
     parts = left.split(",")
     if len(parts) != len(at.operands):

@@ -14,6 +14,17 @@ from tilewright.ir.types import shape_of
 
 Activation = Callable[[SSAValue], SSAValue]
 
+Product = Callable[[SSAValue, SSAValue], SSAValue]
+"""The product of a matrix of rows with another, transposed."""
+
+Products = Callable[[Lowering, int, int], Product]
+"""The product of a node with its W or R (input 1 or 2), of one direction."""
+
+
+def plain(at: Lowering, index: int, number: int) -> Product:
+    """The product of floats."""
+    return lambda x, rows: at.emit("matmul", x, rows, transpose_b=True)
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -27,6 +38,8 @@ class Cell:
     recurrent_bias: SSAValue | None
     """Rb, [gates * hidden]."""
     peepholes: Sequence[SSAValue]
+    product: Product
+    """The product of a state with rows of R."""
 
     def gate(self, value: SSAValue, index: int) -> SSAValue:
         """The columns of one gate."""
@@ -45,7 +58,7 @@ class Cell:
         rows = self.recurrence
         if (low, high) != (0, shape_of(rows)[0]):
             rows = at.emit("slice", rows, starts=[low], ends=[high], axes=(0,), steps=[1])
-        value = at.emit("matmul", state, rows, transpose_b=True)
+        value = self.product(state, rows)
         if self.recurrent_bias is None:
             return value
         bias = self.recurrent_bias
@@ -100,13 +113,23 @@ def recurrent(step: Step, gates: int, defaults: Sequence[str], states: int) -> R
     """The rule of one recurrent operator."""
 
     def rule(at: Lowering) -> Sequence[Value]:
-        return _run(at, step, gates, defaults, states)
+        return _run(at, step, gates, defaults, states, plain)
 
     return rule
 
 
+def lstm(at: Lowering, products: Products) -> Sequence[Value]:
+    """An LSTM whose products with its weights are other ones."""
+    return _run(at, _lstm, 4, ("Sigmoid", "Tanh", "Tanh"), 2, products)
+
+
 def _run(
-    at: Lowering, step: Step, gates: int, defaults: Sequence[str], states: int
+    at: Lowering,
+    step: Step,
+    gates: int,
+    defaults: Sequence[str],
+    states: int,
+    products: Products,
 ) -> Sequence[Value]:
     x = at.tensor(0)
     if at.integer("layout"):
@@ -143,8 +166,9 @@ def _run(
             [_cut(at, part(7), i * hidden, (i + 1) * hidden) for i in range(3)]
             if states == 2 and at.has(7)
             else (),
+            products(at, 2, number),
         )
-        projected = at.emit("matmul", x, part(1), transpose_b=True)
+        projected = products(at, 1, number)(x, part(1))
         if bias is not None:
             projected = at.emit("add", projected, _cut(at, bias, 0, half))
         state: State = tuple(_initial(at, 5 + i, number, (batch, hidden)) for i in range(states))
