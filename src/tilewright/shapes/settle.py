@@ -153,7 +153,8 @@ class _Settling:
                 size = known.size if size is None else size
             if size is None and bounds.low == bounds.high:
                 size = bounds.low
-            if size is not None and size not in bounds:
+            empty = size == 0 and bounds == Bounds()
+            if size is not None and size not in bounds and not empty:
                 self.refuse("shape-bounds", f"size {size} is outside {bounds}", where)
             names.update(dict.fromkeys(members, name if size is None else size))
             if size is None:

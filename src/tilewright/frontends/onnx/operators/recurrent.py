@@ -147,6 +147,12 @@ def _run(
         if lengths is None or (lengths != length).any():
             raise at.refuse("sequences of different lengths are not computed")
     functions = _activations(at, list(defaults) * count)
+    if at.number("clip"):
+        # As ONNX Runtime has it: what an LSTM's memory gives is not clipped.
+        functions = [
+            function if index % len(defaults) == 2 else _clipped(at, function)
+            for index, function in enumerate(functions)
+        ]
     outputs: list[list[SSAValue]] = []
     finals: list[State] = []
     for number in range(count):
@@ -220,24 +226,24 @@ def _activations(at: Lowering, defaults: Sequence[str]) -> list[Activation]:
         names = names[: len(defaults)]
     if at.attributes.get("activation_alpha") or at.attributes.get("activation_beta"):
         raise at.refuse("parameters of its activations are not taken")
-    bound = at.number("clip")
-    if bound < 0:
-        raise at.refuse(f"its clip {bound} is negative")
-
-    def clipped(value: SSAValue) -> SSAValue:
-        """What an activation reads: within the bound, if there is one."""
-        return at.emit("clip", value, minimum=-bound, maximum=bound) if bound else value
-
     known = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu", "softplus": "softplus"}
     found: list[Activation] = []
     for name in names:
         operation = known.get(str(name).lower())
         if operation is None:
             raise at.refuse(f"the activation {name!r} is not computed")
-        found.append(lambda value, operation=operation: at.emit(operation, clipped(value)))
+        found.append(lambda value, operation=operation: at.emit(operation, value))
     if len(found) != len(defaults):
         raise at.refuse(f"it has {len(found)} activations, not {len(defaults)}")
     return found
+
+
+def _clipped(at: Lowering, function: Activation) -> Activation:
+    """A function of what is brought within ``clip`` first."""
+    bound = at.number("clip")
+    if bound < 0:
+        raise at.refuse(f"its clip {bound} is negative")
+    return lambda value: function(at.emit("clip", value, minimum=-bound, maximum=bound))
 
 
 def _at(at: Lowering, value: SSAValue, axis: int, index: int) -> SSAValue:
