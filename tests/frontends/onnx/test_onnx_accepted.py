@@ -143,7 +143,7 @@ def test_sizes_are_inputs_with_values(node, constants, outputs, tmp_path):
     stored = {}
     if node.op_type == "Slice":
         stored = {"e": np.array([1, 3, 4], np.int64)}
-    results = {name: FLOAT for name in ("a", "b")[:outputs]}
+    results = dict.fromkeys(("a", "b")[:outputs], FLOAT)
     built = model([node], inputs, results, stored)
     feeds = {"x": noise(1, 3, 4, 4, seed=1), "s": values}
     agree(built, feeds, tmp_path, {"s": constants})
