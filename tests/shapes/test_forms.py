@@ -30,12 +30,11 @@ def test_dims(value, wish):
 @pytest.mark.parametrize(
     ("value", "code"),
     [
-        (0, "shape-form"),
+        (-1, "shape-form"),
         (-1, "shape-form"),
         (True, "shape-form"),
         (2.0, "shape-form"),
         (2**31, "shape-form"),
-        ("0", "shape-form"),
         ("", "shape-form"),
         ("-3", "shape-form"),
         ("2.5", "shape-form"),
@@ -47,7 +46,7 @@ def test_dims(value, wish):
         ("..4", "shape-form"),
         ("n" * 1000, "shape-form"),
         ("8..1", "shape-bounds"),
-        ("0..4", "shape-bounds"),
+        ("4..0", "shape-bounds"),
         ("1..9999999999", "shape-bounds"),
     ],
 )

@@ -67,7 +67,7 @@ def test_settled(inputs, shapes, dims, free):
         (PAIR, {"ids": (2, 9), "mask": (3, 9)}, ["shape-conflict"]),
         (PAIR, {"ids": ("a", 9), "mask": ("c", 9)}, ["shape-conflict"]),
         (NAMELESS, {"x": ("n", 2), "y": ("n", 4), "x.0": 1, "y.0": 2}, ["shape-conflict"]),
-        (IMAGE, {"x": (0, 3, 8, 8), "z": 1}, ["shape-form", "shape-unknown"]),
+        (IMAGE, {"x": (-1, 3, 8, 8), "z": 1}, ["shape-form", "shape-unknown"]),
     ],
 )
 def test_refused(inputs, shapes, codes):
