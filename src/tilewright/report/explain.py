@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+<<<<<<< HEAD
 from tilewright import frontends
 from tilewright.compiler.api import emit
 from tilewright.compiler.pipeline import (
@@ -20,7 +21,11 @@ from tilewright.compiler.pipeline import (
     quiet,
     travel,
 )
+=======
+from tilewright.compiler.pipeline import Progress, Work, optimise_graph, place_graph, quiet, travel
+>>>>>>> ac36810 (Say which option settles a branch or a size that an input decides)
 from tilewright.compiler.quantise import calibrate, kept_on_host, quantise
+from tilewright.compiler.state import Model
 from tilewright.frontends import ModelNode
 from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp, network_of
 from tilewright.graph.operations import Operation
@@ -148,7 +153,7 @@ def _shown(name: str) -> str:
 
 
 def explain(
-    model: str | Path | frontends.Imported,
+    model: Model,
     target: Target,
     machine: Machine,
     *,

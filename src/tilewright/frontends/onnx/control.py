@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,11 +70,20 @@ def if_(
     at = Lowering(node, {}, (), body.network)
     if dtype_of(condition) != np.bool_ or math.prod(shape_of(condition)) != 1:
         raise at.refuse("its condition is not one boolean", code="onnx-dtype")
+    before = len(body.problems)
     branches = [body.subgraph(node, graph, scope, ()) for graph in graphs]
+    # A branch may be for inputs of another shape, whose case the caller knows.
+    body.problems[before:] = [
+        replace(problem, help=problem.help or CHOOSE) for problem in body.problems[before:]
+    ]
     if branches[0] is None or branches[1] is None:
         return None
     condition = at.reshape(condition, ())
     return [_chosen(at, condition, one, other) for one, other in zip(*branches, strict=False)]
+
+
+CHOOSE = "make the condition of the If a constant: --constant, where an input decides it"
+"""The help for a branch that these inputs cannot take."""
 
 
 def _chosen(at: Lowering, condition: SSAValue, one: Value, other: Value) -> Value:
@@ -84,7 +94,7 @@ def _chosen(at: Lowering, condition: SSAValue, one: Value, other: Value) -> Valu
         raise at.refuse(
             f"its branches give the shapes {list(_shape(one))} and {list(_shape(other))}",
             code="onnx-shape",
-            help="make its condition a constant: --constant, where an input decides it",
+            help=CHOOSE,
         )
     kinds = [v.array.dtype if isinstance(v, Constant) else dtype_of(v) for v in (one, other)]
     if kinds[0] != kinds[1]:
