@@ -127,7 +127,8 @@ class Lowering(Emitter):
         if array is None:
             raise self.refuse(
                 f"its {what} are computed at run time",
-                help="simplify the model so that they become constants, or give an input its value: --constant",
+                help="simplify the model so that they become constants, or, where an input gives "
+                "them, give it its value: --constant",
                 code="onnx-shape",
             )
         if array.dtype.kind not in "iu" or array.ndim > 1 or array.size > MAX_LIST:

@@ -29,11 +29,10 @@ class OpenedOnnx(Opened):
     Raises TilewrightError if the file is no ONNX model.
     """
 
-    on_disk = True
-
     def __init__(self, path: Path, constants: Constants | None = None) -> None:
         self.path = path
         self.constants = constants
+        self.on_disk = not constants  # The file alone does not say which network this is.
         source = read_model(path)
         _ = check_model(source)
         self._source: Source | None = source
