@@ -3,7 +3,6 @@
 import re
 
 import numpy as np
-import onnx.inliner
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
@@ -146,14 +145,14 @@ CASES = {
     "padding to 2**60": (
         node("Pad", ["x", "p"]),
         {"p": np.array([0, 0, 0, 0, 0, 0, 2**60, 0])},
-        "onnx-shape",
-        "pads",
+        "onnx-too-large",
+        "elements",
     ),
     "expansion to 2**60": (
         node("Expand", ["x", "p"]),
         {"p": np.array([2**60, 1, 1, 1])},
         "onnx-too-large",
-        "expand",
+        "elements",
     ),
     "axis that is none": (node("Softmax", axis=4), {}, "onnx-attribute", "axis 4"),
     "broadcast that fails": (
@@ -307,8 +306,7 @@ def test_values_and_tensors_of_one_name_are_refused():
     assert [p.code for p in refusals(model)] == ["onnx-duplicate-name"]
     model = model_of([relu])
     model.graph.input.append(model.graph.input[0])
-    model.graph.output.append(model.graph.output[0])
-    assert [p.code for p in refusals(model)] == ["onnx-duplicate-name"] * 2
+    assert [p.code for p in refusals(model)] == ["onnx-duplicate-name"]
 
 
 def test_models_without_a_graph_an_output_or_a_version():
@@ -346,18 +344,6 @@ def test_many_large_constants_pass_the_budget(monkeypatch):
     problems = refusals(model_of([*make, total], {"p": np.array([8, 8])}, inputs={"x": (1, 8)}))
     assert {problem.code for problem in problems} == {"onnx-too-large"}
     assert problems[0].where == f"node 'ConstantOfShape_{10_000 // 256}' (ConstantOfShape)"
-
-
-def test_functions_inside_a_model_are_refused_with_advice():
-    model = model_of([node("Mine", domain="local")])
-    model.opset_import.append(helper.make_opsetid("local", 1))
-    body = [helper.make_node("Relu", ["a"], ["b"])]
-    opsets = [helper.make_opsetid("", 17)]
-    model.functions.append(helper.make_function("local", "Mine", ["a"], ["b"], body, opsets))
-    (problem,) = refusals(model)
-    assert problem.code == "onnx-unsupported-operator"
-    assert "inline_local_functions" in problem.help
-    import_onnx(onnx.inliner.inline_local_functions(model))
 
 
 def test_names_in_messages_stay_on_one_short_line():
