@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-<<<<<<< HEAD
-from tilewright import frontends
 from tilewright.compiler.api import emit
 from tilewright.compiler.pipeline import (
     PLACED,
@@ -21,9 +19,6 @@ from tilewright.compiler.pipeline import (
     quiet,
     travel,
 )
-=======
-from tilewright.compiler.pipeline import Progress, Work, optimise_graph, place_graph, quiet, travel
->>>>>>> ac36810 (Say which option settles a branch or a size that an input decides)
 from tilewright.compiler.quantise import calibrate, kept_on_host, quantise
 from tilewright.compiler.state import Model
 from tilewright.frontends import ModelNode
