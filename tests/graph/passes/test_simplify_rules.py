@@ -28,7 +28,7 @@ from tilewright.targets.cpu.processors import Processor
 
 SMALL = accelerator()
 CPU = cpu(Processor(lanes=16))
-PLAIN = accelerator(layouts={}, element="float32")
+PLAIN = accelerator(layouts={}, element="float32", accumulator="float32")
 TESTS = (Simplify(),)
 
 
