@@ -18,7 +18,7 @@ import onnx
 
 from benchmarks import models
 from benchmarks.cpu.peers import MODULES, PEERS, installed
-from tilewright.compiler.pipeline import resolve, travel
+from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.graph.dialect import network_of
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.runtime.executable import Executable
@@ -88,6 +88,6 @@ def bound(path: Path) -> int:
     target, machine = resolve("cpu")
     direct = tuple(p for p in machine.primitives if not p.approximate and not p.block_cycles)
     machine = machine.model_copy(update={"primitives": direct})
-    work = travel(path, target, machine, until="numbers, layouts, memory")
+    work = run_pipeline(path, target, machine, until="numbers, layouts, memory")
     plan = memory_plan_of(network_of(work.network))
     return plan.weight_bytes + plan.lower_bound

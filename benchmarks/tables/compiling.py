@@ -1,4 +1,4 @@
-"""compile: seconds of each stage of the road, and the most memory that it takes."""
+"""compile: seconds of each stage of the pipeline, and the most memory that it takes."""
 
 from __future__ import annotations
 

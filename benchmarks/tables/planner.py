@@ -20,10 +20,10 @@ LIMIT = {("resnet50", "cambricon-x"): 5.0}
 
 def run(name: str, target: str) -> dict[str, Any]:
     """Plan one network."""
-    from tilewright.compiler.pipeline import resolve, travel
+    from tilewright.compiler.pipeline import resolve, run_pipeline
 
     watch = Stopwatch()
-    work = travel(model_path(name), *resolve(target), progress=watch, until="plan")
+    work = run_pipeline(model_path(name), *resolve(target), progress=watch, until="plan")
     watch.stop()
     plans = list(work.plans.values())
     # Kernels alike are planned once: the others are found without a search.

@@ -95,10 +95,10 @@ def test_planner_counts_every_kernel() -> None:
 
 @pytest.mark.slow
 def test_compile_names_every_stage() -> None:
-    from tilewright.compiler.pipeline import ROAD
+    from tilewright.compiler.pipeline import PIPELINE
 
     (table,) = compiling.tables(["lenet5"])
-    stages = [*(station.name for station in ROAD), "emit", "load"]
+    stages = [*(stage.name for stage in PIPELINE), "emit", "load"]
     for row in table.rows:
         assert set(stages) <= row.keys()
         assert row["total"] == pytest.approx(sum(row[stage] for stage in stages))

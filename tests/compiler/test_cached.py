@@ -22,13 +22,13 @@ LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A row for each compilation that really takes place."""
     rows: list[str] = []
-    travel = api.travel
+    run_pipeline = api.run_pipeline
 
     def counted(*arguments: object, **options: object) -> object:
         rows.append("compiled")
-        return travel(*arguments, **options)  # pyright: ignore
+        return run_pipeline(*arguments, **options)  # pyright: ignore
 
-    monkeypatch.setattr(api, "travel", counted)
+    monkeypatch.setattr(api, "run_pipeline", counted)
     return rows
 
 

@@ -1,4 +1,4 @@
-"""Models for the tests of the whole road, and a run that is checked at every turn."""
+"""Models for the tests of the whole pipeline, and a run that is checked at every turn."""
 
 from collections.abc import Mapping
 from pathlib import Path

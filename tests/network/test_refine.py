@@ -13,8 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from tilewright.compiler import pipeline as driver
-from tilewright.compiler.pipeline import resolve, travel
-from tilewright.compiler.state import Work
+from tilewright.compiler.pipeline import resolve, run_pipeline
+from tilewright.compiler.state import CompilationState
 from tilewright.planning import Plan
 from tilewright.planning.schedule import Schedule
 from tilewright.runtime import Executable
@@ -54,13 +54,15 @@ def chain(path: Path, channels: Sequence[int], size: int, kernels: Sequence[int]
 Timed = list[tuple[CompiledKernel, ...]]
 
 
-def planned(path: Path, monkeypatch: pytest.MonkeyPatch, prefers: RunTimer | None) -> Work:
-    """The work up to plans, no values held."""
+def planned(
+    path: Path, monkeypatch: pytest.MonkeyPatch, prefers: RunTimer | None
+) -> CompilationState:
+    """The state up to plans, no values held."""
     monkeypatch.setattr(CambriconTarget, "run_timer", lambda *_: prefers)
     monkeypatch.setattr(driver, "hold_values", lambda *_: {})
     monkeypatch.setattr(driver, "hold_weights", lambda *_: {})
     target, machine = resolve("cambricon", values=VALUES)
-    return travel(path, target, machine, until="plan")
+    return run_pipeline(path, target, machine, until="plan")
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright.compiler.pipeline import resolve, travel
-from tilewright.compiler.state import Work
+from tilewright.compiler.pipeline import resolve, run_pipeline
+from tilewright.compiler.state import CompilationState
 from tilewright.tile.dialect import BufferOp, programs_of
 from tilewright.tile.passes.allocate import held
 
@@ -18,15 +18,15 @@ LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
 
 
 @cache
-def travelled(*, hold: bool, holds: bool = True) -> Work:
+def planned_network(*, hold: bool, holds: bool = True) -> CompilationState:
     target, machine = resolve("cambricon")
     memories = tuple(
         memory.model_copy(update={"holds": memory.holds and holds}) for memory in machine.memories
     )
-    return travel(LENET, target, machine.model_copy(update={"memories": memories}), hold=hold)
+    return run_pipeline(LENET, target, machine.model_copy(update={"memories": memories}), hold=hold)
 
 
-def held_tensors(work: Work) -> set[str]:
+def held_tensors(work: CompilationState) -> set[str]:
     """Names of the tensors that some kernel's tile program finds on the chip."""
     return {
         op.tensor_op.symbol.data
@@ -40,9 +40,9 @@ def held_tensors(work: Work) -> set[str]:
 
 @pytest.mark.slow
 def test_small_activations_stay_and_cost_nothing() -> None:
-    work = travelled(hold=True)
+    work = planned_network(hold=True)
     assert held_tensors(work)
-    alone = travelled(hold=False)
+    alone = planned_network(hold=False)
     assert not held_tensors(alone)
     for symbol, one in work.held.items():
         assert one.plan.moved_bytes <= alone.plans[symbol].moved_bytes
@@ -52,7 +52,7 @@ def test_small_activations_stay_and_cost_nothing() -> None:
 
 @pytest.mark.slow
 def test_biases_of_short_kernels_are_held() -> None:
-    kernels = [one.kernel for one in travelled(hold=True).held.values()]
+    kernels = [one.kernel for one in planned_network(hold=True).held.values()]
     biases = [operand for one in kernels for operand in one.inputs if operand.role == "bias"]
     assert len(biases) == 5
     assert all(operand.held for operand in biases)
@@ -60,7 +60,7 @@ def test_biases_of_short_kernels_are_held() -> None:
 
 @pytest.mark.slow
 def test_what_is_held_meets_no_buffer_and_nothing_that_lives_with_it() -> None:
-    work = travelled(hold=True)
+    work = planned_network(hold=True)
     whole = work.machine.memory("vsm").bytes or 0
     for item in work.kernels:
         if item.program is None or item.machine is None:
@@ -77,7 +77,7 @@ def test_what_is_held_meets_no_buffer_and_nothing_that_lives_with_it() -> None:
 @pytest.mark.slow
 def test_what_leaves_the_chip_is_not_held() -> None:
     """The network's inputs and outputs, and what the host reads, pass main memory."""
-    work = travelled(hold=True)
+    work = planned_network(hold=True)
     first = next(item.kernel for item in work.kernels if item.schedule is not None)
     last = work.kernels[-1].kernel
     assert not first.inputs[0].held
@@ -86,7 +86,7 @@ def test_what_leaves_the_chip_is_not_held() -> None:
 
 @pytest.mark.slow
 def test_a_memory_that_holds_nothing_is_left_alone() -> None:
-    assert not travelled(hold=True, holds=False).held
+    assert not planned_network(hold=True, holds=False).held
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from tilewright.compiler import pipeline as driver
-from tilewright.compiler.pipeline import resolve, travel
+from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.network.resident_values import HeldKernel
 from tilewright.runtime import Executable
 from tilewright.targets.base import RunTimer
@@ -140,7 +140,7 @@ def test_the_run_of_all_kernels_says_whether_holding_pays(
 
     monkeypatch.setattr(CambriconTarget, "run_timer", run_timer)
     target, machine = resolve("cambricon")
-    work = travel(lstm(tmp_path / "net.onnx"), target, machine, until="plan")
+    work = run_pipeline(lstm(tmp_path / "net.onnx"), target, machine, until="plan")
     assert sum(bool(one.keeps) for one in work.held.values()) == 2 * pays
 
 
@@ -216,7 +216,7 @@ def test_weights_that_a_kernel_between_overwrites_are_loaded_again(
 def test_no_weights_are_held_that_one_kernel_reads() -> None:
     target, machine = resolve("cambricon")
     lenet = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
-    work = travel(lenet, target, machine, until="plan")
+    work = run_pipeline(lenet, target, machine, until="plan")
     assert not any(one.keeps for one in work.held.values())
 
 

@@ -129,11 +129,11 @@ def generated(kernels: Sequence[Any], target: str) -> list[Generated]:
 
 def network_row(network: str, target: str) -> dict[str, Any]:
     """All kernels of a network that the accelerator runs."""
-    from tilewright.compiler.pipeline import resolve, travel
+    from tilewright.compiler.pipeline import resolve, run_pipeline
 
     model, options = source_of(network)
     known, machine = resolve(target)
-    work = travel(model, known, machine, until="plan", hold=False, **options)
+    work = run_pipeline(model, known, machine, until="plan", hold=False, **options)
     kernels = [item.kernel for item in work.kernels if item.schedule is not None]
     return row_of(network, target, generated(kernels, target))
 

@@ -38,7 +38,7 @@ the last two for each kernel."""
 def run(network: str, target: str) -> dict[str, Any]:
     """Cycles, bounds and bits of the compiled network, and each planner's cycles and steps."""
     from tilewright.compiler.api import compile
-    from tilewright.compiler.pipeline import plans_of, resolve, travel
+    from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
     from tilewright.planning.network_bound import network_bound
 
     model, options = source_of(network)
@@ -57,10 +57,10 @@ def run(network: str, target: str) -> dict[str, Any]:
         found = made.summary()
     network_kernels = [kernel for kernel, _ in exact.values()]
     if Capability.HOLDS in known.implements:
-        work = travel(model, known, machine, until="plan", **options)
+        work = run_pipeline(model, known, machine, until="plan", **options)
         network_kernels = [item.kernel for item in work.kernels if item.schedule is not None]
         # Planners are compared on kernels that run alone: nothing is held on the chip for others.
-        work = travel(model, known, machine, until="plan", hold=False, **options)
+        work = run_pipeline(model, known, machine, until="plan", hold=False, **options)
         planned = [item.kernel for item in work.kernels if item.schedule is not None]
         exact = {kernel.symbol: (kernel, work.plans[kernel.symbol]) for kernel in planned}
     kernels = [kernel for kernel, _ in exact.values()]

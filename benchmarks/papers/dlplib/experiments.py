@@ -139,7 +139,7 @@ def measure(name: str) -> dict[str, Any]:
     """One benchmark's cycles by calls and as a whole, and its bounds."""
     from benchmarks.papers.dlir.measure import least
     from tilewright.compiler.api import compile
-    from tilewright.compiler.pipeline import resolve, travel
+    from tilewright.compiler.pipeline import resolve, run_pipeline
     from tilewright.integrations.dlplib.caffe import Net
 
     with TemporaryDirectory() as folder:
@@ -154,7 +154,7 @@ def measure(name: str) -> dict[str, Any]:
         package = compile(path, TARGET, calibration=calibration)
         cycles = package.runner.timed().cycles or 0
         known, machine = resolve(TARGET)
-        work = travel(path, known, machine, calibration=calibration, until="plan")
+        work = run_pipeline(path, known, machine, calibration=calibration, until="plan")
         kernels = [item.kernel for item in work.kernels if item.schedule is not None]
         granule = sum(row.granule_bound or 0 for row in package.manifest.kernels)
         latency = sum(least(kernel, machine) for kernel in kernels)

@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.papers.swatop.shapes import WINDOW, Shape
-from tilewright.compiler.pipeline import travel
+from tilewright.compiler.pipeline import run_pipeline
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.passes.choose_methods import methods_of
@@ -62,7 +62,7 @@ class Explored:
 
 
 def explore(shape: Shape, machine: Machine) -> Explored:
-    """Take a network of one node along the road, and list what else it might have become."""
+    """Take a network of one node through the pipeline, and list what else it might have become."""
     # Searches take whatever is fastest: the pick, too, may take what memory it likes. And they run
     # one kernel again and again, whose weights the last cache keeps.
     kept = cache_levels(machine)[-1][0]
@@ -74,7 +74,7 @@ def explore(shape: Shape, machine: Machine) -> Explored:
         pick, direct = (_pick(path, described) for described in (machine, exact))
         if shape.kind == "product":
             return Explored((_space(pick.method, pick.kernel, machine),), pick, pick)
-        work = travel(path, TARGET, machine, until="kernels")
+        work = run_pipeline(path, TARGET, machine, until="kernels")
         op = next(
             op
             for op in network_of(work.network).block.ops
@@ -97,7 +97,7 @@ def _space(method: str, kernel: Kernel, machine: Machine) -> Space:
 
 
 def _pick(path: Path, machine: Machine) -> Pick:
-    work = travel(path, TARGET, machine, until="plan")
+    work = run_pipeline(path, TARGET, machine, until="plan")
     kernel = next(i.kernel for i in work.kernels if i.kernel.anchor.operation in _TYPES)
     begin = time.process_time()
     plan(kernel, machine)

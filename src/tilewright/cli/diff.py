@@ -14,7 +14,7 @@ from tilewright.cli import console, numbers
 from tilewright.cli.run import InputOption, RandomOption
 from tilewright.cli.sizes import bound_model
 from tilewright.compiler.api import compile
-from tilewright.compiler.pipeline import resolve, travel
+from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import Namer
@@ -119,7 +119,7 @@ def diff(
         layers = layers_of(network_of(executable.graph), seen)
         shares: dict[str, Noise] = {}
         if with_float and machine.element != "float32":
-            work = travel(
+            work = run_pipeline(
                 imported, found, machine, numbers=chosen, progress=progress, until="kernels"
             )
             results = {row.kernel: plain(row.value, row.array) for row in layers if row.kernel}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.compiler.pipeline import resolve, travel
+from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.files import written
 from tilewright.graph.dialect import network_of
 from tilewright.graph.passes.memory_plan import memory_plan_of
@@ -43,7 +43,7 @@ def memory(
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
-        work = travel(
+        work = run_pipeline(
             model,
             found,
             machine,

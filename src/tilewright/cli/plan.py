@@ -9,7 +9,7 @@ import typer
 
 from tilewright.cli import console, numbers
 from tilewright.cli.sizes import with_constants
-from tilewright.compiler.pipeline import plans_of, resolve, travel
+from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
 from tilewright.planning import Plan
 
 
@@ -49,7 +49,7 @@ def plan_command(
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         second = None if beside is None else found.planner(beside, machine)
         with found.planner(planner, machine) as asked:
-            work = travel(
+            work = run_pipeline(
                 with_constants(model, constant) if constant else model,
                 found,
                 machine,

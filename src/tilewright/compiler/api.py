@@ -13,9 +13,9 @@ import numpy as np
 
 from tilewright import frontends
 from tilewright.compiler.cached import obtained
-from tilewright.compiler.pipeline import advance, check_files, resolve, travel
+from tilewright.compiler.pipeline import advance, check_files, resolve, run_pipeline
 from tilewright.compiler.quantise import check_format
-from tilewright.compiler.state import Model, Work
+from tilewright.compiler.state import CompilationState, Model
 from tilewright.errors import KernelError, refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import chosen_name, network_name
@@ -144,7 +144,7 @@ def compile(
 
     def write(place: Path) -> None:
         with found.planner(planner, described, database) as asked:
-            work = travel(
+            work = run_pipeline(
                 model,
                 found,
                 described,
@@ -215,7 +215,7 @@ def specialise(
         tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
         for tensor in manifest.inputs
     }
-    work = travel(
+    work = run_pipeline(
         directory / found.file,
         find_target(manifest.target),
         machine_of(manifest.machine, str(directory / MANIFEST)),
@@ -252,7 +252,7 @@ def _calibrated(
         return None, None
     shapes, samples = sample_shapes(settled.inputs, samples)
     bound = settled.bind(sizes_of(settled.inputs, settled.free, shapes))
-    work = travel(
+    work = run_pipeline(
         model,
         target,
         machine,
@@ -300,7 +300,7 @@ def _form(target: Target, weights_as: str | None, bare: bool) -> Form:
     return Form("array" if bare else weights_as or "file", bare)
 
 
-def emit(work: Work, directory: Path, form: Form = Form()) -> None:  # noqa: B008 -- a value
+def emit(work: CompilationState, directory: Path, form: Form = Form()) -> None:  # noqa: B008 -- a value
     """Let the target emit its part, and write the package around it.
 
     Kernels that it refuses go to the host, where it has one. Raises TilewrightError.
@@ -308,7 +308,7 @@ def emit(work: Work, directory: Path, form: Form = Form()) -> None:  # noqa: B00
     advance(work, (), lambda: _write(work, form, directory))
 
 
-def _write(work: Work, form: Form, directory: Path) -> None:
+def _write(work: CompilationState, form: Form, directory: Path) -> None:
     work.progress("emit", 0, 0)
     arenas = arenas_of(network_of(work.network))
     kernels = tuple(work.kernels)

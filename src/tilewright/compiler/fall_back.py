@@ -1,13 +1,13 @@
-"""Kernels that a target cannot plan or lower run on the host: the road is gone again from there.
+"""Kernels that a target cannot plan or lower run on the host: the pipeline runs again from there.
 
-A network is kept as it is once its kernels are formed and calibrated. When a later station, or the
+A network is kept as it is once its kernels are formed and calibrated. When a later stage, or the
 target's ``emit``, refuses a kernel, that kernel is marked as the host's in a copy of it, with the
-reason, and the stations behind run again: numbers, layouts and places in memory depend on it.
+reason, and the stages behind run again: numbers, layouts and places in memory depend on it.
 """
 
 from __future__ import annotations
 
-from tilewright.compiler.state import Formed, Work, context_of
+from tilewright.compiler.state import CompilationState, Formed, context_of
 from tilewright.errors import KernelError, Problem
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.ir import StringAttr
@@ -16,14 +16,14 @@ KERNEL_CODES = ("plan-", "schedule-", "layout-", "tile-", "lower-", "isa-")
 """What the codes of refusals begin with that are of a kernel on a machine, not of an option."""
 
 
-def remember(work: Work) -> None:
+def remember(work: CompilationState) -> None:
     """Keep the network as it is for ``fall_back``, where the target has a use for it."""
     if work.target.falls_back:
         weights = work.weights.subset(work.weights)
         work.formed = Formed(work.network.clone(), weights, work.runner.context, len(work.notes))
 
 
-def give_to_host(work: Work, error: KernelError) -> None:
+def give_to_host(work: CompilationState, error: KernelError) -> None:
     """Go back to the formed network, with the refused kernel on the host.
 
     Raises ``error`` where that does not help: the target has no host, or the host has it already.

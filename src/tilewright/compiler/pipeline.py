@@ -1,4 +1,4 @@
-"""The road of a model, as one list that can be read in a minute: see ``ROAD``."""
+"""The pipeline of a model, as one list that can be read in a minute: see ``PIPELINE``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from pathlib import Path
 from tilewright import frontends
 from tilewright.compiler.fall_back import give_to_host, remember
 from tilewright.compiler.quantise import calibrate, kept_on_host, quantise
-from tilewright.compiler.state import Model, Planner, Work, context_of, drop_dead_weights
+from tilewright.compiler.state import (
+    CompilationState,
+    Model,
+    Planner,
+    context_of,
+    drop_dead_weights,
+)
 from tilewright.errors import KernelError, refusals_of, refuse
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.kernels import kernel_of
@@ -44,15 +50,15 @@ from tilewright.tile.passes import pipeline as tile_pipeline
 
 
 @dataclass(frozen=True)
-class Station:
-    """One stage of the road: its name, what it does, and what goes in and comes out."""
+class Stage:
+    """One stage of the pipeline: its name, what it does, and what goes in and comes out."""
 
     name: str
-    run: Callable[[Work], None]
+    run: Callable[[CompilationState], None]
     what: str
 
 
-def import_model(work: Work) -> None:
+def import_model(work: CompilationState) -> None:
     """Model file to graph."""
     model = work.model
     if isinstance(model, frontends.Imported):
@@ -77,19 +83,19 @@ def import_model(work: Work) -> None:
     work.runner.context = context_of(work, {})
 
 
-def optimise_graph(work: Work) -> None:
+def optimise_graph(work: CompilationState) -> None:
     """Graph passes that keep the model's numbers."""
     work.runner.run(work.network, simplify_pipeline(work.machine), "graph-")
     drop_dead_weights(work)
 
 
-def form_kernels(work: Work) -> None:
+def form_kernels(work: CompilationState) -> None:
     """Graph passes that decide what the machine runs, and as which kernels."""
     work.runner.run(work.network, kernel_pipeline(work.machine, kept_on_host(work)), "graph-")
     drop_dead_weights(work)
 
 
-def place_graph(work: Work) -> None:
+def place_graph(work: CompilationState) -> None:
     """Graph passes from the choice of numbers to the plan of memory."""
     if work.formed is None:
         remember(work)
@@ -98,14 +104,14 @@ def place_graph(work: Work) -> None:
     drop_dead_weights(work)
 
 
-def check_files(work: Work) -> None:
+def check_files(work: CompilationState) -> None:
     """Refuse a model that has changed while it was read; let go of its pages."""
     for file in work.files:
         file.check()
         file.release()
 
 
-def plan_kernels(work: Work) -> None:
+def plan_kernels(work: CompilationState) -> None:
     """A schedule for every kernel that the accelerator runs."""
     network = network_of(work.network)
     names = value_names(network)
@@ -198,7 +204,9 @@ def plans_of(
     return plans
 
 
-def _check_lowered(work: Work, kernel: Kernel, op: KernelOp, names: Mapping[SSAValue, str]) -> None:
+def _check_lowered(
+    work: CompilationState, kernel: Kernel, op: KernelOp, names: Mapping[SSAValue, str]
+) -> None:
     """Refuse a kernel of which the timer could time no schedule, with the reason: raises
     KernelError."""
     found = work.plans[kernel.symbol]
@@ -212,7 +220,7 @@ def _check_lowered(work: Work, kernel: Kernel, op: KernelOp, names: Mapping[SSAV
         run([CompiledKernel(kernel, found.schedule, program)])
 
 
-def build_tiles(work: Work) -> None:
+def build_tiles(work: CompilationState) -> None:
     """Kernel and schedule to tile program, and the tile passes."""
     network = network_of(work.network)
     names = value_names(network)
@@ -238,19 +246,19 @@ def build_tiles(work: Work) -> None:
         work.kernels[number] = replace(item, program=program)
 
 
-ROAD: tuple[Station, ...] = (
-    Station("import", import_model, "model file -> graph"),
-    Station("graph passes", optimise_graph, "graph -> graph, in the model's numbers"),
-    Station("quantise", quantise, "graph + samples -> graph of the numbers asked for"),
-    Station("kernels", form_kernels, "graph -> graph of kernels, on accelerator or host"),
-    Station("calibrate", calibrate, "graph + samples -> ranges of values"),
-    Station("numbers, layouts, memory", place_graph, "graph -> graph of placed kernels"),
-    Station("plan", plan_kernels, "kernel + machine -> schedule"),
-    Station("tile", build_tiles, "kernel + schedule -> tile program"),
+PIPELINE: tuple[Stage, ...] = (
+    Stage("import", import_model, "model file -> graph"),
+    Stage("graph passes", optimise_graph, "graph -> graph, in the model's numbers"),
+    Stage("quantise", quantise, "graph + samples -> graph of the numbers asked for"),
+    Stage("kernels", form_kernels, "graph -> graph of kernels, on accelerator or host"),
+    Stage("calibrate", calibrate, "graph + samples -> ranges of values"),
+    Stage("numbers, layouts, memory", place_graph, "graph -> graph of placed kernels"),
+    Stage("plan", plan_kernels, "kernel + machine -> schedule"),
+    Stage("tile", build_tiles, "kernel + schedule -> tile program"),
 )
 """Everything up to the target's own part; ``compile`` then lets the target emit a package."""
 
-PLACED = ROAD[[station.name for station in ROAD].index("calibrate") + 1 :]
+PLACED = PIPELINE[[stage.name for stage in PIPELINE].index("calibrate") + 1 :]
 """What follows the forming of kernels."""
 
 
@@ -283,7 +291,7 @@ def resolve(
     return found, described
 
 
-def travel(
+def run_pipeline(
     model: Model,
     target: Target,
     machine: Machine,
@@ -301,38 +309,40 @@ def travel(
     hold: bool = True,
     until: str = "tile",
     name: str = "",
-) -> Work:
-    """Take a model along the road, to the end of the station ``until``.
+) -> CompilationState:
+    """Take a model through the pipeline, to the end of the stage ``until``.
 
     ``name`` is the network's; by default it is the model's own.
     With ``hold`` values may stay on the chip between kernels (network/resident_values.py).
     """
     runner = PassRunner(CompilerContext(machine), dump)
-    work = Work(target, machine, model, shapes or {}, calibration, progress, runner, exact_memory)
+    work = CompilationState(
+        target, machine, model, shapes or {}, calibration, progress, runner, exact_memory
+    )
     work.weights_file, work.ranges, work.numbers = weights, ranges, numbers
     work.planner, work.factors, work.hold, work.name = planner, factors, hold, name
-    names = [station.name for station in ROAD]
-    advance(work, ROAD[: names.index(until) + 1])
+    names = [stage.name for stage in PIPELINE]
+    advance(work, PIPELINE[: names.index(until) + 1])
     return work
 
 
 def advance(
-    work: Work, stations: Sequence[Station], finish: Callable[[], None] | None = None
+    work: CompilationState, stages: Sequence[Stage], finish: Callable[[], None] | None = None
 ) -> None:
-    """Run stations, then ``finish``.
+    """Run stages, then ``finish``.
 
-    Where a kernel is refused and the host can run it, the road is gone again from the formed
+    Where a kernel is refused and the host can run it, the pipeline runs again from the formed
     network on (compiler/fall_back.py). Raises TilewrightError.
     """
     while True:
         try:
-            for station in stations:
-                work.progress(station.name, 0, 0)
-                station.run(work)
+            for stage in stages:
+                work.progress(stage.name, 0, 0)
+                stage.run(work)
                 check_files(work)
             if finish is not None:
                 finish()
             return
         except KernelError as error:
             give_to_host(work, error)
-            stations = PLACED
+            stages = PLACED

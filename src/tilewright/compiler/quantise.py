@@ -1,10 +1,10 @@
-"""The stations of the road that choose numbers: formats that are asked for, and fixed point."""
+"""The stages of the pipeline that choose numbers: formats that are asked for, and fixed point."""
 
 from __future__ import annotations
 
 from itertools import chain, islice
 
-from tilewright.compiler.state import Work, context_of, drop_dead_weights
+from tilewright.compiler.state import CompilationState, context_of, drop_dead_weights
 from tilewright.errors import refuse
 from tilewright.graph.dialect import GraphOperation, network_of
 from tilewright.graph.passes.equalise_sites import equalising_sites, factors_of
@@ -26,7 +26,7 @@ CHANNEL_SAMPLES = 16
 """Samples on which magnitudes of channels are observed."""
 
 
-def quantise(work: Work) -> None:
+def quantise(work: CompilationState) -> None:
     """The number format that was asked for; machines of fixed point choose theirs later."""
     numbers = work.numbers
     if numbers is None:
@@ -39,7 +39,7 @@ def quantise(work: Work) -> None:
     drop_dead_weights(work)
 
 
-def prepare_ranges(work: Work, numbers: Numbers) -> None:
+def prepare_ranges(work: CompilationState, numbers: Numbers) -> None:
     """The float32 network in the form that is quantised, and, if the format needs them, ranges."""
     before, equalise, _ = quantise_pipeline(numbers)
     work.runner.run(work.network, before, "graph-")
@@ -51,7 +51,7 @@ def prepare_ranges(work: Work, numbers: Numbers) -> None:
     observe(work)
 
 
-def choose_factors(work: Work, numbers: Numbers) -> None:
+def choose_factors(work: CompilationState, numbers: Numbers) -> None:
     """Let the context know what the channels of values are to be divided by.
 
     Magnitudes of channels come from the first samples alone, which are kept for the observers of
@@ -85,7 +85,7 @@ def choose_factors(work: Work, numbers: Numbers) -> None:
     work.runner.context = context_of(work, {})
 
 
-def check_numbers(work: Work) -> None:
+def check_numbers(work: CompilationState) -> None:
     """Refuse a format that the machine does not compute in, and nodes that the model has not."""
     numbers = work.numbers
     if numbers is None:
@@ -119,14 +119,14 @@ def check_format(machine: Machine, numbers: Numbers, calibrated: bool) -> None:
         )
 
 
-def kept_on_host(work: Work) -> tuple[str, ...]:
+def kept_on_host(work: CompilationState) -> tuple[str, ...]:
     """Nodes that are to stay float32, on machines that compute in fixed point."""
     if work.numbers is None or work.machine.element == "float32":
         return ()
     return work.numbers.keep_float
 
 
-def calibrate(work: Work) -> None:
+def calibrate(work: CompilationState) -> None:
     """Ranges of all values on sample inputs, for machines that compute in fixed point.
 
     A network that came with its numbers needs none.
@@ -141,7 +141,7 @@ def calibrate(work: Work) -> None:
     observe(work)
 
 
-def observe(work: Work) -> None:
+def observe(work: CompilationState) -> None:
     """Let the context know the ranges that the values take on the samples."""
     numbers = work.numbers
     if work.samples is None and work.ranges is not None and work.machine.element == "float32":

@@ -1,4 +1,4 @@
-"""What the stations of the road (compiler/pipeline.py) pass on."""
+"""What the stages of the pipeline (compiler/pipeline.py) pass on."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Formed:
 
 
 @dataclass
-class Work:
-    """What the stations of the road pass on."""
+class CompilationState:
+    """What the stages of the pipeline pass on."""
 
     target: Target
     machine: Machine
@@ -93,7 +93,9 @@ class Work:
 
 
 def context_of(
-    work: Work, ranges: Mapping[str, tuple[float, float]], machine: Machine | None = None
+    work: CompilationState,
+    ranges: Mapping[str, tuple[float, float]],
+    machine: Machine | None = None,
 ) -> CompilerContext:
     """What passes see: the machine, the weights so far, and ranges of values."""
     made = CompilerContext(machine or work.machine, work.weights, ranges, work.factors)
@@ -104,7 +106,7 @@ def context_of(
     return made
 
 
-def drop_dead_weights(work: Work) -> None:
+def drop_dead_weights(work: CompilationState) -> None:
     """Keep only the weights that the network still reads: large ones would pile up."""
     live = [op.symbol.data for op in work.network.walk() if isinstance(op, WeightOp)]
     work.weights = work.weights.subset(live)

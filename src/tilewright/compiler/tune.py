@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tilewright.compiler.pipeline import Model, Progress, quiet, resolve, travel
+from tilewright.compiler.pipeline import Model, Progress, quiet, resolve, run_pipeline
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.canonical import canonical
@@ -93,7 +93,7 @@ def tune(
     measure = found.measurer()
     if measure is None:
         raise refuse("target-measure", f"target {target} runs on no processor at hand")
-    work = travel(
+    work = run_pipeline(
         model, found, machine, shapes=shapes, weights=weights, progress=progress, until="plan"
     )
     kernels = [(item.kernel, work.plans.get(item.kernel.symbol)) for item in work.kernels]

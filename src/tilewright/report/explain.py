@@ -11,13 +11,13 @@ from typing import Any, Literal
 from tilewright.compiler.api import emit
 from tilewright.compiler.pipeline import (
     PLACED,
+    CompilationState,
     Progress,
-    Work,
     advance,
     optimise_graph,
     place_graph,
     quiet,
-    travel,
+    run_pipeline,
 )
 from tilewright.compiler.quantise import calibrate, kept_on_host, quantise
 from tilewright.compiler.state import Model
@@ -159,7 +159,7 @@ def explain(
     progress: Progress = quiet,
 ) -> Explanation:
     """Compile a model as far as its kernels, and tell what became of each node."""
-    work = travel(
+    work = run_pipeline(
         model,
         target,
         machine,
@@ -193,7 +193,7 @@ def explain(
     )
 
 
-def _prepare(work: Work) -> dict[str, Objection]:
+def _prepare(work: CompilationState) -> dict[str, Objection]:
     """The graph passes up to kernels; the objections to the host's kernels by symbol."""
     found: dict[Operation, Objection] = {}
     optimise_graph(work)
@@ -226,7 +226,9 @@ def objection_to(op: Operation, machine: Machine) -> Objection | None:
 class _Fates:
     """Finds the nodes of the model again in the final graph."""
 
-    def __init__(self, work: Work, imported: ModuleOp, objections: Mapping[str, Objection]) -> None:
+    def __init__(
+        self, work: CompilationState, imported: ModuleOp, objections: Mapping[str, Objection]
+    ) -> None:
         self.work, self.objections = work, objections
         self.nodes = work.nodes or _nodes_of(imported)
         self.inputs = {name for name, _ in network_of(imported).inputs}

@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from tilewright.compiler.pipeline import Model, Progress, quiet, travel
+from tilewright.compiler.pipeline import Model, Progress, quiet, run_pipeline
 from tilewright.compiler.quantise import check_numbers
 from tilewright.machine import Machine
 from tilewright.numbers.calibration import Samples
@@ -129,7 +129,7 @@ def quantisation_report(
     (random ones where a format needs none and none are given), run by the graph interpreter,
     whose integers are the machine's own. Raises TilewrightError as a compilation does.
     """
-    work = travel(
+    work = run_pipeline(
         model,
         target,
         machine,

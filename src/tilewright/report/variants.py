@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from tilewright.compiler.quantise import observe, prepare_ranges
-from tilewright.compiler.state import Work, context_of
+from tilewright.compiler.state import CompilationState, context_of
 from tilewright.graph.dialect import GraphOperation, KernelOp, network_of
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.passes import kernel_pipeline
@@ -31,7 +31,7 @@ class Variants(ABC):
     first ``count`` of them kept.
     """
 
-    def __init__(self, work: Work, count: int) -> None:
+    def __init__(self, work: CompilationState, count: int) -> None:
         assert work.numbers is not None
         self.work = work
         self.numbers = work.numbers
@@ -57,7 +57,7 @@ class Variants(ABC):
         """Bring the float32 network into its last form, and find ranges and ``layers``."""
 
     @abstractmethod
-    def variant(self, node: str | None) -> tuple[Work, SSAValue | None]:
+    def variant(self, node: str | None) -> tuple[CompilationState, SSAValue | None]:
         """The network with one layer in the numbers asked for, and what its readers read.
 
         Without a node: with all of them, but those that are kept in float32.
@@ -79,7 +79,7 @@ class Variants(ABC):
         return measure(self.run(work.network, {}, work)[0], self.outputs)
 
     def run(
-        self, module: ModuleOp, values: Mapping[str, SSAValue], work: Work | None = None
+        self, module: ModuleOp, values: Mapping[str, SSAValue], work: CompilationState | None = None
     ) -> tuple[Array, dict[str, Array]]:
         """The float outputs on all samples, one after another, and so the named values."""
         names = value_names(module)
@@ -99,7 +99,7 @@ class Variants(ABC):
         joined = np.concatenate(outputs) if outputs else np.zeros(0)
         return joined, {node: np.concatenate(parts) for node, parts in found.items()}
 
-    def copy(self) -> tuple[Work, dict[SSAValue, SSAValue]]:
+    def copy(self) -> tuple[CompilationState, dict[SSAValue, SSAValue]]:
         """The work with a network and weights of its own, and its values by the original's."""
         network = self.work.network.clone()
         weights = self.work.weights.subset(self.work.weights)
@@ -129,7 +129,7 @@ class QuantisedVariants(Variants):
         prepare_ranges(self.work, self.numbers)
         self.layers = layers_of(self.work.network, self.numbers.format.name)
 
-    def variant(self, node: str | None) -> tuple[Work, SSAValue | None]:
+    def variant(self, node: str | None) -> tuple[CompilationState, SSAValue | None]:
         """A clone that the pass has rewritten."""
         made, values = self.copy()
         step = Quantise(
@@ -174,12 +174,12 @@ class FixedVariants(Variants):
             # The result of the last node in the kernel.
             self.layers[node] = [value for name, value in last.items() if name in members][-1]
 
-    def kernels(self, work: Work, host: tuple[str, ...]) -> None:
+    def kernels(self, work: CompilationState, host: tuple[str, ...]) -> None:
         """Form kernels, some nodes being the host's."""
         work.runner.context = context_of(work, {})
         work.runner.run(work.network, kernel_pipeline(work.machine, host), "graph-")
 
-    def variant(self, node: str | None) -> tuple[Work, SSAValue | None]:
+    def variant(self, node: str | None) -> tuple[CompilationState, SSAValue | None]:
         """A clone in which the host computes all other nodes."""
         made, _ = self.copy()
         others = {

@@ -1,7 +1,7 @@
 """Packages with free dims: compiled for each shape when it is first used, and kept in a cache.
 
 Such a package keeps the model as it came, once, with its weights. A shape's sizes are read off the
-inputs of a run; the driver then takes the model along its road with the shapes bound, so that
+inputs of a run; the model then goes through the pipeline with the shapes bound, so that
 shape arithmetic in the model is folded as for any other model, and every target works as it is.
 """
 

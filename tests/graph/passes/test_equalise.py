@@ -18,7 +18,7 @@ from tests.graph.passes.pass_networks import (
     evaluate,
     inputs_of,
 )
-from tilewright.compiler.pipeline import resolve, travel
+from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.equalise import Equalise
@@ -250,7 +250,7 @@ def test_streams_and_lists_give_the_same(tmp_path: Path) -> None:
     target, machine = resolve("cpu")
     found: list[tuple[dict[str, list[float]], str]] = []
     for given in (samples, stream(), {"x": np.stack([sample["x"] for sample in samples])}):
-        work = travel(
+        work = run_pipeline(
             model, target, machine,
             calibration=given, numbers=numbers_of("int8"), until="quantise",
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Networks that come with their numbers: the road keeps them, and computes what they mean."""
+"""Networks that come with their numbers: the pipeline keeps them, and computes what they mean."""
 
 import numpy as np
 import pytest

@@ -14,7 +14,7 @@ from tests.targets.cambricon.lowering.kernel_words import run_case
 from tests.targets.generic.kernel_cases import CASES, KernelBuilder, random_case
 
 import tilewright
-from tilewright.compiler.pipeline import travel
+from tilewright.compiler.pipeline import run_pipeline
 from tilewright.errors import TilewrightError
 from tilewright.planning import plan
 from tilewright.planning.schedule import Level, Schedule
@@ -56,7 +56,7 @@ def test_first_weights_come_while_a_kernel_before_computes(tmp_path: Path) -> No
     made = tilewright.compile(tmp_path / "two.onnx", "cambricon", directory=tmp_path / "two")
     made.run({"x": random.normal(0, 1, (1, 128, 14, 14)).astype(np.float32)})
     second = next(k for k in made.summary()["kernels"] if k["nodes"][:1] == ["second"])
-    planned = travel(tmp_path / "two.onnx", TARGET, MACHINE, until="plan", hold=False).kernels
+    planned = run_pipeline(tmp_path / "two.onnx", TARGET, MACHINE, until="plan", hold=False).kernels
     item = next(one for one in planned if one.kernel.nodes[:1] == ("second",))
     assert item.schedule is not None
     there, alone = (timer(MACHINE, begun=b)(item.kernel, item.schedule) for b in (True, False))

@@ -1,4 +1,4 @@
-"""Runs networks of hand-made kernels through the tile road and the C compiler."""
+"""Runs networks of hand-made kernels through the tile passes and the C compiler."""
 
 from __future__ import annotations
 

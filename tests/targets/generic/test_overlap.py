@@ -7,7 +7,7 @@ import pytest
 from tests.targets.generic.test_packages import image, network
 
 from tilewright.compiler import api as compiling
-from tilewright.compiler.pipeline import resolve, travel
+from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.simulate.timing import simulate
 from tilewright.targets.generic.lower import Lowering
 from tilewright.targets.generic.lowering.hazards import Footprint, Hazards, Use, overlaps
@@ -96,7 +96,7 @@ def test_a_network_takes_less_than_its_kernels_alone() -> None:
     assert isinstance(executable.runner, InstructionRunner)
     together = executable.runner.timeline.cycles
     target, machine = resolve("cambricon-x")
-    work = travel(network(), target, machine)
+    work = run_pipeline(network(), target, machine)
     alone = 0.0
     for item in work.kernels:
         if item.program is None:
@@ -112,7 +112,7 @@ def test_a_network_takes_less_than_its_kernels_alone() -> None:
 @pytest.mark.slow
 def test_buffers_keep_away_from_what_is_used_last() -> None:
     target, machine = resolve("cambricon-x")
-    work = travel(network(), target, machine)
+    work = run_pipeline(network(), target, machine)
     starts = set()
     for item in work.kernels:
         for program in [] if item.program is None else programs_of(item.program):

@@ -132,7 +132,7 @@ def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[Pass
 
 
 def pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEntry]:
-    """The graph part of the road, each pass with the reason why it stands where it stands.
+    """The graph part of the pipeline, each pass with the reason why it stands where it stands.
 
     ``host`` names operations or nodes that are to run on the host. On machines that compute in
     fixed point, fix-numbers needs the ranges that a calibration between the two halves gives.

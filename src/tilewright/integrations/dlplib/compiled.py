@@ -54,7 +54,7 @@ class OperatorCache:
         """The package of an operator, compiled if need be from the networks that ``ways`` make.
 
         Of several ways the one of the fewest cycles is taken, the first where nothing is
-        simulated. Raises TilewrightError if the road refuses a network.
+        simulated. Raises TilewrightError if the compiler refuses a network.
         """
         whole = (target.name, machine.model_dump_json(), key)
         found = self._kept.get(whole)

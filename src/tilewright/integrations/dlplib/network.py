@@ -2,7 +2,7 @@
 
 Values are in logical N, C, H, W order; what lies otherwise in memory is transposed at the border,
 which is an address where the machine has that layout. In fixed point every value has a binary
-point of its own, so the road chooses none.
+point of its own, so the pipeline chooses none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The operators of the library, each made of graph operations and compiled along the road."""
+"""The operators of the library, each made of graph operations and compiled through the pipeline."""
 
 from tilewright.integrations.dlplib.operators.convolution import (
     bias_backward,
