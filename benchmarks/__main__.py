@@ -3,6 +3,7 @@
 python -m benchmarks                                all tables
 python -m benchmarks cambricon-x planner            some
 python -m benchmarks compile --networks lenet5 --no-save
+python -m benchmarks allocator FOLDER --as minimalloc   problems in files
 python -m benchmarks swatop --sample 5 --seconds 600
 python -m benchmarks cpu --resume                   go on where an interrupted run ended
 python -m benchmarks cpu --threads 1                leave two threads to a later --resume
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.papers import dlir, dlplib, hlal, swatop
 from benchmarks.papers.dlir import generation, sparse, sweeps
@@ -92,6 +94,12 @@ def main() -> None:
         "--seconds", type=float, help="begin nothing new after these (swatop, dlir)"
     )
     arguments = parser.parse_args()
+    paths = [name for name in arguments.tables if name not in PAGES and Path(name).exists()]
+    arguments.tables = [name for name in arguments.tables if name not in paths]
+    if paths:
+        if arguments.tables != ["allocator"]:
+            parser.error("allocator alone reads files")
+        arguments.networks = [*(arguments.networks or ()), *paths]
     unknown = sorted(set(arguments.tables) - set(PAGES))
     if unknown:
         parser.error(f"no table {', '.join(unknown)}; there are {', '.join(PAGES)}")

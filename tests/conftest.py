@@ -36,6 +36,7 @@ settings.load_profile("repeatable")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="build packages' C without optimisation")
+    parser.addoption("--minimalloc", metavar="FOLDER", help="MiniMalloc's problems, as CSV")
 
 
 gc.disable()  # All that is made until tests are collected stays: see below.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks.allocator.files import Problem, read_problem, write_problem
+from benchmarks.allocator.files import read_problem, write_problem
 from benchmarks.tables.allocator import PROBLEMS, problem, solved, table_of
 
 
@@ -30,14 +30,14 @@ def main() -> None:
     if arguments.write is not None:
         arguments.write.mkdir(parents=True, exist_ok=True)
         for name in PROBLEMS:
-            write_problem(arguments.write / f"{name}.csv", Problem(tuple(problem(name))))
+            write_problem(arguments.write / f"{name}.csv", problem(name))
     if arguments.files:
-        found = [(path.stem, read_problem(path)) for path in arguments.files]
+        found = [(path.stem, read_problem(path)[0]) for path in arguments.files]
         print(table_of(found).markdown())
         if arguments.solutions is not None:
             arguments.solutions.mkdir(parents=True, exist_ok=True)
             for path, (_, given) in zip(arguments.files, found, strict=True):
-                write_problem(arguments.solutions / path.name, solved(given))
+                write_problem(arguments.solutions / path.name, given, solved(given))
 
 
 if __name__ == "__main__":

@@ -9,44 +9,34 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.graph.passes.allocator import Buffer
+from tilewright.memory import Buffer, Problem
 
 MOST_ROWS = 100_000
 
 _ALIASES = {"buffer": "id", "buffer_id": "id", "start": "lower", "begin": "lower", "end": "last"}
 
 
-@dataclass(frozen=True)
-class Problem:
-    """Buffers, and what they must fit into."""
-
-    buffers: tuple[Buffer, ...]
-    capacity: int | None = None
-    """None where the file does not say."""
-    alignment: int = 1
-    """The largest of the buffers'."""
-    offsets: tuple[int, ...] | None = None
-    """The solution, where the file has one."""
-
-
-def write_problem(path: Path, problem: Problem) -> None:
-    """Write a problem, and its solution if it has one."""
+def write_problem(path: Path, problem: Problem, offsets: Sequence[int] = ()) -> None:
+    """Write a problem, and its solution if there is one."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        solved = problem.offsets is not None
+        solved = bool(offsets)
         aligned = problem.alignment > 1
         head = ["id", "lower", "upper", "size"]
         writer.writerow(head + ["alignment"] * aligned + ["offset"] * solved)
         for number, b in enumerate(problem.buffers):
             row = [b.name, b.first, b.last + 1, b.size] + [problem.alignment] * aligned
-            writer.writerow(row + ([problem.offsets[number]] if problem.offsets else []))
+            writer.writerow(row + ([offsets[number]] if offsets else []))
 
 
-def read_problem(path: Path) -> Problem:
-    """Read a file; raises ValueError with the line of what is no buffer."""
+def read_problem(path: Path) -> tuple[Problem, tuple[int, ...]]:
+    """A file's problem, and its solution, empty if it has none.
+
+    The alignment is the largest of the buffers', the capacity that of the file's name. Raises
+    ValueError with the line of what is no buffer.
+    """
     buffers: list[Buffer] = []
     offsets: list[int] = []
     alignment = 1
@@ -74,7 +64,7 @@ def read_problem(path: Path) -> Problem:
                 raise ValueError(f"{where}: more than {MOST_ROWS} buffers")
             buffers.append(buffer)
             alignment = max(alignment, own)
-    return Problem(tuple(buffers), capacity_of(path), alignment, tuple(offsets) or None)
+    return Problem(tuple(buffers), alignment, capacity_of(path)), tuple(offsets)
 
 
 def _buffer(row: Mapping[str, str]) -> tuple[Buffer, int]:

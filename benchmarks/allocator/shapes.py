@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tilewright.graph.passes.allocator import Buffer
+from tilewright.memory import Buffer
 
 
 def cut(count: int, seed: int, width: int = 400, height: int = 1024) -> list[Buffer]:

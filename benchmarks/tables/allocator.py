@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from benchmarks.allocator.files import Problem, check
+from benchmarks.allocator.files import check, read_problem
 from benchmarks.allocator.shapes import SHAPES
 from benchmarks.report import Column, Table, percent, seconds, whole
-from tilewright.graph.passes.allocator import Buffer, allocate, heuristic_peaks
-from tilewright.graph.passes.exact_allocator import NODES, allocate_exactly
+from tilewright.memory import (
+    NODES,
+    Problem,
+    allocate,
+    allocate_exactly,
+    heuristic_peaks,
+    improve,
+)
 
 TITLE = "Allocation of memory, far from the bound"
 
@@ -27,27 +33,31 @@ PROBLEMS = tuple(
 NETWORKS = PROBLEMS
 
 
-def problem(name: str) -> list[Buffer]:
+FILE_NODES = 10_000_000
+"""Nodes for a problem of a file: less than a minute."""
+
+
+def problem(name: str) -> Problem:
     """The problem of a name such as ``cut-150-1``."""
     shape, count, seed = name.rsplit("-", 2)
-    return SHAPES[shape](int(count), int(seed))
+    return Problem(tuple(SHAPES[shape](int(count), int(seed))), alignment=1)
 
 
-def solved(given: Problem, nodes: int = NODES) -> Problem:
-    """A problem with the offsets of the exact search."""
-    exact = allocate_exactly(given.buffers, alignment=given.alignment, nodes=nodes)
+def solved(given: Problem, nodes: int = NODES) -> tuple[int, ...]:
+    """The offsets of the exact search."""
+    exact = allocate_exactly(given, nodes=nodes)
     check(given.buffers, exact.offsets)
-    return replace(given, offsets=exact.offsets)
+    return exact.offsets
 
 
 def run(name: str, given: Problem, nodes: int = NODES) -> dict[str, Any]:
     """One problem: what everything needs above the bound, as a fraction of it."""
-    buffers, alignment = given.buffers, given.alignment
-    peaks = heuristic_peaks(buffers, alignment=alignment)
+    buffers = given.buffers
+    peaks = heuristic_peaks(given)
     start = time.perf_counter()
-    found = allocate(buffers, alignment=alignment)
+    found = allocate(given)
     middle = time.perf_counter()
-    exact = allocate_exactly(buffers, alignment=alignment, nodes=nodes)
+    exact = allocate_exactly(given, nodes=nodes)
     end = time.perf_counter()
     bound = max(found.bound, 1)
     for plan in (found, exact):
@@ -115,5 +125,57 @@ def table_of(problems: Sequence[tuple[str, Problem]], nodes: int = NODES) -> Tab
 
 
 def tables(networks: Sequence[str]) -> list[Table]:
-    """Place the named problems."""
-    return [table_of([(name, Problem(tuple(problem(name)))) for name in networks])]
+    """Place the named problems; files, or folders of files, make a table of their own."""
+    named = [name for name in networks if name in PROBLEMS]
+    paths = [Path(name) for name in networks if name not in PROBLEMS]
+    found = [table_of([(name, problem(name)) for name in named])] if named else []
+    return found + ([file_table([*_files(paths)])] if paths else [])
+
+
+def _files(paths: Sequence[Path]) -> Iterator[Path]:
+    for path in paths:
+        yield from sorted(path.glob("*.csv")) if path.is_dir() else [path]
+
+
+FILE_COLUMNS = (
+    Column("problem", "problem"),
+    Column("buffers", "buffers"),
+    Column("capacity", "capacity", whole),
+    Column("bound", "bound", whole),
+    Column("default", "default peak", whole),
+    Column("peak", "exact peak", whole),
+    Column("fits", "fits", _fits),
+    Column("nodes", "nodes", whole),
+    Column("seconds", "s", seconds),
+)
+
+
+def file_table(paths: Sequence[Path], nodes: int = FILE_NODES) -> Table:
+    """The exact search on problems in files; where a name has a capacity it is enough to fit."""
+    rows: list[dict[str, Any]] = []
+    for path in paths:
+        given, _ = read_problem(path)
+        start = allocate(given)
+        begin = time.process_time()
+        exact = improve(given, start, nodes)
+        spent = time.process_time() - begin
+        check(given.buffers, exact.offsets)
+        rows.append(
+            {
+                "problem": path.stem,
+                "buffers": len(given.buffers),
+                "capacity": given.capacity,
+                "bound": exact.bound,
+                "default": start.peak,
+                "peak": exact.peak,
+                "fits": None if given.capacity is None else exact.peak <= given.capacity,
+                "nodes": exact.nodes,
+                "seconds": spent,
+            }
+        )
+    remarks = (
+        "Bound: the most that is live at one step. Default: the greedy heuristics. Exact: branch "
+        f"and bound with at most {nodes:,} nodes, until the buffers fit the capacity.",
+        "Seconds of one core's processor time; the offsets are checked for overlaps.",
+    )
+    return Table("Problems in files", FILE_COLUMNS, rows, remarks)

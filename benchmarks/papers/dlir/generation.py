@@ -168,27 +168,20 @@ def row_of(name: str, target: str, kernels: Sequence[Generated]) -> dict[str, An
 
 def memory_rows() -> list[dict[str, Any]]:
     """Peaks of the manager, which sees buffers come and go, and of ours, which sees all at once."""
-    from tilewright.graph.passes.allocator import allocate
-    from tilewright.tile.best_fit import BestFit
+    from tilewright.memory import Problem, allocate, place_as_they_come
 
     rows: list[dict[str, Any]] = []
     for shape, make in SHAPES.items():
         for count in SHAPE_COUNTS:
-            buffers = make(count, 1)
-            memory, held = BestFit(None), dict[str, int]()
-            for buffer in sorted(buffers, key=lambda b: (b.first, b.name)):
-                for other in [b for b in buffers if b.name in held and b.last < buffer.first]:
-                    memory.release(held.pop(other.name))
-                address = memory.allocate(buffer.size)
-                assert address is not None
-                held[buffer.name] = address
-            ours = allocate(buffers, alignment=1)
+            problem = Problem(tuple(sorted(make(count, 1), key=lambda b: (b.first, b.name))), 1)
+            peak = problem.peak(place_as_they_come(problem))
+            ours = allocate(problem)
             rows.append(
                 {
                     "problem": f"{shape}-{count}",
-                    "buffers": len(buffers),
+                    "buffers": len(problem.buffers),
                     "bound": ours.bound,
-                    "best_fit": memory.peak / ours.bound - 1,
+                    "best_fit": peak / ours.bound - 1,
                     "ours": ours.peak / ours.bound - 1,
                 }
             )

@@ -33,14 +33,12 @@ from tilewright.graph.values import value_names
 from tilewright.ir import BlockArgument, SSAValue
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine, Memory
+from tilewright.memory import align_up, lowest_gap
 from tilewright.planning import Plan, PlanCache, Timer, plan
 from tilewright.planning.domain import Kernel
 from tilewright.planning.held import holding
 from tilewright.planning.layout import Layout
 from tilewright.tile.build import Placement
-
-ALIGNMENT = 64
-"""Bytes to which held values are aligned."""
 
 WORTH = 0.01
 """Share of the network's cycles that holding biases must save: each costs room in all kernels."""
@@ -179,7 +177,7 @@ class Holding:
     def _try_biases(self, memory: Memory) -> None:
         """Hold all biases where that saves enough."""
         found = {
-            (symbol, operand.name): -(-prod(operand.shape) * operand.element_bytes // 8) * 8
+            (symbol, operand.name): align_up(prod(operand.shape) * operand.element_bytes, 8)
             for symbol in self.steps.values()
             for operand in self.kernels[symbol].inputs
             if operand.role == "bias"
@@ -187,7 +185,7 @@ class Holding:
         }
         before = sum(self.plans[symbol].cycles for symbol in self.steps.values())
         saved = len(found) * self.machine.move(self.machine.main, memory.name).latency
-        total = -(-sum(found.values()) // ALIGNMENT) * ALIGNMENT
+        total = align_up(sum(found.values()))
         if not found or saved < WORTH * before or total > (memory.room or 0) // MOST:
             return
         end = 0
@@ -238,9 +236,13 @@ class Holding:
 
     def _try(self, buffer: PlannedBuffer, memory: Memory) -> None:
         """Hold a buffer where that is faster."""
-        beside = [v for v in self.values if v.first <= buffer.last and buffer.first <= v.last]
-        start = _lowest(beside, buffer.bytes, self.fixed)
-        end = start + -(-buffer.bytes // ALIGNMENT) * ALIGNMENT
+        beside = [
+            (v.start, v.end)
+            for v in self.values
+            if v.first <= buffer.last and buffer.first <= v.last
+        ]
+        start = lowest_gap(beside, buffer.bytes, self.fixed)
+        end = start + align_up(buffer.bytes)
         value = _Value(buffer.first, buffer.last, start, end, buffer)
         lives = [
             symbol for step, symbol in self.steps.items() if buffer.first <= step <= buffer.last
@@ -289,12 +291,3 @@ class Holding:
 
     def _lies_in(self, value: SSAValue, buffer: PlannedBuffer) -> bool:
         return any(self.known.get(name) is value for name in buffer.values)
-
-
-def _lowest(beside: Sequence[_Value], size: int, start: int) -> int:
-    """The least start from ``start`` on at which a value meets no other."""
-    for one in sorted(beside, key=lambda one: one.start):
-        if start + size <= one.start:
-            break
-        start = max(start, one.end)
-    return start

@@ -32,6 +32,7 @@ from tilewright.graph.kernels import operand_values
 from tilewright.graph.placement import placement_of
 from tilewright.ir import StringAttr
 from tilewright.machine import Machine, Memory
+from tilewright.memory import ALIGNMENT, align_up
 from tilewright.network.candidates import Trials, sizes_of
 from tilewright.network.resident_values import HeldKernel, TimerOf
 from tilewright.planning import Plan, PlanCache, Timer, plan
@@ -41,9 +42,6 @@ from tilewright.planning.plan import Budget
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.base import CompiledKernel, RunTimer
 from tilewright.tile.dialect import programs_of
-
-ALIGNMENT = 64
-"""Bytes to which what is held is aligned."""
 
 SEGMENTS = ("g", "co", "c", "ci", "kh", "kw")
 """Dims of weights in the order in which tiles lie in memory: the last ones are held."""
@@ -165,7 +163,7 @@ class _Search:
         """The bytes of the memory that kernels may have."""
         total = memory.bytes or 0
         symbol, name = next(iter(shared.readers.items()))
-        size = -(-_bytes(_operand(self.trials.kernel(symbol), name)) // ALIGNMENT) * ALIGNMENT
+        size = align_up(_bytes(_operand(self.trials.kernel(symbol), name)))
         for part in PARTS:
             yield total // part // ALIGNMENT * ALIGNMENT
         if size <= total // 2:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.simulate.compiled import compiled
+from tilewright.numerics.compiled import compiled
 
 Array = Any
 """A NumPy array; numba infers the element types."""

@@ -16,14 +16,21 @@ from tilewright.graph.dialect import (
 )
 from tilewright.graph.operations import Operation, PointwiseOperation
 from tilewright.graph.passes.addresses import Address, Addresses
-from tilewright.graph.passes.allocator import Allocation, Buffer, allocate
-from tilewright.graph.passes.exact_allocator import allocate_exactly
 from tilewright.graph.passes.strides import size
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, Placement
 from tilewright.graph.values import value_names
 from tilewright.ir import BlockArgument, SSAValue
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
+from tilewright.memory import (
+    ALIGNMENT,
+    Allocation,
+    Buffer,
+    Problem,
+    align_up,
+    allocate,
+    allocate_exactly,
+)
 
 REPRESENTATION = frozenset(("requantise", "convert_layout"))
 """Further operations that read and write element by element."""
@@ -79,7 +86,7 @@ class MemoryPlan:
 
 
 def memory_plan_of(
-    module: AnyOperation, *, alignment: int = 64, in_place: bool = True, exact: bool = False
+    module: AnyOperation, *, alignment: int = ALIGNMENT, in_place: bool = True, exact: bool = False
 ) -> MemoryPlan:
     """Plan the memory of the network in ``module``; the same module always gives the same plan.
 
@@ -152,7 +159,7 @@ class _Planner:
                     self.write_over(op)
         groups = list({id(group): group for group in self.groups.values()}.values())
         buffers = [Buffer(self.names[g.roots[-1]], g.bytes, g.first, g.last) for g in groups]
-        found = self.allocate(buffers, alignment=self.alignment)
+        found = self.allocate(Problem(tuple(buffers), self.alignment))
         offset_of = {id(g): offset for g, offset in zip(groups, found.offsets, strict=True)}
         placements, weight_bytes = self.place_weights()
         for value, address in self.address.items():
@@ -208,7 +215,7 @@ class _Planner:
             if key not in known:
                 known[key] = end
                 count = self.bytes_of(op.result)
-                end += -(-count // self.alignment) * self.alignment
+                end += align_up(count, self.alignment)
             address = self.address[op.result]
             placements[op.result] = self.placement(op.result, WEIGHTS, known[key], address)
         return placements, end

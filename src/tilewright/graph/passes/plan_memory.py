@@ -30,7 +30,7 @@ class PlanMemory(ModulePass):
     lie in other values' memory; a kernel writes over an operand of its result's form that dies
     with it and that it reads element by element (``in_place``). The inputs and outputs of the
     network lie in the same arena; an input's bytes are used again after its last use. ``exact``
-    searches for the least peak (exact_allocator.py) where the heuristics leave it open. The plan
+    searches for the least peak (memory/exact.py) where the heuristics leave it open. The plan
     itself, with peak and lower bound, is ``memory_plan_of``.
     """
 

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from tilewright.errors import refuse
 from tilewright.ir.types import Array
-
-ALIGNMENT = 64
-"""Bytes to which allocations are aligned."""
+from tilewright.memory import ALIGNMENT, align_up
 
 FIRST = 1 << 12
 """The first address: 0 is never one."""
@@ -45,7 +43,7 @@ class DeviceMemory:
         """The address of ``size`` new bytes."""
         if type(size) is not int or size < 1:
             raise refuse("dlp-parameter", f"{size} bytes cannot be allocated")
-        rounded = -(-size // ALIGNMENT) * ALIGNMENT
+        rounded = align_up(size)
         if self.used + rounded > self.capacity or self._next + rounded > LAST:
             raise refuse(
                 "dlp-capacity", f"{size} bytes do not fit: {self.used} of {self.capacity} are used",
@@ -71,7 +69,7 @@ class DeviceMemory:
         self._freed[address] = block.size
         if len(self._freed) > REMEMBERED:
             del self._freed[next(iter(self._freed))]
-        self.used -= -(-block.size // ALIGNMENT) * ALIGNMENT
+        self.used -= align_up(block.size)
 
     def view(self, address: int, size: int) -> NDArray[np.uint8]:
         """``size`` bytes from ``address`` on, shared with the device."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import prod
 
 import numpy as np
@@ -12,9 +13,9 @@ from tilewright.errors import refuse
 from tilewright.ir import Operation, integer
 from tilewright.ir.types import element_name
 from tilewright.machine import Machine, Memory, Primitive
+from tilewright.memory import Buffer, Problem, align_up, place, place_as_they_come, shared
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.domain import Affine
-from tilewright.tile.best_fit import BestFit
 from tilewright.tile.boxes import interval_columns
 from tilewright.tile.dialect import (
     BufferOp,
@@ -55,7 +56,7 @@ class Allocate(TilePass):
     those bytes, so that the first tiles load while the kernel before still computes.
 
     With ``best_fit``, buffers are allocated and released in the order of the text by DLIR's manager
-    (tile/best_fit.py) instead.
+    (memory/free_list.py) instead.
 
     Refuses (``tile-capacity``) what does not fit, with every buffer's size and the limit.
     """
@@ -149,17 +150,13 @@ def slot_bytes(
     storage = None if primitive is None else primitive.operands.get(buffer.get("role", ""))
     multiples = {} if storage is None else storage.multiples
     rounded = [
-        _up(size, max((multiples.get(dim, 1) for dim in axis.dims), default=1))
+        align_up(size, max((multiples.get(dim, 1) for dim in axis.dims), default=1))
         for size, axis in zip(shape, buffer.window.data, strict=True)
     ]
     item = ELEMENT_BYTES[element_name(buffer.result.type.of.element_type)]
     if buffer.accumulates is not None:
         item = max(item, ELEMENT_BYTES[machine.accumulator])
-    return _up(prod(rounded) * item, machine.memory(buffer.memory).granule)
-
-
-def _up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple
+    return align_up(prod(rounded) * item, machine.memory(buffer.memory).granule)
 
 
 def _size(buffer: BufferOp) -> int:
@@ -170,12 +167,11 @@ def _pack(
     buffers: Sequence[BufferOp], memory: Memory, program: ProgramOp, *, best_fit: bool
 ) -> None:
     limit = memory.room
-    total = sum(_size(buffer) for buffer in buffers)
-    addresses = _best_fit(buffers, program) if best_fit else _side_by_side(buffers)
-    top = max(at + _size(b) for at, b in zip(addresses, buffers, strict=True))
-    if limit is not None and (top > limit if best_fit else total > limit):
-        addresses = _overlaid(buffers, program)
-        top = max(at + _size(b) for at, b in zip(addresses, buffers, strict=True))
+    problem = _problem(buffers, program)
+    addresses = place_as_they_come(problem) if best_fit else _side_by_side(problem)
+    if limit is not None and problem.peak(addresses) > limit:
+        addresses = _overlaid(problem)
+        top = problem.peak(addresses)
         if top > limit:
             sizes = ", ".join(
                 f"{b.symbol.data} {b.slot_count} x {b.get('bytes')} for {list(b.get('shape'))}"
@@ -216,56 +212,33 @@ def _keep_away(buffers: Sequence[BufferOp], memory: Memory, avoid: Sequence[str]
 
     def met(by: int) -> int:
         slots = [(b.get("address") + by, b.get("address") + by + b.get("bytes")) for b in buffers]
-        return sum(
-            max(min(end, high) - max(start, low), 0) for start, end in slots for low, high in taken
-        )
+        return sum(shared(*slot, *used) for slot in slots for used in taken)
 
     if met(shift) < met(0):
         for buffer in buffers:
             buffer.address = integer(buffer.get("address") + shift)
 
 
-def _side_by_side(buffers: Sequence[BufferOp]) -> list[int]:
-    addresses: list[int] = []
-    at = 0
-    for buffer in buffers:
-        addresses.append(at)
-        at += _size(buffer)
-    return addresses
+def _side_by_side(problem: Problem) -> list[int]:
+    return [0, *accumulate(problem.sizes)][:-1]
 
 
-def _best_fit(buffers: Sequence[BufferOp], program: ProgramOp) -> list[int]:
-    """Addresses as buffers come to life and die in the order of the text."""
+def _problem(buffers: Sequence[BufferOp], program: ProgramOp) -> Problem:
+    """The buffers of one memory with all their slots; sizes are rounded already."""
     spans = live_spans(buffers, program)
-    memory = BestFit(None)
-    addresses: dict[int, int] = {}
-    alive: list[int] = []
-    for number in sorted(range(len(buffers)), key=lambda i: spans[i][0]):
-        for other in [o for o in alive if spans[o][1] < spans[number][0]]:
-            memory.release(addresses[other])
-            alive.remove(other)
-        addresses[number] = memory.allocate(_size(buffers[number])) or 0
-        alive.append(number)
-    return [addresses[number] for number in range(len(buffers))]
+    return Problem(
+        tuple(
+            Buffer(buffer.symbol.data, _size(buffer), *span)
+            for buffer, span in zip(buffers, spans, strict=True)
+        ),
+        alignment=1,
+    )
 
 
-def _overlaid(buffers: Sequence[BufferOp], program: ProgramOp) -> list[int]:
+def _overlaid(problem: Problem) -> list[int]:
     """First fit, largest first; buffers share addresses if they are never alive together."""
-    spans = live_spans(buffers, program)
-    placed: dict[int, int] = {}
-    for number in sorted(range(len(buffers)), key=lambda i: (-_size(buffers[i]), i)):
-        taken = sorted(
-            (placed[other], placed[other] + _size(buffers[other]))
-            for other in placed
-            if spans[other][0] <= spans[number][1] and spans[number][0] <= spans[other][1]
-        )
-        at = 0
-        for start, end in taken:
-            if at + _size(buffers[number]) <= start:
-                break
-            at = max(at, end)
-        placed[number] = at
-    return [placed[number] for number in range(len(buffers))]
+    sizes = problem.sizes
+    return place(problem, sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)))
 
 
 def live_spans(buffers: Sequence[BufferOp], program: ProgramOp) -> list[tuple[int, int]]:

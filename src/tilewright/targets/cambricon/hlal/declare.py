@@ -9,11 +9,11 @@ from math import prod
 import numpy as np
 
 from tilewright.ir.types import Array
+from tilewright.memory import align_up
 from tilewright.numerics import fixed
 from tilewright.numerics.tables import FUNCTIONS, table
 from tilewright.targets.cambricon.hlal import syntax
 from tilewright.targets.cambricon.hlal.segments import (
-    ALIGNMENT,
     FILTER_AXES,
     LETTERS,
     TENSOR_AXES,
@@ -100,7 +100,7 @@ class DataSegment:
         return Address(self.tables[key].address)
 
     def _take(self, size: int, at: Place) -> None:
-        self.bytes += -(-size // ALIGNMENT) * ALIGNMENT
+        self.bytes += align_up(size)
         if self.bytes > MAX_BYTES:
             raise problem(at, f"ends past {MAX_BYTES} bytes of main memory", code="hlal-size")
 

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from tilewright.errors import Problem, TilewrightError
+from tilewright.memory import align_up
 from tilewright.targets.cambricon.hlal import syntax
 from tilewright.targets.cambricon.hlal.declare import DataSegment, scalar_value
 from tilewright.targets.cambricon.hlal.items import (
@@ -28,7 +29,7 @@ from tilewright.targets.cambricon.hlal.items import (
     Unit,
 )
 from tilewright.targets.cambricon.hlal.kinds import allowed_in
-from tilewright.targets.cambricon.hlal.segments import ALIGNMENT, SegmentedArray
+from tilewright.targets.cambricon.hlal.segments import SegmentedArray
 from tilewright.targets.cambricon.hlal.syntax import Node, Operand, Place
 from tilewright.targets.cambricon.hlal.values import (
     Address,
@@ -237,7 +238,7 @@ class _Expander:
                 f"bytes of the {memory} scratchpad are free", "choose smaller segments",
                 "hlal-memory",
             )  # fmt: skip
-        end = min(-(-end // ALIGNMENT) * ALIGNMENT, most)
+        end = min(align_up(end), most)
         if vector:
             frame.vsm = end
             self.found.most_vsm = max(self.found.most_vsm, end)

@@ -19,9 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.ir.types import Array
-
-ALIGNMENT = 64
-"""Bytes that every array in main memory, and every on-chip array, begins at a multiple of."""
+from tilewright.memory import ceil_div
 
 TENSOR_AXES = ("n", "h", "w", "c")
 FILTER_AXES = ("co", "kh", "kw", "ci")
@@ -44,7 +42,7 @@ class Axis:
     @property
     def count(self) -> int:
         """Segments, the smaller last one included."""
-        return -(-self.size // self.segment)
+        return ceil_div(self.size, self.segment)
 
     @property
     def remainder(self) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.simulate.compiled import compiled
+from tilewright.numerics.compiled import compiled
 
 Ints = NDArray[np.int64]
 Array = NDArray[Any]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.numerics import tables
-from tilewright.simulate.compiled import compiled_together
+from tilewright.numerics.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.state import Array
 
 LOG2_E = 47274

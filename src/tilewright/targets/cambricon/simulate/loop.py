@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.simulate.compiled import compiled_together
+from tilewright.numerics.compiled import compiled_together
 from tilewright.targets.cambricon.simulate import operands, products, queue
 from tilewright.targets.cambricon.simulate.borrow import borrowed
 from tilewright.targets.cambricon.simulate.elements import (

@@ -5,7 +5,7 @@ What is found goes to the places of the instruction at hand in ``n``; values are
 
 from __future__ import annotations
 
-from tilewright.simulate.compiled import compiled_together
+from tilewright.numerics.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.functions import POWERS_WANTED, TABLE_WANTED
 from tilewright.targets.cambricon.simulate.places import mark, touch
 from tilewright.targets.cambricon.simulate.state import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.simulate.compiled import compiled_together
+from tilewright.numerics.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.elements import shift_of, shifted, write
 from tilewright.targets.cambricon.simulate.pairs import vector_matrix
 from tilewright.targets.cambricon.simulate.state import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.simulate.compiled import compiled_together
+from tilewright.numerics.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.state import (
     ACCESS,
     ACCESS_COUNT,

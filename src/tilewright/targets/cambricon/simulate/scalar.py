@@ -6,7 +6,7 @@ from math import exp, floor, log
 
 import numpy as np
 
-from tilewright.simulate.compiled import compiled_together
+from tilewright.numerics.compiled import compiled_together
 
 FRACTION = 16
 """Fraction bits of SEXP and SLOG."""

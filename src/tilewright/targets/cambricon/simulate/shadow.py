@@ -7,7 +7,7 @@ Nothing here depends on time.
 
 from __future__ import annotations
 
-from tilewright.simulate.compiled import compiled_together
+from tilewright.numerics.compiled import compiled_together
 from tilewright.targets.cambricon.simulate.state import (
     ACCESS,
     ACCESS_COUNT,

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.memory import align_up
 from tilewright.targets.cambricon.hlal.items import (
     BarrierMark,
     Instruction,
@@ -34,7 +35,6 @@ from tilewright.targets.cambricon.hlal.parallel.registers import (
     renamed,
     writes,
 )
-from tilewright.targets.cambricon.hlal.segments import ALIGNMENT
 from tilewright.targets.cambricon.isa import BY_MNEMONIC, Register
 
 VECTOR = ("vsm", "vout", "v", "v0", "v1", "vin", "vin0", "vin1")
@@ -98,7 +98,7 @@ def peel(items: Sequence[Item], loop: Loop, around: int, room: Room, name: str) 
     for index, buffer in enumerate(found):
         sum_, other = free[2 * index], free[2 * index + 1]
         second = places[buffer.memory]
-        places[buffer.memory] = -(-(second + buffer.bytes) // ALIGNMENT) * ALIGNMENT
+        places[buffer.memory] = align_up(second + buffer.bytes)
         taken[buffer.memory] = places[buffer.memory] - getattr(room, buffer.memory)
         if second + buffer.bytes > most[buffer.memory]:
             return f"{buffer.memory.upper()} has no room for second buffers"

@@ -4,7 +4,7 @@ A table lists the free pieces of a memory by address. ``allocate`` takes the pie
 nearest to what is asked for and puts what is left of it back; ``release`` joins a piece with free
 neighbours on both sides.
 
-    memory = BestFit(8192)
+    memory = FreeList(8192)
     a = memory.allocate(1000)
     b = memory.allocate(3000)
     memory.release(a)
@@ -12,8 +12,10 @@ neighbours on both sides.
 
 from __future__ import annotations
 
+from tilewright.memory.problem import Problem
 
-class BestFit:
+
+class FreeList:
     """One memory of so many bytes (None: without a limit)."""
 
     def __init__(self, size: int | None) -> None:
@@ -53,3 +55,23 @@ class BestFit:
             start, end = min(start, piece[0]), max(end, piece[1])
         self._free.append((start, end))
         self._free.sort()
+
+
+def place_as_they_come(problem: Problem) -> list[int]:
+    """Offsets when buffers are allocated as they come to life and released as they die.
+
+    Buffers that come to life at the same step are allocated in the order of the problem.
+    """
+    memory = FreeList(None)
+    buffers, offsets, live = problem.buffers, [0] * len(problem.buffers), list[int]()
+    for i in sorted(range(len(buffers)), key=lambda i: buffers[i].first):
+        for other in [j for j in live if buffers[j].last < buffers[i].first]:
+            memory.release(offsets[other])
+            live.remove(other)
+        if not problem.sizes[i]:
+            continue  # no bytes: at 0, and nothing to release
+        address = memory.allocate(problem.sizes[i])
+        assert address is not None  # there is no limit
+        offsets[i] = address
+        live.append(i)
+    return offsets

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.graph.passes.allocator import Allocation, Buffer, allocate
-from tilewright.graph.passes.exact_allocator import allocate_exactly, improve
+from tilewright.memory import Allocation, Buffer, Problem, allocate, allocate_exactly, improve
+
+
+def problem_of(buffers: Sequence[Buffer], alignment: int = 1) -> Problem:
+    return Problem(tuple(buffers), alignment)
 
 
 def apart(buffers: Sequence[Buffer], offsets: Sequence[int]) -> bool:
@@ -69,7 +72,7 @@ def tiny(draw: st.DrawFn) -> list[Buffer]:
 def stacked(buffers: Sequence[Buffer]) -> Allocation:
     """The worst allocation: no bytes are shared. What the heuristics find is no help from here."""
     offsets = [sum(b.size for b in buffers[:i]) for i in range(len(buffers))]
-    known = allocate(buffers, alignment=1)
+    known = allocate(problem_of(buffers))
     peak = sum(b.size for b in buffers)
     return replace(known, offsets=tuple(offsets), peak=peak, optimal=peak == known.bound)
 
@@ -78,7 +81,7 @@ def stacked(buffers: Sequence[Buffer]) -> Allocation:
 @settings(max_examples=200, deadline=None)
 @given(tiny())
 def test_tiny_cases_have_the_least_peak(buffers: list[Buffer]) -> None:
-    found = improve(buffers, stacked(buffers), 1)
+    found = improve(problem_of(buffers), stacked(buffers))
     check(buffers, found)
     assert found.optimal
     assert found.peak == least_peak(buffers)
@@ -90,7 +93,7 @@ def test_the_bound_is_not_always_reached() -> None:
     lives = [(2, 2, 4), (4, 0, 0), (1, 1, 3), (1, 1, 6), (4, 6, 7), (1, 0, 3), (3, 4, 7),
              (3, 3, 5), (4, 0, 2)]  # fmt: skip
     buffers = [Buffer(str(i), *life) for i, life in enumerate(lives)]
-    found = allocate_exactly(buffers, alignment=1)
+    found = allocate_exactly(problem_of(buffers))
     check(buffers, found)
     assert (found.bound, found.peak, found.optimal) == (9, 10, True)
     assert least_peak(buffers) == 10
@@ -105,8 +108,8 @@ def test_search_beats_the_heuristics() -> None:
             Buffer(str(i), generator.randint(1, 5), first, first + generator.randint(0, 5))
             for i, first in enumerate(starts)
         ]
-        greedy = allocate(buffers, alignment=1)
-        found = improve(buffers, stacked(buffers), 1)
+        greedy = allocate(problem_of(buffers))
+        found = improve(problem_of(buffers), stacked(buffers))
         check(buffers, found)
         assert found.optimal and found.peak <= greedy.peak
         better += found.peak < greedy.peak
@@ -134,7 +137,7 @@ def cut_rectangle(seed: int, width: int, height: int, count: int) -> list[Buffer
 def test_cut_rectangles_are_put_together_again() -> None:
     for seed in range(8):
         buffers = cut_rectangle(seed, 60, 256, 60)
-        found = improve(buffers, stacked(buffers), 1)
+        found = improve(problem_of(buffers), stacked(buffers))
         check(buffers, found)
         assert found.bound == found.peak == 256
 
@@ -142,22 +145,41 @@ def test_cut_rectangles_are_put_together_again() -> None:
 def test_alignment_parts_and_budget() -> None:
     one = cut_rectangle(3, 12, 10, 9)
     later = [Buffer(f"l{b.name}", b.size, b.first + 50, b.last + 50) for b in one]
-    found = allocate_exactly([*one, *later], alignment=16)
+    found = allocate_exactly(problem_of([*one, *later], 16))
     assert found.optimal and all(offset % 16 == 0 for offset in found.offsets)
-    assert found == allocate_exactly([*one, *later], alignment=16)
+    assert found == allocate_exactly(problem_of([*one, *later], 16))
     # The second part is half as high, and need not be placed well.
     low = [Buffer(f"l{b.name}", b.size, b.first + 50, b.last + 50) for b in one]
     high = [Buffer(f"h{b.name}", 2 * b.size, b.first, b.last) for b in one]
-    both = improve([*high, *low], stacked([*high, *low]), 1)
+    both = improve(problem_of([*high, *low]), stacked([*high, *low]))
     check([*high, *low], both)
     assert both.optimal and both.peak == 20
     hard = cut_rectangle(1, 60, 200, 60)
-    cut_short = allocate_exactly(hard, alignment=1, nodes=5)
+    cut_short = allocate_exactly(problem_of(hard), nodes=5)
     check(hard, cut_short)
-    assert cut_short.peak <= allocate(hard, alignment=1).peak
+    assert cut_short.peak <= allocate(problem_of(hard)).peak
 
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_nothing_or_one(count: int) -> None:
-    found = allocate_exactly([Buffer("x", 100, 0, 9)] * count)
+    found = allocate_exactly(Problem((Buffer("x", 100, 0, 9),) * count))
     assert found.peak == 128 * count and found.optimal
+
+
+def test_a_capacity_is_enough() -> None:
+    """The search ends as soon as the buffers fit, and says why where they cannot."""
+    hard = cut_rectangle(1, 60, 200, 60)
+    least = allocate_exactly(problem_of(hard))
+    assert least.peak == 200 and least.optimal
+    roomy = allocate_exactly(Problem(tuple(hard), 1, capacity=210))
+    check(hard, roomy)
+    assert roomy.peak <= 210 and roomy.misfit(210) is None and roomy.nodes <= least.nodes
+    tight = allocate_exactly(Problem(tuple(hard), 1, capacity=190))
+    assert tight.misfit(190) == f"200 bytes are live at step {tight.busiest}, 190 are there"
+
+
+def test_buffers_with_addresses_are_left_to_the_heuristics() -> None:
+    buffers = [*cut_rectangle(2, 12, 10, 9), Buffer("fixed", 3, 0, 11, address=2)]
+    found = allocate_exactly(problem_of(buffers))
+    check(buffers, found)
+    assert found == allocate(problem_of(buffers)) and found.offsets[-1] == 2

@@ -1,13 +1,14 @@
 """The allocator of offsets: no overlap, aligned, never under the bound, deterministic."""
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.graph.passes.allocator import Allocation, Buffer, allocate
+from tilewright.memory import Allocation, Buffer, Problem, allocate, place, place_as_they_come
 
 
 @st.composite
@@ -46,16 +47,22 @@ def check(given_buffers: list[Buffer], found: Allocation, alignment: int) -> Non
 @settings(max_examples=200, deadline=None)
 @given(buffers(), st.sampled_from([1, 16, 64]))
 def test_any_buffers_are_placed_apart(given_buffers: list[Buffer], alignment: int) -> None:
-    found = allocate(given_buffers, alignment=alignment)
+    problem = Problem(tuple(given_buffers), alignment)
+    found = allocate(problem)
     check(given_buffers, found, alignment)
-    assert allocate(given_buffers, alignment=alignment) == found
+    assert allocate(Problem(tuple(given_buffers), alignment)) == found
+    online = place_as_they_come(problem)
+    assert problem.peak(online) >= found.bound
+    check(
+        given_buffers, replace(found, offsets=tuple(online), peak=problem.peak(online)), alignment
+    )
 
 
 def test_chain_reaches_the_bound() -> None:
     """In a chain each step needs two neighbours, which alternate between the ends."""
     sizes = [640, 1280, 320, 960, 64, 2560, 128]
     chain = [Buffer(str(i), size, i, i + 1) for i, size in enumerate(sizes)]
-    found = allocate(chain)
+    found = allocate(Problem(tuple(chain)))
     assert found.peak == found.bound == max(a + b for a, b in pairwise(sizes))
 
 
@@ -68,7 +75,8 @@ def test_search_improves_on_the_heuristics() -> None:
             Buffer(str(i), generator.randrange(1, 9) * 64, first, first + generator.randrange(6))
             for i, first in enumerate(generator.choices(range(16), k=20))
         ]
-        searched, plain = allocate(problem), allocate(problem, rounds=0)
+        given = Problem(tuple(problem))
+        searched, plain = allocate(given), allocate(given, rounds=0)
         check(problem, searched, 64)
         assert searched.peak <= plain.peak
         better += searched.peak < plain.peak
@@ -77,4 +85,28 @@ def test_search_improves_on_the_heuristics() -> None:
 
 @pytest.mark.parametrize("alignment", [1, 64])
 def test_nothing_to_place(alignment: int) -> None:
-    assert allocate([], alignment=alignment).peak == 0
+    assert allocate(Problem((), alignment)).peak == 0
+
+
+def test_buffers_with_addresses_stay_and_others_go_around_them() -> None:
+    """A range reserved at all steps and one fixed for a while: both fits go around them."""
+    fixed = (Buffer("reserved", 128, 0, 9, address=64), Buffer("fixed", 64, 0, 4, address=320))
+    free = (Buffer("small", 64, 0, 9), Buffer("large", 128, 0, 4), Buffer("late", 192, 5, 9))
+    problem = Problem((*fixed, *free))
+    assert place(problem, range(5)) == [64, 320, 0, 192, 192]
+    assert place(problem, [3, 2, 4], best_fit=True) == [64, 320, 0, 192, 192]
+    found = allocate(problem)
+    assert found.offsets[:2] == (64, 320)
+    check(list(problem.buffers), found, 64)
+    odd = Problem((Buffer("odd", 10, 0, 1, address=5), Buffer("b", 64, 0, 1)))
+    assert allocate(odd).offsets == (5, 128)
+    with pytest.raises(ValueError, match="reserved and other"):
+        Problem((fixed[0], Buffer("other", 8, 3, 4, address=190)))
+
+
+def test_reasons_why_buffers_do_not_fit() -> None:
+    found = allocate(Problem((Buffer("a", 64, 0, 2), Buffer("b", 64, 2, 3)), capacity=100))
+    assert found.misfit(128) is None and found.misfit(None) is None
+    assert found.misfit(100) == "128 bytes are live at step 2, 100 are there"
+    worse = replace(found, peak=192, optimal=False)
+    assert worse.misfit(150) == "192 bytes are the best that was found, 150 are there"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-CALLED = """from tilewright.simulate.compiled import compiled_together
+CALLED = """from tilewright.numerics.compiled import compiled_together
 @compiled_together
 def called(x):
     return x + {amount}
 """
 CALLER = """from called import called
-from tilewright.simulate.compiled import compiled_together
+from tilewright.numerics.compiled import compiled_together
 @compiled_together
 def caller(x):
     return called(x) * 2

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.targets.generic.kernel_cases import random_case
+from tilewright.memory import FreeList
 from tilewright.planning import plan
 from tilewright.targets.cambricon_x.machine import MACHINE
-from tilewright.tile.best_fit import BestFit
 from tilewright.tile.dialect import BufferOp
 from tilewright.tile.interpreter import run
 from tilewright.tile.lower import tile
@@ -20,7 +20,7 @@ from tilewright.tile.passes import Allocate, Check
 
 
 def test_the_piece_nearest_in_size_is_taken() -> None:
-    memory = BestFit(1000)
+    memory = FreeList(1000)
     addresses = [memory.allocate(size) for size in (300, 100, 200, 50, 350)]
     assert addresses == [0, 300, 400, 600, 650]
     memory.release(0)
@@ -32,7 +32,7 @@ def test_the_piece_nearest_in_size_is_taken() -> None:
 
 
 def test_neighbours_are_joined_on_both_sides() -> None:
-    memory = BestFit(600)
+    memory = FreeList(600)
     for size in (100, 200, 300):
         memory.allocate(size)
     memory.release(0)
@@ -48,7 +48,7 @@ def test_neighbours_are_joined_on_both_sides() -> None:
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 400), st.integers(0, 50)), max_size=60))
 def test_what_is_taken_never_overlaps(steps: list[tuple[bool, int, int]]) -> None:
-    memory, taken = BestFit(2000), list[tuple[int, int]]()
+    memory, taken = FreeList(2000), list[tuple[int, int]]()
     for release, size, which in steps:
         if release and taken:
             address, _ = taken.pop(which % len(taken))

@@ -1,0 +1,35 @@
+"""Where buffers lie in a memory: one home for the allocators of all memories.
+
+A ``Problem`` has buffers with sizes and lives, an alignment and a capacity; an ``Allocation`` has
+their offsets and the peak.
+
+- heuristics.py: six greedy orders with first fit and best fit, then a local search;
+- exact.py: branch and bound for the least peak, with a bounded number of nodes;
+- free_list.py: an online manager, best fit with coalescing (DLIR);
+- alignment.py: rounding of sizes and addresses.
+"""
+
+from tilewright.memory.alignment import ALIGNMENT, align_up, ceil_div, shared
+from tilewright.memory.exact import NODES, allocate_exactly, improve
+from tilewright.memory.free_list import FreeList, place_as_they_come
+from tilewright.memory.heuristics import allocate, heuristic_peaks, place
+from tilewright.memory.problem import Allocation, Buffer, Problem, lowest_gap
+
+__all__ = [
+    "ALIGNMENT",
+    "NODES",
+    "Allocation",
+    "Buffer",
+    "FreeList",
+    "Problem",
+    "align_up",
+    "allocate",
+    "allocate_exactly",
+    "ceil_div",
+    "heuristic_peaks",
+    "improve",
+    "lowest_gap",
+    "place",
+    "place_as_they_come",
+    "shared",
+]
