@@ -73,8 +73,8 @@ def fill(
         _group(start, end, free, begin, stop, first, members, sections[0], ends)
         for part in np.argsort(np.diff(ends), kind="mergesort"):
             found = fill(
-                ends[part], ends[part + 1], ends[parts], capacity, picking, first, last, size,
-                hashes, lowest, offset, demand, members, failed, sections, nodes,
+                int(ends[part]), int(ends[part + 1]), int(ends[parts]), capacity, picking, first,
+                last, size, hashes, lowest, offset, demand, members, failed, sections, nodes,
             )  # fmt: skip
             nodes[2] = deep
             if found != FITS:
@@ -152,8 +152,8 @@ def _extent(start: int, end: int, first: Ints, last: Ints, members: Ints) -> tup
     """First section of some buffers, and the one after their last."""
     begin, stop = FAR, 0
     for k in range(start, end):
-        begin = min(begin, first[members[k]])
-        stop = max(stop, last[members[k]] + 1)
+        begin = min(begin, int(first[members[k]]))
+        stop = max(stop, int(last[members[k]]) + 1)
     return begin, stop
 
 
@@ -247,7 +247,7 @@ def _survey(
     for s in range(begin, stop):
         if floors[s] + demand[s] > capacity:
             return np.uint64(0)
-    return max(key, np.uint64(1))
+    return key if key != 0 else np.uint64(1)
 
 
 @compiled
