@@ -14,13 +14,20 @@ import onnx
 from onnx import TensorProto, helper
 
 import tilewright
+from tilewright.memory import Buffer, Problem, allocate_exactly
 
 TARGETS = ("cambricon", "cambricon-x")
 """A machine with a simulator of its own, and one that has the generic one; both plan."""
 
 
+LIVES = ((2, 2, 4), (4, 0, 0), (1, 1, 3), (1, 1, 6), (4, 6, 7), (1, 0, 3), (3, 4, 7), (3, 3, 5),
+         (4, 0, 2))  # fmt: skip
+"""Size, birth and death of buffers that take the exact allocator's search."""
+
+
 def main() -> None:
-    """Run a product on each simulator, with all that it can look for."""
+    """Run a product on each simulator, with all that it can look for, and search for offsets."""
+    allocate_exactly(Problem(tuple(Buffer(str(i), *life) for i, life in enumerate(LIVES)), 1))
     a, b, y = (
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
         for name, shape in (("a", (2, 3)), ("b", (3, 4)), ("y", (2, 4)))

@@ -31,6 +31,13 @@ def test_the_piece_nearest_in_size_is_taken() -> None:
     assert memory.allocate(400) is None
 
 
+def test_nothing_cannot_be_allocated() -> None:
+    memory = FreeList(600)
+    with pytest.raises(ValueError, match="0 bytes cannot be allocated"):
+        memory.allocate(0)
+    assert memory.free == ((0, 600),) and memory.allocate(100) == 0
+
+
 def test_neighbours_are_joined_on_both_sides() -> None:
     memory = FreeList(600)
     for size in (100, 200, 300):

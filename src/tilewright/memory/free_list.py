@@ -31,25 +31,27 @@ class FreeList:
         return tuple(self._free)
 
     def allocate(self, size: int) -> int | None:
-        """The address of so many bytes; None if no piece is large enough."""
+        """The address of ``size`` bytes, at least one; None if no piece is large enough.
+
+        Raises ValueError for fewer: two buffers without bytes would have one address, which
+        ``release`` could not tell apart.
+        """
+        if size < 1:
+            raise ValueError(f"{size} bytes cannot be allocated")
         fitting = [piece for piece in self._free if piece[1] - piece[0] >= size]
         if not fitting:
             return None
         # Of pieces alike the lowest, so that the result does not depend on anything else.
         start, end = min(fitting, key=lambda piece: (piece[1] - piece[0], piece[0]))
-        if size:
-            at = self._free.index((start, end))
-            self._free[at : at + 1] = [(start + size, end)] if start + size < end else []
+        at = self._free.index((start, end))
+        self._free[at : at + 1] = [(start + size, end)] if start + size < end else []
         self._taken[start] = size
         self.peak = max(self.peak, start + size)
         return start
 
     def release(self, address: int) -> None:
         """Give back what ``allocate`` returned; raises KeyError for any other address."""
-        size = self._taken.pop(address)
-        if not size:
-            return
-        start, end = address, address + size
+        start, end = address, address + self._taken.pop(address)
         for piece in [p for p in self._free if start in p or end in p]:
             self._free.remove(piece)
             start, end = min(start, piece[0]), max(end, piece[1])

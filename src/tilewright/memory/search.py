@@ -247,7 +247,7 @@ def _survey(
     for s in range(begin, stop):
         if floors[s] + demand[s] > capacity:
             return np.uint64(0)
-    return key if key != 0 else np.uint64(1)
+    return np.uint64(max(key, np.uint64(1)))
 
 
 @compiled
