@@ -58,12 +58,3 @@ def test_serves() -> None:
     assert not FIRST.serves("conv", {"ci": 5})
     assert not FIRST.serves("max_pool", {"ci": 3})
     assert BLOCKED.serves("conv", {"ci": 3})
-
-
-def test_dot_products_need_words_of_weights() -> None:
-    pairs = primitive("pairs", {"input": "NC", "weight": "OI16o2i"}, dot=2)
-    machine = MACHINE.model_copy(update={"primitives": (pairs,), "layouts": {}})
-    assert machine.takes_rank(pairs, "weight", 2)
-    assert not machine.takes_rank(pairs, "weight", 3)
-    assert machine.takes_rank(pairs, "input", 3)
-    assert machine.takes_rank(BLOCKED, "weight", 3)

@@ -46,6 +46,7 @@ from xdsl.ir import (
     Region,
     SSAValue,
     TypeAttribute,
+    Use,
 )
 from xdsl.irdl import (
     IRDLOperation,
@@ -135,6 +136,7 @@ __all__ = [
     "TextPrinter",
     "TypeAttribute",
     "UnitAttr",
+    "Use",
     "VerifyException",
     "attr_def",
     "bf16",

@@ -390,11 +390,6 @@ class Machine(_Part):
             return ""
         return layout
 
-    def takes_rank(self, primitive: Primitive, role: str, rank: int) -> bool:
-        """Whether a primitive reads operands of that rank: dot products need weights in words."""
-        words = primitive.dot > 1 and role == "weight"
-        return not words or bool(self.layout_of(primitive, role, rank))
-
     def memory_beside(self, primitive: Primitive, name: str) -> Memory:
         """A memory as a primitive leaves it to buffers; raises KeyError."""
         found, own = self.memory(name), primitive.reserved.get(name)

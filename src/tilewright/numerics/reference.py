@@ -122,9 +122,13 @@ def max_pool2d(
     pads: Sequence[int] = (0, 0, 0, 0),
     dilations: Sequence[int] = (1, 1),
 ) -> Array:
-    """The largest element of each window, of the same dtype; padding takes no part."""
+    """The largest number of each window, of the same dtype; padding and NaN take no part.
+
+    It is minus infinity where a window has no number.
+    """
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    return _pool(np.maximum, _padded(x, pads, lowest, x.dtype), kernel, strides, dilations)
+    found = _pool(np.fmax, _padded(x, pads, lowest, x.dtype), kernel, strides, dilations)
+    return np.fmax(found, x.dtype.type(lowest))
 
 
 def sum_pool2d(
@@ -136,6 +140,22 @@ def sum_pool2d(
     """The sum of each window: float32 in float32, integers in int64."""
     kind = x.dtype if x.dtype.kind == "f" else np.dtype(np.int64)
     return _pool(np.add, _padded(x, pads, 0, kind), kernel, strides, (1, 1))
+
+
+def place_of_extreme(x: Array, axis: int, extreme: np.ufunc, *, last: bool) -> Array:
+    """Where along an axis the extreme (``np.fmax``, ``np.fmin``) lies; the axis stays, of extent 1.
+
+    Of equal ones it is the first, or the last. NaN takes no part, but where the first element is
+    NaN nothing compares with it: the place is 0.
+    """
+    equal = x == extreme.reduce(x, axis=axis, keepdims=True)
+    if last:
+        equal = np.flip(equal, axis)
+    place = np.argmax(equal, axis=axis, keepdims=True)
+    if last:
+        place = x.shape[axis] - 1 - place
+    first = np.take(x, [0], axis)
+    return np.where(first == first, place, 0).astype(np.int64)
 
 
 def maximum_gradient(given: Array) -> Array:

@@ -22,6 +22,7 @@ from tilewright.planning.cached_blocks import block_schedules
 from tilewright.planning.cached_cost import Caches, Nest
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
+from tilewright.planning.operand_layouts import operand_layout, takes_operand
 from tilewright.planning.piece_cost import PieceCost
 from tilewright.planning.pieces import piece_schedules
 from tilewright.planning.plan import Budget, Plan, Timer
@@ -109,11 +110,9 @@ def _agrees(kernel: Kernel, machine: Machine, primitive: Primitive) -> bool:
     if "g" in extents and any(extents.get(d, g) % g for d, g in primitive.multiples.items()):
         return False  # a block of channels would hold two groups
     for operand in kernel.operands:
-        if not primitive.takes(operand.role, operand.element):
+        if not takes_operand(machine, primitive, operand):
             return False
-        if not machine.takes_rank(primitive, operand.role, len(operand.shape)):
-            return False
-        wanted = machine.layout_of(primitive, operand.role, len(operand.shape))
+        wanted = operand_layout(machine, primitive, operand)
         if wanted == "any":
             continue
         rank = len(operand.shape)

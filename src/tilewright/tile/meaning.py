@@ -197,18 +197,16 @@ def _complete(_: Tile, part: Array) -> Array:
     return part
 
 
-def _place(find: Callable[..., Array]) -> Callable[[Tile], Array]:
+def _place(extreme: np.ufunc) -> Callable[[Tile], Array]:
     """The index of an extreme along the one dim that is reduced."""
 
     def part(tile: Tile) -> Array:
         written = _written(tile)
         (inner,) = [n for n in tile.dims if n not in written and depends(tile.windows[0], n)]
         view = tile.view(0, tile.padded(0), [*written, inner])
-        if tile.parameters.get("last"):
-            found = view.shape[-1] - 1 - find(view[..., ::-1], axis=-1)
-        else:
-            found = find(view, axis=-1)
-        return _to_box(tile, written, np.asarray(found, tile.dtype))
+        last = bool(tile.parameters.get("last"))
+        found = reference.place_of_extreme(view, -1, extreme, last=last)[..., 0]
+        return _to_box(tile, written, found.astype(tile.dtype))
 
     return part
 
@@ -361,7 +359,7 @@ ANCHORS: Mapping[str, Anchor] = {
     "depthwise_conv": _PRODUCT,
     "matmul": _PRODUCT,
     "sparse_product": Anchor(_sparse_product, np.add, _with_bias),
-    "max_pool": Anchor(_fold(np.maximum, _lowest, wide=False), np.maximum, _complete),
+    "max_pool": Anchor(_fold(np.fmax, _lowest, wide=False), np.fmax, _complete),
     "average_pool": Anchor(_SUM, np.add, _average),
     "reduce_mean": Anchor(_SUM, np.add, _mean),
     "reduce_sum": Anchor(_SUM, np.add, _narrow),
@@ -373,8 +371,8 @@ ANCHORS: Mapping[str, Anchor] = {
     "reduce_product": Anchor(_fold(np.multiply, lambda _: 1, wide=True), np.multiply, _narrow),
     "reduce_max": Anchor(_fold(np.maximum, _lowest, wide=False), np.maximum, _complete),
     "reduce_min": Anchor(_fold(np.minimum, _highest, wide=False), np.minimum, _complete),
-    "arg_max": Anchor(_place(np.argmax), None, _complete),
-    "arg_min": Anchor(_place(np.argmin), None, _complete),
+    "arg_max": Anchor(_place(np.fmax), None, _complete),
+    "arg_min": Anchor(_place(np.fmin), None, _complete),
     "gather": Anchor(_gather, None, _complete),
     "scatter": Anchor(_scatter, None, _complete),
     "running_sum": Anchor(_running(np.cumsum), None, _complete),

@@ -302,6 +302,28 @@ def test_what_is_no_gelu_stays() -> None:
     assert "gelu" not in names(after(net, other, mixed, machine=CPU))
 
 
+@pytest.mark.parametrize("swapped", [True, False])
+def test_silu_in_either_order(swapped: bool) -> None:
+    def spelled(net: Builder) -> SSAValue:
+        factors = [net.inputs["x"], net.op("sigmoid", net.inputs["x"])]
+        return net.op("mul", *(factors[::-1] if swapped else factors))
+
+    net = Builder(x=(2, 5))
+    assert names(after(net, spelled(net), machine=CPU)) == ["silu"]
+    net = Builder(x=(2, 5))
+    # A machine without it keeps what it can compute.
+    assert "silu" not in names(after(net, spelled(net), machine=SMALL))
+
+
+def test_what_is_no_silu_stays() -> None:
+    net = Builder(x=(2, 5), y=(2, 5))
+    other = net.op("mul", net.inputs["y"], net.op("sigmoid", net.inputs["x"]))
+    gate = net.op("sigmoid", net.inputs["y"])
+    shared = net.op("mul", net.inputs["y"], gate)
+    kept = names(after(net, other, shared, gate, machine=CPU))
+    assert sorted(kept) == ["mul", "mul", "sigmoid", "sigmoid"]
+
+
 @pytest.mark.parametrize(
     ("machine", "order", "kept"),
     [

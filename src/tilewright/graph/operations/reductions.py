@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.graph.operations.base import Operation, Type, one
 from tilewright.ir import PythonValue, i1, i64, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
-from tilewright.numerics import fixed
+from tilewright.numerics import fixed, reference
 from tilewright.planning.domain import Affine, Dim, Stage
 
 
@@ -153,14 +153,17 @@ class ReduceMinOp(FoldOperation):
 
 
 class PlaceOperation(ReduceOperation):
-    """The index, as int64, of an extreme along one axis; of equal ones the first, or the last."""
+    """The index, as int64, of an extreme along one axis; of equal ones the first, or the last.
+
+    NaN is never the extreme, unless it comes first: then the index is 0.
+    """
 
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "axes": None,
         "keep_dims": True,
         "last": False,
     }
-    PLACE: ClassVar[Callable[..., Array]]
+    EXTREME: ClassVar[np.ufunc]
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The shape without the axis, or with extent 1 there, of int64."""
@@ -172,11 +175,9 @@ class PlaceOperation(ReduceOperation):
     def evaluate(self, *arrays: Array) -> Array:
         """Exact."""
         (axis,) = self.reduced(arrays[0].ndim)
-        find = type(self).PLACE
-        if not self.get("last", False):
-            return np.asarray(find(arrays[0], axis=axis, keepdims=self.keeps))
-        back = find(np.flip(arrays[0], axis), axis=axis, keepdims=self.keeps)
-        return np.asarray(arrays[0].shape[axis] - 1 - back)
+        last = bool(self.get("last", False))
+        found = reference.place_of_extreme(arrays[0], axis, type(self).EXTREME, last=last)
+        return found if self.keeps else np.squeeze(found, axis)
 
 
 @irdl_op_definition
@@ -187,7 +188,7 @@ class ArgMaxOp(PlaceOperation):
     axes = prop_def()
     keep_dims = opt_prop_def()
     last = opt_prop_def()
-    PLACE: ClassVar[Callable[..., Array]] = np.argmax
+    EXTREME: ClassVar[np.ufunc] = np.fmax
 
 
 @irdl_op_definition
@@ -198,4 +199,4 @@ class ArgMinOp(PlaceOperation):
     axes = prop_def()
     keep_dims = opt_prop_def()
     last = opt_prop_def()
-    PLACE: ClassVar[Callable[..., Array]] = np.argmin
+    EXTREME: ClassVar[np.ufunc] = np.fmin

@@ -10,7 +10,7 @@ from tilewright.graph.operations import Operation
 from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import compiler, erase, insert, make
 from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
-from tilewright.graph.passes.layout_choices import Choice, choices_of, operand_roles
+from tilewright.graph.passes.layout_choices import Choice, choices_of, operand_uses
 from tilewright.graph.passes.strides import size
 from tilewright.ir import (
     Attribute,
@@ -81,18 +81,17 @@ def _drop_conversions(network: NetworkOp) -> None:
 
 def _split_roles(kernel: KernelOp) -> None:
     """Give a value that a kernel reads in two roles one operand for each."""
-    anchor = kernel.operations[0]
-    roles = operand_roles(kernel)
-    for index, argument in enumerate(list(kernel.body.block.args)):
-        if len(roles[index]) < 2:
-            continue
-        block = kernel.body.block
-        second = block.insert_arg(argument.type, len(block.args))
-        second.name_hint = argument.name_hint
-        for use in list(argument.uses):
-            if use.operation is not anchor:
-                use.operation.operands[use.index] = second
-        kernel.operands = (*kernel.operands, kernel.inputs[index])
+    block = kernel.body.block
+    for index, (argument, uses) in enumerate(
+        zip(list(block.args), operand_uses(kernel), strict=True)
+    ):
+        for own in list(dict.fromkeys(role for _, role, _ in uses))[1:]:
+            second = block.insert_arg(argument.type, len(block.args))
+            second.name_hint = argument.name_hint
+            for use, role, _ in uses:
+                if role == own:
+                    use.operation.operands[use.index] = second
+            kernel.operands = (*kernel.operands, kernel.inputs[index])
 
 
 @dataclass

@@ -17,6 +17,7 @@ from tilewright.ir.types import FixedType, element_name, tensor, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.domain import Stage
+from tilewright.planning.operand_layouts import takes_operand
 
 
 @dataclass(frozen=True)
@@ -159,11 +160,7 @@ def serving(found: Candidate, machine: Machine) -> tuple[Primitive, ...]:
         p
         for p in machine.primitives
         if p.serves(found.operation, found.extents)
-        and all(
-            p.takes(operand.role, operand.element)
-            and machine.takes_rank(p, operand.role, len(operand.shape))
-            for operand in inputs
-        )
+        and all(takes_operand(machine, p, operand) for operand in inputs)
     )
 
 

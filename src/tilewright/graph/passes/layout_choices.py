@@ -22,9 +22,11 @@ from tilewright.graph.passes.strides import (
     transpose_box,
 )
 from tilewright.ir import Operation as AnyOperation
-from tilewright.ir import SSAValue
+from tilewright.ir import SSAValue, Use
 from tilewright.ir.types import element_name, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
+from tilewright.planning.domain import Operand
+from tilewright.planning.operand_layouts import operand_layout
 
 LANE_SAFE = frozenset(
     (
@@ -160,7 +162,7 @@ def _kernel_choices(kernel: KernelOp, machine: Machine) -> list[Choice]:
             return [row_major]
         return _shared(kernel, [{"any"}] * count, "any", machine, "") or [row_major]
     names = [op.operation for op in operations[1:]]
-    for primitive in serving(candidate(anchor), machine):
+    for primitive in _in_order(kernel, machine):
         if not primitive.accepts(names):
             continue
         demands = _demands(kernel, primitive, machine)
@@ -170,6 +172,33 @@ def _kernel_choices(kernel: KernelOp, machine: Machine) -> list[Choice]:
         if found:
             return found
     return [row_major]
+
+
+def _in_order(kernel: KernelOp, machine: Machine) -> list[Primitive]:
+    """The primitives that serve a kernel, the preferred one first.
+
+    Constants are laid out when the network is compiled, computed weights each time that it runs:
+    those come first that read computed weights as they lie.
+    """
+    anchor = kernel.operations[0]
+    assert isinstance(anchor, Operation)
+    found = candidate(anchor)
+    constants = {
+        argument
+        for argument, value in zip(kernel.body.block.args, kernel.inputs, strict=True)
+        if isinstance(value.owner, WeightOp)
+    }
+    operands = found.stage.inputs if found.stage is not None else ()
+    computed = [
+        operand
+        for value, operand in zip(anchor.inputs, operands, strict=False)
+        if operand.role == "weight" and value not in constants
+    ]
+
+    def moves(primitive: Primitive) -> bool:
+        return any(operand_layout(machine, primitive, operand) for operand in computed)
+
+    return sorted(serving(found, machine), key=moves)
 
 
 def _scalars(kernel: KernelOp) -> bool:
@@ -205,10 +234,13 @@ def _demands(kernel: KernelOp, primitive: Primitive, machine: Machine) -> list[s
     """
     found: list[set[str]] = []
     maps = isinstance(kernel.operations[0], PointwiseOperation)
-    for value, roles in zip(kernel.inputs, operand_roles(kernel), strict=True):
+    for value, operands in zip(kernel.inputs, operands_by_role(kernel), strict=True):
         asked: set[str] = set()
-        for role in roles:
-            text = machine.layout_of(primitive, role, len(shape_of(value)))
+        for role, operand in operands.items():
+            if operand is None:
+                text = machine.layout_of(primitive, role, len(shape_of(value)))
+            else:
+                text = operand_layout(machine, primitive, operand)
             constant = role in ("weight", "bias") and not maps
             asked.add("" if text == "any" and constant else text)
         found.append(asked)
@@ -217,17 +249,32 @@ def _demands(kernel: KernelOp, primitive: Primitive, machine: Machine) -> list[s
 
 def operand_roles(kernel: KernelOp) -> list[list[str]]:
     """For every operand of a kernel the roles of its uses, in order."""
+    return [list(operands) for operands in operands_by_role(kernel)]
+
+
+def operands_by_role(kernel: KernelOp) -> list[dict[str, Operand | None]]:
+    """For every operand of a kernel, by role, what the anchor reads; None for what maps read."""
+    found: list[dict[str, Operand | None]] = []
+    for uses in operand_uses(kernel):
+        found.append({})
+        for _, role, operand in uses:
+            found[-1].setdefault(role, operand)
+    return found
+
+
+def operand_uses(kernel: KernelOp) -> list[list[tuple[Use, str, Operand | None]]]:
+    """For every operand of a kernel its uses, the anchor's first: their roles and operands."""
     anchor = kernel.operations[0]
     assert isinstance(anchor, Operation)
     stage = candidate(anchor).stage
-    names = [operand.role for operand in stage.inputs] if stage is not None else []
-    found: list[list[str]] = []
+    described = stage.inputs if stage is not None else ()
+    found: list[list[tuple[Use, str, Operand | None]]] = []
     for argument in kernel.body.block.args:
-        roles: list[str] = []
-        for use in argument.uses:
-            inside = use.operation is anchor and use.index < len(names)
-            roles.append(names[use.index] if inside else "residual")
-        found.append(list(dict.fromkeys(roles)))
+        found.append([])
+        for use in sorted(argument.uses, key=lambda use: use.operation is not anchor):
+            inside = use.operation is anchor and use.index < len(described)
+            operand = described[use.index] if inside else None
+            found[-1].append((use, operand.role if operand is not None else "residual", operand))
     return found
 
 
@@ -259,8 +306,8 @@ def _operand_layout(value: SSAValue, asked: set[str], shared: str, result: tuple
     like_result = len(shape) == len(result) and shape[1:2] == result[1:2]
     named = sorted(asked - {"any"})
     text = named[0] if named else (shared if like_result else "")
-    image = "C" in text  # not weights, whose second axis has extent 1 in depthwise convolutions
-    if image and len(shape) == 4 and shape[1] == 1 and not like_result and pads(text, shape):
+    cut = "c" in text  # not weights, whose second axis has extent 1 in depthwise convolutions
+    if cut and len(shape) == 4 and shape[1] == 1 and not like_result and pads(text, shape):
         text = ""
     return plain(text, len(shape))
 

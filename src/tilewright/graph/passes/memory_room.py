@@ -15,6 +15,7 @@ from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue
 from tilewright.ir.types import element_dtype, shape_of, tensor_type
 from tilewright.machine import Machine
+from tilewright.planning.operand_layouts import operand_layout
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class NetworkMemory:
             if primitive is None or value is None or not isinstance(value.owner, WeightOp):
                 continue
             shape = shape_of(value)
-            layout = self.machine.layout_of(primitive, operand.role, len(shape))
+            layout = operand_layout(self.machine, primitive, operand)
             if layout and layout != "any":
                 item = element_dtype(tensor_type(value).element_type).itemsize
                 yield value, size(layout, shape) * item - bytes_of(value)

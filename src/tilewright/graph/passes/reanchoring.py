@@ -12,7 +12,8 @@ from tilewright.graph.passes.editing import erase, make
 from tilewright.graph.passes.enclosing import copied, enclose_with
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.domain import Kernel
+from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.operand_layouts import operand_layout
 
 
 def plain_kernel(kernel: KernelOp) -> Kernel:
@@ -24,20 +25,15 @@ def plain_kernel(kernel: KernelOp) -> Kernel:
 def with_layouts(kernel: Kernel, machine: Machine, primitive: Primitive) -> Kernel:
     """The kernel with the layouts that a primitive asks for; row-major where it takes any."""
 
-    def layout(role: str, rank: int) -> str:
-        found = machine.layout_of(primitive, role, rank)
-        return "" if found == "any" else found
+    def laid(operand: Operand) -> Operand:
+        found = operand_layout(machine, primitive, operand)
+        return dataclasses.replace(operand, layout="" if found == "any" else found)
 
     stages = [
         dataclasses.replace(
             stage,
-            inputs=tuple(
-                dataclasses.replace(o, layout=layout(o.role, len(o.shape))) for o in stage.inputs
-            ),
-            output=dataclasses.replace(
-                stage.output,
-                layout=layout("output", len(stage.output.shape)),
-            ),
+            inputs=tuple(laid(operand) for operand in stage.inputs),
+            output=laid(dataclasses.replace(stage.output, role="output")),
         )
         for stage in kernel.stages
     ]

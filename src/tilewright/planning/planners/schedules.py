@@ -9,6 +9,7 @@ from tilewright.planning.bounds import primitives_for
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.nests import Arrangement
+from tilewright.planning.operand_layouts import operand_layout
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.space import Space
 
@@ -67,7 +68,7 @@ def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
             return False
         for operand in kernel.operands:
             rank = len(operand.shape)
-            wanted = machine.layout_of(primitive, operand.role, rank)
+            wanted = operand_layout(machine, primitive, operand)
             if wanted != "any" and Layout.parse(wanted, rank) != Layout.parse(operand.layout, rank):
                 return False
             storage = primitive.operands.get(operand.role)

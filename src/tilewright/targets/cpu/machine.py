@@ -23,6 +23,9 @@ from tilewright.targets.cpu.piece_primitives import piece_primitives
 from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
 from tilewright.targets.cpu.short_primitives import short_primitives
 
+FEW_ROWS = 12
+"""Rows of a product up to which weights that are computed are read as they lie."""
+
 UNARY = (
     *("relu", "clip", "leaky_relu", "sigmoid", "tanh", "hard_swish", "hard_sigmoid", "silu"),
     *(
@@ -144,6 +147,7 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
             for d in ("m", "n")
         ),
         _matmul("matmul", lanes, vectors, lanes, {}),
+        _matmul("matmul_few", lanes, vectors, 0, dict.fromkeys(("m", "n"), (1, FEW_ROWS))),
         separable(lanes, vectors),
     )
 
@@ -154,19 +158,25 @@ def _matmul(
     """A matrix product on weights that lie in blocks of ``block`` output channels.
 
     A block is what a register tile covers: its weights are one stream, not one for each vector.
+    Without blocks (0) output channels lie side by side, as most networks compute them: for few rows
+    it would take longer to lay them out than to read them so.
     """
     return Primitive(
         name=name,
         operations=("matmul",),
         engine="core",
         operands=storage(
-            input="NC", weight=f"OI{block}o", bias=f"O{lanes}o", residual="NC", output="NC"
+            input="NC",
+            weight=f"OI{block}o" if block else "IO",
+            bias=f"O{lanes}o",
+            residual="NC",
+            output="NC",
         ),
         epilogue_any=True,
         rows=("layer_norm",),
         cycles=f"b0*b1*m*n*ceil(co/{lanes})*ci/{vectors:g}",
         peak=f"b0*b1*m*n*co*ci/{lanes * vectors:g}",
-        multiples={"co": block},
+        multiples={"co": block or lanes},
         sizes="fixed",
         extents=dict(extents),
     )

@@ -32,6 +32,7 @@ PHASES: tuple[tuple[Rule, ...], ...] = (
         views.lift_constant,
         attention.recognise_attention,
         functions.recognise_gelu,
+        functions.recognise_silu,
         normalisation.recognise_layer_norm,
         normalisation.scale_layer_norm,
         padding.merge_pad,

@@ -31,6 +31,24 @@ def recognise_gelu(op: Operation, ctx: CompilerContext) -> bool:
     return False
 
 
+def recognise_silu(op: Operation, ctx: CompilerContext) -> bool:
+    """x * sigmoid(x), in either order: silu(x).
+
+    Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units", 2017; PyTorch exports it as the two.
+    """
+    if op.operation != "mul" or not ctx.machine.primitives_for("silu"):
+        return False
+    first, second = op.inputs
+    for x, part in ((first, second), (second, first)):
+        inner = part.owner
+        if not isinstance(inner, Operation) or inner.operation != "sigmoid":
+            continue
+        if inner.inputs[0] is x and only_user(part) is op:
+            replace(op, make("silu", [x], before=op, like=op).result)
+            return True
+    return False
+
+
 def _factors(op: Operation) -> list[SSAValue]:
     """What is multiplied, through products that nothing else reads."""
     found: list[SSAValue] = []

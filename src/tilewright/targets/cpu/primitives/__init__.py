@@ -46,6 +46,7 @@ EMITTERS: Mapping[str, Emitter] = {
     "matmul": product.emit,
     "matmul_m": product.emit,
     "matmul_n": product.emit,
+    "matmul_few": product.emit,
     "depthwise_conv": lanewise.emit,
     "pool": lanewise.emit,
     "shuffle": shuffle.emit,

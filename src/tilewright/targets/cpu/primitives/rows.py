@@ -46,7 +46,10 @@ def _run(inner: Writer, instance: Instance, x: Address, count: int) -> None:
 
 
 def _sort(inner: Writer, instance: Instance, x: Address, count: int) -> None:
-    """Merge runs that double in length; of equal elements the first stays first."""
+    """Merge runs that double in length; of equal elements the first stays first.
+
+    NaN is above all numbers, as in the reference.
+    """
 
     def key(index: str) -> str:
         return f"x[{element_offset(instance, x, {'axis': index} if count > 1 else {})}]"
@@ -67,6 +70,10 @@ def _sort(inner: Writer, instance: Instance, x: Address, count: int) -> None:
         inner.line("long a = start, b = middle;")
         with inner.block("for (long i = start; i < end; i++)"):
             second = f"{key('from[b]')} {before} {key('from[a]')}"
+            if x.element.startswith("float"):
+                above, below = ("b", "a") if before == ">" else ("a", "b")
+                above, below = (f"{key(f'from[{run}]')}" for run in (above, below))
+                second = f"({second} || ({above} != {above} && {below} == {below}))"
             inner.line(f"const int take = a >= middle || (b < end && {second});")
             inner.line("places[!now][i] = take ? from[b++] : from[a++];")
     inner.line(f"for (long i = 0; i < {count}; i++)")

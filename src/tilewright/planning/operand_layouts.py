@@ -1,0 +1,35 @@
+"""In which layout a primitive takes an operand, by what the operand's axes are."""
+
+from __future__ import annotations
+
+from tilewright.machine import Machine, Primitive
+from tilewright.planning.domain import Operand
+from tilewright.planning.layout import Factor, Layout
+
+
+def operand_layout(machine: Machine, primitive: Primitive, operand: Operand) -> str:
+    """Layout of an operand in main memory: a layout, ``any``, or "" (row-major).
+
+    A primitive names the layout of a product's weights by the dims of a matrix [co, ci]:
+    ``OI16o``. An operand may be such a matrix, or its transpose [ci, co], or a batch of either;
+    its layout keeps batch axes outermost: [b, ci, co] lies as [b, co / 16, ci, co % 16].
+    """
+    rank = len(operand.shape)
+    matrix = machine.layout_of(primitive, operand.role, 2)
+    if operand.role != "weight" or matrix in ("", "any") or rank < 2:
+        return machine.layout_of(primitive, operand.role, rank)
+    transposed = "ci" not in operand.access[-1].dims
+    axes = [rank - 2, rank - 1]
+    of = dict(enumerate(reversed(axes) if transposed else axes))
+    batch = tuple(Factor(axis) for axis in range(rank - 2))
+    cut = Layout.parse(matrix, 2).factors
+    found = Layout(rank, (*batch, *(Factor(of[f.axis], f.divisor, f.modulus) for f in cut)))
+    return "" if found.row_major else str(found)
+
+
+def takes_operand(machine: Machine, primitive: Primitive, operand: Operand) -> bool:
+    """Whether a primitive reads an operand: of its element, and, of dot products, in words."""
+    words = primitive.dot > 1 and operand.role == "weight"
+    return primitive.takes(operand.role, operand.element) and (
+        not words or bool(operand_layout(machine, primitive, operand))
+    )
