@@ -95,3 +95,19 @@ def test_unknown_functions_and_parameters() -> None:
 def test_what_overflows_even_a_double_saturates() -> None:
     entries = tables.table("exp", 5, 13)
     assert entries[0] == 0 and entries[-1] == 32767
+
+
+@pytest.mark.parametrize(("operation", "exact_from"), [("sigmoid", 12), ("tanh", 14)])
+def test_stated_errors_hold_in_every_format(operation: str, exact_from: int) -> None:
+    """docs/hlal.md: 2 units plus what a chord misses, over all operands of all formats."""
+    curvature = CURVATURE[operation]
+    assert curvature is not None
+    for before in range(16):
+        values = tables.FUNCTIONS[operation][0](ALL * 2.0**-before)
+        for after in range(16):
+            wanted = np.clip(values * 2.0**after, -32768, 32767)
+            got = tables.interpolate(tables.table(operation, before, after), ALL)
+            worst = np.abs(got - wanted).max()
+            assert worst <= 1.5 + curvature * 2.0 ** (after + 13 - 2 * before), (before, after)
+            if before >= exact_from and (after < 15 or before > exact_from):
+                assert worst <= 2, (before, after)
