@@ -24,6 +24,10 @@ UNITS = 4.0
 """Units in the last place by which operands are disturbed at most: functions such as tanh are
 computed to about so many."""
 
+MARGIN = 32.0
+"""How often the error to expect an engine may differ: sums in another order and Winograd's
+convolutions add about ten times as much (benchmarks/results/cpu.md)."""
+
 PERCENTILE = 90
 """Elements that happened to be hit little are given what this part of the others stays below."""
 

@@ -90,8 +90,26 @@ def _remainder(arrays: Sequence[Array], values: Attributes) -> Array:
 
 def _cast(arrays: Sequence[Array], values: Attributes) -> Array:
     """To another element type: towards zero from floats to integers; anything but 0 is true."""
+    to = np.dtype(str(values["to"]))
     with np.errstate(all="ignore"):
-        return arrays[0].astype(np.dtype(str(values["to"])))
+        floats = arrays[0].dtype.kind not in "iub"
+        return whole(arrays[0], to) if floats and to.kind in "iu" else arrays[0].astype(to)
+
+
+def whole(x: Array, to: np.dtype[Any]) -> Array:
+    """Floats as integers, towards zero, as x86 has it (NumPy's own result hangs on the processor).
+
+    They go by way of int32, or int64 for uint32 and 64 bits: what that does not hold, NaN among
+    it, is its least integer, and what ``to`` does not hold wraps around.
+    """
+    wide = np.dtype(np.int64 if to.itemsize == 8 or to == np.uint32 else np.int32)
+    least = float(np.iinfo(wide).min)
+    x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
+    found = np.where((x >= least) & (x < -least), x, least).astype(wide).astype(to)
+    if to != np.uint64:
+        return found
+    large = (x >= -least) & (x < -2 * least)
+    return np.where(large, np.where(large, x, 0).astype(np.uint64), found)
 
 
 def _quiet(function: Callable[..., Array]) -> Callable[[Sequence[Array], Attributes], Array]:

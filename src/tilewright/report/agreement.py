@@ -22,13 +22,9 @@ from tilewright.errors import TilewrightError
 from tilewright.frontends import Imported
 from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.interpreter import interpret
-from tilewright.graph.sensitivity import UNITS, epsilon, is_float, spread
+from tilewright.graph.sensitivity import MARGIN, UNITS, epsilon, is_float, spread
 from tilewright.ir.types import Array
 from tilewright.runtime import Executable
-
-MARGIN = 32.0
-"""How often the error to expect an engine may differ: sums in another order and Winograd's
-convolutions add about ten times as much (benchmarks/results/cpu.md)."""
 
 RUNS = (3, 24)
 """Disturbed runs for a first look, and before a difference is believed."""

@@ -143,8 +143,8 @@ class SelectOp(PlainOperation):
 class CastOp(PlainOperation):
     """x as elements of type ``to`` (``int64``, ``float16``).
 
-    Floats become integers towards zero, unspecified out of their range; as booleans all but 0 are
-    true.
+    Floats become integers towards zero; out of range as ``numerics.pointwise.whole`` says. As
+    booleans all but 0 are true.
     """
 
     name = "graph.cast"

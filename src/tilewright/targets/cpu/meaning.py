@@ -159,9 +159,10 @@ def _cast(value: str, element: str, result: str) -> str:
     if result == "bool":
         return f"({value}) != 0"
     if "int" in result and "int" not in element and element != "bool":
-        # By way of 64 bits: what does not fit in fewer wraps around, as in the reference.
-        wide = "uint64_t" if result == "uint64" else "int64_t"
-        return f"({C_TYPES[result]})({wide})({value})"
+        # By way of 32 or 64 bits: what does not fit in fewer wraps around, as in the reference.
+        wide = {"int64": "int64", "uint32": "int64", "uint64": "uint64"}.get(result, "int32")
+        kind = "double" if element == "float64" else "float"
+        return f"({C_TYPES[result]}){wide}_of_{kind}({value})"
     return f"({C_TYPES[result]})({value})"
 
 

@@ -81,6 +81,14 @@ INLINE int64_t mod_i(int64_t a, int64_t b)
     return r && (r < 0) != (b < 0) ? r + b : r;
 }
 
+/* Floats as integers, towards zero; what is out of range, and not-a-number, is the least integer. */
+INLINE int32_t int32_of_float(float a) { return a >= -0x1p31f && a < 0x1p31f ? (int32_t)a : INT32_MIN; }
+INLINE int32_t int32_of_double(double a) { return a >= -0x1p31 && a < 0x1p31 ? (int32_t)a : INT32_MIN; }
+INLINE int64_t int64_of_float(float a) { return a >= -0x1p63f && a < 0x1p63f ? (int64_t)a : INT64_MIN; }
+INLINE int64_t int64_of_double(double a) { return a >= -0x1p63 && a < 0x1p63 ? (int64_t)a : INT64_MIN; }
+INLINE uint64_t uint64_of_float(float a) { return a >= 0x1p63f && a < 0x1p64f ? (uint64_t)a : (uint64_t)int64_of_float(a); }
+INLINE uint64_t uint64_of_double(double a) { return a >= 0x1p63 && a < 0x1p64 ? (uint64_t)a : (uint64_t)int64_of_double(a); }
+
 /* bfloat16 is the upper half of a float: to the nearest, the even one of two. */
 INLINE float float_of_brain(uint16_t a)
 {
