@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import AffineOperation, Operation, PointwiseOperation
 from tilewright.graph.operations.numbers import RequantiseOp
-from tilewright.graph.passes.constraints import candidate, fixed_element, serving
+from tilewright.graph.passes.constraints import Candidate, candidate, fixed_element, serving
 from tilewright.graph.passes.editing import VIEWS, compiler, only_user, operations_of
 from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
 from tilewright.ir import (
@@ -21,9 +22,14 @@ from tilewright.ir import (
 )
 from tilewright.ir.types import FixedType, element_name, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
+from tilewright.machine.expression import parse_expression
 
 MAPS = (PointwiseOperation, RequantiseOp)
 """What joins the operation before it; networks that come with their numbers requantise."""
+
+
+MUCH_SLOWER = 16
+"""How often the time of the fastest primitive an anchor may take so that a longer chain pays."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +89,18 @@ class FusePointwise(ModulePass):
     def _chain(self, anchor: Operation, taken: set[Operation], machine: Machine) -> list[Operation]:
         if not self.fuse or anchor.engine is None or anchor.engine.data != "accelerator":
             return [anchor]
-        primitives = serving(candidate(anchor), machine)
+        primitives = _fast(candidate(anchor), machine)
         chains = [_grow(anchor, primitive, taken, machine) for primitive in primitives]
         # The first primitive of the machine's order leads where several take the same chain.
         return max(chains, key=len, default=[anchor])
+
+
+def _fast(found: Candidate, machine: Machine) -> list[Primitive]:
+    """The primitives that serve an anchor without those that lose more by it than a chain saves."""
+    primitives = serving(found, machine)
+    cycles: list[Any] = [parse_expression(p.cycles).evaluate(found.extents) for p in primitives]
+    least = min(cycles, default=0.0)
+    return [p for p, own in zip(primitives, cycles, strict=True) if own <= MUCH_SLOWER * least]
 
 
 def _grow(
@@ -161,8 +175,10 @@ def _elements_fit(step: Operation, value: SSAValue, primitive: Primitive) -> boo
     floats of 16 bits and of 32, and from 32-bit sums to 16 bits in networks of fixed point.
     """
     types = {tensor_type(v).element_type for v in (*step.inputs, step.result, value)}
-    if len(types) == 1 or all(isinstance(kind, FixedType) for kind in types):
+    if all(isinstance(kind, FixedType) for kind in types):
         return True
+    if len(types) == 1:
+        return primitive.takes("residual", element_name(types.pop()))
     if not isinstance(step, AffineOperation) and not widens_or_rounds(step):
         return False
     others = [operand for operand in step.inputs if operand is not value]

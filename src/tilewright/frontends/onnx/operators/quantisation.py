@@ -176,18 +176,58 @@ def _symmetric(at: Lowering, index: int, zero: int) -> np.ndarray | None:
 
 def matmul_integer(at: Lowering) -> Value:
     """The product of two quantised matrices, in int32."""
-    weights = _symmetric(at, 1, 3)
-    if weights is None or weights.ndim < 2 or at.dtype(0).itemsize != 1 or len(at.shape(0)) < 2:
-        return at.emit("matmul", _centred(at, 0, 2, -2), _centred(at, 1, 3, -1))
-    product = at.emit("matmul", at.tensor(0), at.tensor(1))
-    rank = len(at.shape(0))
-    zero = _spread(at, 2, rank, rank - 2, at.shape(0)[-2])
-    if zero is None:
-        return product
-    # Less the zero point times the sums of the weights' columns.
-    sums = weights.astype(np.int32).sum(axis=-2, keepdims=True, dtype=np.int32)
-    moved = at.emit("mul", at.cast(zero, np.int32), at.weight(sums, f"{at.node.name}.sums"))
-    return at.emit("sub", product, moved)
+    return _product(at, (0, 2), (1, 3))
+
+
+def _product(at: Lowering, left: tuple[int, int], right: tuple[int, int]) -> SSAValue:
+    """The product of two quantised matrices in int32; each: where it and its zero point are.
+
+    sum (x - p) (w - q) = sum x w - p sum w - q (sum x - p k), where the sums too are products, with
+    ones: bytes are multiplied, not int32, and x is of uint8 and w of int8 as processors have it.
+    """
+    (i, p), (j, q) = left, right
+    shape, other = at.shape(i), at.shape(j)
+    if min(len(shape), len(other)) < 2 or max(at.dtype(i).itemsize, at.dtype(j).itemsize) > 1:
+        return at.emit("matmul", _centred(at, i, p, -2), _centred(at, j, q, -1))
+    x, x_zero = _byte(at, i, p, -2, np.dtype(np.uint8))
+    w, w_zero = _byte(at, j, q, -1, np.dtype(np.int8))
+    total, sums = at.emit("matmul", x, w), None
+    if x_zero is not None:
+        weights = _symmetric(at, j, q)
+        if weights is None:
+            row = at.weight(np.ones((1, shape[-1]), np.uint8), f"{at.node.name}.row")
+            sums = at.emit("matmul", row, w)
+        else:
+            summed = weights.astype(np.int32).sum(axis=-2, keepdims=True, dtype=np.int32)
+            sums = at.weight(summed, f"{at.node.name}.sums")
+        total = at.emit("sub", total, at.emit("mul", x_zero, sums))
+    if w_zero is not None:
+        column = at.weight(np.ones((shape[-1], 1), np.int8), f"{at.node.name}.column")
+        rows = at.emit("matmul", x, column)
+        if x_zero is not None:
+            count = at.weight(np.array(shape[-1], np.int32), f"{at.node.name}.count")
+            rows = at.emit("sub", rows, at.emit("mul", x_zero, count))
+        total = at.emit("sub", total, at.emit("mul", w_zero, rows))
+    return total
+
+
+def _byte(
+    at: Lowering, index: int, zero: int, axis: int, to: np.dtype[np.generic]
+) -> tuple[SSAValue, SSAValue | None]:
+    """A matrix of bytes as ``to``, and its zero point as int32, None for 0.
+
+    The other kind of bytes is moved by 128, which flips a byte's highest bit.
+    """
+    x, rank = at.tensor(index), len(at.shape(index))
+    found = _spread(at, zero, rank, axis % rank, at.shape(index)[axis])
+    constant = at.constant(zero) if at.has(zero) else np.zeros(1)
+    point = None if found is None else at.cast(found, np.int32)
+    if dtype_of(x) == to:
+        return x, None if constant is not None and not constant.any() else point
+    moved = at.emit("bit_xor", x, at.weight(np.array(128).astype(dtype_of(x)), f"{to}.moved"))
+    distance = at.weight(np.array(128 if to == np.uint8 else -128, np.int32), f"{to}.distance")
+    point = distance if point is None else at.emit("add", point, distance)
+    return at.emit("bit_cast", moved, to=to.name), point
 
 
 def conv_integer(at: Lowering) -> Value:
@@ -214,8 +254,16 @@ def _convolved(at: Lowering, x: SSAValue, weights: SSAValue, bias: SSAValue | No
 
 def qlinear_matmul(at: Lowering) -> Value:
     """The product of two quantised matrices, quantised."""
-    product = at.emit("matmul", operand(at, 0, -2), operand(at, 3, -1))
-    return result(at, product, 6, -2)
+    if at.constant(3) is not None or min(len(at.shape(0)), len(at.shape(3))) < 2:
+        product = at.emit("matmul", operand(at, 0, -2), operand(at, 3, -1))
+        return result(at, product, 6, -2)
+    scales = [
+        _spread(at, index + 1, len(shape), axis % len(shape), shape[axis])
+        for index, axis, shape in ((0, -2, at.shape(0)), (3, -1, at.shape(3)))
+    ]
+    assert scales[0] is not None and scales[1] is not None
+    factor = at.emit("mul", *(at.cast(scale, np.float32) for scale in scales if scale is not None))
+    return result(at, dequantised(at, _product(at, (0, 2), (3, 5)), factor, None), 6, -2)
 
 
 def qlinear_conv(at: Lowering) -> Value:
