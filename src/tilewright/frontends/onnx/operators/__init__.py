@@ -25,6 +25,7 @@ from tilewright.frontends.onnx.operators import (
     sampling,
     spectrum,
     training,
+    transposed,
 )
 
 RULES: Mapping[str, Rule] = {
@@ -59,7 +60,7 @@ RULES: Mapping[str, Rule] = {
     "Concat": movement.concat,
     "Conv": convolution.conv,
     "ConvInteger": quantisation.conv_integer,
-    "ConvTranspose": convolution.conv_transpose,
+    "ConvTranspose": transposed.conv_transpose,
     "Cos": elementwise.unary("cos"),
     "Cosh": elementwise.unary("cosh"),
     "CumProd": reductions.running("running_product", 1),

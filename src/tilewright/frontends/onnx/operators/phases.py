@@ -1,0 +1,145 @@
+"""Transposed convolutions by phases: ordinary convolutions, and no zeros between elements.
+
+Along an axis of stride s, the elements of the result at s q + r, for one phase r, hang on those
+taps alone that the stride lets meet them, and each tap reads the input at q plus an offset of its
+own. So all phases are one convolution of stride 1 with s times the channels, whose result is
+interleaved (Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.frontends.moves import cut, padded
+from tilewright.frontends.onnx.lowering import Lowering, Value
+from tilewright.frontends.onnx.operators.convolution import convolve
+from tilewright.frontends.onnx.tensors import Constant
+from tilewright.frontends.onnx.windows import Window
+from tilewright.ir import SSAValue
+from tilewright.ir.types import Array, shape_of
+
+MAX_RANK = 8
+"""Axes of a value."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What happens along one spatial axis."""
+
+    extent: int
+    """Of the input."""
+    result: int
+    """Extent of the result."""
+    stride: int
+    taps: tuple[tuple[int, int, int], ...]
+    """(phase, tap, offset): the phase's element q takes the tap with the input at q + offset."""
+
+    @property
+    def offsets(self) -> tuple[int, int]:
+        """The least and the greatest offset."""
+        offsets = [offset for _, _, offset in self.taps]
+        return min(offsets), max(offsets)
+
+    @property
+    def kernel(self) -> int:
+        """Taps of the convolution, those of all phases."""
+        least, greatest = self.offsets
+        return greatest - least + 1
+
+    @property
+    def count(self) -> int:
+        """Elements of a phase; the last may lie behind the result."""
+        return -(-self.result // self.stride)
+
+    @property
+    def pads(self) -> tuple[int, int]:
+        """Zeros before and after the input; negative where it is cut."""
+        least, greatest = self.offsets
+        return -least, self.count + greatest - self.extent
+
+
+def axis_of(extent: int, kernel: int, stride: int, dilation: int, begin: int, cropped: int) -> Axis:
+    """The axis of an input; ``begin`` elements are cut off before, ``cropped`` on both sides."""
+    result = (extent - 1) * stride + (kernel - 1) * dilation + 1 - cropped
+    taps = [
+        (phase, tap, (begin + phase - tap * dilation) // stride)
+        for phase in range(stride)
+        for tap in range(kernel)
+        if (begin + phase - tap * dilation) % stride == 0
+    ]
+    return Axis(extent, result, stride, tuple(taps))
+
+
+def by_phases(
+    at: Lowering, axes: Sequence[Axis], weights: Constant, bias: Value | None, group: int
+) -> SSAValue | None:
+    """The transposed convolution; None where it would take as many products with zeros between.
+
+    Weights are [ci, co / group, ...], the bias [co].
+    """
+    ci, co = weights.array.shape[0], weights.array.shape[1] * group
+    phases, rank = math.prod(axis.stride for axis in axes), len(axes)
+    if any(axis.result < 1 for axis in axes):
+        return None
+    if math.prod(axis.kernel for axis in axes) >= math.prod(weights.array.shape[2:]):
+        return None
+    if any(max(0, -b) >= axis.extent - max(0, -e) for axis in axes for b, e in (axis.pads,)):
+        return None
+    if len(_parts(1, co, axes, group)) > MAX_RANK:
+        return None
+    merged = _merged(axes, weights.array.reshape(group, ci // group, -1, *weights.array.shape[2:]))
+    kernel, ones, zeros = tuple(axis.kernel for axis in axes), (1,) * rank, (0,) * rank
+    inner = bias.array if isinstance(bias, Constant) else None
+    repeated = None
+    if inner is not None:
+        each = np.broadcast_to(inner.reshape(group, 1, -1), (group, phases, co // group))
+        repeated = at.weight(np.ascontiguousarray(each.reshape(-1)), f"{at.node.name}.bias")
+    x = padded(at, at.tensor(0), {2 + i: axis.pads for i, axis in enumerate(axes)})
+    window = Window(kernel, ones, ones, zeros, zeros, zeros)
+    y = convolve(at, x, Constant(merged, weights.name), repeated, window, group)
+    y = _interleaved(at, y, axes, group)
+    y = cut(at, y, {2 + i: (0, axis.result, 1) for i, axis in enumerate(axes)})
+    if bias is None or repeated is not None:
+        return y
+    assert isinstance(bias, SSAValue)
+    return at.emit("add", y, at.reshape(bias, (co, *(1,) * rank)))
+
+
+def _parts(batch: int, co: int, axes: Sequence[Axis], group: int) -> dict[str, int]:
+    """What the convolution's result is made of, outermost first, by name; phases of 1 are none."""
+    phases = {f"phase {i}": axis.stride for i, axis in enumerate(axes)}
+    split = {name: extent for name, extent in {"group": group, **phases}.items() if extent > 1}
+    counts = {f"place {i}": axis.count for i, axis in enumerate(axes)}
+    return {"batch": batch, **split, "channel": co // group, **counts}
+
+
+def _interleaved(at: Lowering, y: SSAValue, axes: Sequence[Axis], group: int) -> SSAValue:
+    """[n, group phases co, places...] as [n, co, places phases...]."""
+    phases = math.prod(axis.stride for axis in axes)
+    batch, co = shape_of(y)[0], shape_of(y)[1] // phases
+    parts = _parts(batch, co, axes, group)
+    places = [f"{part} {i}" for i in range(len(axes)) for part in ("place", "phase")]
+    order = [name for name in ("batch", "group", "channel", *places) if name in parts]
+    at_axis = {name: index for index, name in enumerate(parts)}
+    y = at.transpose(at.reshape(y, tuple(parts.values())), tuple(at_axis[name] for name in order))
+    return at.reshape(y, (batch, co, *(axis.count * axis.stride for axis in axes)))
+
+
+def _merged(axes: Sequence[Axis], weights: Array) -> Array:
+    """[group, ci / group, co / group, taps...] as [group phases co, ci / group, taps...]."""
+    group, inputs, outputs = weights.shape[:3]
+    strides, kernel = [axis.stride for axis in axes], [axis.kernel for axis in axes]
+    merged = np.zeros((group, *strides, outputs, inputs, *kernel), weights.dtype)
+    turned = np.swapaxes(weights, 1, 2)
+    for taps in itertools.product(*(axis.taps for axis in axes)):
+        phase, tap = [t[0] for t in taps], [t[1] for t in taps]
+        place = [t[2] - axis.offsets[0] for t, axis in zip(taps, axes, strict=True)]
+        merged[(slice(None), *phase, slice(None), slice(None), *place)] = turned[
+            (slice(None), slice(None), slice(None), *tap)
+        ]
+    return merged.reshape(group * math.prod(strides) * outputs, inputs, *kernel)
