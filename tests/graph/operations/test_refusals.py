@@ -38,9 +38,9 @@ REFUSED: list[tuple[str, list[Kind], dict[str, Any], str]] = [
     ("conv", kinds(IMAGE, FILTERS), {"group": 0}, "group must be an integer in"),
     ("conv", kinds(IMAGE, FILTERS), {"group": True}, "group must be an integer in"),
     ("conv", kinds((0, 4, 8, 8), FILTERS), {}, "empty images"),
-    ("conv", [(IMAGE, F16), (FILTERS, f32)], {}, "takes 16-bit fixed point"),
+    ("conv", [(IMAGE, F16), (FILTERS, f32)], {}, "takes fixed point of 8 or 16 bits"),
     ("conv", [(IMAGE, F16), (FILTERS, F16), ((6,), F32)], {}, "bias has elements"),
-    ("conv", [(IMAGE, F32), (FILTERS, F16)], {}, "takes 16-bit fixed point"),
+    ("conv", [(IMAGE, F32), (FILTERS, F16)], {}, "takes fixed point of 8 or 16 bits"),
     ("max_pool", kinds(IMAGE), {"kernel": (9, 1)}, "exceeds the padded image"),
     ("max_pool", kinds(IMAGE), {"kernel": (2, 2), "pads": (2, 0, 0, 0)}, "wholly in the padding"),
     (
