@@ -244,7 +244,7 @@ INLINE vec sigmoid_v(vec a)
     return choose(a < 0.0f, e * r, r);
 }
 
-INLINE vec silu_v(vec a) { return a * sigmoid_v(a); }
+INLINE vec silu_v(vec a) { return a / (1.0f + exp_v(-a)); }
 
 /* tanh: an odd polynomial below 0.625, then by way of exp; error below 2 units in the last place. */
 INLINE vec tanh_v(vec a)
