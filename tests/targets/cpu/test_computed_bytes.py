@@ -102,7 +102,10 @@ def test_zero_points_leave_the_product_to_bytes() -> None:
     """What follows a product in int32 does not make it one of int32, element by element."""
     net, values = Network(), np.random.default_rng(5)
     a, b = values.integers(0, 256, (2, 64, 64)).astype(np.uint8)
-    zeros = [net.input("p", np.uint8(7), False), net.input("q", np.uint8(200), False)]
+    zeros = [
+        net.input("p", np.array(7, np.uint8), False),
+        net.input("q", np.array(200, np.uint8), False),
+    ]
     inputs = [net.input("a", a), net.input("b", b), *zeros]
     net.nodes.append(helper.make_node("MatMulInteger", inputs, ["y"]))
     net.wanted["y"] = ((a.astype(np.int64) - 7) @ (b.astype(np.int64) - 200)).astype(np.int32)
