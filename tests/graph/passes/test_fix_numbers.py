@@ -107,7 +107,8 @@ def test_second_run_changes_nothing() -> None:
 def test_float_machine_is_left_alone() -> None:
     module, store = random_network(4)
     text = str(module)
-    FixNumbers().apply(context(accelerator(element="float32"), store), module)
+    machine = accelerator(element="float32", accumulator="float32")
+    FixNumbers().apply(context(machine, store), module)
     assert str(module) == text
 
 
