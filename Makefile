@@ -9,14 +9,20 @@ RUN := $(BIN)/python
 export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 
-.PHONY: fuzz fuzz-cambricon fuzz-hlal suite help demo test test-frontends check format bench clean
+.PHONY: fuzz fuzz-cambricon fuzz-hlal suite help demo test test-slow test-all test-frontends \
+  durations check docs format bench clean
 
 help:
 	@echo "make demo    set up, then compile LeNet-5 for two targets and classify the held-out digits"
-	@echo "make test    set up, then run all tests (under 15 minutes on two cores)"
+	@echo "make test    set up, then run all tests but the slow ones (ten minutes on two cores)"
+	@echo "make test-all"
+	@echo "             the same, then the slow ones (make test-slow)"
 	@echo "make test-frontends"
 	@echo "             install PyTorch and the other front-ends' packages, then run their tests"
-	@echo "make check   lint, types, import directions, fast tests (under two minutes)"
+	@echo "make durations"
+	@echo "             write build/durations.txt: how long each test took when it was last run"
+	@echo "make check   lint, types, fast tests of what has changed since main (two minutes)"
+	@echo "make docs    write docs/api.md and the README's picture anew"
 	@echo "make suite   run ONNX's backend suite and write the table of what passes"
 	@echo "make fuzz    run COUNT=1000 random graphs (SEED=0) on all engines and compare"
 	@echo "make fuzz-cambricon"
@@ -49,8 +55,23 @@ demo: $(VENV)/.demo
 # What numba compiles in a fresh clone is compiled once, beside the tests, not by each worker.
 AHEAD := $(RUN) -m tests.compile_ahead
 
+# The tests' times are kept, for `make durations`. Further options: make test PYTEST=--durations=25
+PYTEST ?=
+TESTED := $(RUN) -m pytest -n 2 --dist worksteal $(PYTEST)
+
 test: $(VENV)/.test
-	$(AHEAD) & $(RUN) -m pytest -n 2 --dist worksteal
+	$(AHEAD) & $(TESTED) --junitxml build/tests/test.xml -m "not slow or smoke"
+
+test-slow: $(VENV)/.test
+	$(AHEAD) & $(TESTED) --junitxml build/tests/slow.xml -m "slow and not smoke"
+
+test-all: test
+	$(MAKE) test-slow
+
+durations: $(VENV)/.test
+	@test -d build/tests || { echo "no test has been run: make test, or make test-all"; exit 1; }
+	$(RUN) -m tests.durations build/tests/*.xml > build/durations.txt
+	@head -12 build/durations.txt
 
 # The front-ends' own packages are large; their tests skip themselves under `make test`.
 FRONTEND_TESTS := $(wildcard tests/test_pins.py tests/frontends/torch tests/frontends/stablehlo \
@@ -63,7 +84,7 @@ $(VENV)/.frontends: $(VENV)/.test
 	@touch $@
 
 test-frontends: $(VENV)/.frontends
-	$(RUN) -m pytest -n 2 --dist worksteal $(FRONTEND_TESTS)
+	$(TESTED) $(FRONTEND_TESTS)
 
 check: $(VENV)/.check
 	$(BIN)/ruff check .
@@ -71,8 +92,13 @@ check: $(VENV)/.check
 	@# Types are one process for half a minute: tests run beside it. With room for what is new, node
 	@# collects garbage less often, which took a fifth of its time.
 	NODE_OPTIONS=--max-semi-space-size=128 $(BIN)/pyright & types=$$!; $(AHEAD) & \
-	  $(RUN) -m pytest -q -n 2 --dist worksteal -m "not slow" --quick; tested=$$?; \
+	  $(RUN) -m pytest -q -n 2 --dist worksteal -m "not slow" --quick $$($(RUN) -m tests.changed); \
+	  tested=$$?; \
 	  wait $$types && exit $$tested
+
+docs: $(VENV)/.test
+	$(RUN) docs/api.py
+	$(RUN) docs/timeline.py
 
 format: $(VENV)/.check
 	$(BIN)/ruff check --fix .

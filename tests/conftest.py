@@ -127,6 +127,12 @@ def builds(
 
 
 @pytest.fixture
+def built_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packages are built as they are for users, also with ``--quick``."""
+    monkeypatch.setattr(runner, "build_library", compiler.build_library)
+
+
+@pytest.fixture
 def built_apart(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Each file of a package is compiled on its own and in full, as it is for users."""
     if not request.config.getoption("--quick"):

@@ -1,4 +1,4 @@
-"""Parameters of a test of which some run in `make test` alone."""
+"""Parameters of a test of which some run in `make test-all` alone."""
 
 from __future__ import annotations
 
