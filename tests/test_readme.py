@@ -1,0 +1,36 @@
+"""What the README and the pages made from the code show is what the compiler makes today."""
+
+import re
+import runpy
+from pathlib import Path
+from xml.etree import ElementTree
+
+import tilewright
+
+ROOT = Path(__file__).parent.parent
+LENET = ROOT / "examples" / "lenet5" / "lenet5.onnx"
+
+
+def test_readme_shows_the_c_of_lenet5(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```c\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(shown.splitlines()) >= 10
+    tilewright.compile(LENET, cpu="portable", directory=tmp_path / "package")
+    sources = [path.read_text() for path in (tmp_path / "package/program/src").glob("*.c")]
+    assert any(shown in source for source in sources)
+
+
+def test_api_page_is_up_to_date() -> None:
+    page = runpy.run_path(str(ROOT / "docs" / "api.py"))["page"]
+    assert (ROOT / "docs" / "api.md").read_text() == page(), "run: make docs"
+
+
+def test_picture_is_of_a_run() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "timeline.py"))
+    drawn = ElementTree.fromstring(script["draw"](*script["events"]()))
+    kept = ElementTree.parse(ROOT / "docs" / "lenet5.svg").getroot()
+    texts = [
+        [one.text for one in picture.iter("{http://www.w3.org/2000/svg}text")]
+        for picture in (drawn, kept)
+    ]
+    assert texts[0] == texts[1], "run: make docs"
+    assert {"load", "store", "compute", "conv1 + relu1"} <= set(texts[0])
