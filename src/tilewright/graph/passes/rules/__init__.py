@@ -11,6 +11,7 @@ from collections.abc import Callable
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.rules import (
     attention,
+    convolution,
     functions,
     normalisation,
     padding,
@@ -37,6 +38,7 @@ PHASES: tuple[tuple[Rule, ...], ...] = (
         normalisation.scale_layer_norm,
         padding.merge_pad,
         padding.mean_to_pool,
+        convolution.crop_taps,
         scaling.into_convolution,
         products.keep_weight_transposed,
         products.merge_bias,
