@@ -206,7 +206,8 @@ def run_elements(operand: Operand, lengths: Sequence[Ints]) -> Ints:
     """
     layout = Layout.parse(operand.layout, len(operand.shape))
     extents = layout.physical_shape(operand.shape)
-    run, whole = np.ones_like(lengths[0]), np.ones_like(lengths[0], np.bool_)
+    first = lengths[0] if lengths else np.ones(1, np.int64)  # a scalar has no axes
+    run, whole = np.ones_like(first), np.ones_like(first, np.bool_)
     for factor, extent in zip(reversed(layout.factors), reversed(extents), strict=True):
         length = -(-lengths[factor.axis] // factor.divisor)
         full = length >= np.minimum(extent, -(-operand.shape[factor.axis] // factor.divisor))

@@ -1,0 +1,173 @@
+"""What a target's instructions cannot say runs on the host: with the reason, and checked."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from onnx import TensorProto, helper, numpy_helper
+
+import tilewright
+from tests.fuzz.cases import Case, cases, judged
+from tests.slow import but_fast
+from tilewright.compiler.pipeline import resolve
+from tilewright.report.explain import explain
+
+ROOT = Path(__file__).parents[2]
+SMALL_NPU = str(ROOT / "examples" / "machines" / "small-npu.toml")
+TARGETS = ("cambricon", "cambricon-x", "shidiannao", SMALL_NPU)
+GRAPHS = 60
+
+
+def network(
+    nodes: list[tuple[str, str, str, dict[str, Any]]],
+    constants: dict[str, np.ndarray] | None = None,
+    **inputs: tuple[int, ...],
+) -> onnx.ModelProto:
+    """A model of nodes (operator, inputs, output, attributes); its output is the last node's."""
+    made = [
+        helper.make_node(operator, takes.split(), [gives], f"{gives}_node", **attributes)
+        for operator, takes, gives, attributes in nodes
+    ]
+    values = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, s) for name, s in inputs.items()
+    ]
+    output = helper.make_tensor_value_info(nodes[-1][2], TensorProto.FLOAT, None)
+    kept = [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()]
+    graph = helper.make_graph(made, "net", values, [output], kept)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return onnx.shape_inference.infer_shapes(model)
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return (np.random.default_rng(sum(shape)).standard_normal(shape) / 4).astype(np.float32)
+
+
+def attention() -> onnx.ModelProto:
+    shape = (1, 2, 8, 16)
+    return network(
+        [
+            ("Transpose", "k", "turned", {"perm": [0, 1, 3, 2]}),
+            ("MatMul", "q turned", "scores", {}),
+            ("Softmax", "scores", "weights", {"axis": -1}),
+            ("MatMul", "weights v", "y", {}),
+        ],
+        q=shape,
+        k=shape,
+        v=shape,
+    )
+
+
+def linear_gelu_linear() -> onnx.ModelProto:
+    constants = {
+        "w1": drawn(16, 32),
+        "b1": drawn(32),
+        "w2": drawn(32, 16),
+        "b2": drawn(16),
+        "root": np.float32(2**0.5),
+        "one": np.float32(1),
+        "half": np.float32(0.5),
+    }
+    nodes: list[tuple[str, str, str, dict[str, Any]]] = [
+        ("MatMul", "x w1", "product", {}),
+        ("Add", "product b1", "hidden", {}),
+        ("Div", "hidden root", "scaled", {}),
+        ("Erf", "scaled", "error", {}),
+        ("Add", "error one", "shifted", {}),
+        ("Mul", "hidden shifted", "gated", {}),
+        ("Mul", "gated half", "gelu", {}),
+        ("MatMul", "gelu w2", "second", {}),
+        ("Add", "second b2", "y", {}),
+    ]
+    return network(nodes, {k: np.asarray(v) for k, v in constants.items()}, x=(1, 4, 4, 16))
+
+
+MODELS = {
+    "attention": attention(),
+    "linear, GELU, linear of rank 4": linear_gelu_linear(),
+    "ranks 4 and 3": network([("Max", "x z", "y", {})], x=(2, 4, 6, 6), z=(4, 6, 6)),
+    "ranks 4 and 2": network(
+        [("Conv", "x w", "c", {}), ("Add", "c z", "y", {})],
+        {"w": drawn(4, 4, 1, 1)},
+        x=(1, 4, 6, 6),
+        z=(6, 6),
+    ),
+    "matrix and scalar": network([("Mul", "x z", "y", {})], x=(4, 4), z=()),
+    "softmax along rows": network([("Softmax", "x", "y", {"axis": 0})], x=(5, 7)),
+    "rank 5": network([("Abs", "x", "y", {})], x=(2, 3, 2, 3, 2)),
+    "rank 6": network(
+        [("Mul", "x z", "product", {}), ("Relu", "product", "y", {})],
+        x=(2, 2, 2, 2, 3, 2),
+        z=(2, 3, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("target", but_fast(TARGETS, ["cambricon-x", SMALL_NPU]))
+@pytest.mark.parametrize("name", MODELS)
+def test_host_runs_what_the_target_cannot(name: str, target: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(MODELS[name], path)
+    package = tilewright.compile(path, target)
+    random = np.random.default_rng(1)
+    for _ in range(2):
+        inputs = {
+            value.name: np.asarray(
+                random.standard_normal([d.dim_value for d in value.type.tensor_type.shape.dim]),
+                np.float32,
+            )
+            for value in MODELS[name].graph.input
+        }
+        assert package.check(inputs, package.run(inputs)).passed
+    found, machine = resolve(target)
+    explanation = explain(path, found, machine)
+    hosted = {kernel.name: kernel for kernel in package.manifest.kernels if kernel.engine == "host"}
+    told = [fate for fate in explanation.nodes if fate.kernels]
+    assert told
+    for fate in told:
+        assert (fate.place == "host") == any(kernel in hosted for kernel in fate.kernels), fate
+        if fate.place == "host":
+            assert fate.objection is not None
+            reasons = {hosted[kernel].reason for kernel in fate.kernels if kernel in hosted}
+            assert all(reasons), "every kernel on the host has its reason"
+            assert any(fate.objection.reason in reason for reason in reasons), (fate, reasons)
+
+
+def sweep(targets: tuple[str, ...], count: int, begin: int) -> int:
+    """Run random graphs; how many there were. Raises AssertionError for any that is not right."""
+    tried = 0
+
+    @seed(begin)
+    @settings(
+        max_examples=count,
+        deadline=None,
+        database=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(cases())
+    def run(case: Case | None) -> None:
+        nonlocal tried
+        if case is None:
+            return
+        tried += 1
+        result = judged(case, targets)
+        assert result.passed, f"{case}\n{result}"
+        verdicts = {verdict.engine: verdict for verdict in result.verdicts}
+        for target in targets:
+            assert verdicts[target].result != "refused", f"{case}\n{result}"
+
+    run()
+    return tried
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.slow
+def test_random_graphs_are_not_refused(target: str) -> None:
+    assert sweep((target,), GRAPHS, begin=22) >= GRAPHS * 0.8
+
+
+def test_a_few_random_graphs_are_not_refused() -> None:
+    assert sweep((SMALL_NPU,), 3, begin=3) >= 2
