@@ -42,10 +42,14 @@ def refuse(code: str, reason: str, where: str = "", help: str = "") -> Tilewrigh
 class KernelError(TilewrightError):
     """Refusal of one kernel of a network; another engine may be able to run it."""
 
-    def __init__(self, symbol: str, problems: Sequence[Problem]) -> None:
+    def __init__(
+        self, symbol: str, problems: Sequence[Problem], others: Sequence[KernelError] = ()
+    ) -> None:
         super().__init__(problems)
         self.symbol = symbol
         """The kernel's symbol."""
+        self.others = tuple(others)
+        """Refusals of other kernels, found in the same run of the station."""
 
 
 @contextmanager

@@ -24,19 +24,20 @@ def remember(work: CompilationState) -> None:
 
 
 def give_to_host(work: CompilationState, error: KernelError) -> None:
-    """Go back to the formed network, with the refused kernel on the host.
+    """Go back to the formed network, with the refused kernels on the host.
 
-    Raises ``error`` where that does not help: the target has no host, or the host has it already.
+    Raises the refusal of a kernel for which that does not help: the target has no host, or the
+    host has the kernel already.
     """
     formed = work.formed
-    if formed is None or error.symbol in work.refused:
-        raise error
-    if not error.problems[0].code.startswith(KERNEL_CODES):
+    if formed is None:
         raise error
     kernels = {op.symbol.data for op in formed.network.walk() if isinstance(op, KernelOp)}
-    if error.symbol not in kernels:
-        raise error
-    work.refused[error.symbol] = error.problems[0]
+    for refusal in (error, *error.others):
+        known = refusal.symbol in kernels and refusal.symbol not in work.refused
+        if not known or not refusal.problems[0].code.startswith(KERNEL_CODES):
+            raise refusal
+        work.refused[refusal.symbol] = refusal.problems[0]
     work.network = formed.network.clone()
     for op in network_of(work.network).block.ops:
         if isinstance(op, KernelOp) and (problem := work.refused.get(op.symbol.data)) is not None:

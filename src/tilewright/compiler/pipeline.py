@@ -126,10 +126,12 @@ def plan_kernels(work: CompilationState) -> None:
         begin = planned[0] = replace(planned[0], first=True)
         described = [(begin if k.symbol == begin.symbol else k, host) for k, host in described]
     cache = work.known if timer is None else work.plan_cache
-    work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress, cache)
-    if work.target.falls_back:
-        for kernel in planned:
-            _check_lowered(work, kernel, ops[kernel.symbol], names)
+    refused: list[KernelError] | None = [] if work.target.falls_back else None
+    work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress, cache, refused)
+    if refused is not None:
+        refused += _not_lowered(work, planned, ops, names)
+        if refused:  # all at once: each return to the formed network costs the whole road
+            raise KernelError(refused[0].symbol, refused[0].problems, refused[1:])
     # A planner that was asked for knows nothing of values that are held.
     if work.hold and Capability.HOLDS in work.target.implements and work.planner is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
@@ -189,35 +191,52 @@ def plans_of(
     timer: Timer | None = None,
     progress: Progress = quiet,
     cache: PlanCache | None = None,
+    refused: list[KernelError] | None = None,
 ) -> dict[str, Plan]:
     """Plans by the kernels' symbols; kernels alike are planned once.
 
-    ``cache`` has plans that were made before for the same machine and timer. Raises KernelError.
+    ``cache`` has plans that were made before for the same machine and timer. Refusals are added to
+    ``refused``, and their kernels left out; without it, raises KernelError.
     """
     cache = {} if cache is None else cache
     plans: dict[str, Plan] = {}
     for number, kernel in enumerate(kernels):
         progress("plan", number, len(kernels))
-        with refusals_of(kernel.symbol):
-            found = None if planner is None else planner(kernel)
-            plans[kernel.symbol] = found or plan(kernel, machine, timer=timer, cache=cache)
+        try:
+            with refusals_of(kernel.symbol):
+                found = None if planner is None else planner(kernel)
+                plans[kernel.symbol] = found or plan(kernel, machine, timer=timer, cache=cache)
+        except KernelError as error:
+            if refused is None:
+                raise
+            refused.append(error)
     return plans
 
 
-def _check_lowered(
-    work: CompilationState, kernel: Kernel, op: KernelOp, names: Mapping[SSAValue, str]
-) -> None:
-    """Refuse a kernel of which the timer could time no schedule, with the reason: raises
-    KernelError."""
-    found = work.plans[kernel.symbol]
+def _not_lowered(
+    work: CompilationState,
+    kernels: Sequence[Kernel],
+    ops: Mapping[str, KernelOp],
+    names: Mapping[SSAValue, str],
+) -> list[KernelError]:
+    """Refusals of the kernels of which the timer could time no schedule, with the reasons."""
+    untimed = [k for k in kernels if k.symbol in work.plans and work.plans[k.symbol].cycles == inf]
+    if not untimed:
+        return []
     run = work.target.run_timer(work.machine, arenas_of(network_of(work.network)))
-    if found.cycles < inf or run is None:
-        return
-    with refusals_of(kernel.symbol):
-        program = tile_module(
-            kernel, found.schedule, work.machine, placements_of(op, names, kernel)
-        )
-        run([CompiledKernel(kernel, found.schedule, program)])
+    if run is None:
+        return []
+    refused: list[KernelError] = []
+    for kernel in untimed:
+        schedule = work.plans[kernel.symbol].schedule
+        placements = placements_of(ops[kernel.symbol], names, kernel)
+        try:
+            with refusals_of(kernel.symbol):
+                program = tile_module(kernel, schedule, work.machine, placements)
+                run([CompiledKernel(kernel, schedule, program)])
+        except KernelError as error:
+            refused.append(error)
+    return refused
 
 
 def build_tiles(work: CompilationState) -> None:

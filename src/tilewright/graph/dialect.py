@@ -329,7 +329,8 @@ class NetworkOp(IRDLOperation):
 
 def network_of(module: Operation) -> NetworkOp:
     """The one network in a module; raises VerifyException if there is not exactly one."""
-    found = [op for op in module.walk() if isinstance(op, NetworkOp)]
+    inside = (op for region in module.regions for block in region.blocks for op in block.ops)
+    found = [op for op in (module, *inside) if isinstance(op, NetworkOp)]
     if len(found) != 1:
         raise VerifyException(f"expected one graph.network, found {len(found)}")
     return found[0]
