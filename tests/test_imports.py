@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "tilewright"
 
 FLOORS: list[set[str]] = [
-    {"errors", "files", "numerics", "machine", "memory", "shapes"},
+    {"errors", "c_words", "files", "numerics", "machine", "memory", "shapes"},
     {"planning", "simulate", "ir"},
     {"graph", "tile"},
     {"codegen"},

@@ -29,9 +29,11 @@ class Capability(StrEnum):
     MEMORY_GROWTH = "memory_growth"
     WEIGHTS_KEPT = "weights_kept"
     CACHE_COSTS = "cache_costs"
+    C = "c"
     HOLDS = "memory.holds"
     MANAGED = "memory.managed"
     LINEAR = "move.linear"
+    MOVE_C = "move.c"
     IN_FLIGHT = "move.in_flight"
     TRANSACTION = "move.transaction"
     EFFICIENCY = "move.efficiency"
@@ -49,6 +51,7 @@ class Capability(StrEnum):
     BLOCK_CYCLES = "primitive.block_cycles"
     DOT = "primitive.dot"
     TEMPORARIES = "primitive.temporaries"
+    PRIMITIVE_C = "primitive.c"
 
 
 def used(machine: Machine) -> Iterator[tuple[Capability, str]]:

@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tilewright.errors import Problem, TilewrightError
+from tilewright.machine.c_interface import c_problems
 from tilewright.machine.dims import DIMS, dims_of
 from tilewright.machine.expression import parse_expression
 
@@ -59,6 +60,8 @@ def check(machine: Machine) -> None:
         _check_moves(machine, found)
         for primitive in machine.primitives:
             _check_primitive(machine, primitive, found)
+        for where, reason, help in c_problems(machine):
+            found.add(where, reason, help)
     if found.problems:
         raise MachineError(found.problems)
 

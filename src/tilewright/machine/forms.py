@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from tilewright.errors import Problem, TilewrightError
 from tilewright.machine.checks import MachineError, shown
-from tilewright.machine.model import Engine, Machine, Memory, Move, Primitive, Storage
+from tilewright.machine.model import CFunction, Engine, Machine, Memory, Move, Primitive, Storage
 
 GROUPS = {"memory": "memories", "move": "moves", "engine": "engines", "primitive": "primitives"}
 """Kind of part (as keys and machine files say it) -> field of the machine."""
@@ -85,5 +85,7 @@ def _siblings(path: list[str], kind: str) -> list[str]:
     """The keys that are possible where an unknown one was found."""
     if not kind:
         return sorted({*Machine.model_fields, *GROUPS} - set(GROUPS.values()))
-    model = Storage if len(path) > 3 else _MODELS[kind]
+    model = _MODELS[kind]
+    if len(path) > 3:
+        model = CFunction if path[2] == "c" else Storage
     return sorted(model.model_fields)

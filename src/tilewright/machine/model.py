@@ -30,6 +30,23 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+class CFunction(_Part):
+    """The C function through which a program starts a move or a primitive."""
+
+    function: str
+
+
+class CInterface(_Part):
+    """What programs in C call beside the functions of moves and primitives (c_interface.py)."""
+
+    prefix: str
+    """What names of the header begin with (``npu``), and the header's own name."""
+    wait: str
+    """The function that makes an engine wait for another."""
+    finish: str
+    """The function that returns once every engine has done what it was given."""
+
+
 class Memory(_Part):
     """A memory. Main memory has no ``bytes`` limit; a cache is managed by hardware."""
 
@@ -72,6 +89,8 @@ class Move(_Part):
     has blocks, each with its latency."""
     efficiency: tuple[tuple[int, float], ...] = ()
     """(bytes of a contiguous block, fraction of the bandwidth), ascending; interpolated."""
+    c: CFunction | None = None
+    """Its function in C."""
 
 
 class Engine(_Part):
@@ -164,6 +183,8 @@ class Primitive(_Part):
     """Dim -> granule that compute is rounded to; tile sizes worth trying are its multiples."""
     whole: tuple[str, ...] = ()
     """Dims that a tile always covers whole."""
+    c: CFunction | None = None
+    """Its function in C; what the functions begin with where it has several instructions."""
     sums: bool = False
     """Whether a result's buffer holds sums of the accumulator's width wherever a reduction has
     several steps; otherwise only where they are cut into several tiles."""
@@ -300,6 +321,8 @@ class Machine(_Part):
     """Bytes of a kernel's weights that the last cache keeps from one run to the next: of networks
     whose weights all fit there, and of one kernel that is run again and again."""
     cache_costs: CacheCosts = CacheCosts()
+    c: CInterface | None = None
+    """Where packages hold C that calls functions of the machine, what these are."""
     layouts: dict[str, str] = {}
     """Default layouts in main memory: ``activation`` (input, residual, output) and ``weight``.
 

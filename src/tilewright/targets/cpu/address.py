@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 
+from tilewright.codegen.c.source import total
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Factor, Layout
-from tilewright.targets.cpu.source import total
 
 C_TYPES: Mapping[str, str] = {
     "float32": "float",

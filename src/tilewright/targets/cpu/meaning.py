@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tilewright.codegen.c.source import byte_string, literal
 from tilewright.errors import refuse
 from tilewright.targets.cpu.address import C_TYPES
-from tilewright.targets.cpu.source import byte_string, literal
 
 Form = Literal["s", "d", "v"]
 

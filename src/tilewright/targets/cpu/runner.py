@@ -46,6 +46,13 @@ Steps = Sequence[tuple[str, tuple[str, ...]]]
 """Symbol and nodes of every step, in the order of a run."""
 
 
+SOURCES = (
+    *(("src", "*.c"), ("src", "*.h"), ("include", "*.h")),
+    *(("shim", "*.c"), ("shim", "*.h")),
+)
+"""What of a package a library is built from; some have functions of a machine in ``shim``."""
+
+
 def load_library(program: Path, prefix: str, flags: Sequence[str] = ()) -> Path:
     """The shared library of a package's sources: built once for this machine and compiler.
 
@@ -56,7 +63,7 @@ def load_library(program: Path, prefix: str, flags: Sequence[str] = ()) -> Path:
     """
     texts = {
         path.relative_to(program): path.read_bytes()
-        for folder, pattern in (("src", "*.c"), ("src", "*.h"), ("include", "*.h"))
+        for folder, pattern in SOURCES
         for path in sorted((program / folder).glob(pattern))
     }
     if not any(path.suffix == ".c" for path in texts):

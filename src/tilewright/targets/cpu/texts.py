@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.codegen.c.source import Writer, comment, string
 from tilewright.graph.placement import WEIGHTS
 from tilewright.targets.base import Compilation, CompiledKernel, Form
 from tilewright.targets.cpu.copies import divided, write_enter, write_leave
 from tilewright.targets.cpu.ports import Port
-from tilewright.targets.cpu.source import Writer, comment, string
 from tilewright.targets.cpu.walk import KERNEL, KernelSource
 
 ALIGNMENT = 64

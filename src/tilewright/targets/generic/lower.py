@@ -141,13 +141,24 @@ class KernelLowering:
             self._tensors[op] = TensorPlace.of(op, self.whole.bases)
         return self._tensors[op]
 
-    def lower(self) -> None:
-        """Append the kernel to the program."""
-        commands = self.commands
-        computes = [op for op in commands if isinstance(op, ComputeOp)]
+    def fields(self) -> tuple[list[Part], dict[Command, tuple[Instruction, dict[str, Any]]]]:
+        """The loads of function tables, which come first, and every command's instruction and
+        fields, without waits."""
+        computes = [op for op in self.commands if isinstance(op, ComputeOp)]
         # Which tables the kernel needs is known once its computes are lowered.
         lowered = {op: self._compute(op) for op in computes}
         self._addresses, parts = self.whole.tables.load(self._tables)
+        for _, columns in lowered.values():
+            for name, value in columns.items():
+                if isinstance(value, _Table):
+                    columns[name] = self._addresses[value.data]
+        moves = [op for op in self.commands if isinstance(op, MoveOp)]
+        return parts, lowered | {op: self._move(op) for op in moves}
+
+    def lower(self) -> None:
+        """Append the kernel to the program."""
+        commands = self.commands
+        parts, lowered = self.fields()
         base = dict(self.whole.counts)
         uses = {op: self._uses(op) for op in commands}
         local = {op: self.queues.waits(op) for op in commands}
@@ -158,13 +169,7 @@ class KernelLowering:
         )
         waits = {op: self._waits(op, uses[op], prefetch.waits(local[op]), base) for op in commands}
         for op in commands:
-            if isinstance(op, ComputeOp):
-                one, columns = lowered[op]
-                for name, value in columns.items():
-                    if isinstance(value, _Table):
-                        columns[name] = self._addresses[value.data]
-            else:
-                one, columns = self._move(op)
+            one, columns = lowered[op]
             parts.append(Part(one, columns | waits[op], prefetch.keys[op]))
         for op in commands:
             engine = self.engines.index(op.engine.data)

@@ -18,6 +18,7 @@ from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
 from tilewright.targets.base import Compilation
+from tilewright.targets.generic.c.program import KernelSource, write_c
 from tilewright.targets.generic.encode import from_bytes, to_bytes
 from tilewright.targets.generic.fields import Lanes
 from tilewright.targets.generic.functions import TABLES
@@ -55,7 +56,8 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
         if isinstance(op, WeightOp) and op.placement is not None:
             write_value(op.result, {WEIGHTS: weights}, compilation.weights.get(op.symbol.data))
     lowering = Lowering(instructions, addresses.bases, {WEIGHTS: weights})
-    steps, rows = _lower(compilation, network, lowering)
+    sources: list[KernelSource] = []
+    steps, rows = _lower(compilation, network, lowering, sources)
     words, starts = lowering.words()
     write_program(
         compilation,
@@ -71,12 +73,21 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
         ],
         steps=steps,
     )
+    if compilation.machine.c is not None:
+        whole = Lowering(instructions, addresses.bases, {WEIGHTS: weights})
+        write_c(directory, network.symbol.data, instructions, whole, sources)
 
 
 def _lower(
-    compilation: Compilation, network: NetworkOp, lowering: Lowering
+    compilation: Compilation,
+    network: NetworkOp,
+    lowering: Lowering,
+    sources: list[KernelSource],
 ) -> tuple[list[tuple[str, int]], list[tuple[str, tuple[str, ...]]]]:
-    """Lower the kernels in the network's order; the steps, and symbol and nodes per kernel."""
+    """Lower the kernels in the network's order; the steps, and symbol and nodes per kernel.
+
+    ``sources`` gets the kernels' programs.
+    """
     compiled = {one.kernel.symbol: one for one in compilation.kernels}
     steps: list[tuple[str, int]] = []
     rows: list[tuple[str, tuple[str, ...]]] = []
@@ -86,9 +97,11 @@ def _lower(
             lowering.barrier()
             steps.append(("host", number))
             continue
-        for program in programs_of(one.program):
+        programs = programs_of(one.program)
+        for program in programs:
             with refusals_of(one.kernel.symbol):
                 lowering.kernel(program)
+        sources.append(KernelSource(one.kernel.symbol, one.kernel.nodes, programs))
         steps.append(("words", len(rows)))
         rows.append((one.kernel.symbol, one.kernel.nodes))
     return steps, rows

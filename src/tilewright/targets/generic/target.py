@@ -9,6 +9,7 @@ from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.targets.base import Compilation, Runner, Target, Timer
 from tilewright.targets.generic.assemble import assemble
+from tilewright.targets.generic.c.runner import CRunner
 from tilewright.targets.generic.disassemble import disassemble
 from tilewright.targets.generic.encode import from_bytes, to_bytes
 from tilewright.targets.generic.isa import InstructionSet, derive
@@ -29,7 +30,7 @@ class InstructionTarget(Target):
         {
             *(Capability.ISSUE_CYCLES, Capability.LATE_LOADS, Capability.PART_STORES),
             *(Capability.IN_FLIGHT, Capability.TRANSACTION, Capability.EFFICIENCY),
-            Capability.JOINED,
+            *(Capability.JOINED, Capability.C, Capability.MOVE_C, Capability.PRIMITIVE_C),
         }
     )
     falls_back = True
@@ -44,7 +45,8 @@ class InstructionTarget(Target):
 
     def load(self, directory: Path) -> Runner:
         """A runner on the simulated machine."""
-        return InstructionRunner(read_package(directory, self.instruction_set))
+        package = read_package(directory, self.instruction_set)
+        return (InstructionRunner if package.parts.machine.c is None else CRunner)(package)
 
     def timer(self, machine: Machine) -> Timer | None:
         """The timing core on the kernel's commands."""

@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
+from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.planning.cached_blocks import register_tiles
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
-from tilewright.targets.cpu.source import Writer, literal, plus
 
 KEYS = 256
 """Most keys of a block: their scores fill the larger part of a first cache, or of a second."""

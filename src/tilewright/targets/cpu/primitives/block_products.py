@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.ahead import Ahead, Runs
 from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode
-from tilewright.targets.cpu.source import Writer, plus, total
 
 FLOAT_BYTES = 4
 

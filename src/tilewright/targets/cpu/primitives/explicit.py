@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.planning.cached_blocks import register_tiles
 from tilewright.planning.domain import Affine
 from tilewright.targets.cpu.address import Address
@@ -18,7 +19,6 @@ from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.block_products import write_first, write_steps
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call
-from tilewright.targets.cpu.source import Writer, plus, total
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:

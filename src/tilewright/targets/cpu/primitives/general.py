@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tilewright.codegen.c.source import Writer, literal
 from tilewright.targets.cpu.address import Address, Extent
 from tilewright.targets.cpu.instance import Instance, Step
 from tilewright.targets.cpu.meaning import SHORT_FLOATS, element_expression
 from tilewright.targets.cpu.primitives import indexing
 from tilewright.targets.cpu.primitives.code import KernelCode, accumulator
-from tilewright.targets.cpu.source import Writer, literal
 
 
 def element_offset(instance: Instance, operand: Address, variables: Mapping[str, str]) -> str:

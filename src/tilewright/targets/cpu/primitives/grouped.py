@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tilewright.codegen.c.source import Writer, plus
 from tilewright.planning.domain import Affine
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
@@ -18,7 +19,6 @@ from tilewright.targets.cpu.primitives.product import emit_tile, tile_of
 from tilewright.targets.cpu.primitives.reduction import stride_between, taps_of, write_loops
 from tilewright.targets.cpu.primitives.steps import Loop, Tile
 from tilewright.targets.cpu.primitives.windows import Columns
-from tilewright.targets.cpu.source import Writer, plus
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from tilewright.codegen.c.source import Writer
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.code import accumulator
-from tilewright.targets.cpu.source import Writer
 
 
 def element(instance: Instance, operand: Address, variables: Mapping[str, str], **more: str) -> str:

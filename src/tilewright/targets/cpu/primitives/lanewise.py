@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewright.codegen.c.source import Writer, literal, plus, total
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import (
@@ -25,7 +26,6 @@ from tilewright.targets.cpu.primitives.windows import (
     rows_of,
     write_calls,
 )
-from tilewright.targets.cpu.source import Writer, literal, plus, total
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.codegen.c.source import Writer, literal, plus
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
-from tilewright.targets.cpu.source import Writer, literal, plus
 
 TOGETHER = 4
 """Points whose squares are made before the first is used: reading across what has just been

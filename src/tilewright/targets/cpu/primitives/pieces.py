@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.numerics.pieces import PRODUCTS, groups
 from tilewright.planning.domain import Affine
 from tilewright.planning.pieces import POINTS, TILE_WORDS
@@ -31,7 +32,6 @@ from tilewright.targets.cpu.primitives.piece_points import (
     rows_text,
     windows_text,
 )
-from tilewright.targets.cpu.source import Writer, plus, total
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance, Step
 from tilewright.targets.cpu.meaning import AFFINE, COPIES
@@ -15,7 +16,6 @@ from tilewright.targets.cpu.primitives.chain import (
 )
 from tilewright.targets.cpu.primitives.code import KernelCode
 from tilewright.targets.cpu.primitives.transposing import Run
-from tilewright.targets.cpu.source import Writer, plus, total
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:

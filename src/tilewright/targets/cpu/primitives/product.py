@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tilewright.codegen.c.source import Writer, plus
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.ahead import ahead_of
@@ -24,7 +25,6 @@ from tilewright.targets.cpu.primitives.windows import (
     rows_of,
     write_calls,
 )
-from tilewright.targets.cpu.source import Writer, plus
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:

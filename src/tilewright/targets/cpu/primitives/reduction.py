@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.primitives.steps import (
     Loop,
@@ -21,7 +22,6 @@ from tilewright.targets.cpu.primitives.steps import (
 )
 from tilewright.targets.cpu.primitives.widened import write_widened
 from tilewright.targets.cpu.primitives.windows import Columns, axis_of
-from tilewright.targets.cpu.source import Writer, plus, total
 
 UNROLLED_TAPS = 8
 """Taps of a row that are written out when the loop within them would be short."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.codegen.c.source import Writer, plus
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.code import (
@@ -12,7 +13,6 @@ from tilewright.targets.cpu.primitives.code import (
     parameters,
 )
 from tilewright.targets.cpu.primitives.general import element_offset
-from tilewright.targets.cpu.source import Writer, plus
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:

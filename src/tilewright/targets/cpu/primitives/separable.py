@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tilewright.codegen.c.source import Writer
 from tilewright.planning.cached_blocks import register_tiles
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
@@ -19,7 +20,6 @@ from tilewright.targets.cpu.instance import Instance, Step
 from tilewright.targets.cpu.primitives import lanewise, product
 from tilewright.targets.cpu.primitives.block_products import first_condition
 from tilewright.targets.cpu.primitives.code import KernelCode
-from tilewright.targets.cpu.source import Writer
 
 _ORIGINS = {"oh": "oh_origin", "ow": "ow_origin"}
 """For each dim of points the dim that stands for where the block begins."""

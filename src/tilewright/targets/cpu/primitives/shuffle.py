@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.codegen.c.source import Writer, plus
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
 from tilewright.targets.cpu.primitives.channels import by_channels
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters
-from tilewright.targets.cpu.source import Writer, plus
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tilewright.codegen.c.source import Writer, literal, total
 from tilewright.numerics.winograd import SCALES
 from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode
-from tilewright.targets.cpu.source import Writer, literal, total
 
 # One dimension of B^T and A^T, with what rows share computed once: by the extents of tile and
 # inputs for the output, by that of the inputs alone for them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import (
@@ -13,7 +14,6 @@ from tilewright.targets.cpu.primitives.chain import (
     splat_name,
     write_steps,
 )
-from tilewright.targets.cpu.source import Writer, plus, total
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from math import ceil, prod
 
+from tilewright.codegen.c.source import Writer, literal, plus, total
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.numerics.winograd import POINTS
 from tilewright.planning.cached_blocks import panel_channels
@@ -25,7 +26,6 @@ from tilewright.targets.cpu.primitives.block_products import write_steps
 from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.chain import weights_at
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode
-from tilewright.targets.cpu.source import Writer, literal, plus, total
 
 
 def transformed_products_text(block: Block, code: KernelCode) -> str:

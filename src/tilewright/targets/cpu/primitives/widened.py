@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.primitives.steps import (
     Loop,
@@ -23,7 +24,6 @@ from tilewright.targets.cpu.primitives.steps import (
     write_step,
 )
 from tilewright.targets.cpu.primitives.windows import axis_of
-from tilewright.targets.cpu.source import Writer, plus, total
 
 MOST_STEPS = 8
 """Pairs of channels that are widened at once where they lie side by side."""

@@ -5,6 +5,7 @@ Weights come transformed, or are transformed on their way into the products.
 
 from __future__ import annotations
 
+from tilewright.codegen.c.source import Writer, plus
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.ahead import next_weights
 from tilewright.targets.cpu.primitives.block_products import products_text, write_first
@@ -12,7 +13,6 @@ from tilewright.targets.cpu.primitives.blocks import Block
 from tilewright.targets.cpu.primitives.code import KernelCode, call
 from tilewright.targets.cpu.primitives.transforms import input_text, output_text
 from tilewright.targets.cpu.primitives.weight_transforms import transformed_products_text
-from tilewright.targets.cpu.source import Writer, plus
 
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:

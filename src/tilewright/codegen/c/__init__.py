@@ -1,0 +1,1 @@
+"""C from tile programs, and what it takes to run that C on the host."""

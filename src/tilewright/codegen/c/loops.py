@@ -1,0 +1,322 @@
+"""A tile program as a C function: its loops, its buffers' slots, its waits, and calls.
+
+Of this program (tile/dialect.py has the dialect)::
+
+    tile.loop "oh" 0 to 28 step 4 {
+      %bx = tile.buffer "x" of %x [...] in "feature" slots 2
+      tile.move %x to %bx on "load" waits ["free x"]
+      tile.compute "conv" on "compute" to %by waits ["ready x"] { ... }
+
+becomes::
+
+    for (int64_t oh = 0; oh < 28; oh += 4) {
+        x_slot = (x_slot + 1) % 2;
+        npu_wait(NPU_LOAD, NPU_COMPUTE, x_used[x_slot]);
+        ticket = npu_load_feature(&(struct npu_load_feature){
+            ...
+        });
+        x_filled[x_slot] = ticket;
+        npu_wait(NPU_COMPUTE, NPU_LOAD, x_filled[x_slot]);
+        ticket = npu_conv(&(struct npu_conv){
+            ...
+        });
+        x_used[x_slot] = ticket;
+
+Calls start commands and return a *ticket*: how many commands their engine has been given. The
+program keeps, per buffer and slot, the tickets of its last filling and last use, and hands the
+engine that has to wait what it waits for. So waits depend on no counting in advance, and commands
+may be issued in the order of the text, whatever the program says of queues (``late``, ``ahead``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from tilewright.codegen.c.source import Writer, comment
+from tilewright.codegen.c.values import LoopVariable, Nest, SlotTerm, Tables
+from tilewright.graph.names import identifier
+from tilewright.ir import Block
+from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp
+from tilewright.tile.iteration import Order
+from tilewright.tile.queues import Command, Queues, fills, leader_of
+
+WIDTH = 100
+"""Columns of a line."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """One parameter of a call."""
+
+    name: str
+    column: Any
+    """One number for each execution, or one for all."""
+    base: str = ""
+    """A C expression to which the number is added."""
+    names: tuple[str, ...] = ()
+    """Constants that stand for the numbers 0, 1, ..."""
+    slots: bool = False
+    """Whether it may follow the slots of the operation's buffers, as addresses do."""
+    group: str = ""
+    """Parameters of one group stand on one line."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A command in C: a function that takes a record of its own name."""
+
+    function: str
+    engine: str
+    values: Sequence[Value]
+
+
+@dataclass(frozen=True)
+class Interface:
+    """The names that all programs of a machine use."""
+
+    prefix: str
+    wait: str
+    finish: str
+
+    def engine(self, name: str) -> str:
+        """The constant of an engine."""
+        return f"{self.prefix}_{identifier(name)}".upper()
+
+    @property
+    def ticket(self) -> str:
+        """The type of tickets."""
+        return f"{self.prefix}_ticket"
+
+
+@dataclass(frozen=True)
+class Track:
+    """The tickets of a buffer's slots that some wait asks for."""
+
+    buffer: BufferOp
+    kind: str
+    """``filled`` or ``used``."""
+    engine: str
+    name: str
+
+
+@dataclass
+class KernelWriter:
+    """Writes the body of one program's function."""
+
+    order: Order
+    calls: Mapping[Command, Call]
+    first: Sequence[Call]
+    """Commands before the program's own, such as loads of tables, for which all others wait."""
+    interface: Interface
+    tables: Tables
+    writer: Writer = field(default_factory=lambda: Writer(1))
+
+    def __post_init__(self) -> None:
+        self.program: ProgramOp = self.order.program
+        self.queues = Queues(self.order)
+        self._names: dict[LoopOp, str] = {}
+
+    def write(self) -> list[str]:
+        """The lines of the body."""
+        buffers = [b for b in self.queues.buffers if b.slot_count > 1]
+        for buffer in buffers:
+            self.writer.line(f"int {self._slot(buffer)} = {buffer.slot_count - 1};")
+        for track in self.tracks:
+            count = track.buffer.slot_count
+            self.writer.line(f"{self.interface.ticket} {track.name}[{count}] = {{0}};")
+        if self.tracks or self.first:
+            self.writer.line(f"{self.interface.ticket} ticket = 0;")
+        self.writer.line()
+        nest = Nest((), 1, self.tables)
+        for call in self.first:
+            self._call(call, nest, (), "ticket = ")
+        for other in dict.fromkeys(call.engine for call in self.first):
+            for engine in self.queues.engines:
+                if engine != other:
+                    self._wait(engine, other, "ticket")
+        self._block(self.program.body.block, ())
+        self.writer.line(f"{self.interface.finish}();")
+        return [*(f"    {line}" for line in self.tables.lines), *self.writer.lines]
+
+    @cached_property
+    def tracks(self) -> list[Track]:
+        """What tickets the waits need, by buffer."""
+        found: dict[tuple[BufferOp, str, str], None] = {}
+        for op in self.calls:
+            for buffer, kind, engine, _ in self._waits(op):
+                found[buffer, kind, engine] = None
+        several = {
+            (buffer, kind)
+            for buffer, kind, engine in found
+            if any((b, k) == (buffer, kind) and e != engine for b, k, e in found)
+        }
+        return [
+            Track(
+                buffer,
+                kind,
+                engine,
+                f"{identifier(buffer.symbol.data)}_{kind}"
+                + (f"_{identifier(engine)}" if (buffer, kind) in several else ""),
+            )
+            for buffer, kind, engine in found
+        ]
+
+    def _waits(self, op: Command) -> Iterator[tuple[BufferOp, str, str, bool]]:
+        """Buffer, kind of ticket, engine, and whether every slot is meant, for each wait."""
+        known = {buffer.symbol.data: buffer for buffer in self.queues.buffers}
+        for wait in op.wait_list:
+            verb, _, name = wait.partition(" ")
+            buffer = known[name]
+            users = self.queues.users_of(buffer)
+            if verb == "ready":
+                users = [other for other in users if fills(other, buffer)]
+            every = verb == "free" and not any(fills(one, buffer) for one in self._group(op))
+            for engine in dict.fromkeys(other.engine.data for other in users):
+                if engine != op.engine.data:
+                    yield buffer, "filled" if verb == "ready" else "used", engine, every
+
+    def _group(self, op: Command) -> list[Command]:
+        """A command's operation, and the moves that travel with it."""
+        if not isinstance(op, MoveOp):
+            return [op]
+        block = op.parent_block()
+        others = [] if block is None else list(block.ops)
+        return [
+            op,
+            *(
+                one
+                for one in others
+                if isinstance(one, MoveOp) and one.joined is not None and leader_of(one) is op
+            ),
+        ]
+
+    def _slot(self, buffer: BufferOp) -> str:
+        return f"{identifier(buffer.symbol.data)}_slot"
+
+    def _block(self, block: Block, loops: tuple[LoopOp, ...]) -> None:
+        for op in block.ops:
+            if isinstance(op, BufferOp):
+                self._buffer(op)
+        for op in block.ops:
+            if isinstance(op, LoopOp):
+                self._loop(op, loops)
+            elif isinstance(op, (MoveOp, ComputeOp)) and op in self.calls:
+                self._command(op, loops)
+
+    def _buffer(self, op: BufferOp) -> None:
+        """A comment, and the next slot."""
+        name, axes = op.symbol.data, ", ".join(str(axis) for axis in op.window.data)
+        slots = f", {op.slot_count} slots" if op.slot_count > 1 else ""
+        place = f"{op.memory} at {op.get('address')}, {op.get('bytes')} bytes{slots}"
+        self.writer.line(f"/* {comment(f'{name}: [{axes}] in {place}')} */")
+        if op.slot_count > 1:
+            slot = self._slot(op)
+            self.writer.line(f"{slot} = ({slot} + 1) % {op.slot_count};")
+
+    def _loop(self, op: LoopOp, loops: tuple[LoopOp, ...]) -> None:
+        taken = {self._names[one] for one in loops}
+        name, number = identifier(op.dim.data), 0
+        while (self._names.setdefault(op, name)) in taken:
+            number += 1
+            self._names[op] = f"{name}_{number}"
+        name = self._names[op]
+        outer = op.parent_block()
+        assert outer is not None
+        rows, around = self.order.block(op.body.block), self.order.block(outer)
+        runs = np.zeros(0, np.int64) if rows.parent_row is None else rows.parent_row
+        trips = np.bincount(runs, minlength=around.count)
+        lower, step = op.lower_bound, op.step_size
+        most = -(-(op.upper_bound - lower) // step)
+        if trips.size and int(trips.min()) == int(trips.max()) == most:
+            limit = str(op.upper_bound)
+        else:
+            limit = self._nest(outer, loops).expression(lower + trips * step)
+        head = f"for (int64_t {name} = {lower}; {name} < {limit}; {name} += {step})"
+        with self.writer.block(head):
+            self._block(op.body.block, (*loops, op))
+
+    def _nest(self, block: Block, loops: tuple[LoopOp, ...]) -> Nest:
+        rows = self.order.block(block)
+        index = np.arange(rows.count, dtype=np.int64)
+        count, variables = rows.count, list[LoopVariable]()
+        for loop in reversed(loops):
+            assert rows.trip is not None and rows.parent is not None and rows.parent_row is not None
+            variables.append(
+                LoopVariable(self._names[loop], loop.lower_bound, loop.step_size, rows.trip[index])
+            )
+            index, rows = rows.parent_row[index], rows.parent
+        return Nest(variables[::-1], count, self.tables)
+
+    def _command(self, op: Command, loops: tuple[LoopOp, ...]) -> None:
+        block = op.parent_block()
+        assert block is not None
+        names = {(t.buffer, t.kind, t.engine): t.name for t in self.tracks}
+        for buffer, kind, engine, every in self._waits(op):
+            name = names[buffer, kind, engine]
+            for slot in map(str, range(buffer.slot_count)) if every else [self._index(buffer)]:
+                self._wait(op.engine.data, engine, f"{name}[{slot}]")
+        touched = dict.fromkeys(b for one in self._group(op) for b in _buffers(one))
+        slots = [
+            SlotTerm(self._slot(b), int(b.get("bytes")), self.order.slot(b, op))
+            for b in touched
+            if b.slot_count > 1
+        ]
+        kept = [
+            f"{t.name}[{self._index(t.buffer)}] = ticket;"
+            for t in self.tracks
+            if t.engine == op.engine.data
+            and t.buffer in touched
+            and (t.kind == "used" or any(fills(one, t.buffer) for one in self._group(op)))
+        ]
+        self._call(self.calls[op], self._nest(block, loops), slots, "ticket = " if kept else "")
+        for line in kept:
+            self.writer.line(line)
+
+    def _index(self, buffer: BufferOp) -> str:
+        return self._slot(buffer) if buffer.slot_count > 1 else "0"
+
+    def _wait(self, engine: str, other: str, ticket: str) -> None:
+        named = self.interface
+        self.writer.line(f"{named.wait}({named.engine(engine)}, {named.engine(other)}, {ticket});")
+
+    def _call(self, call: Call, nest: Nest, slots: Sequence[SlotTerm], before: str) -> None:
+        """The call; parameters that are 0 are left out."""
+        self.writer.line(f"{before}{call.function}(&(struct {call.function}){{")
+        lines: list[str] = []
+        group = None
+        for value in call.values:
+            text = nest.expression(value.column, slots if value.slots else ())
+            if text.isdigit() and int(text) < len(value.names):
+                text = value.names[int(text)] if text != "0" else text
+            if value.base:
+                text = value.base if text == "0" else f"{value.base} + {text}"
+            if text == "0":
+                continue
+            item = f".{value.name} = {text},"
+            room = WIDTH - 4 * (self.writer.depth + 1)
+            if lines and value.group == group and len(lines[-1]) + 1 + len(item) <= room:
+                lines[-1] += f" {item}"
+            else:
+                lines.append(item)
+            group = value.group
+        for line in lines:
+            self.writer.line(f"    {line}")
+        self.writer.line("});")
+
+
+def _buffers(op: Command) -> list[BufferOp]:
+    """The buffers that an operation reads or writes."""
+    if isinstance(op, MoveOp):
+        values = [op.source, op.target]
+    else:
+        values = [value for stage in op.stages for value in stage.inputs]
+        values.append(op.output)
+    return [value.owner for value in values if isinstance(value.owner, BufferOp)]
+
+
+__all__ = ["Call", "Interface", "KernelWriter", "Value"]

@@ -1,0 +1,83 @@
+"""The commands of a kernel as calls of the machine's C functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tilewright.codegen.c.loops import Call, KernelWriter, Value
+from tilewright.codegen.c.values import Tables
+from tilewright.targets.generic.c.records import (
+    constants,
+    function_of,
+    interface_of,
+    member,
+    members,
+)
+from tilewright.targets.generic.isa import Instruction
+from tilewright.targets.generic.lower import KernelLowering, Lowering
+from tilewright.tile.dialect import ProgramOp
+
+MEMORY = "memory"
+"""The parameter of a kernel's function: where weights, activations and tables lie."""
+
+
+def kernel_body(whole: Lowering, program: ProgramOp, prefix: str) -> list[str]:
+    """The lines of a function that runs a program; ``prefix`` begins the names of its tables."""
+    kernel = KernelLowering(whole, program)
+    loads, lowered = kernel.fields()
+    calls = {op: call(whole, *lowered[op]) for op in kernel.commands}
+    first = [call(whole, part.one, part.columns) for part in loads]
+    interface = interface_of(whole.machine)
+    return KernelWriter(kernel.order, calls, first, interface, Tables(prefix)).write()
+
+
+def call(whole: Lowering, one: Instruction, columns: Mapping[str, Any]) -> Call:
+    """A command's call; members whose value is 0 in all executions are left to C."""
+    values: list[Value] = []
+    for field in members(one):
+        column = columns.get(field.name, field.default)
+        base = ""
+        if _in_main(whole, one, field.name):
+            base, column = _based(whole, column)
+            if not np.any(np.asarray(columns.get("extra.bytes", 0))) and "extra" in field.name:
+                continue
+        values.append(
+            Value(
+                member(field),
+                column,
+                base,
+                constants(one, field) if field.choices else (),
+                slots=field.name.endswith(".address") or field.name.startswith("extra."),
+                group=_group(field.name),
+            )
+        )
+    engine = whole.machine.engines[one.engine].name
+    return Call(function_of(one), engine, values)
+
+
+def _group(name: str) -> str:
+    """Which parameters stand on one line."""
+    head, dot, _ = name.partition(".")
+    return head if dot else ""
+
+
+def _in_main(whole: Lowering, one: Instruction, name: str) -> bool:
+    """Whether a field is an address in main memory."""
+    move = one.move
+    if move is None:
+        return False
+    ends = {"source": move.source, "target": move.target}
+    for end, memory in ends.items():
+        if name in (f"{end}.address", f"extra.{end}"):
+            return memory == whole.machine.main
+    return False
+
+
+def _based(whole: Lowering, column: Any) -> tuple[str, Any]:
+    """The part of main memory in which addresses lie, and the addresses from its start."""
+    least = int(np.asarray(column).min()) if np.asarray(column).size else 0
+    name = max((n for n, at in whole.bases.items() if at <= least), key=lambda n: whole.bases[n])
+    return f"{MEMORY}->{name}", np.asarray(column) - whole.bases[name]

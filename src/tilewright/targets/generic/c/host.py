@@ -1,0 +1,219 @@
+"""The machine's C functions for the host: records become structures of shim/families.h."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.codegen.c.source import Writer
+from tilewright.errors import refuse
+from tilewright.machine import Machine, Primitive
+from tilewright.numerics import tables
+from tilewright.targets.generic.c.records import c_of, function_of, interface_of
+from tilewright.targets.generic.families.points import AXES as POINT_AXES
+from tilewright.targets.generic.functions import FUNCTIONS, TABLES
+from tilewright.targets.generic.isa import Instruction, InstructionSet
+from tilewright.targets.generic.operands import memory_of
+
+COMPUTED = frozenset({"transfer", "product", "depthwise", "pool", "points", "softmax"})
+"""Families that the host computes."""
+
+_SIZES = {
+    "product": ("n", "g", "co", "oh", "ow", "ci", "kh", "kw"),
+    "depthwise": ("n", "c", "oh", "ow", "kh", "kw"),
+    "pool": ("n", "c", "oh", "ow", "kh", "kw"),
+}
+_OUT = {
+    "product": ("n", "g", "h", "w", "c"),
+    "depthwise": ("n", "h", "w", "c"),
+    "pool": ("n", "h", "w", "c"),
+    "points": POINT_AXES,
+    "softmax": (*POINT_AXES, "axis"),
+}
+_WEIGHT = {"product": ("g", "co", "kh", "kw", "ci"), "depthwise": ("c", "kh", "kw")}
+
+
+def check_host(instructions: InstructionSet) -> None:
+    """Refuse (``c-host``) a machine whose functions the host does not compute."""
+    machine = instructions.machine
+    if not machine.fixed_bits:
+        raise refuse(
+            "c-host",
+            f"{machine.name} computes in {machine.element}; functions in C are for fixed point",
+            "element",
+            'element = "fixed16" or "fixed8", or no C functions',
+        )
+    for one in instructions.instructions:
+        if one.family.name not in COMPUTED:
+            raise refuse(
+                "c-host",
+                f"the host does not compute {one.family.name} for {one.mnemonic}",
+                f"primitive.{one.mnemonic}",
+                f"leave {', '.join(one.operations)} out of its operations",
+            )
+
+
+def host_text(instructions: InstructionSet) -> str:
+    """The C file of a machine's functions on the host."""
+    machine = instructions.machine
+    named = interface_of(machine)
+    writer = Writer()
+    line = writer.line
+    line(f"/* The functions of {named.prefix}.h on the host: queues of commands (queues.h), which")
+    line("   do what families.h says on arrays. */")
+    line(f'#include "{named.prefix}.h"')
+    line()
+    line('#include "families.h"')
+    line('#include "queues.h"')
+    line()
+    for memory in machine.memories:
+        if memory.name != machine.main and memory.bytes is not None:
+            line(f"static uint8_t {_array(memory.name)}[{memory.bytes}];")
+    for one in instructions.instructions:
+        line()
+        _function(writer, one, machine)
+    line()
+    engine = f"enum {named.prefix}_engine"
+    with writer.block(f"void {named.wait}({engine} engine, {engine} other, {named.ticket} ticket)"):
+        line("queues_wait((int)engine, (int)other, ticket);")
+    line()
+    with writer.block(f"void {named.finish}(void)"):
+        line("queues_finish();")
+    line()
+    line("/* See queues_order in queues.h. */")
+    with writer.block(f"void {c_of(machine).prefix}_host_order(unsigned order)"):
+        line(f"queues_order({len(machine.engines)}, order);")
+    return str(writer)
+
+
+def _array(memory: str) -> str:
+    return "memory_" + memory.replace("-", "_")
+
+
+def _function(writer: Writer, one: Instruction, machine: Machine) -> None:
+    name, family = function_of(one), one.family.name
+    ticket = interface_of(machine).ticket
+    with writer.block(f"static void run_{name}(const void *record)"):
+        writer.line(f"const struct {name} *c = record;")
+        writer.line(f"struct {family} p = {{0}};")
+        _Conversion(writer, one, machine).write()
+        writer.line(f"family_{family}(&p);")
+    writer.line()
+    with writer.block(f"{ticket} {name}(const struct {name} *command)"):
+        writer.line(f"return queues_issue({one.engine}, run_{name}, command, sizeof *command);")
+
+
+class _Conversion:
+    """The lines that fill a family's structure from a record."""
+
+    def __init__(self, writer: Writer, one: Instruction, machine: Machine) -> None:
+        self.line = writer.line
+        self.one = one
+        self.machine = machine
+        self.known = one.format.by_name
+
+    def write(self) -> None:
+        """All of them."""
+        family = self.one.family.name
+        if family == "transfer":
+            self._transfer()
+            return
+        primitive = self.one.primitive
+        assert primitive is not None
+        for name in _SIZES.get(family, ()):
+            self.line(f"p.{name} = c->{name};")
+        if family in ("points", "softmax"):
+            for number, axis in enumerate(POINT_AXES):
+                self.line(f"p.size[{number}] = c->{axis};")
+        if "row" in self.known:
+            for axis in "hw":
+                self.line(f"p.window.stride_{axis} = c->stride_{axis};")
+                self.line(f"p.window.dilation_{axis} = c->dilation_{axis};")
+            for name in ("row", "rows", "column", "columns"):
+                self.line(f"p.window.{name} = c->{name};")
+        if family == "pool":
+            self.line("p.average = c->function == 1;")
+            for name in ("window_h", "window_w", "window_row", "window_column"):
+                self.line(f"p.{name} = c->{name};")
+            for name in ("top", "bottom", "left", "right"):
+                self.line(f"p.count_{name} = c->count_{name};")
+        if family == "softmax":
+            for name in ("axis", "point_in", "point_out"):
+                self.line(f"p.{name} = c->{name};")
+        self._operands(primitive, family)
+        for name in ("first", "last"):
+            if name in self.known:
+                self.line(f"p.{name} = c->{name};")
+        if family == "points":
+            mine = [name for name in primitive.operations if name in FUNCTIONS]
+            self._step("p.function", "function", mine)
+        self._steps(primitive, _OUT[family])
+
+    def _transfer(self) -> None:
+        move = self.one.move
+        assert move is not None
+        for axis in range(4):
+            self.line(f"p.size[{axis}] = c->size{axis};")
+        self.line("p.element = c->element;")
+        self.line("p.extra_bytes = c->extra_bytes;")
+        for end, memory in (("source", move.source), ("target", move.target)):
+            strides = [f"c->{end}_stride{axis}" for axis in range(4)]
+            self._operand(f"p.{end}", memory, f"c->{end}_address", strides, "8")
+            self._operand(f"p.extra_{end}", memory, f"c->extra_{end}", (), "8")
+
+    def _operands(self, primitive: Primitive, family: str) -> None:
+        out = _OUT[family]
+        self._named("input", memory_of(primitive, "input"), out)
+        if family in _WEIGHT:
+            self._named("weight", memory_of(primitive, "weight"), _WEIGHT[family])
+        if "bias" in self.known:
+            self.line("p.has_bias = c->bias;")
+            axes = out if family == "product" else ("c",)
+            self._named("bias", memory_of(primitive, "bias"), axes, "32")
+        if "other.address" in self.known:
+            self._named("other", memory_of(primitive, "input"), out)
+        self._named("output", memory_of(primitive, "output"), out)
+
+    def _named(self, name: str, memory: str, axes: Sequence[str], bits: str = "") -> None:
+        strides = [f"c->{name}_{axis}" for axis in axes]
+        bits = bits or self._bits(name)
+        self._operand(f"p.{name}", memory, f"c->{name}_address", strides, bits)
+
+    def _bits(self, name: str) -> str:
+        narrow = self.machine.fixed_bits
+        return f"c->{name}_wide ? 32 : {narrow}" if f"{name}.wide" in self.known else str(narrow)
+
+    def _operand(
+        self, place: str, memory: str, address: str, strides: Sequence[str], bits: str
+    ) -> None:
+        size = self.machine.memory(memory).bytes
+        array = "0, 0" if memory == self.machine.main else f"{_array(memory)}, {size}"
+        listed = ", ".join(strides) or "0"
+        self.line(
+            f'{place} = (struct operand){{"{memory}", {array}, {address}, {{{listed}}}, {bits}}};'
+        )
+
+    def _steps(self, primitive: Primitive, axes: Sequence[str]) -> None:
+        self.line(f"p.steps.narrow = {self.machine.fixed_bits};")
+        self.line(f"p.steps.count = {len(primitive.epilogue)};")
+        for number, group in enumerate(primitive.epilogue):
+            self._step(f"p.steps.step[{number}]", f"then{number + 1}", ("none", *group))
+        if "residual.address" in self.known:
+            strides = [f"c->residual_{axis}" for axis in axes]
+            memory = memory_of(primitive, "residual")
+            bits = self._bits("residual")
+            self._operand("p.steps.residual", memory, "c->residual_address", strides, bits)
+
+    def _step(self, place: str, name: str, choices: Sequence[str]) -> None:
+        """A selector's function and its parameters."""
+        listed = ", ".join(
+            "FUNCTION_TABLE" if one in tables.FUNCTIONS else f"FUNCTION_{one.upper()}"
+            for one in choices
+        )
+        array = name + "s"
+        self.line(f"static const enum function {array}[] = {{{listed}}};")
+        self.line(f"{place}.function = {array}[c->{name}];")
+        for letter in "xy":
+            if f"{name}.{letter}" in self.known:
+                self.line(f"{place}.{letter} = c->{name}_{letter};")
+        if f"{name}.table" in self.known:
+            self._operand(f"{place}.table", TABLES, f"c->{name}_table", ("2",), "16")

@@ -1,0 +1,207 @@
+"""The C of a package: functions of the kernels, the machine's header, and the host's functions.
+
+include/PREFIX.h      what whoever owns the machine provides
+include/NETWORK.h     the network's kernels
+src/*.c               a file per kernel, and the table of them
+shim/                 the machine's functions for the host
+main.c, Makefile      a program that runs kernels on files
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from tilewright.codegen.c.source import Writer, comment
+from tilewright.graph.names import Namer, network_name
+from tilewright.targets.generic.c.calls import MEMORY, kernel_body
+from tilewright.targets.generic.c.host import check_host, host_text
+from tilewright.targets.generic.c.records import c_of, header_text
+from tilewright.targets.generic.isa import InstructionSet
+from tilewright.targets.generic.lower import Lowering
+from tilewright.tile.dialect import ProgramOp
+
+FOLDER = "c"
+"""Below a package's program."""
+
+FLAGS = ("-std=gnu99", "-O2", "-fPIC", "-Wall", "-Wextra")
+
+
+@dataclass(frozen=True)
+class KernelSource:
+    """A kernel to be written: its name, the model's nodes, and its programs."""
+
+    symbol: str
+    nodes: tuple[str, ...]
+    programs: Sequence[ProgramOp]
+
+
+def write_c(
+    directory: Path,
+    name: str,
+    instructions: InstructionSet,
+    lowering: Lowering,
+    kernels: Sequence[KernelSource],
+) -> None:
+    """Write all files; raises TilewrightError for what the host does not compute.
+
+    ``lowering`` is one of its own, whose tables lie as those of the package's words do.
+    """
+    check_host(instructions)
+    network, prefix = network_name(name), c_of(instructions.machine).prefix
+    namer = Namer()
+    functions = [f"{network}_{namer.unique(kernel.symbol)}" for kernel in kernels]
+    texts = {
+        f"include/{prefix}.h": header_text(instructions),
+        f"include/{network}_network.h": _network_header(network, prefix, kernels, functions),
+        f"src/{network}.c": _table(network, prefix, functions),
+        f"shim/{prefix}_host.c": host_text(instructions),
+        "main.c": _main(network, prefix),
+        "Makefile": _makefile(network),
+    }
+    for kernel, function in zip(kernels, functions, strict=True):
+        texts[f"src/{function}.c"] = kernel_text(lowering, kernel, function, network, prefix)
+    for package, names in (
+        ("tilewright.codegen.c", ("queues.c", "queues.h")),
+        ("tilewright.targets.generic.c", ("families.c", "families.h")),
+    ):
+        for one in names:
+            texts[f"shim/{one}"] = (files(package) / "shim" / one).read_text()
+    for path, text in texts.items():
+        place = directory / FOLDER / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+
+def kernel_text(
+    lowering: Lowering, kernel: KernelSource, function: str, network: str, prefix: str
+) -> str:
+    """The file of one kernel."""
+    writer = Writer()
+    nodes = ", ".join(kernel.nodes)
+    writer.line(f"/* {comment(f'{kernel.symbol}: {nodes}')} */")
+    writer.line(f'#include "{network}_network.h"')
+    writer.line()
+    with writer.block(f"void {function}(const struct {prefix}_memory *{MEMORY})"):
+        several = len(kernel.programs) > 1
+        for number, program in enumerate(kernel.programs):
+            if several:
+                writer.line("{")
+            name = f"{function}_{number}" if several else function
+            writer.lines += kernel_body(lowering, program, name)
+            if several:
+                writer.line("}")
+        writer.line(f"(void){MEMORY};")
+    return str(writer)
+
+
+def _network_header(
+    network: str, prefix: str, kernels: Sequence[KernelSource], functions: Sequence[str]
+) -> str:
+    guard = f"{network}_NETWORK_H".upper()
+    writer = Writer()
+    writer.line(f"/* {network}: its kernels, in their order. Each returns when its results are in")
+    writer.line("   main memory. */")
+    writer.line(f"#ifndef {guard}")
+    writer.line(f"#define {guard}")
+    writer.line()
+    writer.line(f'#include "{prefix}.h"')
+    writer.line()
+    for kernel, function in zip(kernels, functions, strict=True):
+        writer.line(f"/* {comment(', '.join(kernel.nodes))} */")
+        writer.line(f"void {function}(const struct {prefix}_memory *{MEMORY});")
+    writer.line()
+    writer.line(f"#define {network.upper()}_KERNELS {len(kernels)}")
+    writer.line()
+    writer.line("/* Runs kernel 0, 1, ... */")
+    writer.line(f"void {network}_kernel(int number, const struct {prefix}_memory *{MEMORY});")
+    writer.line()
+    writer.line("#endif")
+    return str(writer)
+
+
+def _table(network: str, prefix: str, functions: Sequence[str]) -> str:
+    writer = Writer()
+    writer.line(f'#include "{network}_network.h"')
+    writer.line()
+    head = f"void {network}_kernel(int number, const struct {prefix}_memory *{MEMORY})"
+    with writer.block(head), writer.block("switch (number)"):
+        for number, function in enumerate(functions):
+            writer.line(f"case {number}: {function}({MEMORY}); break;")
+        writer.line("default: break;")
+    return str(writer)
+
+
+def _main(network: str, prefix: str) -> str:
+    return f"""\
+/* Runs kernels on files: main weights.bin tables.bin activations.bin [FIRST [LAST [ORDER]]]
+
+   The activations are read, kernels FIRST to LAST run on them, and they are written back. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "{network}_network.h"
+
+void {prefix}_host_order(unsigned order);
+
+static char *read_file(const char *name, long *size)
+{{
+    FILE *file = fopen(name, "rb");
+    char *data;
+    if (!file || fseek(file, 0, SEEK_END) || (*size = ftell(file)) < 0 || fseek(file, 0, SEEK_SET)
+        || !(data = calloc(1, (size_t)*size + 1))
+        || fread(data, 1, (size_t)*size, file) != (size_t)*size) {{
+        fprintf(stderr, "%s cannot be read\\n", name);
+        exit(1);
+    }}
+    fclose(file);
+    return data;
+}}
+
+int main(int count, char **words)
+{{
+    long sizes[3];
+    if (count < 4) {{
+        fprintf(stderr, "%s weights.bin tables.bin activations.bin [FIRST [LAST [ORDER]]]\\n",
+                words[0]);
+        return 2;
+    }}
+    char *weights = read_file(words[1], &sizes[0]), *tables = read_file(words[2], &sizes[1]);
+    char *activations = read_file(words[3], &sizes[2]);
+    int first = count > 4 ? atoi(words[4]) : 0;
+    int last = count > 5 ? atoi(words[5]) : {network.upper()}_KERNELS - 1;
+    struct {prefix}_memory memory = {{(uintptr_t)weights, (uintptr_t)activations, (uintptr_t)tables}};
+    {prefix}_host_order(count > 6 ? (unsigned)atoi(words[6]) : 0);
+    for (int number = first; number <= last; number++)
+        {network}_kernel(number, &memory);
+    FILE *file = fopen(words[3], "wb");
+    if (!file || fwrite(activations, 1, (size_t)sizes[2], file) != (size_t)sizes[2] || fclose(file)) {{
+        fprintf(stderr, "%s cannot be written\\n", words[3]);
+        return 1;
+    }}
+    return 0;
+}}
+"""
+
+
+def _makefile(network: str) -> str:
+    return f"""\
+# make: the network with the machine's functions of shim/. For the machine itself, put your own
+# sources in place of shim/*.c: make FUNCTIONS="driver.c".
+CC ?= cc
+CFLAGS ?= -O2 -Wall -Wextra
+FUNCTIONS ?= $(wildcard shim/*.c)
+
+{network}: main.c $(wildcard src/*.c) $(FUNCTIONS) $(wildcard include/*.h)
+	$(CC) -std=gnu99 $(CFLAGS) -Iinclude -Ishim main.c $(wildcard src/*.c) $(FUNCTIONS) -o $@
+
+clean:
+	rm -f {network}
+
+.PHONY: clean
+"""
+
+
+__all__ = ["FLAGS", "FOLDER", "KernelSource", "kernel_text", "write_c"]

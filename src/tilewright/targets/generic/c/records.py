@@ -1,0 +1,132 @@
+"""The header of a machine's C functions: one record and one function per derived instruction.
+
+A record's members are the instruction's fields (isa.py), without opcode and waits; names have ``_``
+where those of fields have a dot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilewright.codegen.c.loops import Interface
+from tilewright.codegen.c.source import Writer, comment
+from tilewright.errors import refuse
+from tilewright.graph.names import identifier
+from tilewright.machine import Machine
+from tilewright.machine.model import CInterface
+from tilewright.targets.generic.fields import Field
+from tilewright.targets.generic.isa import Instruction, InstructionSet
+
+
+def interface_of(machine: Machine) -> Interface:
+    """The names that all programs of the machine use."""
+    named = c_of(machine)
+    return Interface(named.prefix, named.wait, named.finish)
+
+
+def c_of(machine: Machine) -> CInterface:
+    """The machine's table ``[c]``, which it must have."""
+    if machine.c is None:
+        raise refuse("target-machine", f"{machine.name} names no C functions", "c")
+    return machine.c
+
+
+def function_of(instruction: Instruction) -> str:
+    """The C function of an instruction."""
+    part = instruction.move or instruction.primitive
+    assert part is not None and part.c is not None
+    if instruction.primitive is not None and instruction.mnemonic != part.name:
+        return f"{part.c.function}_{instruction.family.name}"
+    return part.c.function
+
+
+def members(instruction: Instruction) -> Iterator[Field]:
+    """The fields that a record has."""
+    for field in instruction.format.fields:
+        if field.name != "opcode" and not field.name.startswith("wait."):
+            yield field
+
+
+def member(field: Field) -> str:
+    """The name of a field's member."""
+    return identifier(field.name)
+
+
+def constants(instruction: Instruction, field: Field) -> tuple[str, ...]:
+    """Constants for the choices of a field."""
+    name = function_of(instruction)
+    return tuple(f"{name}_{member(field)}_{identifier(one)}".upper() for one in field.choices)
+
+
+def header_text(instructions: InstructionSet) -> str:
+    """What whoever owns the machine provides."""
+    machine = instructions.machine
+    named = interface_of(machine)
+    guard = f"{named.prefix}_H".upper()
+    writer = Writer()
+    line = writer.line
+    line(f"/* {comment(f'{machine.name}: what programs call, for its driver to provide.')}")
+    line()
+    line(
+        "   A function that takes a record appends a command to its engine's queue, and returns the"
+    )
+    line("   command's ticket: how many commands the engine has been given. It keeps no pointer to")
+    line("   the record. Commands of one engine run in their order; those of several run side by")
+    line(
+        "   side. Addresses in main memory are 64-bit numbers, all others are bytes from the start"
+    )
+    line("   of their memory. */")
+    line(f"#ifndef {guard}")
+    line(f"#define {guard}")
+    line()
+    line("#include <stdint.h>")
+    line()
+    line(f"typedef uint32_t {named.ticket};")
+    line()
+    engines = ", ".join(named.engine(one.name) for one in machine.engines)
+    line(f"enum {named.prefix}_engine {{ {engines} }};")
+    line()
+    line(
+        "/* What the engine is given after this starts only once the other engine has completed its"
+    )
+    line("   commands up to the ticket; 0 is no command. The caller need not wait. */")
+    line(f"void {named.wait}(enum {named.prefix}_engine engine, enum {named.prefix}_engine other,")
+    line(f"{' ' * len(f'void {named.wait}(')}{named.ticket} ticket);")
+    line()
+    line(
+        "/* Returns once all engines have completed all commands; tickets may begin at 1 again. */"
+    )
+    line(f"void {named.finish}(void);")
+    line()
+    line("/* Where the parts of a network lie in main memory. */")
+    with writer.block(f"struct {named.prefix}_memory"):
+        line("uint64_t weights;")
+        line("uint64_t activations;")
+        line("uint64_t tables;")
+    writer.lines[-1] += ";"
+    for one in instructions.instructions:
+        line()
+        _record(writer, one, named)
+    line()
+    line("#endif")
+    return str(writer)
+
+
+def _record(writer: Writer, one: Instruction, named: Interface) -> None:
+    name = function_of(one)
+    text = one.summary if one.move is not None else f"{one.family.summary}\n\n{one.family.text}"
+    lines = [comment(part) for part in text.strip().splitlines()]
+    for number, part in enumerate(lines):
+        end = " */" if number == len(lines) - 1 else ""
+        writer.line(f"{'/*' if number == 0 else '  '} {part}{end}" if part else "")
+    for field in members(one):
+        if field.choices:
+            listed = ", ".join(constants(one, field))
+            writer.line(f"enum {{ {listed} }};")
+    with writer.block(f"struct {name}"):
+        for field in members(one):
+            bits = 64 if field.bits > 32 else 32
+            kind = f"{'' if field.signed else 'u'}int{bits}_t"
+            writer.line(f"{kind} {member(field)}; /* {comment(field.meaning)} */")
+    writer.lines[-1] += ";"
+    writer.line(f"{named.ticket} {name}(const struct {name} *command);")
