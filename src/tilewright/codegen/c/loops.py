@@ -30,6 +30,7 @@ may be issued in the order of the text, whatever the program says of queues (``l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -160,7 +161,7 @@ class KernelWriter:
                 buffer,
                 kind,
                 engine,
-                f"{identifier(buffer.symbol.data)}_{kind}"
+                f"{self._buffer_names[buffer]}_{kind}"
                 + (f"_{identifier(engine)}" if (buffer, kind) in several else ""),
             )
             for buffer, kind, engine in found
@@ -196,7 +197,17 @@ class KernelWriter:
         ]
 
     def _slot(self, buffer: BufferOp) -> str:
-        return f"{identifier(buffer.symbol.data)}_slot"
+        return f"{self._buffer_names[buffer]}_slot"
+
+    @cached_property
+    def _buffer_names(self) -> dict[BufferOp, str]:
+        """What the variables of each buffer begin with: its role, or what tells it from others."""
+        found: dict[BufferOp, str] = {}
+        for name_of in (_role, _role_and_memory, _symbol):
+            rest = [buffer for buffer in self.queues.buffers if buffer not in found]
+            names = Counter(map(name_of, rest))
+            found |= {one: name_of(one) for one in rest if names[name_of(one)] == 1}
+        return found
 
     def _block(self, block: Block, loops: tuple[LoopOp, ...]) -> None:
         for op in block.ops:
@@ -255,6 +266,8 @@ class KernelWriter:
     def _command(self, op: Command, loops: tuple[LoopOp, ...]) -> None:
         block = op.parent_block()
         assert block is not None
+        if self.writer.lines[-1:] != [""]:
+            self.writer.line()
         names = {(t.buffer, t.kind, t.engine): t.name for t in self.tracks}
         for buffer, kind, engine, every in self._waits(op):
             name = names[buffer, kind, engine]
@@ -307,6 +320,18 @@ class KernelWriter:
         for line in lines:
             self.writer.line(f"    {line}")
         self.writer.line("});")
+
+
+def _role(buffer: BufferOp) -> str:
+    return identifier("" if buffer.role is None else buffer.role.data, "buffer")
+
+
+def _role_and_memory(buffer: BufferOp) -> str:
+    return f"{_role(buffer)}_{identifier(buffer.memory)}"
+
+
+def _symbol(buffer: BufferOp) -> str:
+    return f"{_role(buffer)}_{identifier(buffer.symbol.data)}"
 
 
 def _buffers(op: Command) -> list[BufferOp]:

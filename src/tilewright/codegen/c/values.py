@@ -145,7 +145,8 @@ class Nest:
             return extra[0]
         if len(extra) == 1 and not terms:
             return _folded(extra[0], constant)
-        return " + ".join([*([total(terms, constant)] if terms or constant else []), *extra])
+        plain = [total(terms, constant)] if terms or constant or not extra else []
+        return " + ".join([*plain, *extra])
 
     def _additive(self, column: Array) -> list[Array] | None:
         """Per loop, what its runs add to the first execution's value; None if that is no sum.

@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright.codegen.c.loops import Call, KernelWriter, Value
 from tilewright.codegen.c.values import Tables
+from tilewright.machine.checks import ROLES
 from tilewright.targets.generic.c.records import (
     constants,
     function_of,
@@ -58,10 +59,14 @@ def call(whole: Lowering, one: Instruction, columns: Mapping[str, Any]) -> Call:
     return Call(function_of(one), engine, values)
 
 
+_APART = ("then", "source", "target", "extra")
+_OPERANDS = (*ROLES, "other")
+
+
 def _group(name: str) -> str:
-    """Which parameters stand on one line."""
-    head, dot, _ = name.partition(".")
-    return head if dot else ""
+    """Which parameters stand on one line: each operand's, each end's, those of the steps."""
+    head = name.partition(".")[0]
+    return next((one for one in (*_APART, *_OPERANDS) if head.rstrip("0123456789") == one), "")
 
 
 def _in_main(whole: Lowering, one: Instruction, name: str) -> bool:

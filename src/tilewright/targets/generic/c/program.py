@@ -172,12 +172,15 @@ int main(int count, char **words)
     char *activations = read_file(words[3], &sizes[2]);
     int first = count > 4 ? atoi(words[4]) : 0;
     int last = count > 5 ? atoi(words[5]) : {network.upper()}_KERNELS - 1;
-    struct {prefix}_memory memory = {{(uintptr_t)weights, (uintptr_t)activations, (uintptr_t)tables}};
+    struct {prefix}_memory memory = {{
+        (uintptr_t)weights, (uintptr_t)activations, (uintptr_t)tables,
+    }};
     {prefix}_host_order(count > 6 ? (unsigned)atoi(words[6]) : 0);
     for (int number = first; number <= last; number++)
         {network}_kernel(number, &memory);
     FILE *file = fopen(words[3], "wb");
-    if (!file || fwrite(activations, 1, (size_t)sizes[2], file) != (size_t)sizes[2] || fclose(file)) {{
+    size_t bytes = (size_t)sizes[2];
+    if (!file || fwrite(activations, 1, bytes, file) != bytes || fclose(file)) {{
         fprintf(stderr, "%s cannot be written\\n", words[3]);
         return 1;
     }}

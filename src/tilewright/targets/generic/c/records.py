@@ -58,6 +58,15 @@ def constants(instruction: Instruction, field: Field) -> tuple[str, ...]:
     return tuple(f"{name}_{member(field)}_{identifier(one)}".upper() for one in field.choices)
 
 
+_ABOUT = (
+    "A function that takes a record appends a command to its engine's queue, and returns the",
+    "command's ticket: how many commands the engine has been given. It keeps no pointer to the",
+    "record. Commands of one engine run in their order; those of several run side by side.",
+    "Addresses in main memory are 64-bit numbers; all others are bytes from the start of their",
+    "memory. */",
+)
+
+
 def header_text(instructions: InstructionSet) -> str:
     """What whoever owns the machine provides."""
     machine = instructions.machine
