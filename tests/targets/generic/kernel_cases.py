@@ -31,6 +31,7 @@ from tilewright.targets.generic.encode import Program, decode
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.lower import Lowering
 from tilewright.targets.generic.simulate import Simulator
+from tilewright.tile.dialect import ProgramOp
 from tilewright.tile.lower import tile
 
 Array = NDArray[Any]
@@ -320,6 +321,10 @@ class Lowered:
     output: tuple[int, tuple[int, ...]]
     """Offset and physical shape of the output."""
     starts: list[int]
+    tiles: ProgramOp
+    """The tile program that the words come from."""
+    bases: dict[str, int]
+    """Where the arena and the function tables begin in main memory."""
 
     def run(self) -> Array:
         Simulator(self.program, [(0, self.memory)]).run()
@@ -363,7 +368,7 @@ def lower_case(
     words, starts = lowering.words()
     tables = np.frombuffer(bytes(lowering.table_image), np.uint8)
     memory = np.concatenate([memory, tables])
-    return Lowered(decode(instructions, words), memory, case, output, starts)
+    return Lowered(decode(instructions, words), memory, case, output, starts, program, bases)
 
 
 __all__ = [

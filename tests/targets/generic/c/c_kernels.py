@@ -1,0 +1,138 @@
+"""Kernels as C: emitted, built with the machine's functions for the host, and run."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+from tests.targets.generic.kernel_cases import Case, Lowered, lower_case
+
+from tilewright.machine import Machine
+from tilewright.machine.model import CFunction, CInterface
+from tilewright.planning import plan
+from tilewright.targets.generic.c.host import COMPUTED, host_text
+from tilewright.targets.generic.c.program import KernelSource, kernel_text
+from tilewright.targets.generic.c.records import header_text
+from tilewright.targets.generic.families import family_of
+from tilewright.targets.generic.isa import derive
+from tilewright.targets.generic.lower import Lowering
+
+FLAGS = ("-std=gnu99", "-O1", "-fPIC", "-Wall", "-Wextra", "-Werror")
+COMPILERS = tuple(name for name in ("gcc", "clang") if shutil.which(name)) or ("cc",)
+FUNCTION = "kernel_under_test"
+
+
+def with_c(machine: Machine) -> Machine:
+    """A machine with a C function for every part, without what the host does not compute."""
+    primitives = tuple(
+        one.model_copy(
+            update={"c": CFunction(function=f"unit_{one.name.replace('-', '_')}"), "operations": ops}
+        )
+        for one in machine.primitives
+        if (ops := tuple(o for o in one.operations if _computed(o)))
+    )
+    moves = tuple(
+        one.model_copy(update={"c": CFunction(function=f"unit_{one.name.replace('-', '_')}")})
+        for one in machine.moves
+    )
+    c = CInterface(prefix="unit", wait="unit_wait", finish="unit_finish")
+    return machine.model_copy(update={"c": c, "moves": moves, "primitives": primitives})
+
+
+def _computed(operation: str) -> bool:
+    family = family_of(operation)
+    return family is None or family.name in COMPUTED
+
+
+@dataclass
+class EmittedKernel:
+    """A kernel in C and its main memory."""
+
+    machine: Machine
+    text: str
+    lowered: Lowered
+
+    def build(self, folder: Path, compiler: str = COMPILERS[0], text: str = "") -> ctypes.CDLL:
+        """The kernel as a library of its own, with queues and memories of its own."""
+        shared = shim_of(self.machine, folder.parent, compiler)
+        folder.mkdir()
+        source, library = folder / "kernel.c", folder / "kernel.so"
+        source.write_text(text or self.text)
+        objects = [str(path) for path in sorted(shared.glob("*.o"))]
+        command = [compiler, *FLAGS, f"-I{shared}", str(source), *objects]
+        subprocess.run([*command, "-shared", "-o", str(library)], check=True)
+        return ctypes.CDLL(str(library))
+
+    def run(self, library: ctypes.CDLL, order: int = 0) -> NDArray[Any]:
+        """The result in main memory, which is as it was before."""
+        memory = self.lowered.memory.copy()
+        assert self.machine.c is not None
+        getattr(library, f"{self.machine.c.prefix}_host_order")(ctypes.c_uint(order))
+        start = memory.ctypes.data
+        places = [0, start, start + self.lowered.bases["tables"]]
+        getattr(library, FUNCTION)((ctypes.c_uint64 * 3)(*places))
+        before, self.lowered.memory = self.lowered.memory, memory
+        result = self.lowered.result().copy()
+        self.lowered.memory = before
+        return result
+
+    @property
+    def orders(self) -> range:
+        """Each engine early and late, and some orders at random."""
+        return range(2 * len(self.machine.engines) + 1 + 4)
+
+    def without_waits(self) -> Iterator[tuple[str, str]]:
+        """The text without one of its waits, for each; and that wait."""
+        assert self.machine.c is not None
+        lines = self.text.splitlines(keepends=True)
+        for number, line in enumerate(lines):
+            if line.strip().startswith(f"{self.machine.c.wait}("):
+                yield line.strip(), "".join(lines[:number] + lines[number + 1 :])
+
+
+def emitted(case: Case, machine: Machine) -> EmittedKernel:
+    """A kernel in C."""
+    instructions = derive(machine)
+    lowered = lower_case(case, plan(case.kernel, machine).schedule, machine, instructions)
+    arena = lowered.memory[: lowered.bases["tables"]]
+    whole = Lowering(instructions, lowered.bases, {"activations": arena})
+    source = KernelSource("k0", case.kernel.nodes, [lowered.tiles])
+    assert machine.c is not None
+    text = kernel_text(whole, source, FUNCTION, "unit", machine.c.prefix)
+    return EmittedKernel(machine, text, lowered)
+
+
+def shim_of(machine: Machine, folder: Path, compiler: str) -> Path:
+    """A folder with the headers and objects of the machine's functions for the host."""
+    assert machine.c is not None
+    place = folder / f"shim-{machine.name}-{compiler}"
+    if place.exists():
+        return place
+    place.mkdir()
+    instructions = derive(machine)
+    (place / f"{machine.c.prefix}.h").write_text(header_text(instructions))
+    prefix = machine.c.prefix
+    (place / "unit_network.h").write_text(
+        f'#include "{prefix}.h"\nvoid {FUNCTION}(const struct {prefix}_memory *memory);\n'
+    )
+    (place / "host.c").write_text(host_text(instructions))
+    for package, names in (
+        ("tilewright.codegen.c", ("queues.c", "queues.h")),
+        ("tilewright.targets.generic.c", ("families.c", "families.h")),
+    ):
+        for name in names:
+            (place / name).write_text((files(package) / "shim" / name).read_text())
+    for name in ("host", "queues", "families"):
+        command = [compiler, *FLAGS, f"-I{place}", "-c", str(place / f"{name}.c")]
+        subprocess.run([*command, "-o", str(place / f"{name}.o")], check=True)
+    return place
+
+
+__all__ = ["COMPILERS", "EmittedKernel", "emitted", "with_c"]
