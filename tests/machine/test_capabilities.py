@@ -23,6 +23,7 @@ UNUSUAL = {
     Capability.PIECES: "all",
     Capability.MEMORY_GROWTH: 2.0,
     Capability.WEIGHTS_KEPT: 64,
+    Capability.C: {"prefix": "npu", "wait": "npu_wait", "finish": "npu_finish"},
     Capability.CACHE_COSTS: {"usable": 0.5},
     Capability.HOLDS: True,
     Capability.MANAGED: "hardware",
@@ -69,6 +70,9 @@ def with_key(capability: Capability) -> tuple[Machine, str]:
         "operand": (data["primitives"][0]["operands"]["bias"], "primitive.conv.operands.bias."),
     }[kind]
     part[field] = UNUSUAL[capability]
+    if capability is Capability.C:  # All parts name a function, or none does.
+        for number, one in enumerate([*data["moves"], *data["primitives"]]):
+            one["c"] = {"function": f"npu_{number}"}
     return Machine.from_json(data), place + field
 
 

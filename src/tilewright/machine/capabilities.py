@@ -30,10 +30,10 @@ class Capability(StrEnum):
     WEIGHTS_KEPT = "weights_kept"
     CACHE_COSTS = "cache_costs"
     C = "c"
+    """And with it the functions of all moves and primitives (c_interface.py)."""
     HOLDS = "memory.holds"
     MANAGED = "memory.managed"
     LINEAR = "move.linear"
-    MOVE_C = "move.c"
     IN_FLIGHT = "move.in_flight"
     TRANSACTION = "move.transaction"
     EFFICIENCY = "move.efficiency"
@@ -51,7 +51,6 @@ class Capability(StrEnum):
     BLOCK_CYCLES = "primitive.block_cycles"
     DOT = "primitive.dot"
     TEMPORARIES = "primitive.temporaries"
-    PRIMITIVE_C = "primitive.c"
 
 
 def used(machine: Machine) -> Iterator[tuple[Capability, str]]:

@@ -112,7 +112,7 @@ class KernelWriter:
     order: Order
     calls: Mapping[Command, Call]
     first: Sequence[Call]
-    """Commands before the program's own, such as loads of tables, for which all others wait."""
+    """Commands before the program's own, such as loads of tables, for which computes wait."""
     interface: Interface
     tables: Tables
     writer: Writer = field(default_factory=lambda: Writer(1))
@@ -136,8 +136,9 @@ class KernelWriter:
         nest = Nest((), 1, self.tables)
         for call in self.first:
             self._call(call, nest, (), "ticket = ")
+        computing = [op.engine.data for op in self.calls if isinstance(op, ComputeOp)]
         for other in dict.fromkeys(call.engine for call in self.first):
-            for engine in self.queues.engines:
+            for engine in dict.fromkeys(computing):
                 if engine != other:
                     self._wait(engine, other, "ticket")
         self._block(self.program.body.block, ())

@@ -7,7 +7,7 @@ the expression of the loops' variables that gives the column, in this order:
 1. a number;
 2. a sum over loops, each term affine in the loop's variable, but for a first or last run that may
    differ (the halo's edge, the tile that is cut): ``oh * 448 + (ci == 48 ? 8 : 16)``;
-3. of flags, an *and* of conditions on loops: ``ci == 0 && kh == 0``;
+3. of flags, an *and* of conditions on loops: ``(ci == 0 && kh == 0)``;
 4. a table by the numbers of those loops' runs on which the column depends.
 
 Where a buffer has several slots, its addresses have ``slot * bytes`` beside. Every expression is
@@ -186,7 +186,7 @@ class Nest:
                 if np.array_equal(whole, holds):
                     joined = " && ".join(texts)
                     if (chosen, other) == (1, 0):
-                        return joined
+                        return f"({joined})"
                     return f"({joined} ? {chosen} : {other})"
         return None
 

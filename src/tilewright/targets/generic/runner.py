@@ -17,7 +17,7 @@ from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.package import Package
 from tilewright.targets.generic.program_file import remarks_of
 from tilewright.targets.generic.simulate import Simulator
-from tilewright.targets.generic.stepped import SteppedRunner, Times
+from tilewright.targets.generic.stepped import Simulation, SteppedRunner, Times
 from tilewright.targets.generic.timing import check_races, race_error, time_program, timed_program
 
 
@@ -46,7 +46,7 @@ class InstructionRunner(SteppedRunner):
         """Simulated times; they do not depend on the inputs."""
         return time_program(self.program, self.kernels)
 
-    def simulation(self, *, traced: bool) -> _Simulation:
+    def simulation(self, *, traced: bool) -> Simulation:
         """The functional simulator; times come from the timing core."""
         return _Simulation(self, self._simulator)
 

@@ -30,7 +30,7 @@ class InstructionTarget(Target):
         {
             *(Capability.ISSUE_CYCLES, Capability.LATE_LOADS, Capability.PART_STORES),
             *(Capability.IN_FLIGHT, Capability.TRANSACTION, Capability.EFFICIENCY),
-            *(Capability.JOINED, Capability.C, Capability.MOVE_C, Capability.PRIMITIVE_C),
+            *(Capability.JOINED, Capability.C),
         }
     )
     falls_back = True

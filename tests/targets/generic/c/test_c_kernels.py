@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.slow import but_fast
 from tests.targets.generic import test_int8_machine as int8
-from tests.targets.generic.c.c_kernels import COMPILERS, emitted, with_c
+from tests.targets.generic.c.c_kernels import emitted, with_c
 from tests.targets.generic.kernel_cases import CASES, Case, lrn_case, random_case
 
 from tilewright.machine.load import load_machine

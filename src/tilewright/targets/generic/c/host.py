@@ -33,11 +33,11 @@ _WEIGHT = {"product": ("g", "co", "kh", "kw", "ci"), "depthwise": ("c", "kh", "k
 
 
 def check_host(instructions: InstructionSet) -> None:
-    """Refuse (``c-host``) a machine whose functions the host does not compute."""
+    """Refuse (``codegen-host``) a machine whose functions the host does not compute."""
     machine = instructions.machine
     if not machine.fixed_bits:
         raise refuse(
-            "c-host",
+            "codegen-host",
             f"{machine.name} computes in {machine.element}; functions in C are for fixed point",
             "element",
             'element = "fixed16" or "fixed8", or no C functions',
@@ -45,7 +45,7 @@ def check_host(instructions: InstructionSet) -> None:
     for one in instructions.instructions:
         if one.family.name not in COMPUTED:
             raise refuse(
-                "c-host",
+                "codegen-host",
                 f"the host does not compute {one.family.name} for {one.mnemonic}",
                 f"primitive.{one.mnemonic}",
                 f"leave {', '.join(one.operations)} out of its operations",
@@ -62,12 +62,13 @@ def host_text(instructions: InstructionSet) -> str:
     line("   do what families.h says on arrays. */")
     line(f'#include "{named.prefix}.h"')
     line()
+    line("#include <string.h>")
+    line()
     line('#include "families.h"')
     line('#include "queues.h"')
     line()
-    for memory in machine.memories:
-        if memory.name != machine.main and memory.bytes is not None:
-            line(f"static uint8_t {_array(memory.name)}[{memory.bytes}];")
+    for memory in _memories(machine):
+        line(f"static uint8_t {_array(memory)}[{machine.memory(memory).bytes}];")
     for one in instructions.instructions:
         line()
         _function(writer, one, machine)
@@ -79,10 +80,19 @@ def host_text(instructions: InstructionSet) -> str:
     with writer.block(f"void {named.finish}(void)"):
         line("queues_finish();")
     line()
-    line("/* See queues_order in queues.h. */")
-    with writer.block(f"void {c_of(machine).prefix}_host_order(unsigned order)"):
+    line(
+        "/* Begins a run in an order of commands (queues_order in queues.h). No program depends on"
+    )
+    line("   what memories hold at its beginning: they are filled with what shows. */")
+    with writer.block(f"void {c_of(machine).prefix}_host_start(unsigned order)"):
         line(f"queues_order({len(machine.engines)}, order);")
+        for memory in _memories(machine):
+            line(f"memset({_array(memory)}, 0xA5, sizeof {_array(memory)});")
     return str(writer)
+
+
+def _memories(machine: Machine) -> list[str]:
+    return [one.name for one in machine.memories if one.name != machine.main and one.bytes]
 
 
 def _array(memory: str) -> str:

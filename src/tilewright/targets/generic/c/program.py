@@ -144,7 +144,7 @@ def _main(network: str, prefix: str) -> str:
 
 #include "{network}_network.h"
 
-void {prefix}_host_order(unsigned order);
+void {prefix}_host_start(unsigned order);
 
 static char *read_file(const char *name, long *size)
 {{
@@ -175,7 +175,7 @@ int main(int count, char **words)
     struct {prefix}_memory memory = {{
         (uintptr_t)weights, (uintptr_t)activations, (uintptr_t)tables,
     }};
-    {prefix}_host_order(count > 6 ? (unsigned)atoi(words[6]) : 0);
+    {prefix}_host_start(count > 6 ? (unsigned)atoi(words[6]) : 0);
     for (int number = first; number <= last; number++)
         {network}_kernel(number, &memory);
     FILE *file = fopen(words[3], "wb");

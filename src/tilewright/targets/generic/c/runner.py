@@ -47,7 +47,7 @@ class _Run:
         self.times = runner.times
         self.write_trace = runner.write_trace
         prefix = c_of(runner.parts.machine).prefix
-        getattr(runner.library, f"{prefix}_host_order")(ctypes.c_uint(runner.order))
+        getattr(runner.library, f"{prefix}_host_start")(ctypes.c_uint(runner.order))
         arenas = (runner.arenas[WEIGHTS], runner.arenas[ACTIVATIONS], runner.parts.image)
         self.memory = _Memory(*(data.ctypes.data if data.size else 0 for data in arenas))
         self.kernels = {
