@@ -276,7 +276,7 @@ class KernelWriter:
                 self._wait(op.engine.data, engine, f"{name}[{slot}]")
         touched = dict.fromkeys(b for one in self._group(op) for b in _buffers(one))
         slots = [
-            SlotTerm(self._slot(b), int(b.get("bytes")), self.order.slot(b, op))
+            SlotTerm(self._slot(b), int(b.get("bytes")), self.order.slot(b, op), _role(b))
             for b in touched
             if b.slot_count > 1
         ]
@@ -304,7 +304,8 @@ class KernelWriter:
         lines: list[str] = []
         group = None
         for value in call.values:
-            text = nest.expression(value.column, slots if value.slots else ())
+            mine = sorted(slots, key=lambda slot: slot.role != value.group) if value.slots else ()
+            text = nest.expression(value.column, mine)
             if text.isdigit() and int(text) < len(value.names):
                 text = value.names[int(text)] if text != "0" else text
             if value.base:

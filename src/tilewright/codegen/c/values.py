@@ -68,6 +68,8 @@ class SlotTerm:
     """The variable that counts the slots."""
     bytes: int
     slot: Array
+    role: str = ""
+    """The role of the buffer, by which it comes before others of as many slots."""
     """Per execution: the slot."""
 
 
@@ -117,10 +119,14 @@ class Nest:
         for slot in slots:
             choices.append((f"{slot.name} * {slot.bytes}", column - slot.slot * slot.bytes))
         for attempt in (self._sum, self._conditions, self._table):
-            for shift, rest in choices:
-                found = attempt(rest)
-                if found is not None:
-                    return f"{shift} + {found}" if shift and found != "0" else shift or found
+            found = [(shift, attempt(rest)) for shift, rest in choices]
+            texts = [
+                f"{shift} + {text}" if shift and text != "0" else shift or text
+                for shift, text in found
+                if text is not None
+            ]
+            if texts:
+                return min(texts, key=lambda text: text.count("?"))
         raise AssertionError("tables take every column")
 
     def _sum(self, column: Array) -> str | None:

@@ -8,14 +8,11 @@ import numpy as np
 import pytest
 from tests.slow import but_fast
 from tests.targets.generic import test_int8_machine as int8
-from tests.targets.generic.c.c_kernels import emitted, with_c
+from tests.targets.generic.c.c_kernels import COMPILERS, emitted, with_c
 from tests.targets.generic.kernel_cases import CASES, Case, lrn_case, random_case
 
-from tilewright.machine.load import load_machine
 from tilewright.targets.cambricon_x.machine import MACHINE as CAMBRICON_X
 
-EXAMPLES = Path(__file__).parents[4] / "examples" / "machines"
-SMALL = load_machine(EXAMPLES / "small-npu-c.toml")
 WIDE = with_c(CAMBRICON_X)
 NARROW = with_c(int8.MACHINE)
 
@@ -46,3 +43,34 @@ def test_kernels_of_8_bits(seed: int, folder: Path) -> None:
     library = kernel.build(folder / f"narrow{seed}")
     for order in kernel.orders:
         np.testing.assert_array_equal(kernel.run(library, order), kernel.lowered.case.expected)
+
+
+@pytest.mark.parametrize("seed", [10, 4])
+def test_every_wait_is_needed(seed: int, folder: Path) -> None:
+    """Without any one of its waits, a kernel is wrong in some order that is left."""
+    kernel = emitted(case_of(seed), WIDE)
+    waits = list(kernel.without_waits())
+    assert len(waits) == 4
+    for number, (wait, text) in enumerate(waits):
+        library = kernel.build(folder / f"mutant{seed}-{number}", text=text)
+        results = [kernel.run(library, order) for order in kernel.orders]
+        wrong = [not np.array_equal(one, kernel.lowered.case.expected) for one in results]
+        assert any(wrong), wait
+
+
+GOLDEN = Path(__file__).parent / "goldens" / "depthwise.c"
+
+
+def test_a_kernel_reads_as_it_did(request: pytest.FixtureRequest) -> None:
+    """``pytest --bless`` rewrites the file."""
+    text = emitted(case_of(4), WIDE).text
+    if request.config.getoption("--bless", default=False):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text()
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_compilers_agree(compiler: str, folder: Path) -> None:
+    kernel = emitted(case_of(2), WIDE)
+    library = kernel.build(folder / f"of-{compiler}", compiler)
+    np.testing.assert_array_equal(kernel.run(library, 6), kernel.lowered.case.expected)
