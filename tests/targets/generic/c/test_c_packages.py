@@ -112,7 +112,11 @@ def tiny(folder: Path) -> Path:
     return net.save(folder / "tiny.onnx", x, [1, 9])
 
 
-NETWORKS = {"tiny": tiny, "lenet5": lambda folder: LENET, "mobile": mobile, "residual": residual}
+def lenet5(_: Path) -> Path:
+    return LENET
+
+
+NETWORKS = {"tiny": tiny, "lenet5": lenet5, "mobile": mobile, "residual": residual}
 
 
 @pytest.fixture(scope="module", params=but_fast(NETWORKS, ["tiny"]))
