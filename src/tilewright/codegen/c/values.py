@@ -118,7 +118,7 @@ class Nest:
         choices: list[tuple[str, Array]] = [("", column)]
         for slot in slots:
             choices.append((f"{slot.name} * {slot.bytes}", column - slot.slot * slot.bytes))
-        for attempt in (self._sum, self._conditions, self._table):
+        for attempt in (self._sum, self._conditions):
             found = [(shift, attempt(rest)) for shift, rest in choices]
             texts = [
                 f"{shift} + {text}" if shift and text != "0" else shift or text
@@ -127,7 +127,10 @@ class Nest:
             ]
             if texts:
                 return min(texts, key=lambda text: text.count("?"))
-        raise AssertionError("tables take every column")
+        tables = [(shift, *self._table(rest)) for shift, rest in choices]
+        shift, entries, index = min(tables, key=lambda table: len(table[1]))
+        text = f"{self.tables.name_of(entries)}[{index}]"
+        return f"{shift} + {text}" if shift else text
 
     def _sum(self, column: Array) -> str | None:
         """A sum of one term for each loop; None where it is no such sum, or a term has no form."""
@@ -196,8 +199,8 @@ class Nest:
                     return f"({joined} ? {chosen} : {other})"
         return None
 
-    def _table(self, column: Array) -> str | None:
-        """An entry of a table by the runs of the fewest loops on which the column depends."""
+    def _table(self, column: Array) -> tuple[list[int], str]:
+        """A table by the runs of the fewest loops on which the column depends, and its index."""
         numbers = range(len(self.loops))
         for size in range(1, len(self.loops) + 1):
             for chosen in combinations(numbers, size):
@@ -210,8 +213,8 @@ class Nest:
                 entries = np.zeros(prod(loop.count for loop in loops), np.int64)
                 entries[index] = column
                 if np.array_equal(entries[index], column):
-                    return f"{self.tables.name_of(entries.tolist())}[{text}]"
-        return None
+                    return entries.tolist(), text
+        raise AssertionError("the runs of all loops tell every execution apart")
 
 
 def _product(loop: LoopVariable, slope: int) -> tuple[int, str]:

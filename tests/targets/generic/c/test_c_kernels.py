@@ -11,8 +11,11 @@ from tests.targets.generic import test_int8_machine as int8
 from tests.targets.generic.c.c_kernels import COMPILERS, emitted, with_c
 from tests.targets.generic.kernel_cases import CASES, Case, lrn_case, random_case
 
+from tilewright.machine import Machine
+from tilewright.machine.load import load_machine
 from tilewright.targets.cambricon_x.machine import MACHINE as CAMBRICON_X
 
+ROOT = Path(__file__).parents[4]
 WIDE = with_c(CAMBRICON_X)
 NARROW = with_c(int8.MACHINE)
 
@@ -43,6 +46,31 @@ def test_kernels_of_8_bits(seed: int, folder: Path) -> None:
     library = kernel.build(folder / f"narrow{seed}")
     for order in kernel.orders:
         np.testing.assert_array_equal(kernel.run(library, order), kernel.lowered.case.expected)
+
+
+@pytest.mark.parametrize(
+    ("path", "seed"),
+    [
+        *((ROOT / "examples" / "machines" / "five-buffers.toml", seed) for seed in (0, 16, 19)),
+        *(
+            (ROOT / "tests" / "targets" / "generic" / "one_scratchpad.toml", seed)
+            for seed in (1, 16)
+        ),
+    ],
+    ids=lambda value: getattr(value, "stem", None),
+)
+def test_other_machines(path: Path, seed: int, folder: Path) -> None:
+    """Buffers of buffers on paths of several moves; one memory and one engine for all transfers."""
+    kernel = emitted(case_of(seed), with_c(with_epilogue(load_machine(path))))
+    library = kernel.build(folder / f"{path.stem}{seed}")
+    for order in kernel.orders:
+        np.testing.assert_array_equal(kernel.run(library, order), kernel.lowered.case.expected)
+
+
+def with_epilogue(machine: Machine) -> Machine:
+    steps = (("add",), ("relu", "clip", "leaky_relu"), ("requantise",))
+    primitives = tuple(p.model_copy(update={"epilogue": steps}) for p in machine.primitives)
+    return machine.model_copy(update={"primitives": primitives})
 
 
 @pytest.mark.parametrize("seed", [10, 4])
