@@ -129,11 +129,10 @@ def test_the_reason_names_what_the_file_lacks(old: str, new: str, reason: str) -
 @pytest.mark.parametrize(
     ("old", "new", "code"),
     [
-        ('"NHWC", weight = "OHWI"', '"NCHW8c", weight = "OIHW"', "lower-layout"),
         ('{ input = "feature", residual', '{ input = "dram", residual', "isa-in-place"),
         ("memory.tables", "memory.table", "machine-invalid"),
         ('[move]\nload-feature', '[move]\npool', "isa-name"),
-        ('epilogue = [["add"]', 'epilogue_any = true\nepilogue = [["add"]', "isa-epilogue"),
+        ('epilogue = [["add"]', 'epilogue_any = true\nepilogue = [["add"]', "machine-capability"),
     ],
 )  # fmt: skip
 def test_what_the_derived_instructions_cannot_say_is_refused(old: str, new: str, code: str) -> None:
@@ -143,6 +142,17 @@ def test_what_the_derived_instructions_cannot_say_is_refused(old: str, new: str,
         machine = load_machine(text.replace(old, new))
         tilewright.compile(LENET, "generic", machine=machine, calibration=[image(lenet())])
     assert caught.value.problems[0].code == code
+
+
+def test_layouts_that_instructions_cannot_address_send_kernels_to_the_host() -> None:
+    text = SMALL_NPU.read_text().replace('"NHWC", weight = "OHWI"', '"NCHW8c", weight = "OIHW"')
+    sample = image(lenet())
+    machine = load_machine(text)
+    executable = tilewright.compile(LENET, "generic", machine=machine, calibration=[sample])
+    assert executable.check(sample, executable.run(sample)).passed
+    rows = {node: row for row in executable.manifest.kernels for node in row.nodes}
+    assert rows["conv1"].engine == "host"
+    assert "lower-layout" in rows["conv1"].reason
 
 
 def test_functions_by_table_need_their_memory() -> None:
