@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tests.targets.cpu.built_networks import Array
 
 import tilewright
 from tilewright.errors import TilewrightError
+from tilewright.targets.cpu import runner
 from tilewright.targets.cpu.runner import CpuRunner
 
 LENET = Path(__file__).parents[3] / "examples" / "lenet5" / "lenet5.onnx"
@@ -115,3 +117,8 @@ def test_threads_give_the_same_and_a_profile(lenet: tilewright.Executable) -> No
         assert all((kernel.seconds or 0.0) > 0.0 for kernel in lenet.profile.kernels)
     finally:
         lenet.runner.threads = 1
+
+
+def test_arrays_of_bfloat16_are_taken() -> None:
+    array = np.arange(6, dtype=np.float32).astype(ml_dtypes.bfloat16)
+    assert runner._address(array) == array.ctypes.data
