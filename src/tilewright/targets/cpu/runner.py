@@ -359,7 +359,7 @@ class CpuRunner(Runner):
 
 def _address(array: Array) -> int:
     """Where a contiguous array's first byte lies."""
-    if array.size and array.flags.writeable and array.dtype.isbuiltin:
+    if array.size and array.flags.writeable and array.dtype.isbuiltin == 1:
         # A tenth of the time that NumPy takes for it. Its stubs leave out that arrays are buffers;
         # those of bfloat16 are none.
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # pyright: ignore[reportArgumentType]
