@@ -116,7 +116,11 @@ def test_variants(variant: str, tmp_path: Path) -> None:
     ],
 )
 def test_the_reason_names_what_the_file_lacks(old: str, new: str, reason: str) -> None:
-    machine = load_machine(SMALL_NPU.read_text().replace(old, new))
+    text = SMALL_NPU.read_text().replace(old, new)
+    if new == '"matmul"':  # Expressions may name dims of the primitive's operations alone.
+        text = text.replace("n*g*b0*b1*m*oh*ow*ceil(co/8)*ceil(ci/8)*kh*kw", "n*b0*b1*m*co*ci/64")
+        text = text.replace("n*g*b0*b1*m*oh*ow*co*ci*kh*kw/64", "n*b0*b1*m*co*ci/64")
+    machine = load_machine(text)
     sample = image(lenet())
     executable = tilewright.compile(LENET, "generic", machine=machine, calibration=[sample])
     outputs = executable.run(sample)
