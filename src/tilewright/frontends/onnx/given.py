@@ -25,7 +25,7 @@ def given_arrays(graph: GraphProto, constants: Constants | None) -> dict[str, Ar
     """The values as arrays of the inputs' element types and ranks.
 
     One number is also a list of one, where the model asks for a list. Raises TilewrightError
-    (``input-name``, ``input-dtype``, ``input-shape``).
+    (``input-name``, ``input-dtype``, ``input-shape``, ``onnx-dtype``).
     """
     declared = {value.name: value for value in graph.input}
     found: dict[str, Array] = {}
@@ -41,7 +41,7 @@ def _array(declared: ValueInfoProto, value: ArrayLike | str) -> Array:
     where = f"constant {shown(declared.name)}"
     kind = declared.type.tensor_type
     if kind.elem_type not in DTYPES:
-        raise refuse("input-dtype", f"elements are {type_name(kind.elem_type)}", where)
+        raise refuse("onnx-dtype", f"elements are {type_name(kind.elem_type)}", where)
     wanted = DTYPES[kind.elem_type]
     array = _numbers(value, where) if isinstance(value, str) else np.asarray(value)
     if array.dtype.kind not in "biuf" and array.dtype not in DTYPES.values():
