@@ -14,14 +14,14 @@ export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 
 help:
 	@echo "make demo    set up, then compile LeNet-5 for two targets and classify the held-out digits"
-	@echo "make test    set up, then run all tests but the slow ones (ten minutes on two cores)"
+	@echo "make test    set up, then run all tests but the slow ones"
 	@echo "make test-all"
 	@echo "             the same, then the slow ones (make test-slow)"
 	@echo "make test-frontends"
 	@echo "             install PyTorch and the other front-ends' packages, then run their tests"
 	@echo "make durations"
 	@echo "             write build/durations.txt: how long each test took when it was last run"
-	@echo "make check   lint, types, fast tests of what has changed since main (two minutes)"
+	@echo "make check   lint, types, fast tests of what has changed since main"
 	@echo "make docs    write docs/api.md and the README's picture anew"
 	@echo "make suite   run ONNX's backend suite and write the table of what passes"
 	@echo "make fuzz    run COUNT=1000 random graphs (SEED=0) on all engines and compare"
