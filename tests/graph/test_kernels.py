@@ -8,13 +8,12 @@ import pytest
 from tests.graph.operations.iterate import run_kernel
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, YieldOp
 from tilewright.graph.interpreter import interpret
-from tilewright.graph.kernels import kernel_of, operand_values, substitute
+from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.values import value_names
 from tilewright.graph.weights import Weights
 from tilewright.ir import Block, Region, SSAValue, StringAttr, VerifyException
 from tilewright.ir.types import shape_of, tensor
-from tilewright.planning.domain import Affine
 
 Step = tuple[str, Sequence[int], dict[str, object]]
 """Operation; operands as indices into the kernel's arguments, then results; attributes."""
@@ -160,10 +159,3 @@ def test_refusals(shapes: list[tuple[int, ...]], steps: list[Step], reason: str)
         relu.erase()
     with pytest.raises(VerifyException, match=reason):
         kernel_of(op, value_names(network))
-
-
-def test_substitution_adds_terms_up() -> None:
-    meaning = {"d0": Affine.parse("g*4 + co"), "d1": Affine.parse("co*2 - 3")}
-    assert str(substitute(Affine.parse("d0*2 + d1 + e + 1"), meaning)) == "g*8 + co*4 + e - 2"
-    cancelled = substitute(Affine.parse("d1 - co"), {"d1": Affine.parse("co + 5")})
-    assert cancelled == Affine((), 5)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.numerics.element_types import ELEMENT_BYTES
-from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
+from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage, substitute
 
 DIMS = ["oh", "kh", "n", "c_1"]
 
@@ -116,3 +116,10 @@ def test_elements_have_sizes() -> None:
     assert operand("x", "i", (3,)).element_bytes == 4
     assert Operand("x", (3,), (Affine(),), "fixed16").element_bytes == 2
     assert set(ELEMENT_BYTES.values()) <= {1, 2, 4, 8}
+
+
+def test_substitution_adds_terms_up() -> None:
+    meaning = {"d0": Affine.parse("g*4 + co"), "d1": Affine.parse("co*2 - 3")}
+    assert str(substitute(Affine.parse("d0*2 + d1 + e + 1"), meaning)) == "g*8 + co*4 + e - 2"
+    cancelled = substitute(Affine.parse("d1 - co"), {"d1": Affine.parse("co + 5")})
+    assert cancelled == Affine((), 5)

@@ -51,6 +51,13 @@ class Chain:
         self.inputs.append(value)
         return value
 
+    def narrow(self, op: Any, value: SSAValue) -> SSAValue:
+        """A value in 16 bits, as the next operation reads it."""
+        element = tensor_type(value).element_type
+        if isinstance(element, FixedType) and element.bits.data == 32:
+            return op("requantise", value, result_type=tensor(shape_of(value), FixedType.of(16, 7)))
+        return value
+
     def finish(self, build: Callable[[Any], SSAValue], symbol: str) -> tuple[Kernel, Any]:
         """The kernel, and a function from nothing to its operands' arrays and its result."""
         body = Block(arg_types=[value.type for value in self.inputs])

@@ -209,6 +209,15 @@ class YieldOp(IRDLOperation):
     assembly_format: ClassVar[str | None] = "$values attr-dict `:` type($values)"
 
 
+BEGINS = "begins"
+"""Attribute of an operation of a kernel that is a compute of its own."""
+
+
+def mark_beginning(op: GraphOperation) -> None:
+    """Make an operation of a kernel the first of a further compute."""
+    op.attributes[BEGINS] = UnitAttr()
+
+
 @irdl_op_definition
 class KernelOp(IRDLOperation):
     """Operations that are planned and run as one.
@@ -216,6 +225,10 @@ class KernelOp(IRDLOperation):
     The region's block takes one argument per operand and ends with ``graph.yield``. ``symbol`` is
     a C identifier, unique in the network. ``engine`` is ``accelerator`` or ``host``; ``reason``
     says why a kernel is on the host.
+
+    Operations behind the first are applied to its results as these are written. One that is marked
+    (``mark_beginning``) is a further compute of the kernel instead, which reads the result of an
+    earlier one on the chip; the operations behind it are applied to its own results.
     """
 
     name = "graph.kernel"
@@ -238,6 +251,16 @@ class KernelOp(IRDLOperation):
     def operations(self) -> list[GraphOperation]:
         """The fused operations, in order."""
         return [op for op in self.body.block.ops if isinstance(op, GraphOperation)]
+
+    @property
+    def computes(self) -> list[list[GraphOperation]]:
+        """The operations by compute, in order."""
+        found: list[list[GraphOperation]] = []
+        for op in self.operations:
+            if not found or BEGINS in op.attributes:
+                found.append([])
+            found[-1].append(op)
+        return found
 
     @property
     def on_host(self) -> bool:

@@ -1,4 +1,4 @@
-"""From a kernel of the graph to planning's kernel: a chain of stages over the anchor's dims."""
+"""From a kernel of the graph to planning's kernel: chains of stages over their anchors' dims."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from dataclasses import replace
 from tilewright.graph.dialect import GraphOperation, KernelOp, WeightOp
 from tilewright.graph.operations.pooling import PoolOperation
 from tilewright.ir import SSAValue, VerifyException
-from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
+from tilewright.planning.domain import Dim, Kernel, Operand, Stage, substitute
 from tilewright.planning.pooling import pooled
 
 
 def kernel_of(op: KernelOp, names: Mapping[SSAValue, str]) -> Kernel:
     """The stages of a kernel; operands are named by ``names`` (graph/values.py).
 
-    The first operation is the anchor; later ones are maps, restated over the anchor's parallel
-    dims, at most one pool of windows that lie within the anchor's tiles (planning/pooling.py), and
-    normalisations along an axis of the result.
+    The first operation of each compute is its anchor; later ones are maps, restated over the
+    anchor's parallel dims, at most one pool of windows that lie within the anchor's tiles
+    (planning/pooling.py), and normalisations along an axis of the result. The last compute is the
+    kernel, the earlier ones its producers.
     A value that the kernel reads in two ways (once as the anchor's input, once as a residual)
     appears as two operands: see ``operand_values``. Raises VerifyException if an operation has no
     domain, or a later one is neither such a pool nor a map of the shape before it.
@@ -52,10 +53,24 @@ class _Builder:
         self.read: dict[str, Operand] = {}
 
     def kernel(self) -> Kernel:
-        """The kernel; raises VerifyException."""
-        operations = self.op.operations
-        if not operations:
+        """The kernel with its producers; raises VerifyException."""
+        if not self.op.operations:
             raise VerifyException(f"kernel {self.op.symbol.data} is empty")
+        kernels: dict[str, Kernel] = {}
+        for operations in self.op.computes:
+            kernel = self.compute(operations)
+            made = [kernels.pop(o.name) for o in kernel.anchor.inputs if o.name in kernels]
+            kernels[kernel.output.name] = replace(kernel, producers=tuple(made))
+        if len(kernels) != 1:
+            raise VerifyException(
+                f"kernel {self.op.symbol.data} has {len(kernels)} results that no compute reads"
+            )
+        (kernel,) = kernels.values()
+        nodes = [inner.node_name for inner in self.op.operations if inner.node_name]
+        return replace(kernel, nodes=tuple(dict.fromkeys(nodes)))
+
+    def compute(self, operations: Sequence[GraphOperation]) -> Kernel:
+        """The stages of one compute; raises VerifyException."""
         anchor = self.known(self.stage(operations[0]))
         pools = [inner for inner in operations[1:] if isinstance(inner, PoolOperation)]
         pool = None
@@ -71,8 +86,7 @@ class _Builder:
         if len(set(written)) != len(written):
             raise VerifyException(f"kernel {self.op.symbol.data} names two results alike")
         stages = [self.distinct(stage, written) for stage in stages]
-        nodes = tuple(dict.fromkeys(inner.node_name for inner in operations if inner.node_name))
-        return Kernel(self.op.symbol.data, tuple(stages), nodes)
+        return Kernel(self.op.symbol.data, tuple(stages))
 
     def stage(self, inner: GraphOperation) -> Stage:
         """An operation's own stage."""
@@ -159,15 +173,3 @@ class _Builder:
                 self.values[name] = self.values[operand.name]
             inputs.append(replace(operand, name=name))
         return replace(stage, inputs=tuple(inputs))
-
-
-def substitute(expression: Affine, meaning: Mapping[str, Affine]) -> Affine:
-    """The expression with dims replaced by expressions; dims without a meaning stay."""
-    terms: dict[str, int] = {}
-    offset = expression.offset
-    for name, coefficient in expression.terms:
-        inner = meaning.get(name, Affine(((name, 1),)))
-        offset += coefficient * inner.offset
-        for dim, factor in inner.terms:
-            terms[dim] = terms.get(dim, 0) + coefficient * factor
-    return Affine(tuple((dim, factor) for dim, factor in terms.items() if factor), offset)

@@ -38,7 +38,7 @@ from tilewright.planning import Plan, PlanCache, Timer, plan
 from tilewright.planning.domain import Kernel
 from tilewright.planning.held import holding
 from tilewright.planning.layout import Layout
-from tilewright.tile.build import Placement
+from tilewright.tile.tensors import Placement
 
 WORTH = 0.01
 """Share of the network's cycles that holding biases must save: each costs room in all kernels."""

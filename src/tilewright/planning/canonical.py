@@ -16,7 +16,10 @@ def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
     order of appearance.
     """
     names: dict[str, str] = {}
+    return _canonical(kernel, names), names
 
+
+def _canonical(kernel: Kernel, names: dict[str, str]) -> Kernel:
     def operand(old: Operand) -> Operand:
         name = names.setdefault(old.name, f"operand{len(names)}")
         return replace(old, name=name, fraction=0)
@@ -25,11 +28,13 @@ def canonical(kernel: Kernel) -> tuple[Kernel, dict[str, str]]:
     for stage in kernel.stages:
         inputs = tuple(operand(one) for one in stage.inputs)
         stages.append(Stage(stage.operation, stage.dims, inputs, operand(stage.output)))
-    return Kernel("", tuple(stages), first=kernel.first), names
+    producers = tuple(_canonical(producer, names) for producer in kernel.producers)
+    return Kernel("", tuple(stages), first=kernel.first, producers=producers)
 
 
 def renamed(schedule: Schedule, names: Mapping[str, str]) -> Schedule:
     """The schedule with its operands' names replaced."""
     buffers = tuple((names[name], slots) for name, slots in schedule.buffers)
     staged = tuple((names[name], memory, slots) for name, memory, slots in schedule.staged)
-    return replace(schedule, buffers=buffers, staged=staged)
+    producers = tuple(renamed(producer, names) for producer in schedule.producers)
+    return replace(schedule, buffers=buffers, staged=staged, producers=producers)

@@ -18,8 +18,9 @@ from tilewright.numerics.element_types import ELEMENT_BYTES, ElementType
 Interval = tuple[int, int]
 """Start and size of a run of indices; the size is at least 0."""
 
-Role = Literal["input", "weight", "bias", "residual", "scratch", "output"]
-"""What an operand is to its kernel; a residual is the second input of a later stage.
+Role = Literal["input", "weight", "bias", "residual", "scratch", "internal", "output"]
+"""What an operand is to its kernel; a residual is the second input of a later stage, an internal
+operand one that a producer makes.
 
 Scratch is memory that the kernel may write and read, and whose content nobody else reads.
 """
@@ -85,6 +86,18 @@ class Affine:
             low, high = c * first, c * (first + size - 1)
             start, last = start + min(low, high), last + max(low, high)
         return (start, last - start + 1)
+
+
+def substitute(expression: Affine, meaning: Mapping[str, Affine]) -> Affine:
+    """The expression with dims replaced by expressions; dims without a meaning stay."""
+    terms: dict[str, int] = {}
+    offset = expression.offset
+    for name, coefficient in expression.terms:
+        inner = meaning.get(name, Affine(((name, 1),)))
+        offset += coefficient * inner.offset
+        for dim, factor in inner.terms:
+            terms[dim] = terms.get(dim, 0) + coefficient * factor
+    return Affine(tuple((dim, factor) for dim, factor in terms.items() if factor), offset)
 
 
 @dataclass(frozen=True)
@@ -190,6 +203,9 @@ class Kernel:
     """Names of the model's nodes, in order."""
     first: bool = False
     """Whether it begins a network: no kernel before it can load its weights."""
+    producers: tuple[Kernel, ...] = ()
+    """Kernels of which this one reads the results on the chip: each tile of this kernel computes
+    first what it reads of them (links.py). A producer's output is an input of the first stage."""
 
     @property
     def anchor(self) -> Stage:
@@ -227,18 +243,33 @@ class Kernel:
 
     @cached_property
     def internal(self) -> frozenset[str]:
-        """Names of the operands that one stage writes and a later one reads."""
-        return frozenset(stage.output.name for stage in self.stages[:-1])
+        """Names of the operands that one stage writes and a later one reads, or a producer
+        writes."""
+        made = [stage.output.name for stage in self.stages[:-1]]
+        return frozenset([*made, *(producer.output.name for producer in self.producers)])
 
     @cached_property
     def inputs(self) -> tuple[Operand, ...]:
         """Operands read from main memory, in order of first use, each once."""
         found: dict[str, Operand] = {}
+        for producer in self.producers:
+            for operand in producer.inputs:
+                found.setdefault(operand.name, operand)
         for stage in self.stages:
             for operand in stage.inputs:
                 if operand.name not in self.internal:
                     found.setdefault(operand.name, operand)
         return tuple(found.values())
+
+    @cached_property
+    def made(self) -> tuple[Operand, ...]:
+        """The results of the producers, and of theirs."""
+        return tuple(o for one in self.producers for o in (one.output, *one.made))
+
+    @cached_property
+    def alone(self) -> Kernel:
+        """The kernel as if its producers' results lay in main memory; itself without producers."""
+        return replace(self, producers=()) if self.producers else self
 
     @property
     def operands(self) -> tuple[Operand, ...]:

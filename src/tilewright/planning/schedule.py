@@ -42,10 +42,18 @@ class Schedule:
     shared: str = ""
     """The dim whose outermost loop the cores share, each a run of its iterations; "" for none."""
     staged: tuple[tuple[str, str, int], ...] = ()
+    producers: tuple[Schedule, ...] = ()
+    """How each of the kernel's producers computes what one tile reads of it, in their order. The
+    slots of their results' buffers are in ``buffers`` and ``staged`` of this schedule."""
 
     def slots(self, operand: str) -> int:
         """Buffer slots of an operand; 1 unless the schedule says otherwise."""
         return dict(self.buffers).get(operand, 1)
+
+    @property
+    def inner(self) -> tuple[Schedule, ...]:
+        """The schedules of the producers, and of theirs."""
+        return tuple(s for one in self.producers for s in (one, *one.inner))
 
     def __str__(self) -> str:
         levels = "; ".join(
@@ -62,6 +70,7 @@ class Schedule:
             + (f" double {', '.join(double)}" if double else "")
             + options
             + (f"; cores share {self.shared}" if self.shared else "")
+            + "".join(f"; from {producer}" for producer in self.producers)
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -87,4 +96,5 @@ class Schedule:
             tuple((str(key), option) for key, option in value["options"]),
             str(value["shared"]),
             tuple((str(name), str(memory), int(n)) for name, memory, n in value.get("staged", ())),
+            tuple(cls.from_json(producer) for producer in value.get("producers", ())),
         )

@@ -37,9 +37,14 @@ class WindowAttr(Data[tuple[Affine, ...]]):
         """Read ``[n, ci, oh*2 + kh - 3]``."""
         return tuple(
             parser.parse_comma_separated_list(
-                parser.Delimiter.SQUARE, lambda: _parse_affine(parser)
+                parser.Delimiter.SQUARE, lambda: cls.parse_axis(parser)
             )
         )
+
+    @classmethod
+    def parse_axis(cls, parser: AttrParser) -> Affine:
+        """Read ``oh*2 + kh - 3``."""
+        return _parse_affine(parser)
 
     def print_parameter(self, printer: Printer) -> None:
         """Print what ``parse_parameter`` reads."""

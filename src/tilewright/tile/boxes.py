@@ -32,24 +32,12 @@ class Boxes:
     pad_after: Array
 
 
-def interval_columns(axis: Affine, rows: Rows) -> tuple[Array, Array]:
-    """Start and size of an affine expression in each row (columns of length ``rows.count``)."""
-    start: Array | int = axis.offset
-    size: Array | int = 1
-    for name, c in axis.terms:
-        extent = rows.size(name)
-        start = start + c * (rows.start(name) if c > 0 else rows.start(name) + extent - 1)
-        size = size + abs(c) * (extent - 1)
-    shape = (rows.count,)
-    return np.broadcast_to(start, shape), np.broadcast_to(size, shape)
-
-
 def box_columns(window: Sequence[Affine], shape: Sequence[int], rows: Rows) -> Boxes:
     """The boxes of a window on a tensor of ``shape``, in each row."""
     start = np.empty((len(shape), rows.count), np.int64)
     size = np.empty_like(start)
     for axis, expression in enumerate(window):
-        start[axis], size[axis] = interval_columns(expression, rows)
+        start[axis], size[axis] = rows.interval(expression)
     limit = np.asarray(shape, np.int64).reshape(-1, 1)
     end = start + size
     low = np.clip(start, 0, limit)

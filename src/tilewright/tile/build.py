@@ -21,14 +21,16 @@ again around it, in the same steps, so that cores which share one have the same 
 
     tile.loop "co" { tile.loop "m" step 8 { tile.compute "matmul" ... to %y } }
     tile.loop "m" step 8 { tile.loop "m" step 1 { tile.compute "layer_norm" ... %y to %y } }
+
+What producers (``Kernel.producers``) make is computed within the loops that change what is read of
+it, in a domain of its own (dialect.py), into a buffer in a memory that both primitives use, or one
+on the way between theirs.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tilewright.errors import refuse
 from tilewright.ir import (
@@ -41,28 +43,26 @@ from tilewright.ir import (
     SSAValue,
     StringAttr,
     UnitAttr,
-    f32,
-    integer,
     to_attribute,
 )
-from tilewright.ir.types import FixedType, element_of, tensor
-from tilewright.machine import Machine, Move, Primitive
-from tilewright.planning.domain import Kernel, Operand, Stage
+from tilewright.machine import Machine, Move, Primitive, Storage
+from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.footprint import keeps_sums
+from tilewright.planning.links import Link, links_of, renamed_axes
 from tilewright.planning.schedule import Schedule
 from tilewright.tile.attributes import WindowAttr
+from tilewright.tile.dialect import enclosing_loops
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
+    DomainOp,
     LoopOp,
     MoveOp,
     ProgramOp,
     StageOp,
     TensorOp,
 )
-
-Placement = tuple[str, int, Sequence[int]]
-"""Where a tensor lies: arena, offset in bytes, strides in elements of its physical axes."""
+from tilewright.tile.tensors import Placement, tensor_of, type_of, value_name
 
 
 def build(
@@ -86,24 +86,51 @@ def build_program(
     placements: Mapping[str, Placement] | None = None,
 ) -> ProgramOp:
     """The program alone; see ``build``."""
-    return _Builder(kernel, schedule, machine, placements or {}).program()
+    scope = Scope(machine, placements or {})
+    return _Nest(kernel, schedule, scope).program()
 
 
-class _Builder:
+@dataclass(frozen=True)
+class Scope:
+    """What the nests of one program share."""
+
+    machine: Machine
+    placements: Mapping[str, Placement]
+    values: dict[str, SSAValue] = field(default_factory=dict[str, SSAValue])
+    """What stages read and write by operand: tensors, buffers of internal ones, stages' values."""
+    buffers: dict[tuple[str, WindowAttr, str], BufferOp] = field(
+        default_factory=dict[tuple[str, WindowAttr, str], BufferOp]
+    )
+    """The buffers next to primitives, by operand, window and role."""
+    dims: dict[str, Dim] = field(default_factory=dict[str, Dim])
+    """The program's dims by name."""
+
+
+class _Nest:
+    """The loops of one kernel of a program: of the program's own, or of a producer."""
+
     def __init__(
         self,
         kernel: Kernel,
         schedule: Schedule,
-        machine: Machine,
-        placements: Mapping[str, Placement],
+        scope: Scope,
+        names: Mapping[str, str] | None = None,
+        producers: int = 0,
     ) -> None:
         self.kernel = kernel
         self.schedule = schedule
-        self.machine = machine
-        self.placements = placements
+        self.scope = scope
+        self.machine = scope.machine
+        self.values = scope.values
+        self.buffers = scope.buffers
+        self.names = names or {}
+        """The program's names of the kernel's dims, where they differ."""
+        self.links = links_of(kernel, producers)
         self.primitive: Primitive = self._primitive()
-        self.values: dict[str, SSAValue] = {}
-        self.buffers: dict[tuple[str, WindowAttr, str], BufferOp] = {}
+        if len(schedule.producers) != len(self.links):
+            raise self._refuse(
+                f"{len(schedule.producers)} schedules for {len(self.links)} producers"
+            )
 
     def _primitive(self) -> Primitive:
         for primitive in self.machine.primitives:
@@ -116,27 +143,15 @@ class _Builder:
 
     def program(self) -> ProgramOp:
         """The whole program."""
-        kernel, dims = self.kernel, self.kernel.anchor.dims
-        ordered = sorted(dims, key=lambda dim: dim.kind == "reduction")
-        top: list[Operation] = [self._tensor(operand) for operand in kernel.operands]
-        body = self._body()
-        loops = self._loops()
-        around = next((n for n, loop in enumerate(loops) if loop[0] in kernel.awaited), len(loops))
-        for number in reversed(range(len(loops) + 1)):
-            if number < len(loops):
-                dim, upper, step, memory = loops[number]
-                body = [LoopOp.of(dim, 0, upper, step, Block(body), memory)]
-            if number == around and kernel.behind:
-                body += self._behind(loops, around)
+        kernel = self.kernel
+        tensors = [*kernel.operands, *(replace(made, role="internal") for made in kernel.made)]
+        top: list[Operation] = [self._tensor(operand) for operand in tensors]
+        body = self.nest()
         # In its block first: an outermost reduction loop's surroundings are the program's own.
         block = Block([*top, *body])
         self._place_output(body)
-        slots: list[tuple[str | int, ...]] = [
-            (operand.name, self.schedule.slots(operand.name))
-            for operand in kernel.operands
-            if self.schedule.slots(operand.name) != 1
-        ]
-        slots += [(name, n, memory) for name, memory, n in self.schedule.staged if n != 1]
+        slots = self._slots()
+        ordered = sorted(self.scope.dims.values(), key=lambda dim: dim.kind == "reduction")
         return ProgramOp.build(
             properties={
                 "symbol": StringAttr(kernel.symbol),
@@ -152,6 +167,57 @@ class _Builder:
             },
             regions=[Region(block)],
         )
+
+    def nest(self) -> list[Operation]:
+        """The kernel's loops, with what its producers make within them, around its compute."""
+        for dim in self.kernel.anchor.dims:
+            name = self.names.get(dim.name, dim.name)
+            self.scope.dims.setdefault(name, replace(dim, name=name))
+        parts = [
+            self._produced(*pair) for pair in zip(self.links, self.schedule.producers, strict=True)
+        ]
+        body: list[Operation] = self._body()
+        loops = self._loops()
+        awaited = self.kernel.awaited
+        around = next((n for n, loop in enumerate(loops) if loop[0] in awaited), len(loops))
+        for number in reversed(range(len(loops) + 1)):
+            if number < len(loops):
+                dim, upper, step, memory = loops[number]
+                name = self.names.get(dim, dim)
+                body = [LoopOp.of(name, 0, upper, step, Block(body), memory)]
+            for link, ops in zip(self.links, parts, strict=True):
+                if number == _depth(link, loops):
+                    body = [*ops, *body]
+            if number == around and self.kernel.behind:
+                body += self._behind(loops, around)
+        return body
+
+    def _slots(self) -> list[tuple[str | int, ...]]:
+        """What buffers have other than one slot, with those of the producers' operands."""
+        schedule = self.schedule
+        found: list[tuple[str | int, ...]] = []
+        for own in (schedule, *schedule.inner):
+            found += [pair for pair in own.buffers if pair[1] != 1]
+            found += [(name, n, memory) for name, memory, n in own.staged if n != 1]
+        return found
+
+    def _produced(self, link: Link, schedule: Schedule) -> list[Operation]:
+        """The buffer of a producer's result, and the domain that fills it."""
+        operand = link.operand
+        names = {dim: self.names.get(name, name) for dim, name in link.names.items()}
+        nest = _Nest(link.producer, schedule, self.scope, names, link.number)
+        memory = self._home(nest, operand)
+        inner = {nest.primitive.operands["output"].memory, self._storage(operand).memory}
+        name = operand.name if inner == {memory} else f"{operand.name}.{memory}"
+        home = BufferOp.of(
+            name, self.values[operand.name], self._window(operand), memory, operand.role
+        )
+        home.result.name_hint = value_name(f"{operand.name}_{memory}")
+        self.values[operand.name] = home.result
+        made = nest.nest()
+        nest.keep_sums(home)
+        bound = {dim: self._axes((axis,))[0] for dim, axis in link.bound.items()}
+        return [home, DomainOp.of(bound, Block(made))] if bound else [home, *made]
 
     def _loops(self) -> list[tuple[str, int, int, str]]:
         """Dim, end, step and memory of every loop, outermost first."""
@@ -181,32 +247,11 @@ class _Builder:
         return loops
 
     def _tensor(self, operand: Operand) -> TensorOp:
-        properties: dict[str, Attribute] = {
-            "symbol": StringAttr(operand.name),
-            "role": StringAttr(operand.role),
-        }
-        placement = self.placements.get(operand.name)
-        if placement is not None:
-            arena, offset, strides = placement
-            properties["arena"] = StringAttr(arena)
-            properties["offset"] = integer(offset)
-            properties["strides"] = to_attribute([int(stride) for stride in strides])
-        op = TensorOp.build(result_types=[self._type(operand)], properties=properties)
-        op.result.name_hint = _hint(operand.name)
         if operand.name in self.values:
             raise self._refuse(f"two operands are named {operand.name}")
+        op = tensor_of(operand, self.scope.placements.get(operand.name))
         self.values[operand.name] = op.result
         return op
-
-    def _type(self, operand: Operand) -> Attribute:
-        match operand.element:
-            case "float32":
-                element: Attribute = f32
-            case "fixed8" | "fixed16" | "fixed32":
-                element = FixedType.of(operand.element_bytes * 8, operand.fraction)
-            case _:
-                element = element_of(np.dtype(operand.element))
-        return tensor(operand.shape, element, operand.layout)
 
     def _behind(self, loops: Sequence[tuple[str, int, int, str]], around: int) -> list[Operation]:
         """The loops and the compute of the stages behind the tiles, a row at a time."""
@@ -247,26 +292,42 @@ class _Builder:
     def _body(self) -> list[Operation]:
         """Buffers, moves in, the compute of the tile, the move out."""
         ops: list[Operation] = []
+        output = self.kernel.output
+        target, path = self.values[output.name], self._path(output, "output")
         stages = self._stages(self.kernel.front.stages, ops)
-        buffers = self._place(self.kernel.output, "output")
+        buffers = self._place(output, "output", target)
+        if buffers:
+            self.buffers[self._key(output, "output")] = buffers[-1]
+            target = buffers[-1].result
         options = self.schedule.options
         compute = _compute(
-            self.primitive,
-            stages,
-            buffers[-1].result if buffers else self.values[self.kernel.output.name],
-            to_attribute(options) if options else None,
+            self.primitive, stages, target, to_attribute(options) if options else None
         )
+        renamed = {dim: name for dim, name in self.names.items() if dim != name}
+        if renamed:
+            compute.set("names", tuple(renamed.items()))
+        self.compute = compute
         stores = [
             MoveOp.of(buffer.result, buffer.outer, move.engine)
-            for buffer, move in zip(reversed(buffers), self._path("output"), strict=True)
+            for buffer, move in zip(reversed(buffers), path, strict=True)
         ]
         return [*ops, *buffers, compute, *stores]
 
+    def _axes(self, axes: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        """Expressions over the kernel's dims, by the program's names."""
+        return renamed_axes(axes, self.names) if self.names else axes
+
+    def _window(self, operand: Operand) -> WindowAttr:
+        return WindowAttr(self._axes(operand.access))
+
+    def _key(self, operand: Operand, role: str) -> tuple[str, WindowAttr, str]:
+        return operand.name, self._window(operand), role
+
     def _stage(self, stage: Stage, inputs: Sequence[SSAValue]) -> StageOp:
-        windows = [WindowAttr(operand.access) for operand in (*stage.inputs, stage.output)]
+        windows = [self._window(operand) for operand in (*stage.inputs, stage.output)]
         return StageOp.build(
             operands=[inputs],
-            result_types=[self._type(stage.output)],
+            result_types=[type_of(stage.output)],
             properties={
                 "operation": StringAttr(stage.operation),
                 "windows": ArrayAttr(windows),
@@ -277,17 +338,16 @@ class _Builder:
 
     def _input(self, operand: Operand, ops: list[Operation]) -> SSAValue:
         """The value that a stage reads; adds a buffer and a move to ``ops`` if it needs them."""
-        if operand.name in self.kernel.internal:
+        if isinstance(self.values[operand.name].owner, StageOp):
             return self.values[operand.name]
-        window = WindowAttr(operand.access)
-        key = (operand.name, window, operand.role)
+        key = self._key(operand, operand.role)
         if key in self.buffers:
             return self.buffers[key].result
-        buffers = self._place(operand, operand.role)
+        buffers = self._place(operand, operand.role, self.values[operand.name])
         if not buffers:
             return self.values[operand.name]
         self.buffers[key] = buffers[-1]
-        for buffer, path in zip(buffers, self._path(operand.role), strict=True):
+        for buffer, path in zip(buffers, self._path(operand, operand.role), strict=True):
             move = MoveOp.of(buffer.outer, buffer.result, path.engine)
             partner = self._partner(operand.role, buffer, ops)
             if partner is None:
@@ -308,39 +368,66 @@ class _Builder:
                 return op
         return None
 
-    def _place(self, operand: Operand, role: str) -> list[BufferOp]:
-        """The buffers of an operand, outermost first: one in each memory on the way to the
-        primitive's, and there; none if it is used in place."""
-        if role not in self.primitive.operands:
-            raise self._refuse(
-                f"primitive {self.primitive.name} has no place for {operand.name} ({role})"
-            )
-        path = self._path(role)
+    def _place(self, operand: Operand, role: str, value: SSAValue) -> list[BufferOp]:
+        """The buffers of an operand of ``value``, outermost first: one in each memory on the way to
+        the primitive's, and there; none if it is used in place."""
+        path = self._path(operand, role)
         if not path:
             return []
         names = [buffer.symbol.data for buffer in self.buffers.values()]
         name, number = operand.name, 2
         while name in names:
             name, number = f"{operand.name}.{number}", number + 1
-        window = WindowAttr(operand.access)
         outputs = role == "output"
         memories = [move.source for move in reversed(path)] if outputs else [m.target for m in path]
-        value, buffers = self.values[operand.name], list[BufferOp]()
+        buffers: list[BufferOp] = []
         for number, memory in enumerate(memories, 1):
             own = name if number == len(memories) else f"{name}.{memory}"
-            buffers.append(BufferOp.of(own, value, window, memory, role))
+            buffers.append(BufferOp.of(own, value, self._window(operand), memory, role))
             value = buffers[-1].result
-            value.name_hint = _hint(f"{name}_{memory}")
+            value.name_hint = value_name(f"{name}_{memory}")
         return buffers
 
-    def _path(self, role: str) -> tuple[Move, ...]:
-        """The moves between main memory and the primitive's memory, in the order in which data
-        takes them."""
-        ends = (self.machine.main, self.primitive.operands[role].memory)
+    def _path(self, operand: Operand, role: str) -> tuple[Move, ...]:
+        """The moves between main memory, or the memory of an internal tensor's buffer, and the
+        primitive's memory, in the order in which data takes them."""
+        owner = self.values[operand.name].owner
+        outer = owner.memory if isinstance(owner, BufferOp) else self.machine.main
+        ends = (outer, self._storage(operand, role).memory)
+        return self._between(*(ends[::-1] if role == "output" else ends))
+
+    def _between(self, source: str, target: str) -> tuple[Move, ...]:
         try:
-            return self.machine.path(*(ends[::-1] if role == "output" else ends))
+            return self.machine.path(source, target)
         except KeyError as error:
             raise refuse("machine-no-move", str(error.args[0]), self.kernel.symbol) from None
+
+    def _storage(self, operand: Operand, role: str = "") -> Storage:
+        """Where the primitive keeps an operand."""
+        storage = self.primitive.operands.get(role or operand.role)
+        if storage is None:
+            raise self._refuse(
+                f"primitive {self.primitive.name} has no place for {operand.name} ({operand.role})"
+            )
+        return storage
+
+    def _home(self, nest: _Nest, operand: Operand) -> str:
+        """The memory in which a producer's result waits to be read: the one that both use, or the
+        first on the way between them."""
+        source = nest.primitive.operands["output"].memory
+        path = self._between(source, self._storage(operand).memory)
+        if self.machine.main in {move.target for move in path}:
+            raise self._refuse(f"no moves on the chip lead from {source} to where it is read")
+        return path[0].target if path else source
+
+    def keep_sums(self, home: BufferOp) -> None:
+        """Say that the buffer of a producer's result holds its sums while they are not complete."""
+        if self.compute.output is not home.result:
+            return
+        reduced = {self.names.get(dim, dim) for dim in self.kernel.anchor.reduction}
+        loops = [loop.dim.data for loop in enclosing_loops(self.compute)]
+        if keeps_sums(self.kernel, self.primitive) or reduced.intersection(loops):
+            home.accumulates = UnitAttr()
 
     def _place_output(self, body: Sequence[Operation]) -> None:
         """Move the output's buffers and their stores out of the outermost reduction loop.
@@ -348,23 +435,23 @@ class _Builder:
         The accumulators must live through the whole reduction; this is part of the meaning, not a
         matter of speed, so it is done here and not in place-moves.
         """
-        if keeps_sums(self.kernel, self.primitive):
-            for op in (inner for outer in body for inner in outer.walk()):
-                if isinstance(op, ComputeOp) and isinstance(op.output.owner, BufferOp):
-                    op.output.owner.accumulates = UnitAttr()
+        output = self.compute.output.owner
+        if keeps_sums(self.kernel, self.primitive) and isinstance(output, BufferOp):
+            output.accumulates = UnitAttr()
         reduced = self.kernel.anchor.reduction
-        loop = body[0] if body else None
-        while isinstance(loop, LoopOp) and loop.dim.data not in reduced:
-            loop = loop.body.block.first_op
-        if not isinstance(loop, LoopOp):
+        loop = _first_loop(body)
+        while loop is not None and loop.dim.data not in reduced:
+            loop = _first_loop(loop.body.block.ops)
+        if loop is None:
             return
-        inner: Operation | None = loop
-        while isinstance(inner, LoopOp):
-            inner = inner.body.block.first_op
-        block = None if inner is None else inner.parent_block()
+        inner = loop
+        while (further := _first_loop(inner.body.block.ops)) is not None:
+            inner = further
         outer = loop.parent_block()
-        ops = [] if block is None else list(block.ops)
+        ops = list(inner.body.block.ops)
+        own = self.kernel.output.name
         stores = [op for op in ops if isinstance(op, MoveOp) and not op.loads]
+        stores = [op for op in stores if op.buffer.tensor_op.symbol.data == own]
         if not stores or outer is None:
             return
         stores[0].buffer.accumulates = UnitAttr()
@@ -374,6 +461,17 @@ class _Builder:
             outer.insert_op_after(store, loop)
             store.buffer.detach()
             outer.insert_op_before(store.buffer, loop)
+
+
+def _first_loop(ops: Iterable[Operation]) -> LoopOp | None:
+    return next((op for op in ops if isinstance(op, LoopOp)), None)
+
+
+def _depth(link: Link, loops: Sequence[tuple[str, int, int, str]]) -> int:
+    """The number of loops, outermost first, within which a producer's result is made: those up to
+    the last that changes what is read of it."""
+    read = link.operand.dims
+    return max((n for n, loop in enumerate(loops, 1) if loop[0] in read), default=0)
 
 
 def _compute(
@@ -392,9 +490,3 @@ def _compute(
         },
         regions=[Region(Block(stages))],
     )
-
-
-def _hint(name: str) -> str:
-    """A value's name in the text: letters, digits and underscores."""
-    text = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return text if text and not text[0].isdigit() else f"t_{text}"

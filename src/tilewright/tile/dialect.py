@@ -35,6 +35,22 @@ padding and takes no part in moves. With two slots, successive iterations take t
 stand in loops of its own, behind those of the compute: it then moves the part of the box that these
 span, one in each run.
 
+**A domain gives dims of its own to an earlier stage.** A compute may read what another one makes,
+an *internal* tensor, which lies in no memory but in buffers. The dims of the earlier compute have
+names of their own, and a ``tile.domain`` around it binds them to what the later one reads::
+
+    %mid = tile.buffer "t" of %t [n, ci, oh + kh - 1, ow + kw - 1] in "nbin" slots 1
+    tile.domain [oh_1 = oh + kh - 1, ow_1 = ow + kw - 1] {
+      %bx = tile.buffer "x" of %x [n, ci_1, oh_1 + kh_1 - 1, ow_1 + kw_1 - 1] in "nbin" slots 2
+      tile.move %x to %bx on "load"
+      tile.compute "convolution" on "compute" to %mid dims {ci = "ci_1", oh = "oh_1", ...} {
+        %0 = tile.stage "conv"(%bx [...], %w1 [...]) to [n, ci, oh_1, ow_1] : tensor<...>
+      }
+    }
+    tile.compute "convolution" on "compute" to %by { ... %mid ... }
+
+Here ``oh_1`` runs through the rows that the tile ``oh`` of the later stage reads, halo included.
+
 **Waits** say what must have happened before an operation of another engine starts:
 
 - ``ready NAME``: the buffer holds what was last moved or computed into it, in program order.
@@ -48,17 +64,20 @@ Operations of one engine run in program order, one after the other, and need no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tilewright.ir import Attribute, Builtin, Context, Dialect, Operation, SSAValue
 from tilewright.ir.types import TYPES
+from tilewright.planning.domain import Affine, substitute
 from tilewright.tile.attributes import BufferType, WindowAttr
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
+    DomainOp,
     LoopOp,
     MoveOp,
     ProgramOp,
+    Scope,
     StageOp,
     TensorOp,
     TileOperation,
@@ -66,7 +85,7 @@ from tilewright.tile.operations import (
 
 TILE = Dialect(
     "tile",
-    [ProgramOp, TensorOp, BufferOp, MoveOp, ComputeOp, StageOp, LoopOp],
+    [ProgramOp, TensorOp, BufferOp, MoveOp, ComputeOp, StageOp, LoopOp, DomainOp],
     [WindowAttr, BufferType],
 )
 """The dialect, for a context."""
@@ -117,6 +136,35 @@ def enclosing_loops(op: Operation | None) -> list[LoopOp]:
     return loops[::-1]
 
 
+def enclosing_scopes(op: Operation | None) -> list[Scope]:
+    """The loops and domains around an operation, outermost first."""
+    scopes: list[Scope] = []
+    while op is not None:
+        op = op.parent_op()
+        if isinstance(op, (LoopOp, DomainOp)):
+            scopes.append(op)
+    return scopes[::-1]
+
+
+def unbound(axes: Sequence[Affine], op: Operation | None) -> tuple[Affine, ...]:
+    """Expressions over the dims around ``op``, with those that domains bind replaced by what they
+    are bound to."""
+    for scope in reversed(enclosing_scopes(op)):
+        if isinstance(scope, DomainOp):
+            axes = [substitute(axis, scope.bound) for axis in axes]
+    return tuple(axes)
+
+
+def all_dims(dims: Iterable[str], op: Operation | None) -> frozenset[str]:
+    """Some dims around ``op``, with those to which domains bind them."""
+    found = set(dims)
+    for scope in reversed(enclosing_scopes(op)):
+        if isinstance(scope, DomainOp):
+            bound = [axis for dim, axis in scope.bound.items() if dim in found]
+            found |= {name for axis in bound for name in axis.dims}
+    return frozenset(found)
+
+
 def buffer_of(value: SSAValue) -> BufferOp | None:
     """The buffer that a value names, or None for a tensor or a stage's value."""
     return value.owner if isinstance(value.owner, BufferOp) else None
@@ -134,18 +182,23 @@ __all__ = [
     "BufferOp",
     "BufferType",
     "ComputeOp",
+    "DomainOp",
     "LoopOp",
     "MoveOp",
     "ProgramOp",
+    "Scope",
     "StageOp",
     "TensorOp",
     "TileOperation",
     "WindowAttr",
+    "all_dims",
     "buffer_of",
     "context",
     "enclosing_loops",
+    "enclosing_scopes",
     "load_into",
     "program_of",
     "programs_of",
+    "unbound",
     "windows_of",
 ]

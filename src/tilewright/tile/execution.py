@@ -22,6 +22,7 @@ from tilewright.ir.types import (
 from tilewright.machine import Machine
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.boxes import Box
+from tilewright.tile.iteration import reduced_dims
 from tilewright.tile.meaning import ANCHORS, Anchor, Tile, apply_map
 from tilewright.tile.operations import (
     BufferOp,
@@ -57,12 +58,13 @@ class Execution:
         self.program = program
         self.machine = machine
         self.extents = program.extents
-        self.reduced = program.reduction_dims
         self.storage = Storage()
         self.arrays: dict[TensorOp, Array] = {}
         self.written: dict[TensorOp, NDArray[np.bool_]] = {}
         self.partial: dict[TensorOp, Content] = {}
         for name, op in program.tensors.items():
+            if op.role.data == "internal":
+                continue
             shape = shape_of(op.result)
             dtype = element_dtype(tensor_type(op.result).element_type)
             if op.role.data == "output":
@@ -176,6 +178,10 @@ class Execution:
         visit = step.visits[buffer]
         content = self.storage.find(buffer, visit)
         name = buffer.symbol.data
+        if content is None or content.of_visit(visit) is None:
+            empty = self.fresh(step, buffer)
+            if empty.box.empty:
+                return empty
         if content is None:
             raise self.error(step, f"buffer {name} is read before anything is written to it")
         held = content.of_visit(visit)
@@ -266,7 +272,7 @@ class Execution:
         whole = {dim: (0, extent) for dim, extent in self.extents.items()}
         outer = step.outer[owner] if isinstance(owner, BufferOp) else whole
         starts, ends = True, True
-        for dim in self.reduced:
+        for dim in reduced_dims(op, self.program):
             start, size = step.dims[dim]
             starts &= start == outer[dim][0]
             ends &= start + size == sum(outer[dim])

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 from tilewright.ir import Block, Operation
-from tilewright.tile.operations import BufferOp, LoopOp, MoveOp, ProgramOp
+from tilewright.tile.operations import BufferOp, DomainOp, LoopOp, MoveOp, ProgramOp
 from tilewright.tile.queues import (
     Command,
     commands_of,
@@ -158,11 +158,15 @@ def visits(buffer: BufferOp) -> int:
 def fewest_visits(buffer: BufferOp, block: Block) -> int:
     """How often a buffer is filled in one run of a block around it, at least; 0 if outside."""
     inner = _loops_between(block, buffer)
+    if any(isinstance(scope, DomainOp) for scope in _between(block, buffer)):
+        return 0  # A domain need not run.
     count = 1
     # Sizes that the interval of a dim may have: a loop over it leaves a shorter one at the edge.
     sizes: dict[str, set[int]] = {}
     for loop in _loops(buffer):
         dim, lower, step = loop.dim.data, loop.lower_bound, loop.step_size
+        if any(dim in domain.bound for domain in _domains(loop)):
+            continue  # How long the interval is, varies: it is not empty.
         spans = {min(loop.upper_bound, n) - lower for n in sizes.get(dim, {loop.upper_bound})}
         if loop in inner:
             count *= max(0, min(-(-span // step) for span in spans))
@@ -174,6 +178,27 @@ def most_visits(buffer: BufferOp, block: Block) -> int:
     """How often a buffer is filled in one run of a block around it, at most; 0 if outside."""
     inner = _loops_between(block, buffer)
     return prod(_trips(loop) for loop in inner) if inner else 0
+
+
+def _between(block: Block, op: Operation) -> list[Operation]:
+    """What lies around an operation within a block."""
+    found: list[Operation] = []
+    around = op.parent_op()
+    while around is not None and op.parent_block() is not block:
+        found.append(around)
+        op, around = around, around.parent_op()
+    return found
+
+
+def _domains(op: Operation) -> list[DomainOp]:
+    """The domains around an operation."""
+    found: list[DomainOp] = []
+    around = op.parent_op()
+    while around is not None:
+        if isinstance(around, DomainOp):
+            found.append(around)
+        around = around.parent_op()
+    return found
 
 
 def _trips(loop: LoopOp) -> int:

@@ -22,6 +22,7 @@ from tilewright.tile.iteration import Order, each_run
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
+    DomainOp,
     LoopOp,
     MoveOp,
     ProgramOp,
@@ -118,7 +119,7 @@ def steps_of(program: ProgramOp) -> list[Step]:
         block: Block, dims: Dims, visits: dict[BufferOp, int], outer: dict[BufferOp, Dims]
     ) -> None:
         for op in block.ops:
-            if isinstance(op, LoopOp):
+            if isinstance(op, (LoopOp, DomainOp)):
                 for inner in each_run(op, dims):
                     walk(op.body.block, inner, visits, outer)
             elif isinstance(op, BufferOp):

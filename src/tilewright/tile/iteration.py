@@ -17,21 +17,24 @@ All columns are int64 and read-only by convention (rows of one block share them)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.ir import Block, Operation
 from tilewright.ir.types import Array
-from tilewright.planning.domain import Interval
+from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.dialect import (
     BufferOp,
     ComputeOp,
+    DomainOp,
     LoopOp,
     MoveOp,
     ProgramOp,
+    Scope,
     enclosing_loops,
+    enclosing_scopes,
 )
 
 LAST = "last"
@@ -102,13 +105,48 @@ class Rows:
         """Number of indices of a dim in each row; raises KeyError as ``start`` does."""
         return self._interval(dim)[1]
 
+    def interval(self, axis: Affine) -> tuple[Array, Array]:
+        """Start and size of an affine expression in each row."""
+        start: Array | int = axis.offset
+        size: Array | int = 1
+        for name, c in axis.terms:
+            extent = self.size(name)
+            start = start + c * (self.start(name) if c > 0 else self.start(name) + extent - 1)
+            size = size + abs(c) * (extent - 1)
+        shape = (self.count,)
+        return np.broadcast_to(start, shape), np.broadcast_to(size, shape)
+
+    def renamed(self, names: Mapping[str, str]) -> Rows:
+        """The same rows, in which some dims have other names, too: new name -> known one."""
+        rows = Rows(self.count, self.base, self.parent, self.parent_row, dict(self._dims))
+        rows.key, rows.trip = self.key, self.trip
+        rows._dims |= {name: self._interval(known) for name, known in names.items()}
+        return rows
+
     def at(self, row: int, dims: Iterator[str] | tuple[str, ...]) -> dict[str, Interval]:
         """The intervals of some dims in one row."""
         return {dim: (int(self.start(dim)[row]), int(self.size(dim)[row])) for dim in dims}
 
 
-def expand(loop: LoopOp, outer: Rows) -> Rows:
-    """One row per run of a loop's body, from those of the block around it; without keys."""
+def expand(scope: Scope, outer: Rows) -> Rows:
+    """One row per run of a loop's or a domain's body, from those of the block around it; without
+    keys."""
+    return _bind(scope, outer) if isinstance(scope, DomainOp) else _repeat(scope, outer)
+
+
+def _bind(domain: DomainOp, outer: Rows) -> Rows:
+    dims: dict[str, tuple[Array, Array]] = {}
+    for dim, axis in domain.bound.items():
+        (start, size), low, extent = outer.interval(axis), outer.start(dim), outer.size(dim)
+        first = np.clip(start, low, low + extent)
+        dims[dim] = first, np.clip(start + size, first, low + extent) - first
+    sizes = [size for _, size in dims.values()]
+    rows = np.flatnonzero(np.min(sizes, axis=0) > 0)
+    dims = {dim: (start[rows], size[rows]) for dim, (start, size) in dims.items()}
+    return Rows(len(rows), outer.base, outer, rows, dims, np.zeros(len(rows), np.int64))
+
+
+def _repeat(loop: LoopOp, outer: Rows) -> Rows:
     dim, lower, step = loop.dim.data, loop.lower_bound, loop.step_size
     start, size = outer.start(dim), outer.size(dim)
     upper = np.minimum(loop.upper_bound, size)
@@ -137,12 +175,26 @@ def whole_rows(extents: Mapping[str, int]) -> Rows:
     return Rows(1, one, None, None, dims)
 
 
-def nest_rows(loops: Sequence[LoopOp], extents: Mapping[str, int]) -> Rows:
-    """One row per run of the innermost of some loops, taken as a nest of their own; no keys."""
+def nest_rows(scopes: Sequence[Scope], extents: Mapping[str, int]) -> Rows:
+    """One row per run of the innermost of some loops and domains, taken as a nest of their own; no
+    keys."""
     rows = whole_rows(extents)
-    for loop in loops:
-        rows = expand(loop, rows)
+    for scope in scopes:
+        rows = expand(scope, rows)
     return rows
+
+
+def scopes_of(op: Operation, dims: Iterable[str]) -> list[Scope]:
+    """The loops and domains around an operation that the intervals of some dims there need,
+    outermost first."""
+    wanted, found = set(dims), list[Scope]()
+    for scope in reversed(enclosing_scopes(op)):
+        if isinstance(scope, LoopOp) and scope.dim.data in wanted:
+            found.append(scope)
+        elif isinstance(scope, DomainOp) and wanted.intersection(scope.bound):
+            found.append(scope)
+            wanted |= {name for axis in scope.bound.values() for name in axis.dims}
+    return found[::-1]
 
 
 class Order:
@@ -184,27 +236,29 @@ class Order:
             if isinstance(op, LoopOp):
                 trips = max(0, -(-(op.upper_bound - op.lower_bound) // op.step_size))
                 weight += trips * self._weigh(op.body.block, late)
+            elif isinstance(op, DomainOp):
+                weight += self._weigh(op.body.block)
             elif isinstance(op, (MoveOp, ComputeOp)):
                 weight += 1
         self._weights[block] = weight
         return weight
 
     def block(self, block: Block) -> Rows:
-        """One row per run of a block (the program's body or a loop's)."""
+        """One row per run of a block (the program's body, a loop's or a domain's)."""
         rows = self._blocks.get(block)
         if rows is None:
-            loop = block.parent_op()
-            outer = None if loop is None else loop.parent_block()
-            if not isinstance(loop, LoopOp) or outer is None:
+            scope = block.parent_op()
+            outer = None if scope is None else scope.parent_block()
+            if not isinstance(scope, (LoopOp, DomainOp)) or outer is None:
                 raise KeyError("the block is not part of the program")
-            rows = self._expand(loop, self.block(outer))
+            rows = self._expand(scope, self.block(outer))
             self._blocks[block] = rows
         return rows
 
-    def _expand(self, loop: LoopOp, outer: Rows) -> Rows:
-        rows = expand(loop, outer)
+    def _expand(self, scope: Scope, outer: Rows) -> Rows:
+        rows = expand(scope, outer)
         if rows.parent_row is not None and rows.trip is not None:
-            offset, weight = self._offsets[loop], self._weights[loop.body.block]
+            offset, weight = self._offsets[scope], self._weights[scope.body.block]
             rows.base = rows.key = outer.base[rows.parent_row] + offset + rows.trip * weight
         return rows
 
@@ -285,7 +339,7 @@ class Order:
         number, found = np.zeros(rows.count, np.int64), list[Split]()
         while inner is not block:
             loop = inner.parent_op()
-            inner = loop.parent_block() if isinstance(loop, LoopOp) else None
+            inner = loop.parent_block() if isinstance(loop, (LoopOp, DomainOp)) else None
             if inner is None or rows.parent_row is None or rows.parent is None:
                 raise KeyError("the block does not enclose the operation")
             if isinstance(loop, LoopOp) and loop.dim.data in buffer.window.dims:
@@ -343,9 +397,15 @@ class Order:
         return first, last
 
 
-def reduction_loops(op: Operation, block: Block, program: ProgramOp) -> list[LoopOp]:
-    """The loops over reduction dims inside ``block`` and around ``op``, outermost first."""
-    reduced = program.reduction_dims
+def reduced_dims(compute: ComputeOp, program: ProgramOp) -> tuple[str, ...]:
+    """The dims over which a compute reduces; other computes of the program may have others."""
+    reduced = compute.dims - compute.stages[0].windows.data[-1].dims
+    return tuple(dim for dim in program.reduction_dims if dim in reduced)
+
+
+def reduction_loops(op: ComputeOp, block: Block, program: ProgramOp) -> list[LoopOp]:
+    """The loops over dims that ``op`` reduces, inside ``block`` and around it, outermost first."""
+    reduced = reduced_dims(op, program)
     found: list[LoopOp] = []
     for loop in reversed(enclosing_loops(op)):
         if loop.body.block is block:
@@ -355,10 +415,22 @@ def reduction_loops(op: Operation, block: Block, program: ProgramOp) -> list[Loo
     return found[::-1]
 
 
-def each_run(loop: LoopOp, dims: Mapping[str, Interval]) -> Iterator[dict[str, Interval]]:
-    """The dims' intervals in each run of a loop's body, for those in which the loop stands."""
-    dim, step = loop.dim.data, loop.step_size
+def each_run(scope: Scope, dims: Mapping[str, Interval]) -> Iterator[dict[str, Interval]]:
+    """The dims' intervals in each run of a loop's or a domain's body, for those around it."""
+    if isinstance(scope, DomainOp):
+        bound = {dim: _cut(axis, dims, dim) for dim, axis in scope.bound.items()}
+        if all(size > 0 for _, size in bound.values()):
+            yield {**dims, **bound}
+        return
+    dim, step = scope.dim.data, scope.step_size
     start, size = dims[dim]
-    upper = min(loop.upper_bound, size)
-    for shift in range(loop.lower_bound, upper, step):
+    upper = min(scope.upper_bound, size)
+    for shift in range(scope.lower_bound, upper, step):
         yield {**dims, dim: (start + shift, min(step, upper - shift))}
+
+
+def _cut(axis: Affine, dims: Mapping[str, Interval], dim: str) -> Interval:
+    """The interval of an expression, cut at that of a dim."""
+    (start, size), (low, extent) = axis.interval(dims), dims[dim]
+    first = min(max(start, low), low + extent)
+    return first, min(max(start + size, first), low + extent) - first

@@ -8,9 +8,10 @@ from tilewright.ir import ModuleOp
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
-from tilewright.tile.build import Placement, build_program
+from tilewright.tile.build import build_program
 from tilewright.tile.dialect import ProgramOp
 from tilewright.tile.passes import Check, TilePass, pipeline
+from tilewright.tile.tensors import Placement
 
 
 def tile(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from tilewright.ir import Operation, SSAValue, TensorType, VerifyException
+from tilewright.planning.domain import Affine
 from tilewright.tile.attributes import BufferType, WindowAttr
+from tilewright.tile.dialect import enclosing_scopes, unbound
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
+    DomainOp,
     LoopOp,
     MoveOp,
     ProgramOp,
@@ -61,6 +64,26 @@ def check_loop(loop: LoopOp) -> None:
         )
 
 
+def check_domain(domain: DomainOp) -> None:
+    """The dims are known, bound once, and to expressions of other dims."""
+    extents, bound = _program(domain).extents, domain.bound
+    where = f"tile.domain of {', '.join(bound)}"
+    _unique([name.data for name in domain.dims.data], "the dim", "tile.domain")
+    if len(domain.dims.data) != len(domain.window.data) or not bound:
+        raise VerifyException("tile.domain: needs one expression for each of its dims")
+    around = {loop.dim.data for loop in _loops(domain)}
+    around |= {dim for scope in enclosing_scopes(domain) for dim in getattr(scope, "bound", {})}
+    for dim in bound:
+        if dim not in extents:
+            raise VerifyException(f"{where}: the program has no dim {dim}")
+        if dim in around:
+            raise VerifyException(f"{where}: {dim} has an interval already")
+        if any(dim in axis.dims for axis in bound.values()):
+            raise VerifyException(f"{where}: {dim} depends on itself")
+    for axis in bound.values():
+        _check_axis(axis, extents, where)
+
+
 def check_buffer(buffer: BufferOp) -> None:
     """The window spans a box of a tensor, or of a buffer in another memory; there is at least one
     slot."""
@@ -88,6 +111,9 @@ def check_move(move: MoveOp) -> None:
     where = f"tile.move of {buffer.symbol.data}"
     if move.outer != buffer.outer:
         raise VerifyException(f"{where}: the other end must be what the buffer is of")
+    tensor = move.outer.owner
+    if isinstance(tensor, TensorOp) and tensor.role.data == "internal":
+        raise VerifyException(f"{where}: an internal tensor lies in no main memory")
     block = move.parent_block()
     while not move.loads and block is not buffer.parent_block():
         loop = None if block is None else block.parent_op()
@@ -129,8 +155,12 @@ def check_compute(compute: ComputeOp) -> None:
         raise VerifyException(f"{where}: has no stage")
     if len(stages) != len(list(compute.body.block.ops)):
         raise VerifyException(f"{where}: holds stages only")
+    program = _program(compute)
     kept = stages[0].windows.data[-1].dims
-    reduced = [dim for dim in _program(compute).reduction_dims if dim not in kept]
+    reduced = [dim for dim in program.reduction_dims if dim not in kept]
+    for dim, name in compute.dim_names.items():
+        if name not in program.extents:
+            raise VerifyException(f"{where}: {dim} is {name}, which the program lacks")
     for number, stage in enumerate(stages[1:], 1):
         before = stages[number - 1]
         # Mostly by the next one; a copy of a residual in other elements waits for the one after.
@@ -149,10 +179,14 @@ def check_compute(compute: ComputeOp) -> None:
             f"that of the output, {of}"
         )
     window = stages[-1].windows.data[-1]
-    if isinstance(output.owner, BufferOp) and output.owner.window != window:
+    owner = output.owner
+    if not isinstance(owner, BufferOp):
+        return
+    # A domain between the two says the same window in dims of its own.
+    if unbound(window.data, compute) != unbound(owner.window.data, owner):
         raise VerifyException(
             f"{where}: the last stage's window {window} is not that of the "
-            f"output's buffer, {output.owner.window}"
+            f"output's buffer, {owner.window}"
         )
 
 
@@ -197,15 +231,18 @@ def _check_window(window: WindowAttr, shape: Sequence[int], program: ProgramOp, 
         )
     extents = program.extents
     for axis in window.data:
-        names = [name for name, _ in axis.terms]
-        for name, c in axis.terms:
-            if name not in extents:
-                raise VerifyException(f"{where}: the program has no dim {name}")
-            if abs(c) * extents[name] >= LARGEST:
-                raise VerifyException(f"{where}: coefficient {c} is too large")
-        if abs(axis.offset) >= LARGEST:
-            raise VerifyException(f"{where}: offset {axis.offset} is too large")
-        _unique(names, "the dim", f"{where}, axis {axis}")
+        _check_axis(axis, extents, where)
+
+
+def _check_axis(axis: Affine, extents: Mapping[str, int], where: str) -> None:
+    for name, c in axis.terms:
+        if name not in extents:
+            raise VerifyException(f"{where}: the program has no dim {name}")
+        if abs(c) * extents[name] >= LARGEST:
+            raise VerifyException(f"{where}: coefficient {c} is too large")
+    if abs(axis.offset) >= LARGEST:
+        raise VerifyException(f"{where}: offset {axis.offset} is too large")
+    _unique([name for name, _ in axis.terms], "the dim", f"{where}, axis {axis}")
 
 
 def _check_operands(op: Operation, values: Iterable[SSAValue], where: str) -> None:
@@ -268,6 +305,7 @@ __all__ = [
     "LARGEST",
     "check_buffer",
     "check_compute",
+    "check_domain",
     "check_loop",
     "check_move",
     "check_program",

@@ -41,8 +41,8 @@ import numpy as np
 from tilewright.codegen.c.source import Writer, comment
 from tilewright.codegen.c.values import LoopVariable, Nest, SlotTerm, Tables
 from tilewright.graph.names import identifier
-from tilewright.ir import Block
-from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp
+from tilewright.ir import Block, Operation
+from tilewright.tile.dialect import BufferOp, ComputeOp, DomainOp, LoopOp, MoveOp, ProgramOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Command, Queues, fills, leader_of
 
@@ -217,6 +217,8 @@ class KernelWriter:
         for op in block.ops:
             if isinstance(op, LoopOp):
                 self._loop(op, loops)
+            elif isinstance(op, DomainOp):
+                self._domain(op, loops)
             elif isinstance(op, (MoveOp, ComputeOp)) and op in self.calls:
                 self._command(op, loops)
 
@@ -252,16 +254,33 @@ class KernelWriter:
         with self.writer.block(head):
             self._block(op.body.block, (*loops, op))
 
+    def _domain(self, op: DomainOp, loops: tuple[LoopOp, ...]) -> None:
+        """The body, under the condition that the domain is not empty."""
+        outer = op.parent_block()
+        assert outer is not None
+        rows, around = self.order.block(op.body.block), self.order.block(outer)
+        bound = ", ".join(f"{dim} = {axis}" for dim, axis in op.bound.items())
+        self.writer.line(f"/* {comment(f'within {bound}')} */")
+        if rows.count == around.count:
+            self._block(op.body.block, loops)
+            return
+        runs = np.isin(np.arange(around.count), rows.parent_row)
+        with self.writer.block(f"if ({self._nest(outer, loops).expression(runs)})"):
+            self._block(op.body.block, loops)
+
     def _nest(self, block: Block, loops: tuple[LoopOp, ...]) -> Nest:
-        rows = self.order.block(block)
+        rows, scope = self.order.block(block), block.parent_op()
         index = np.arange(rows.count, dtype=np.int64)
         count, variables = rows.count, list[LoopVariable]()
-        for loop in reversed(loops):
+        while isinstance(scope, (LoopOp, DomainOp)):
             assert rows.trip is not None and rows.parent is not None and rows.parent_row is not None
-            variables.append(
-                LoopVariable(self._names[loop], loop.lower_bound, loop.step_size, rows.trip[index])
-            )
-            index, rows = rows.parent_row[index], rows.parent
+            if isinstance(scope, LoopOp):
+                trip = rows.trip[index]
+                variables.append(
+                    LoopVariable(self._names[scope], scope.lower_bound, scope.step_size, trip)
+                )
+            index, rows, scope = rows.parent_row[index], rows.parent, _scope_around(scope)
+        assert len(variables) == len(loops)
         return Nest(variables[::-1], count, self.tables)
 
     def _command(self, op: Command, loops: tuple[LoopOp, ...]) -> None:
@@ -322,6 +341,11 @@ class KernelWriter:
         for line in lines:
             self.writer.line(f"    {line}")
         self.writer.line("});")
+
+
+def _scope_around(op: Operation) -> Operation | None:
+    block = op.parent_block()
+    return None if block is None else block.parent_op()
 
 
 def _role(buffer: BufferOp) -> str:

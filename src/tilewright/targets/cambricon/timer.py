@@ -21,9 +21,9 @@ from tilewright.targets.cambricon.lowering.network import (
     Lowering,
     shared_weights,
 )
-from tilewright.tile.build import Placement
 from tilewright.tile.dialect import programs_of
 from tilewright.tile.lower import tile
+from tilewright.tile.tensors import Placement
 
 CONSTANT_ROLES = ("weight", "bias")
 """Operands that lie with the weights: products lay theirs out by segment."""

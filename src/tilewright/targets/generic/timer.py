@@ -22,10 +22,10 @@ from tilewright.targets.base import Timer
 from tilewright.targets.generic.isa import InstructionSet, derive
 from tilewright.targets.generic.lower import KernelLowering, Lowering
 from tilewright.targets.generic.timing import whole_program
-from tilewright.tile.build import Placement
 from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import Command
+from tilewright.tile.tensors import Placement
 
 ALIGNMENT = 64
 """Bytes to which a lone kernel's operands are aligned in main memory."""

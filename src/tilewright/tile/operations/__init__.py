@@ -2,15 +2,17 @@
 
 from tilewright.tile.operations.base import TileOperation
 from tilewright.tile.operations.compute import ComputeOp, StageOp
-from tilewright.tile.operations.structure import LoopOp, ProgramOp, TensorOp
+from tilewright.tile.operations.structure import DomainOp, LoopOp, ProgramOp, Scope, TensorOp
 from tilewright.tile.operations.transfer import BufferOp, MoveOp
 
 __all__ = [
     "BufferOp",
     "ComputeOp",
+    "DomainOp",
     "LoopOp",
     "MoveOp",
     "ProgramOp",
+    "Scope",
     "StageOp",
     "TensorOp",
     "TileOperation",

@@ -42,6 +42,9 @@ class ComputeOp(TileOperation):
     waits = opt_prop_def(ArrayAttr)
     options = opt_prop_def(ArrayAttr)
     """``[key, value]`` pairs: choices of the schedule that belong to the primitive."""
+    names = opt_prop_def(ArrayAttr)
+    """``[dim, name]`` pairs: the primitive's dims that have another name in the program, as those
+    of two convolutions must."""
     body = region_def("single_block")
     traits = traits_def(NoTerminator())
 
@@ -55,6 +58,22 @@ class ComputeOp(TileOperation):
         """The waits, as text."""
         return cast("tuple[str, ...]", self.get("waits", ()))
 
+    @property
+    def dim_names(self) -> dict[str, str]:
+        """The program's names of the primitive's dims, where they differ."""
+        return {str(dim): str(name) for dim, name in self.get("names", ())}
+
+    @property
+    def primitive_names(self) -> dict[str, str]:
+        """The primitive's names of the program's dims, where they differ."""
+        return {name: dim for dim, name in self.dim_names.items()}
+
+    @property
+    def dims(self) -> frozenset[str]:
+        """The program's dims on which the stages depend."""
+        windows = (window for stage in self.stages for window in stage.windows.data)
+        return frozenset[str]().union(*(window.dims for window in windows))
+
     def print(self, printer: Printer) -> None:
         """Print the operation."""
         printer.print_string(f" {syntax.quoted(self.primitive.data)}")
@@ -63,7 +82,9 @@ class ComputeOp(TileOperation):
         syntax.print_optional(printer, self, "waits")
         if self.options is not None:
             printer.print_string(f" options {syntax.pairs_text(self.options)}")
-        syntax.print_rest(printer, self, ("primitive", "engine", "waits", "options"))
+        if self.names is not None:
+            printer.print_string(f" dims {syntax.pairs_text(self.names)}")
+        syntax.print_rest(printer, self, ("primitive", "engine", "waits", "options", "names"))
         syntax.print_body(printer, self.body)
 
     @classmethod
@@ -79,6 +100,8 @@ class ComputeOp(TileOperation):
         properties["waits"] = syntax.optional_plain(parser, "waits")
         if parser.parse_optional_keyword("options"):
             properties["options"] = syntax.parse_pairs(parser)
+        if parser.parse_optional_keyword("dims"):
+            properties["names"] = syntax.parse_pairs(parser)
         return syntax.finish(parser, cls, properties, [output], region=True)
 
     def verify_(self) -> None:

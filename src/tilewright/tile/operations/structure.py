@@ -1,7 +1,8 @@
-"""Programs, their tensors, and loops."""
+"""Programs, their tensors, loops, and the domains of stages."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, cast
 
 from tilewright.ir import (
@@ -26,7 +27,9 @@ from tilewright.ir import (
     result_def,
     traits_def,
 )
+from tilewright.planning.domain import Affine
 from tilewright.tile import syntax
+from tilewright.tile.attributes import WindowAttr
 from tilewright.tile.operations.base import TileOperation
 
 
@@ -96,7 +99,8 @@ class ProgramOp(TileOperation):
 
 @irdl_op_definition
 class TensorOp(TileOperation):
-    """A tensor in main memory: a kernel's input, weight or output.
+    """A tensor in main memory: a kernel's input, weight or output; or one of role ``internal``,
+    which one compute of the program makes and another reads: it lies in buffers alone.
 
     ``arena`` names the allocation (``activations``, ``weights``); ``offset`` is in bytes,
     ``strides`` in elements per axis of the physical layout (absent: dense).
@@ -194,3 +198,71 @@ class LoopOp(TileOperation):
         from tilewright.tile.verify import check_loop
 
         check_loop(self)
+
+
+@irdl_op_definition
+class DomainOp(TileOperation):
+    """Runs its body once, with each of ``dims`` in the interval that its expression spans here.
+
+    The expressions are over the dims around it, and are cut at the dim's extent: these are the
+    indices of an internal tensor that a later compute reads, padding left out. So the tile of an
+    earlier stage follows from that of a later one, halo included. Where nothing but padding is
+    read, an interval is empty, and the body does not run.
+    """
+
+    name = "tile.domain"
+    dims = prop_def(ArrayAttr[StringAttr])
+    window = prop_def(WindowAttr)
+    """One expression for each of ``dims``."""
+    body = region_def("single_block")
+    traits = traits_def(NoTerminator())
+
+    @classmethod
+    def of(cls, bound: Mapping[str, Affine], body: Block) -> DomainOp:
+        """A domain around a block; ``bound`` has the expressions by dim."""
+        return cls.build(
+            properties={
+                "dims": ArrayAttr([StringAttr(dim) for dim in bound]),
+                "window": WindowAttr(tuple(bound.values())),
+            },
+            regions=[Region(body)],
+        )
+
+    @property
+    def bound(self) -> dict[str, Affine]:
+        """The expressions by dim."""
+        names = [name.data for name in self.dims.data]
+        return dict(zip(names, self.window.data, strict=True))
+
+    def print(self, printer: Printer) -> None:
+        """Print the operation."""
+        pairs = ", ".join(f"{dim} = {axis}" for dim, axis in self.bound.items())
+        printer.print_string(f" [{pairs}]")
+        syntax.print_rest(printer, self, ("dims", "window"))
+        syntax.print_body(printer, self.body)
+
+    @classmethod
+    def parse(cls, parser: PlainParser) -> DomainOp:
+        """Read what ``print`` printed."""
+
+        def pair() -> tuple[str, Affine]:
+            name = parser.parse_identifier("the name of a dim is expected here")
+            parser.parse_punctuation("=")
+            return name, WindowAttr.parse_axis(parser)
+
+        pairs = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, pair)
+        properties: dict[str, Attribute | None] = {
+            "dims": ArrayAttr([StringAttr(name) for name, _ in pairs]),
+            "window": WindowAttr(tuple(axis for _, axis in pairs)),
+        }
+        return syntax.finish(parser, cls, properties, region=True)
+
+    def verify_(self) -> None:
+        """Check the dims and their expressions."""
+        from tilewright.tile.verify import check_domain
+
+        check_domain(self)
+
+
+Scope = LoopOp | DomainOp
+"""What gives dims their intervals within its body."""

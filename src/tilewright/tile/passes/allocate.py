@@ -16,7 +16,6 @@ from tilewright.machine import Machine, Memory, Primitive
 from tilewright.memory import Buffer, Problem, align_up, place, place_as_they_come, shared
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.domain import Affine
-from tilewright.tile.boxes import interval_columns
 from tilewright.tile.dialect import (
     BufferOp,
     ComputeOp,
@@ -25,7 +24,7 @@ from tilewright.tile.dialect import (
     enclosing_loops,
 )
 from tilewright.tile.implied import visits
-from tilewright.tile.iteration import Rows, nest_rows
+from tilewright.tile.iteration import nest_rows, scopes_of
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import users_of
 
@@ -94,7 +93,7 @@ def largest_box(buffer: BufferOp, extents: Mapping[str, int]) -> tuple[int, ...]
         dim = loop.dim.data
         sizes[dim] = min(loop.step_size, min(loop.upper_bound, sizes[dim]) - loop.lower_bound)
     return tuple(
-        _largest(axis, extent, loops, sizes, extents)
+        _largest(axis, extent, buffer, sizes, extents)
         for axis, extent in zip(buffer.window.data, buffer.tensor_shape, strict=True)
     )
 
@@ -102,18 +101,18 @@ def largest_box(buffer: BufferOp, extents: Mapping[str, int]) -> tuple[int, ...]
 def _largest(
     axis: Affine,
     extent: int,
-    loops: Sequence[LoopOp],
+    buffer: BufferOp,
     sizes: Mapping[str, int],
     extents: Mapping[str, int],
 ) -> int:
     _, size = axis.interval({dim: (0, sizes[dim]) for dim in axis.dims})
     low, span = axis.interval({dim: (0, extents[dim]) for dim in axis.dims})
-    relevant = [loop for loop in loops if loop.dim.data in axis.dims]
-    if (low >= 0 and low + span <= extent) or not relevant:
+    relevant = scopes_of(buffer, axis.dims)
+    looped = all(isinstance(scope, LoopOp) for scope in relevant)
+    if looped and ((low >= 0 and low + span <= extent) or not relevant):
         # Nothing of any box is padding (or there is one box): the largest tile has the largest.
         return size if low >= 0 and low + span <= extent else _inside(low, span, extent)
-    rows: Rows = nest_rows(relevant, {dim: extents[dim] for dim in axis.dims})
-    start, length = interval_columns(axis, rows)
+    start, length = nest_rows(relevant, extents).interval(axis)
     inside = np.minimum(start + length, extent) - np.maximum(start, 0)
     return int(max(inside.max(), 0))
 
@@ -122,16 +121,15 @@ def _inside(start: int, size: int, extent: int) -> int:
     return max(min(start + size, extent) - max(start, 0), 0)
 
 
-def _primitive(buffer: BufferOp, machine: Machine) -> Primitive | None:
-    for user in users_of(buffer):
-        if isinstance(user, ComputeOp):
-            return machine.primitive(user.primitive.data)
-    return None
+def _primitives(buffer: BufferOp, machine: Machine) -> list[Primitive]:
+    """The primitives that read or write a buffer."""
+    users = [user for user in users_of(buffer) if isinstance(user, ComputeOp)]
+    return [machine.primitive(user.primitive.data) for user in users]
 
 
 def _left(buffers: Sequence[BufferOp], memory: Memory, machine: Machine) -> Memory:
     """A memory as the primitives that use the buffers leave it."""
-    found = {one.name: one for one in (_primitive(b, machine) for b in buffers) if one is not None}
+    found = {one.name: one for buffer in buffers for one in _primitives(buffer, machine)}
     left = [machine.memory_beside(one, memory.name) for one in found.values()]
     return max(left, key=lambda one: one.reserved, default=memory)
 
@@ -139,24 +137,36 @@ def _left(buffers: Sequence[BufferOp], memory: Memory, machine: Machine) -> Memo
 def _measure(buffer: BufferOp, machine: Machine, extents: Mapping[str, int]) -> None:
     shape = largest_box(buffer, extents)
     buffer.set("shape", shape)
-    size = slot_bytes(buffer, shape, machine, _primitive(buffer, machine))
-    buffer.bytes = integer(size)
+    buffer.bytes = integer(slot_bytes(buffer, shape, machine))
 
 
-def slot_bytes(
-    buffer: BufferOp, shape: Sequence[int], machine: Machine, primitive: Primitive | None
-) -> int:
+def slot_bytes(buffer: BufferOp, shape: Sequence[int], machine: Machine) -> int:
     """Bytes of one slot for a box of ``shape``, rounded as the machine asks."""
-    storage = None if primitive is None else primitive.operands.get(buffer.get("role", ""))
-    multiples = {} if storage is None else storage.multiples
-    rounded = [
-        align_up(size, max((multiples.get(dim, 1) for dim in axis.dims), default=1))
-        for size, axis in zip(shape, buffer.window.data, strict=True)
-    ]
+    rounded = list(shape)
+    for user in users_of(buffer):
+        if isinstance(user, ComputeOp):
+            made = [
+                align_up(*one) for one in zip(shape, _multiples(buffer, user, machine), strict=True)
+            ]
+            rounded = [max(pair) for pair in zip(rounded, made, strict=True)]
     item = ELEMENT_BYTES[element_name(buffer.result.type.of.element_type)]
     if buffer.accumulates is not None:
         item = max(item, ELEMENT_BYTES[machine.accumulator])
     return align_up(prod(rounded) * item, machine.memory(buffer.memory).granule)
+
+
+def _multiples(buffer: BufferOp, user: ComputeOp, machine: Machine) -> list[int]:
+    """Per axis, the granule of a buffer's extent for a compute that reads or writes it."""
+    written = user.output is buffer.result
+    primitive = machine.primitive(user.primitive.data)
+    storage = primitive.operands.get("output" if written else buffer.get("role", ""))
+    multiples = {} if storage is None else storage.multiples
+    window, names = buffer.window.data, user.primitive_names
+    if written:
+        window = user.stages[-1].windows.data[-1].data
+    return [
+        max((multiples.get(names.get(d, d), 1) for d in axis.dims), default=1) for axis in window
+    ]
 
 
 def _size(buffer: BufferOp) -> int:

@@ -20,9 +20,8 @@ from tilewright.tile.dialect import (
     MoveOp,
     ProgramOp,
     buffer_of,
-    enclosing_loops,
 )
-from tilewright.tile.iteration import LAST, Order, Rows, nest_rows
+from tilewright.tile.iteration import LAST, Order, Rows, nest_rows, reduced_dims, scopes_of
 from tilewright.tile.passes.allocate import live_spans, slot_bytes
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import Command, Queues, fills, is_ahead
@@ -108,9 +107,7 @@ class _Checker:
 
         So a program with millions of executions is checked dim by dim.
         """
-        wanted = [dim for dim in self.extents if dim in set(dims)]
-        loops = [loop for loop in enclosing_loops(op) if loop.dim.data in wanted]
-        return nest_rows(loops, {dim: self.extents[dim] for dim in wanted})
+        return nest_rows(scopes_of(op, dims), self.extents)
 
     def capacity(self) -> Iterator[Problem]:
         """Addresses, alignment and sizes of the buffers."""
@@ -143,9 +140,7 @@ class _Checker:
                     buffer,
                 )
                 continue
-            primitives = [u for u in self.queues.users_of(buffer) if isinstance(u, ComputeOp)]
-            primitive = self.machine.primitive(primitives[0].primitive.data) if primitives else None
-            wanted = slot_bytes(buffer, needed, self.machine, primitive)
+            wanted = slot_bytes(buffer, needed, self.machine)
             if size < wanted:
                 yield self.problem(
                     "tile-capacity",
@@ -166,20 +161,21 @@ class _Checker:
     def limits(self, compute: ComputeOp) -> Iterator[Problem]:
         """The primitive's limits, and dims that it needs whole."""
         primitive = self.machine.primitive(compute.primitive.data)
-        for dim, extent in self.extents.items():
+        for dim in sorted(compute.dims, key=list(self.extents).index):
+            extent, own = self.extents[dim], compute.primitive_names.get(dim, dim)
             rows = self.along(compute, (dim,))
             sizes = rows.size(dim)
-            limit = primitive.limits.get(dim, extent)
+            limit = primitive.limits.get(own, extent)
             if not rows.count:
                 continue
             if sizes.max() > limit:
                 row = int(sizes.argmax())
-                reason = f"{primitive.name} takes at most {limit} of {dim}, not {int(sizes[row])}"
+                reason = f"{primitive.name} takes at most {limit} of {own}, not {int(sizes[row])}"
                 yield self.problem("tile-limits", reason, compute, row, rows=rows)
-            if dim in primitive.whole and sizes.min() < extent:
+            if own in primitive.whole and sizes.min() < extent:
                 row = int(sizes.argmin())
                 reason = (
-                    f"{primitive.name} takes the whole of {dim}, {extent}, not {int(sizes[row])}"
+                    f"{primitive.name} takes the whole of {own}, {extent}, not {int(sizes[row])}"
                 )
                 yield self.problem("tile-limits", reason, compute, row, rows=rows)
 
@@ -189,7 +185,9 @@ class _Checker:
             for value, window in zip(stage.inputs, stage.windows.data, strict=False):
                 yield from self.within(compute, value, window.data)
         window = compute.stages[-1].windows.data[-1]
-        blocks = set(self.machine.primitive(compute.primitive.data).whole)
+        names = compute.dim_names
+        whole = self.machine.primitive(compute.primitive.data).whole
+        blocks = {names.get(dim, dim) for dim in whole}
         yield from self.within(compute, compute.output, window.data)
         for axis, extent in zip(window.data, _shape(compute.output), strict=True):
             rows = self.along(compute, axis.dims)
@@ -255,10 +253,12 @@ class _Checker:
                     row = self.order.last_before(filler, reader)
                 seen = np.append(self.order.visit(buffer, filler), -1)[row]
                 latest = np.maximum(latest, seen)
-            reads = np.ones(len(visit), np.bool_)
+            boxes = self.order.block(_block_of(buffer))
+            held = box_columns(buffer.window.data, buffer.tensor_shape, boxes).clamped_size
+            reads = (held > 0).all(axis=0)[visit]
             if isinstance(reader, ComputeOp) and any(_is_late(one) for one in fillers):
                 # It is read by the last part of a reduction alone.
-                _, reads = self.order.reduction(reader)
+                reads = reads & self.order.reduction(reader)[1]
             wrong = np.flatnonzero(reads & (latest != visit))
             if len(wrong):
                 yield self.problem(
@@ -275,14 +275,18 @@ class _Checker:
         """
         kinds: dict[str, list[ComputeOp]] = {}
         for compute in self.computes:
-            kinds.setdefault(compute.stages[0].operation.data, []).append(compute)
-        stored, whole = 0, prod(self.extents.values())
+            if internal(compute.output):
+                yield from self.made(compute)
+            else:
+                kinds.setdefault(compute.stages[0].operation.data, []).append(compute)
+        stored = 0
         for computes in kinds.values():
             # Loops over one dim do not depend on those over another: points are a product.
             points = sum(
-                prod(int(self.along(compute, (dim,)).size(dim).sum()) for dim in self.extents)
+                prod(int(self.along(compute, (dim,)).size(dim).sum()) for dim in compute.dims)
                 for compute in computes
             )
+            whole = prod(self.extents[dim] for dim in computes[0].dims)
             if points != whole:
                 yield self.problem(
                     "tile-coverage",
@@ -310,6 +314,28 @@ class _Checker:
                     tensor,
                 )
 
+    def made(self, compute: ComputeOp) -> Iterator[Problem]:
+        """In each visit of the buffer, a compute makes all of the internal tensor's box, once."""
+        buffer, window = buffer_of(compute.output), compute.stages[-1].windows.data[-1]
+        if buffer is None:
+            return
+        rows, visit = self.order.rows(compute), self.order.visit(buffer, compute)
+        shape, reduced = buffer.tensor_shape, reduced_dims(compute, self.program)
+        points = box_columns(window.data, shape, rows).clamped_size.prod(axis=0)
+        for dim in reduced:
+            points = points * rows.size(dim)
+        outer = box_columns(buffer.window.data, shape, self.order.block(_block_of(buffer)))
+        made = np.bincount(visit, points, outer.clamped_size.shape[1]).astype(np.int64)
+        whole = outer.clamped_size.prod(axis=0) * prod(self.extents[dim] for dim in reduced)
+        wrong = np.flatnonzero(made != whole)
+        if len(wrong):
+            at = int(wrong[0])
+            yield self.problem(
+                "tile-coverage",
+                f"{made[at]} points are computed of {_text(outer, at)}, which takes {whole[at]}",
+                compute,
+            )
+
     def races(self) -> Iterator[Problem]:
         """Dependences between engines that no wait orders."""
         for race in races(self.order, self.queues):
@@ -326,6 +352,12 @@ class _Checker:
 def headline(op: Operation | Command) -> str:
     """The first line of an operation's text."""
     return to_text(op).splitlines()[0].rstrip(" {")
+
+
+def internal(value: SSAValue) -> bool:
+    """Whether a value is a buffer of an internal tensor."""
+    buffer = buffer_of(value)
+    return buffer is not None and buffer.tensor_op.role.data == "internal"
 
 
 def _block_of(buffer: BufferOp) -> Block:

@@ -10,10 +10,13 @@ from tilewright.ir import Operation
 from tilewright.machine import Machine
 from tilewright.tile.dialect import (
     BufferOp,
+    DomainOp,
     LoopOp,
     MoveOp,
     ProgramOp,
+    all_dims,
     enclosing_loops,
+    enclosing_scopes,
 )
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import leader_of
@@ -69,8 +72,8 @@ class _Group:
 
     @property
     def dims(self) -> frozenset[str]:
-        """The dims that the group's boxes depend on."""
-        return frozenset().union(*(buffer.window.dims for buffer in self.buffers))
+        """The dims that the group's boxes depend on, with those to which domains bind them."""
+        return frozenset().union(*(all_dims(b.window.dims, b) for b in self.buffers))
 
     def before(self) -> list[Operation]:
         """Buffers and loads in the order in which they stand."""
@@ -102,7 +105,7 @@ def _place(group: _Group, levels: Mapping[str, int], program: ProgramOp) -> None
     first = group.buffers[0]
     depth = len(enclosing_loops(first))
     chain = _loops_through(first)
-    target = _settled(group, chain, levels, program)
+    target = max(_settled(group, chain, levels, program), _around_domain(group))
     if target > depth and first.accumulates is not None:
         reduced = program.reduction_dims
         loop = next(loop for loop in chain[depth:] if loop.dim.data in reduced)
@@ -116,6 +119,15 @@ def _place(group: _Group, levels: Mapping[str, int], program: ProgramOp) -> None
         )
     if target < depth:
         _hoist(group, chain[target])
+
+
+def _around_domain(group: _Group) -> int:
+    """How many loops stay around a group because a domain within them binds its dims."""
+    dims = frozenset().union(*(buffer.window.dims for buffer in group.buffers))
+    for scope in reversed(enclosing_scopes(group.buffers[0])):
+        if isinstance(scope, DomainOp) and dims.intersection(scope.bound):
+            return len(enclosing_loops(scope))
+    return 0
 
 
 def _settled(

@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.ir.types import Array
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.domain import Affine
+from tilewright.planning.domain import Affine, substitute
 from tilewright.targets.generic.fields import Column
 from tilewright.targets.generic.isa import Instruction
 from tilewright.targets.generic.lowering.locations import BufferPlace, Seen, buffer_op, dim_stride
@@ -43,8 +43,8 @@ class Context:
 
     @cached_property
     def rows(self) -> Rows:
-        """The executions."""
-        return self.order.rows(self.op)
+        """The executions; dims have the primitive's names."""
+        return self.order.rows(self.op).renamed(self.op.dim_names)
 
     @property
     def anchor(self) -> StageOp:
@@ -53,11 +53,15 @@ class Context:
 
     @cached_property
     def extents(self) -> dict[str, int]:
-        """Extents of the program's dims."""
-        return self.order.program.extents
+        """Extents of the compute's dims, by the primitive's names."""
+        names, own = self.op.primitive_names, self.op.dims
+        others = [op for op in self.order.program.walk() if isinstance(op, ComputeOp)]
+        foreign = frozenset[str]().union(*(op.dims for op in others if op is not self.op)) - own
+        extents = self.order.program.extents.items()
+        return {names.get(dim, dim): extent for dim, extent in extents if dim not in foreign}
 
     def size(self, dim: str) -> Column | int:
-        """Size of a dim in every execution; 1 for a dim that the program lacks."""
+        """Size of a dim in every execution; 1 for a dim that the compute lacks."""
         return self.rows.size(dim) if dim in self.extents else 1
 
     def start(self, dim: str) -> Column | int:
@@ -75,6 +79,8 @@ class Context:
 
     def _operand(self, value: Any, window: Sequence[Affine]) -> Operand:
         place = self.places(buffer_op(value, self.where))
+        meaning = {name: Affine(((dim, 1),)) for dim, name in self.op.dim_names.items()}
+        window = [substitute(axis, meaning) for axis in window] if meaning else window
         return Operand(place, place.seen_by(self.op), window, self.rows)
 
 

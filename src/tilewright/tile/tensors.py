@@ -1,0 +1,50 @@
+"""From planning's operands to the tensors of a tile program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.ir import Attribute, StringAttr, f32, integer, to_attribute
+from tilewright.ir.types import FixedType, element_of, tensor
+from tilewright.planning.domain import Operand
+from tilewright.tile.operations import TensorOp
+
+Placement = tuple[str, int, Sequence[int]]
+"""Where a tensor lies: arena, offset in bytes, strides in elements of its physical axes."""
+
+
+def tensor_of(operand: Operand, placement: Placement | None = None) -> TensorOp:
+    """The tensor of an operand, at its place in main memory."""
+    properties: dict[str, Attribute] = {
+        "symbol": StringAttr(operand.name),
+        "role": StringAttr(operand.role),
+    }
+    if placement is not None:
+        arena, offset, strides = placement
+        properties["arena"] = StringAttr(arena)
+        properties["offset"] = integer(offset)
+        properties["strides"] = to_attribute([int(stride) for stride in strides])
+    op = TensorOp.build(result_types=[type_of(operand)], properties=properties)
+    op.result.name_hint = value_name(operand.name)
+    return op
+
+
+def type_of(operand: Operand) -> Attribute:
+    """The type of an operand's tensor: shape, elements, layout."""
+    match operand.element:
+        case "float32":
+            element: Attribute = f32
+        case "fixed8" | "fixed16" | "fixed32":
+            element = FixedType.of(operand.element_bytes * 8, operand.fraction)
+        case _:
+            element = element_of(np.dtype(operand.element))
+    return tensor(operand.shape, element, operand.layout)
+
+
+def value_name(name: str) -> str:
+    """A value's name in the text: letters, digits and underscores."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return text if text and not text[0].isdigit() else f"t_{text}"
