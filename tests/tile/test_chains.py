@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tests.tile.tile_kernels import OPERATIONS, Case, Chain
-from tilewright.graph.dialect import mark_beginning
-from tilewright.ir import Parser, SSAValue, to_text
+from tilewright.ir import Parser, SSAValue, UnitAttr, to_text
 from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Level, Schedule
@@ -100,7 +99,7 @@ def _chain(seed: int) -> Case:
             name = "max_pool" if kind == "max_pool" else "conv"
             value = op(name, value, *operands, **values)
             if number:
-                mark_beginning(value.owner)
+                value.owner.begins = UnitAttr()
             if number == len(plan) - 1 and residual is not None:
                 value = op("add", value, residual)
             if relus[number]:

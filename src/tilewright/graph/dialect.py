@@ -74,6 +74,8 @@ class GraphOperation(IRDLOperation):
     """Why the operation is on the host."""
     placement = opt_prop_def(ArrayAttr)
     """Where the result lies, once plan-memory has run (graph/placement.py)."""
+    begins = opt_prop_def(UnitAttr)
+    """In a kernel: the operation is the first of a further compute (``KernelOp``)."""
     irdl_options = (ParsePropInAttrDict(),)
     assembly_format: ClassVar[str | None] = (
         "($inputs^)? attr-dict `:` functional-type($inputs, $result)"
@@ -209,15 +211,6 @@ class YieldOp(IRDLOperation):
     assembly_format: ClassVar[str | None] = "$values attr-dict `:` type($values)"
 
 
-BEGINS = "begins"
-"""Attribute of an operation of a kernel that is a compute of its own."""
-
-
-def mark_beginning(op: GraphOperation) -> None:
-    """Make an operation of a kernel the first of a further compute."""
-    op.attributes[BEGINS] = UnitAttr()
-
-
 @irdl_op_definition
 class KernelOp(IRDLOperation):
     """Operations that are planned and run as one.
@@ -226,9 +219,9 @@ class KernelOp(IRDLOperation):
     a C identifier, unique in the network. ``engine`` is ``accelerator`` or ``host``; ``reason``
     says why a kernel is on the host.
 
-    Operations behind the first are applied to its results as these are written. One that is marked
-    (``mark_beginning``) is a further compute of the kernel instead, which reads the result of an
-    earlier one on the chip; the operations behind it are applied to its own results.
+    Operations behind the first are applied to its results as these are written. One that ``begins``
+    a further compute instead reads the result of an earlier one on the chip; the operations behind
+    it are applied to its own results.
     """
 
     name = "graph.kernel"
@@ -257,7 +250,7 @@ class KernelOp(IRDLOperation):
         """The operations by compute, in order."""
         found: list[list[GraphOperation]] = []
         for op in self.operations:
-            if not found or BEGINS in op.attributes:
+            if not found or op.begins is not None:
                 found.append([])
             found[-1].append(op)
         return found

@@ -14,6 +14,7 @@ from tilewright.machine import Machine
 from tilewright.planning.bounds import in_place, primitives_for
 from tilewright.planning.cached import plan_cached
 from tilewright.planning.canonical import canonical, renamed
+from tilewright.planning.chains import plan_chain
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.plan import Budget, Plan, Timer
@@ -58,8 +59,13 @@ def plan(
         found = cache[key]
         back = {new: old for old, new in names.items()}
         return replace(_renamed(found, back), seconds=0.0)
-    behind_caches = in_place(kernel, machine, primitives_for(kernel, machine)[0])
-    planner = search or (plan_cached if behind_caches else plan_exact)
+    if kernel.producers:
+        planner = plan_chain  # Other planners cut one kernel.
+    elif search is not None:
+        planner = search
+    else:
+        behind_caches = in_place(kernel, machine, primitives_for(kernel, machine)[0])
+        planner = plan_cached if behind_caches else plan_exact
     result = planner(kernel, machine, timer=timer, budget=budget)
     if cache is not None:
         cache[key] = _renamed(result, names)

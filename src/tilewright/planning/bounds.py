@@ -84,8 +84,7 @@ def physical_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> fl
     if in_place(kernel, machine, primitive):
         compute = _evaluate(primitive.peak, extents) * inside_fraction(kernel)
         return max(compute, _cached_cycles(kernel, machine))
-    compute = _evaluate(primitive.peak, extents) * _met(kernel, primitive)
-    return max(compute, traffic_cycles(kernel, machine, primitive))
+    return max(peak_cycles(kernel, primitive), traffic_cycles(kernel, machine, primitive))
 
 
 def granule_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:
@@ -105,6 +104,11 @@ def granule_bound(kernel: Kernel, machine: Machine, primitive: Primitive) -> flo
 def compute_cycles(kernel: Kernel, primitive: Primitive) -> float:
     """Cycles of the primitive's engine for the whole layer, with its rounding."""
     return _evaluate(primitive.cycles, kernel.anchor.extents) * _met(kernel, primitive)
+
+
+def peak_cycles(kernel: Kernel, primitive: Primitive) -> float:
+    """Cycles of the primitive's engine for the whole layer, at peak."""
+    return _evaluate(primitive.peak, kernel.anchor.extents) * _met(kernel, primitive)
 
 
 def traffic_cycles(kernel: Kernel, machine: Machine, primitive: Primitive) -> float:

@@ -403,6 +403,15 @@ def reduced_dims(compute: ComputeOp, program: ProgramOp) -> tuple[str, ...]:
     return tuple(dim for dim in program.reduction_dims if dim in reduced)
 
 
+def own_extents(compute: ComputeOp, program: ProgramOp) -> dict[str, int]:
+    """Extents of a compute's dims by the primitive's names: the program's, without those on which
+    other computes alone depend."""
+    names, own = compute.primitive_names, compute.dims
+    others = [op for op in program.walk() if isinstance(op, ComputeOp) and op is not compute]
+    foreign = frozenset[str]().union(*(op.dims for op in others)) - own
+    return {names.get(dim, dim): n for dim, n in program.extents.items() if dim not in foreign}
+
+
 def reduction_loops(op: ComputeOp, block: Block, program: ProgramOp) -> list[LoopOp]:
     """The loops over dims that ``op`` reduces, inside ``block`` and around it, outermost first."""
     reduced = reduced_dims(op, program)

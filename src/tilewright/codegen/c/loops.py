@@ -264,6 +264,7 @@ class KernelWriter:
         if rows.count == around.count:
             self._block(op.body.block, loops)
             return
+        assert rows.parent_row is not None
         runs = np.isin(np.arange(around.count), rows.parent_row)
         with self.writer.block(f"if ({self._nest(outer, loops).expression(runs)})"):
             self._block(op.body.block, loops)

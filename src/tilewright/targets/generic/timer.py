@@ -23,6 +23,7 @@ from tilewright.targets.generic.isa import InstructionSet, derive
 from tilewright.targets.generic.lower import KernelLowering, Lowering
 from tilewright.targets.generic.timing import whole_program
 from tilewright.tile.dialect import ComputeOp, ProgramOp
+from tilewright.tile.iteration import own_extents
 from tilewright.tile.lower import tile
 from tilewright.tile.queues import Command
 from tilewright.tile.tensors import Placement
@@ -63,8 +64,8 @@ def _timed(op: Command, kernel: KernelLowering) -> TimedArray:
     if isinstance(op, ComputeOp):
         table = timed_table(rows.count)
         expression = parse_expression(kernel.machine.primitive(op.primitive.data).cycles)
-        extents = kernel.program.extents
-        sizes = {dim: rows.size(dim) for dim in expression.names if dim in extents}
+        extents, own = own_extents(op, kernel.program), rows.renamed(op.dim_names)
+        sizes = {dim: own.size(dim) for dim in expression.names if dim in extents}
         cycles = np.asarray(expression.evaluate(sizes))
         table["cycles"] = np.ceil(cycles) if cycles.dtype.kind == "f" else cycles
     else:

@@ -255,7 +255,7 @@ class _Checker:
                 latest = np.maximum(latest, seen)
             boxes = self.order.block(_block_of(buffer))
             held = box_columns(buffer.window.data, buffer.tensor_shape, boxes).clamped_size
-            reads = (held > 0).all(axis=0)[visit]
+            reads = np.all(held > 0, axis=0, keepdims=True)[0, visit]
             if isinstance(reader, ComputeOp) and any(_is_late(one) for one in fillers):
                 # It is read by the last part of a reduction alone.
                 reads = reads & self.order.reduction(reader)[1]

@@ -16,7 +16,7 @@ from tilewright.targets.generic.lowering.locations import BufferPlace, Seen, buf
 from tilewright.targets.generic.lowering.steps import Tables
 from tilewright.tile.boxes import Boxes, box_columns
 from tilewright.tile.dialect import BufferOp, ComputeOp, StageOp, TensorOp, windows_of
-from tilewright.tile.iteration import Order, Rows
+from tilewright.tile.iteration import Order, Rows, own_extents
 
 Fields = dict[str, Any]
 """Field -> column, or one number for all."""
@@ -54,11 +54,7 @@ class Context:
     @cached_property
     def extents(self) -> dict[str, int]:
         """Extents of the compute's dims, by the primitive's names."""
-        names, own = self.op.primitive_names, self.op.dims
-        others = [op for op in self.order.program.walk() if isinstance(op, ComputeOp)]
-        foreign = frozenset[str]().union(*(op.dims for op in others if op is not self.op)) - own
-        extents = self.order.program.extents.items()
-        return {names.get(dim, dim): extent for dim, extent in extents if dim not in foreign}
+        return own_extents(self.op, self.order.program)
 
     def size(self, dim: str) -> Column | int:
         """Size of a dim in every execution; 1 for a dim that the compute lacks."""

@@ -1,0 +1,122 @@
+"""Chains on a machine whose scratchpad holds inputs and results: words, races, traffic, prices."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.targets.generic.kernel_cases import Case, KernelBuilder, lower_case
+
+from tilewright.errors import TilewrightError
+from tilewright.graph.dialect import GraphOperation
+from tilewright.ir import SSAValue, UnitAttr
+from tilewright.machine.load import load_machine
+from tilewright.planning import Plan, plan
+from tilewright.targets.generic.isa import derive
+from tilewright.targets.generic.timer import timer
+from tilewright.targets.generic.timing import check_races, time_program
+
+FILE = Path(__file__).parents[3] / "examples" / "machines" / "fused.toml"
+MACHINE = load_machine(FILE)
+INSTRUCTIONS = derive(MACHINE)
+
+Layers = tuple[tuple[str, int, int, int], ...]
+"""Kind, channels of the result, side of the window, stride; of each layer."""
+
+CHAINS: dict[str, tuple[tuple[int, int], Layers]] = {
+    "two convolutions": ((16, 40), (("conv", 24, 3, 1), ("conv", 40, 3, 1))),
+    "strided": ((20, 41), (("conv", 32, 3, 2), ("conv", 16, 3, 2))),
+    "pool": ((3, 62), (("conv", 32, 7, 2), ("max_pool", 0, 3, 2))),
+    "three": ((16, 36), (("conv", 32, 3, 1), ("conv", 32, 3, 1), ("max_pool", 0, 3, 2))),
+    "separable": ((48, 28), (("depthwise", 0, 3, 1), ("conv", 64, 1, 1))),
+    "inverted": ((24, 28), (("conv", 144, 1, 1), ("depthwise", 0, 3, 1), ("conv", 24, 1, 1))),
+    "pointwise": ((64, 30), (("conv", 128, 1, 1), ("conv", 32, 1, 1))),
+}
+
+
+def chain(seed: int, shape: tuple[int, int], layers: Layers, *, apart: bool = False) -> list[Case]:
+    """One kernel of all layers; with ``apart`` one of each."""
+    cases: list[Case] = []
+    build = KernelBuilder(seed)
+    channels, size = shape
+    value: SSAValue = build.image(1, channels, size, size)
+    for number, (kind, co, k, stride) in enumerate(layers):
+        if apart and number:
+            cases.append(build.finish(value))
+            build = KernelBuilder(seed + number)
+            value = build.image(1, channels, size, size)
+        values: dict[str, Any] = {"strides": (stride, stride), "pads": (k // 2,) * 4}
+        if kind == "max_pool":
+            value = build.op("max_pool", value, kernel=(k, k), **values)
+        else:
+            ci, co = (1, channels) if kind == "depthwise" else (channels, co)
+            weight = build.operand((co, ci, k, k), 10, layout="OHWI")
+            bias = build.operand((co,), 18, bits=32)
+            group = channels if kind == "depthwise" else 1
+            value = build.op("conv", value, weight, bias, group=group, **values)
+            channels = co
+        begins = value.owner
+        assert isinstance(begins, GraphOperation)
+        if kind != "max_pool":
+            value = build.op("requantise", build.op("relu", value), result=(16, 8))
+        if number and not apart:
+            begins.begins = UnitAttr()
+        size = -(-size // stride)
+    return [*cases, build.finish(value)]
+
+
+@lru_cache
+def planned(name: str) -> tuple[Case, Plan]:
+    (case,) = chain(len(name), *CHAINS[name])
+    return case, plan(case.kernel, MACHINE)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_words_compute_what_the_graph_means(name: str) -> None:
+    case, found = planned(name)
+    lowered = lower_case(case, found.schedule, MACHINE, INSTRUCTIONS)
+    np.testing.assert_array_equal(lowered.run(), case.expected)
+    kernels = np.zeros(lowered.program.size, np.int64)
+    report = check_races(lowered.program, kernels)
+    assert report.complete
+    assert not report.races
+    assert not report.unwritten
+    timeline = time_program(lowered.program, kernels)
+    fetched = lowered.program.size * INSTRUCTIONS.machine.instruction_bytes
+    assert timeline.main_bytes == found.moved_bytes + fetched
+    assert timeline.cycles >= found.granule_bound
+
+
+def test_predictions_are_close() -> None:
+    time = timer(MACHINE, INSTRUCTIONS)
+    errors: list[float] = []
+    for name in CHAINS:
+        case, found = planned(name)
+        errors.append(abs(found.predicted_cycles / time(case.kernel, found.schedule) - 1))
+    assert np.mean(errors) < 0.02
+    assert max(errors) < 0.12
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_less_passes_main_memory_than_apart(name: str) -> None:
+    """A chain that fits moves less than its kernels by what is written and read again between."""
+    cases = chain(len(name), *CHAINS[name], apart=True)
+    apart = [plan(one.kernel, MACHINE) for one in cases]
+    between = sum(one.expected.nbytes for one in cases[:-1])
+    together = planned(name)[1].moved_bytes
+    assert together + between < sum(one.moved_bytes for one in apart)
+
+
+def test_a_machine_without_room_for_a_tile_of_all_refuses() -> None:
+    (case,) = chain(1, *CHAINS["three"])
+    machine = MACHINE.with_values({"memory.maps.bytes": 512})
+    with pytest.raises(TilewrightError, match="plan-capacity"):
+        plan(case.kernel, machine)
+
+
+def test_results_that_are_not_read_where_they_are_made_are_refused() -> None:
+    (case,) = chain(1, *CHAINS["two convolutions"])
+    machine = load_machine(FILE.with_name("small-npu.toml"))
+    with pytest.raises(TilewrightError, match="kernel-chain"):
+        plan(case.kernel, machine)
