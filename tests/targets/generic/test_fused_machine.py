@@ -66,6 +66,21 @@ def chain(seed: int, shape: tuple[int, int], layers: Layers, *, apart: bool = Fa
     return [*cases, build.finish(value)]
 
 
+def attention(seed: int, heads: int, rows: int, width: int) -> Case:
+    """Two products with the softmax of the first between them."""
+    build = KernelBuilder(seed)
+    query, key = (build.operand((heads, rows, width), 12) for _ in range(2))
+    value = build.operand((heads, rows, width), 12)
+    scores = build.op("matmul", query, key, transpose_b=True)
+    scores = build.op("requantise", scores, result=(16, 8))
+    weights = build.op("softmax", scores, axis=-1, result=(16, 14))
+    result = build.op("matmul", weights, value)
+    for begins in (weights.owner, result.owner):
+        assert isinstance(begins, GraphOperation)
+        begins.begins = UnitAttr()
+    return build.finish(build.op("requantise", result, result=(16, 10)))
+
+
 @lru_cache
 def planned(name: str) -> tuple[Case, Plan]:
     (case,) = chain(len(name), *CHAINS[name])
@@ -86,6 +101,18 @@ def test_words_compute_what_the_graph_means(name: str) -> None:
     fetched = lowered.program.size * INSTRUCTIONS.machine.instruction_bytes
     assert timeline.main_bytes == found.moved_bytes + fetched
     assert timeline.cycles >= found.granule_bound
+
+
+@pytest.mark.parametrize("shape", [(1, 40, 32), (3, 64, 16), (2, 200, 64)])
+def test_attention_keeps_its_scores_on_the_chip(shape: tuple[int, int, int]) -> None:
+    case = attention(7, *shape)
+    found = plan(case.kernel, MACHINE)
+    lowered = lower_case(case, found.schedule, MACHINE, INSTRUCTIONS)
+    np.testing.assert_array_equal(lowered.run(), case.expected)
+    kernels = np.zeros(lowered.program.size, np.int64)
+    assert not check_races(lowered.program, kernels).races
+    fetched = lowered.program.size * INSTRUCTIONS.machine.instruction_bytes
+    assert time_program(lowered.program, kernels).main_bytes == found.moved_bytes + fetched
 
 
 def test_predictions_are_close() -> None:
