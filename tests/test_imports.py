@@ -9,7 +9,8 @@ SOURCE = Path(__file__).parent.parent / "src" / "tilewright"
 
 FLOORS: list[set[str]] = [
     {"errors", "c_words", "files", "numerics", "machine", "memory", "shapes"},
-    {"planning", "simulate", "ir"},
+    {"simulate", "ir"},
+    {"planning"},
     {"graph", "tile"},
     {"codegen"},
     {"frontends", "targets"},
