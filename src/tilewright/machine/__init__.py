@@ -5,6 +5,7 @@ from tilewright.machine.load import load_machine, to_toml
 from tilewright.machine.model import (
     CacheCosts,
     Engine,
+    Fusion,
     Machine,
     Memory,
     Move,
@@ -16,6 +17,7 @@ __all__ = [
     "CacheCosts",
     "Engine",
     "Expression",
+    "Fusion",
     "Machine",
     "Memory",
     "Move",

@@ -13,6 +13,7 @@ from tilewright.errors import Problem, TilewrightError
 from tilewright.machine.c_interface import c_problems
 from tilewright.machine.dims import DIMS, dims_of
 from tilewright.machine.expression import parse_expression
+from tilewright.machine.fusions import fusion_problems
 
 if TYPE_CHECKING:
     from tilewright.machine.model import Machine, Primitive
@@ -21,7 +22,7 @@ MAX_ENGINES = 8
 """Engines that a machine may have."""
 
 MAX_PARTS = 64
-"""Memories, moves or primitives that a machine may have."""
+"""Memories, moves, primitives or fusions that a machine may have."""
 
 ROLES = ("input", "weight", "bias", "residual", "scratch", "output")
 """What an operand can be to a primitive."""
@@ -60,7 +61,7 @@ def check(machine: Machine) -> None:
         _check_moves(machine, found)
         for primitive in machine.primitives:
             _check_primitive(machine, primitive, found)
-        for where, reason, help in c_problems(machine):
+        for where, reason, help in (*c_problems(machine), *fusion_problems(machine)):
             found.add(where, reason, help)
     if found.problems:
         raise MachineError(found.problems)
@@ -82,6 +83,7 @@ def _check_names(machine: Machine, found: _Findings) -> None:
         "move": [part.name for part in machine.moves],
         "engine": [part.name for part in machine.engines],
         "primitive": [part.name for part in machine.primitives],
+        "fusion": [part.name for part in machine.fusions],
     }
     for kind, names in groups.items():
         for name, count in Counter(names).items():

@@ -12,9 +12,24 @@ from pydantic_core import ErrorDetails
 
 from tilewright.errors import Problem, TilewrightError
 from tilewright.machine.checks import MachineError, shown
-from tilewright.machine.model import CFunction, Engine, Machine, Memory, Move, Primitive, Storage
+from tilewright.machine.model import (
+    CFunction,
+    Engine,
+    Fusion,
+    Machine,
+    Memory,
+    Move,
+    Primitive,
+    Storage,
+)
 
-GROUPS = {"memory": "memories", "move": "moves", "engine": "engines", "primitive": "primitives"}
+GROUPS = {
+    "memory": "memories",
+    "move": "moves",
+    "engine": "engines",
+    "primitive": "primitives",
+    "fusion": "fusions",
+}
 """Kind of part (as keys and machine files say it) -> field of the machine."""
 
 _MODELS: dict[str, type[BaseModel]] = {
@@ -22,6 +37,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "move": Move,
     "engine": Engine,
     "primitive": Primitive,
+    "fusion": Fusion,
 }
 
 

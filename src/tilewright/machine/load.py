@@ -1,8 +1,8 @@
 """Machine files: TOML to a machine and back. docs/machine-file.md describes every key.
 
 A part is a table with its name as key (``[memory.weight]``, ``[move.load-weight]``,
-``[engine.load]``, ``[primitive.conv]``), in the order of the file; an operand may be the bare name
-of its memory. All else is as in ``Machine``.
+``[engine.load]``, ``[primitive.conv]``, ``[fusion.conv-pool]``), in the order of the file; an
+operand may be the bare name of its memory. All else is as in ``Machine``.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ MAX_WORD = 1 << 12
 MIN_RATE = 1e-6
 """Least bandwidth, in bytes per cycle."""
 
-_Named = TypeVar("_Named", "Memory", "Engine", "Primitive")
+_Named = TypeVar("_Named", "Memory", "Engine", "Primitive", "Fusion")
 
 
 class _Part(BaseModel):
@@ -229,6 +229,20 @@ class Primitive(_Part):
         return storage is None or not storage.elements or element in storage.elements
 
 
+class Fusion(_Part):
+    """A pattern of kernels that the machine may compute as one (network/fusion/)."""
+
+    name: str
+    query: str
+    """The pattern (machine/patterns.py): ``conv -> pool[window<=8]``."""
+    residency: Literal["tile", "whole"] = "tile"
+    """Whether tiles of the tensors between the kernels stay on the chip, or all tensors do."""
+    between: str = ""
+    """Memory that the tensors between lie in; "" where no condition is put on it."""
+    gain: float = Field(default=1.0, gt=0, le=1)
+    """Part of the cycles of the kernels apart that those of the one kernel must stay below."""
+
+
 class CacheCosts(_Part):
     """What of transfers between caches does not hide behind products, by measured kernels.
 
@@ -295,6 +309,7 @@ class Machine(_Part):
     moves: tuple[Move, ...] = ()
     engines: tuple[Engine, ...]
     primitives: tuple[Primitive, ...]
+    fusions: tuple[Fusion, ...] = ()
     main: str = "dram"
     """Name of the main memory."""
     element: Literal["float32", "fixed16", "fixed8"] = "float32"
@@ -380,6 +395,10 @@ class Machine(_Part):
         """The primitive of that name; raises KeyError."""
         return _named(self.primitives, name)
 
+    def fusion(self, name: str) -> Fusion:
+        """The pattern of fusion of that name; raises KeyError."""
+        return _named(self.fusions, name)
+
     def move(self, source: str, target: str) -> Move:
         """The move between two memories; raises KeyError."""
         for move in self.moves:
@@ -430,4 +449,4 @@ def _named(parts: tuple[_Named, ...], name: str) -> _Named:
     raise KeyError(name)
 
 
-__all__ = ["MAX_ENGINES", "Engine", "Machine", "Memory", "Move", "Primitive", "Storage"]
+__all__ = ["MAX_ENGINES", "Engine", "Fusion", "Machine", "Memory", "Move", "Primitive", "Storage"]

@@ -23,6 +23,7 @@ _FIELDS = {
     "move": ("bytes_per_cycle", "latency", "in_flight", "transaction"),
     "engine": ("queue",),
     "primitive": ("cycles", "peak"),
+    "fusion": ("gain",),
 }
 _TABLES = ("limits", "multiples")
 _TEXT = ("element", "accumulator", "synchronisation", "pieces", "managed", "cycles", "peak")
