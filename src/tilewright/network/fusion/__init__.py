@@ -1,0 +1,13 @@
+"""Fusion: which kernels of a network are computed as one, by search in its dependence graph.
+
+    graph.py        the network's kernels and the tensors between them
+    matching.py     where a machine's patterns (machine/patterns.py) occur in it
+    embeddings.py   which of these places can be one kernel: convexity; capacity.py: memories
+    forms.py        the kernels that the compiler can make of a group today
+    cost.py         cycles of a group, or the reason why it is none
+    search/         which groups are taken together
+    plan.py         the result, as text and JSON
+
+The method is that of DNNVM (Xing et al., "DNNVM: End-to-End Compiler Leveraging Heterogeneous
+Optimizations on FPGA-Based CNN Accelerators", 2019), sections 4 and 5.
+"""
