@@ -1,0 +1,24 @@
+"""Searches: which groups are taken, of those that overlap.
+
+``SEARCHES`` has them by name. ``exact`` never costs more than ``paths``, and ``paths`` never more
+than ``greedy``; ``lower_bound`` is below all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tilewright.network.fusion.search.bound import lower_bound
+from tilewright.network.fusion.search.exact import exact
+from tilewright.network.fusion.search.greedy import greedy
+from tilewright.network.fusion.search.paths import paths
+from tilewright.network.fusion.search.problem import Group, Problem, Selection
+
+SEARCHES: Mapping[str, Callable[[Problem], Selection]] = {
+    "exact": exact,
+    "paths": paths,
+    "greedy": greedy,
+}
+"""Every search by its name on the command line."""
+
+__all__ = ["SEARCHES", "Group", "Problem", "Selection", "lower_bound"]

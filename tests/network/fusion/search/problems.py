@@ -1,0 +1,106 @@
+"""Problems for the searches, and their best selections by trying all."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from random import Random
+
+from tests.network.fusion.random_graphs import random_graph
+from tilewright.network.fusion.embeddings import leaves_and_returns
+from tilewright.network.fusion.graph import DependenceGraph
+from tilewright.network.fusion.search import Group, Problem, Selection
+
+
+def problem(
+    edges: Sequence[tuple[int, int]],
+    alone: Sequence[float],
+    groups: dict[tuple[int, ...], float],
+) -> Problem:
+    graph = DependenceGraph.of(["conv"] * len(alone), edges)
+    return Problem(graph, tuple(alone), tuple(Group(v, cost) for v, cost in groups.items()))
+
+
+def best(problem: Problem) -> tuple[float, Selection]:
+    """The least cost of all valid selections, group by group in or out, without any pruning."""
+    least: tuple[float, Selection] = problem.cost(()), ()
+
+    def extend(first: int, taken: list[int], used: frozenset[int]) -> None:
+        nonlocal least
+        for number in range(first, len(problem.groups)):
+            vertices = problem.groups[number].vertices
+            if used.isdisjoint(vertices):
+                selection = [*taken, number]
+                # A cycle may be broken by no further group: the contraction only grows.
+                if contracted_runs(problem, selection):
+                    least = min(least, (problem.cost(selection), tuple(selection)))
+                    extend(number + 1, selection, used | set(vertices))
+
+    extend(0, [], frozenset())
+    return least
+
+
+def contracted_runs(problem: Problem, selection: Sequence[int]) -> bool:
+    """Whether the contraction has no cycle: the closure of its edges holds no part twice."""
+    part = {v: n for n in selection for v in problem.groups[n].vertices}
+    part = {v: part.get(v, -1 - v) for v in range(len(problem.alone))}
+    reach: dict[int, set[int]] = {one: set() for one in part.values()}
+    for vertex, before in enumerate(problem.graph.predecessors):
+        for other in before:
+            if part[other] != part[vertex]:
+                reach[part[other]].add(part[vertex])
+    for middle in list(reach):
+        for one in reach:
+            if middle in reach[one]:
+                reach[one] |= reach[middle]
+    return all(one not in reach[one] for one in reach)
+
+
+def series_parallel(random: Random, most: int = 11) -> DependenceGraph:
+    """A graph of chains, forks and joins, nested, as networks are."""
+    edges: set[tuple[int, int]] = set()
+    count = 1
+
+    def grow(source: int, depth: int) -> int:
+        """Nodes behind a source; returns the last."""
+        nonlocal count
+        if depth and random.random() < 0.6 and count < most - 4:
+            ends = [grow(source, depth - 1) for _ in range(random.randint(2, 3))]
+            join, count = count, count + 1
+            edges.update((end, join) for end in ends)
+            return join
+        for _ in range(random.randint(1, 2)):
+            if count < most:
+                edges.add((source, count))
+                source, count = count, count + 1
+        return source
+
+    last = grow(0, 2)
+    while count < most - 2 and random.random() < 0.7:
+        last = grow(last, 1)
+    return DependenceGraph.of(["conv"] * count, sorted(edges))
+
+
+def random_problem(random: Random, graph: DependenceGraph | None = None) -> Problem:
+    """Convex connected groups of a graph with costs below and above those of their nodes."""
+    graph = graph or random_graph(random, 11)
+    count = len(graph.nodes)
+    alone = tuple(float(random.randint(5, 20)) for _ in range(count))
+    possible: list[tuple[int, ...]] = []
+    for size in (2, 3):
+        for vertices in combinations(range(count), size):
+            if leaves_and_returns(graph, vertices):
+                continue
+            linked = {vertices[0]}
+            for _ in vertices:
+                for v in vertices:
+                    near = {*graph.predecessors[v], *graph.successors[v]}
+                    near |= {w for t in graph.nodes[v].reads for w in graph.readers[t]}
+                    if near & linked:
+                        linked.add(v)
+            if len(linked) == size:
+                possible.append(vertices)
+    random.shuffle(possible)
+    groups = {
+        vertices: sum(alone[v] for v in vertices) * random.choice((0.4, 0.6, 0.7, 0.9, 1.1))
+        for vertices in sorted(possible[: random.randint(2, 14)])
+    }
+    return Problem(graph, alone, tuple(Group(v, cost) for v, cost in groups.items()))
