@@ -22,6 +22,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "plan:plan_command",
         "Print the schedule of every kernel, its predicted cost and its bounds.",
     ),
+    "fuse": (
+        "fuse:fuse_command",
+        "Search for kernels that are worth computing as one: candidates, costs and plans.",
+    ),
     "explain": (
         "explain:explain_command",
         "Say where each node of a model runs; for the host, why and which edit would change it.",

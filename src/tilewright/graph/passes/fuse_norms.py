@@ -61,8 +61,10 @@ class FuseNorms(ModulePass):
         known: dict[object, bool] = {}
         for kernel in [step for step in network_of(op).block.ops if isinstance(step, KernelOp)]:
             first = _front(kernel)
-            primitive = None if first is None else _primitive(first, kernel, machine)
-            if first is None or primitive is None:
+            if first is None:
+                continue
+            primitive = rows_primitive(first, kernel, machine)
+            if isinstance(primitive, str):
                 continue
             made = _joined(first, kernel)
             key, _ = canonical(plain_kernel(made))
@@ -85,23 +87,27 @@ def _front(kernel: KernelOp) -> KernelOp | None:
     first = rows.owner
     if not isinstance(first, KernelOp) or first.on_host or only_user(rows) is not kernel:
         return None
+    return first
+
+
+def rows_primitive(first: KernelOp, kernel: KernelOp, machine: Machine) -> Primitive | str:
+    """What computes the first kernel's anchor and has the second one's rows normalised behind its
+    tiles; or why nothing does."""
     last = first.operations[-1].result
-    floats = all(tensor_type(value).element_type == f32 for value in (*kernel.inputs, last))
-    return first if floats else None
-
-
-def _primitive(first: KernelOp, kernel: KernelOp, machine: Machine) -> Primitive | None:
-    """What computes the first kernel's anchor, if it has rows normalised behind its tiles."""
-    anchor, (norm,) = first.operations[0], kernel.operations
+    if any(tensor_type(value).element_type != f32 for value in (*kernel.inputs, last)):
+        return "not all numbers are float32"
+    anchor, norm = first.operations[0], kernel.operations[0]
     if not isinstance(anchor, Operation) or not isinstance(norm, Operation):
-        return None
+        return "they are no operations"
     if anchor.operation != "matmul":
-        return None
+        return f"rows of {anchor.operation} are not normalised behind its tiles"
     _, weight, *_ = anchor_operands(first)
     primitive = next(iter(serving(candidate(anchor), machine)), None)
     if primitive is None or not isinstance(weight.owner, WeightOp):
-        return None
-    return primitive if norm.operation in primitive.rows else None
+        return "the product's weights are computed"
+    if norm.operation not in primitive.rows:
+        return f"{primitive.name} of {machine.name} has no {norm.operation} behind its tiles"
+    return primitive
 
 
 def _joined(first: KernelOp, kernel: KernelOp) -> KernelOp:

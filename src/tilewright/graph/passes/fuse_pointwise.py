@@ -57,11 +57,14 @@ class FusePointwise(ModulePass):
     Such an operation joins even if alone it would be the host's. Other operands of the chain
     never depend on the anchor, since nothing else reads its value. Where a sum could join either
     of two products it joins the later one. Every operation left becomes a kernel of its own;
-    views stay outside kernels. ``fuse=false`` makes only kernels of one operation.
+    views stay outside kernels. ``fuse=false`` makes only kernels of one operation; with
+    ``sums=false`` maps of two computed values stay apart where the accelerator computes them alone,
+    so that a search can choose which of two products takes a sum (network/fusion/).
     """
 
     name = "fuse-pointwise"
     fuse: bool = True
+    sums: bool = True
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
@@ -90,6 +93,8 @@ class FusePointwise(ModulePass):
         if not self.fuse or anchor.engine is None or anchor.engine.data != "accelerator":
             return [anchor]
         primitives = _fast(candidate(anchor), machine)
+        if not self.sums:
+            taken = {*taken, *_sums(anchor)}
         chains = [_grow(anchor, primitive, taken, machine) for primitive in primitives]
         # The first primitive of the machine's order leads where several take the same chain.
         return max(chains, key=len, default=[anchor])
@@ -103,6 +108,17 @@ def _fast(found: Candidate, machine: Machine) -> list[Primitive]:
     return [p for p, own in zip(primitives, cycles, strict=True) if own <= MUCH_SLOWER * least]
 
 
+def _sums(anchor: Operation) -> set[Operation]:
+    """The first map of two computed values behind an anchor, if the accelerator computes it."""
+    step = only_user(anchor.result)
+    while isinstance(step, MAPS):
+        computed = [v for v in step.inputs if not isinstance(v.owner, WeightOp)]
+        if len(computed) > 1 and step.engine is not None and step.engine.data == "accelerator":
+            return {step}
+        step = only_user(step.result)
+    return set()
+
+
 def _grow(
     anchor: Operation, primitive: Primitive, taken: set[Operation], machine: Machine
 ) -> list[Operation]:
@@ -112,18 +128,23 @@ def _grow(
         step = only_user(value)
         if not isinstance(step, MAPS) or step in taken:
             return chain
-        if shape_of(step.result) != shape_of(value) or not _operands_fit(step, value, primitive):
-            return chain
-        if not _elements_fit(step, value, primitive):
-            return chain
-        bits = machine.fixed_bits
-        if bits and fixed_element(candidate(step), bits) is None:
+        if not joins(step, value, primitive, machine):
             return chain
         beside = _widened_beside(step, value, taken, primitive)
         names = [op.operation for op in (*chain[1:], *beside, step)]
         if not primitive.accepts(names):
             return chain
         chain += [*beside, step]
+
+
+def joins(step: Operation, value: SSAValue, primitive: Primitive, machine: Machine) -> bool:
+    """Whether a primitive could apply a map to its results; its order is ``accepts``' to judge."""
+    if shape_of(step.result) != shape_of(value) or not _operands_fit(step, value, primitive):
+        return False
+    if not _elements_fit(step, value, primitive):
+        return False
+    bits = machine.fixed_bits
+    return not bits or fixed_element(candidate(step), bits) is not None
 
 
 def _widened_beside(

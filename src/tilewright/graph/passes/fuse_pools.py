@@ -67,17 +67,29 @@ def _front(kernel: KernelOp, machine: Machine) -> KernelOp | None:
     first = image.owner
     if not isinstance(first, KernelOp) or first.on_host or only_user(image) is not kernel:
         return None
+    return None if pool_objection(first, kernel, machine) else first
+
+
+def pool_objection(first: KernelOp, kernel: KernelOp, machine: Machine) -> str:
+    """Why the first kernel's tiles cannot reduce the windows of the pool that begins the second;
+    "" if they can."""
     anchor, *maps = first.operations
-    if not isinstance(anchor, Operation) or not _mapped_alone(first, maps):
-        return None
+    pool = kernel.operations[0]
+    assert isinstance(anchor, Operation) and isinstance(pool, PoolOperation)
+    if not _mapped_alone(first, maps):
+        return "what follows the first one's results reads more than constants per channel"
     results = [*(op.result for op in first.operations), pool.result]
     # The largest of what is rounded to 16 bits is the same in 32; a mean would be rounded later.
     floats = (f32, f16, bf16) if isinstance(pool, MaxPoolOp) else (f32,)
+    if any(tensor_type(value).element_type not in floats for value in results):
+        return "not all numbers are floats of 32 bits"
     stages = [candidate(op).stage for op in (anchor, pool)]
-    if None in stages or any(tensor_type(value).element_type not in floats for value in results):
-        return None
     reduces = [pool.operation in p.pools for p in serving(candidate(anchor), machine)]
-    return first if reduces and all(reduces) and pooled(*stages) is not None else None  # type: ignore[arg-type]
+    if not reduces or not all(reduces):
+        return f"no primitive for {candidate(anchor).operation} reduces windows of {pool.operation}"
+    if None in stages or pooled(*stages) is None:  # type: ignore[arg-type]
+        return "windows do not lie whole within its tiles, side by side"
+    return ""
 
 
 def _mapped_alone(kernel: KernelOp, maps: Sequence[object]) -> bool:

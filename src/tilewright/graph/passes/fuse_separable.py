@@ -101,9 +101,7 @@ class FuseSeparable(ModulePass):
     def _scratch(self, first: KernelOp, kernel: KernelOp, context: CompilerContext) -> int:
         """Elements of scratch with which a pair is computed as one; 0 if it stays two kernels."""
         machine = context.machine
-        levels = cache_levels(machine)
-        room = int(ROOM * levels[max(len(levels) - 2, 0)][0]) // 4
-        trial = _fused(first, kernel, room, None)
+        trial = trial_pair(first, kernel, machine)
         primitive = next(iter(serving(candidate(_anchor(trial)), machine)), None)
         found = 0
         if primitive is not None:
@@ -115,16 +113,28 @@ class FuseSeparable(ModulePass):
                 apart = _cycles(first, machine) + min(method.cycles for method in product)
                 if self.always or plan.predicted_cycles < GAIN * apart:
                     found = scratch_elements(primitive, plan.schedule, described)
-        made = [value.owner for value in trial.inputs]
-        erase(trial)
-        for op in made:
-            if isinstance(op, ScratchOp) or (isinstance(op, WeightOp) and op.symbol.data == _NONE):
-                erase(op)
+        forget_pair(trial)
         return found
 
 
 _NONE = "no_bias"
 """Symbol of a trial's bias that does not exist."""
+
+
+def trial_pair(first: KernelOp, kernel: KernelOp, machine: Machine) -> KernelOp:
+    """The pair as one kernel beside both, with as much scratch as there may be."""
+    levels = cache_levels(machine)
+    room = int(ROOM * levels[max(len(levels) - 2, 0)][0]) // 4
+    return _fused(first, kernel, room, None)
+
+
+def forget_pair(trial: KernelOp) -> None:
+    """Erase a trial with what was made for it."""
+    made = [value.owner for value in trial.inputs]
+    erase(trial)
+    for op in made:
+        if isinstance(op, ScratchOp) or (isinstance(op, WeightOp) and op.symbol.data == _NONE):
+            erase(op)
 
 
 def _anchor(kernel: KernelOp) -> Operation:
@@ -136,25 +146,34 @@ def _anchor(kernel: KernelOp) -> Operation:
 def _front(kernel: KernelOp) -> KernelOp | None:
     """The depthwise convolution's kernel in front of a 1x1 convolution's, if both can be one."""
     anchor = kernel.operations[0] if kernel.operations else None
-    if kernel.on_host or not isinstance(anchor, ConvOp) or not _plain(kernel):
+    if kernel.on_host or not isinstance(anchor, ConvOp):
         return None
-    image, weight, *_ = anchor_operands(kernel)
+    image = anchor_operands(kernel)[0]
     first = image.owner
-    point = shape_of(weight)[2:] == (1, 1) and anchor.integer("group", 1, 2**24) == 1
-    if not point or anchor.integers("strides") != (1, 1) or any(anchor.integers("pads")):
-        return None
     if not isinstance(first, KernelOp) or first.on_host or only_user(image) is not kernel:
         return None
+    return None if pair_objection(first, kernel) else first
+
+
+def pair_objection(first: KernelOp, kernel: KernelOp) -> str:
+    """Why a kernel and the one that reads its result are no such pair; "" if they are."""
     depthwise, *maps = first.operations
-    if not isinstance(depthwise, ConvOp) or not _plain(first):
-        return None
+    anchor = kernel.operations[0]
+    if not isinstance(depthwise, ConvOp) or not isinstance(anchor, ConvOp):
+        return "they are not two convolutions"
+    if not _plain(kernel) or not _plain(first):
+        return "not all numbers are float32, or weights are computed"
+    _, weight, *_ = anchor_operands(kernel)
+    point = shape_of(weight)[2:] == (1, 1) and anchor.integer("group", 1, 2**24) == 1
+    if not point or anchor.integers("strides") != (1, 1) or any(anchor.integers("pads")):
+        return "the second one is no convolution of single points"
     x, windows, *_ = anchor_operands(first)
     channels = shape_of(x)[1]
     if shape_of(windows)[:2] != (channels, 1) or depthwise.integer("group", 1, 2**24) != channels:
-        return None
+        return "the first one is not depthwise"
     if channels == 1 or len(maps) > 1 or any(_name(op) not in BETWEEN for op in maps):
-        return None
-    return first if x not in kernel.inputs else None
+        return f"between them lies more than one of {', '.join(BETWEEN)}"
+    return "" if x not in kernel.inputs else "the second one reads the first one's image, too"
 
 
 def _plain(kernel: KernelOp) -> bool:

@@ -7,43 +7,43 @@ from random import Random
 from tests.network.fusion.random_graphs import random_graph
 from tilewright.network.fusion.embeddings import leaves_and_returns
 from tilewright.network.fusion.graph import DependenceGraph
-from tilewright.network.fusion.search import Group, Problem, Selection
+from tilewright.network.fusion.search import Cover, Group, Selection
 
 
 def problem(
     edges: Sequence[tuple[int, int]],
     alone: Sequence[float],
     groups: dict[tuple[int, ...], float],
-) -> Problem:
+) -> Cover:
     graph = DependenceGraph.of(["conv"] * len(alone), edges)
-    return Problem(graph, tuple(alone), tuple(Group(v, cost) for v, cost in groups.items()))
+    return Cover(graph, tuple(alone), tuple(Group(v, cost) for v, cost in groups.items()))
 
 
-def best(problem: Problem) -> tuple[float, Selection]:
+def best(given: Cover) -> tuple[float, Selection]:
     """The least cost of all valid selections, group by group in or out, without any pruning."""
-    least: tuple[float, Selection] = problem.cost(()), ()
+    least: tuple[float, Selection] = given.cost(()), ()
 
     def extend(first: int, taken: list[int], used: frozenset[int]) -> None:
         nonlocal least
-        for number in range(first, len(problem.groups)):
-            vertices = problem.groups[number].vertices
+        for number in range(first, len(given.groups)):
+            vertices = given.groups[number].vertices
             if used.isdisjoint(vertices):
                 selection = [*taken, number]
                 # A cycle may be broken by no further group: the contraction only grows.
-                if contracted_runs(problem, selection):
-                    least = min(least, (problem.cost(selection), tuple(selection)))
+                if contracted_runs(given, selection):
+                    least = min(least, (given.cost(selection), tuple(selection)))
                     extend(number + 1, selection, used | set(vertices))
 
     extend(0, [], frozenset())
     return least
 
 
-def contracted_runs(problem: Problem, selection: Sequence[int]) -> bool:
+def contracted_runs(given: Cover, selection: Sequence[int]) -> bool:
     """Whether the contraction has no cycle: the closure of its edges holds no part twice."""
-    part = {v: n for n in selection for v in problem.groups[n].vertices}
-    part = {v: part.get(v, -1 - v) for v in range(len(problem.alone))}
+    part = {v: n for n in selection for v in given.groups[n].vertices}
+    part = {v: part.get(v, -1 - v) for v in range(len(given.alone))}
     reach: dict[int, set[int]] = {one: set() for one in part.values()}
-    for vertex, before in enumerate(problem.graph.predecessors):
+    for vertex, before in enumerate(given.graph.predecessors):
         for other in before:
             if part[other] != part[vertex]:
                 reach[part[other]].add(part[vertex])
@@ -79,7 +79,7 @@ def series_parallel(random: Random, most: int = 11) -> DependenceGraph:
     return DependenceGraph.of(["conv"] * count, sorted(edges))
 
 
-def random_problem(random: Random, graph: DependenceGraph | None = None) -> Problem:
+def random_problem(random: Random, graph: DependenceGraph | None = None) -> Cover:
     """Convex connected groups of a graph with costs below and above those of their nodes."""
     graph = graph or random_graph(random, 11)
     count = len(graph.nodes)
@@ -103,4 +103,4 @@ def random_problem(random: Random, graph: DependenceGraph | None = None) -> Prob
         vertices: sum(alone[v] for v in vertices) * random.choice((0.4, 0.6, 0.7, 0.9, 1.1))
         for vertices in sorted(possible[: random.randint(2, 14)])
     }
-    return Problem(graph, alone, tuple(Group(v, cost) for v, cost in groups.items()))
+    return Cover(graph, alone, tuple(Group(v, cost) for v, cost in groups.items()))

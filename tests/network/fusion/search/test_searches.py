@@ -12,13 +12,13 @@ from tests.network.fusion.search.problems import (
     series_parallel,
 )
 from tilewright.errors import TilewrightError
-from tilewright.network.fusion.search import SEARCHES, Problem, lower_bound
+from tilewright.network.fusion.search import SEARCHES, Cover, lower_bound
 from tilewright.network.fusion.search.exact import exact
 from tilewright.network.fusion.search.greedy import greedy
 from tilewright.network.fusion.search.paths import paths
 
 
-def costs(given: Problem) -> tuple[float, float, float]:
+def costs(given: Cover) -> tuple[float, float, float]:
     """What exact, paths and greedy cost; their selections are valid, and in order."""
     found: list[float] = []
     for name in ("exact", "paths", "greedy"):
@@ -30,7 +30,7 @@ def costs(given: Problem) -> tuple[float, float, float]:
     return found[0], found[1], found[2]
 
 
-def compared(given: Problem) -> tuple[bool, bool, bool]:
+def compared(given: Cover) -> tuple[bool, bool, bool]:
     """Which of the steps bound <= exact <= paths <= greedy is strict."""
     one, two, three = costs(given)
     least, _ = best(given)

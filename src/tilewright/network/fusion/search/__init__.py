@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tilewright.network.fusion.search.bound import lower_bound
+from tilewright.network.fusion.search.cover import Cover, Group, Selection
 from tilewright.network.fusion.search.exact import exact
 from tilewright.network.fusion.search.greedy import greedy
 from tilewright.network.fusion.search.paths import paths
-from tilewright.network.fusion.search.problem import Group, Problem, Selection
 
-SEARCHES: Mapping[str, Callable[[Problem], Selection]] = {
+SEARCHES: Mapping[str, Callable[[Cover], Selection]] = {
     "exact": exact,
     "paths": paths,
     "greedy": greedy,
 }
 """Every search by its name on the command line."""
 
-__all__ = ["SEARCHES", "Group", "Problem", "Selection", "lower_bound"]
+__all__ = ["SEARCHES", "Cover", "Group", "Selection", "lower_bound"]

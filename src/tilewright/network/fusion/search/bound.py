@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright.network.fusion.search.clusters import clusters_of
-from tilewright.network.fusion.search.problem import Problem
+from tilewright.network.fusion.search.cover import Cover
 
 _TOLERANCE = 1e-9
 
 
-def lower_bound(problem: Problem) -> float:
+def lower_bound(cover: Cover) -> float:
     """The least cost of taking parts of groups, so that every node is covered once in sum.
 
     That is a linear program whose integer solutions are the selections, those that wait for
@@ -18,17 +18,17 @@ def lower_bound(problem: Problem) -> float:
     """
     found = 0.0
     covered = set[int]()
-    for cluster in clusters_of(problem):
-        vertices = sorted({v for n in cluster for v in problem.groups[n].vertices})
+    for cluster in clusters_of(cover):
+        vertices = sorted({v for n in cluster for v in cover.groups[n].vertices})
         covered.update(vertices)
         place = {vertex: row for row, vertex in enumerate(vertices)}
         columns = np.zeros((len(vertices), len(cluster)))
         for column, number in enumerate(cluster):
-            columns[[place[v] for v in problem.groups[number].vertices], column] = 1.0
-        alone = np.array([problem.alone[vertex] for vertex in vertices])
-        costs = np.array([problem.groups[number].cost for number in cluster])
+            columns[[place[v] for v in cover.groups[number].vertices], column] = 1.0
+        alone = np.array([cover.alone[vertex] for vertex in vertices])
+        costs = np.array([cover.groups[number].cost for number in cluster])
         found += _partition(columns, alone, costs)
-    return found + sum(cost for v, cost in enumerate(problem.alone) if v not in covered)
+    return found + sum(cost for v, cost in enumerate(cover.alone) if v not in covered)
 
 
 def _partition(columns: np.ndarray, alone: np.ndarray, costs: np.ndarray) -> float:

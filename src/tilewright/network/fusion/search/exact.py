@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from tilewright.errors import refuse
 from tilewright.network.fusion.search.clusters import clusters_of
-from tilewright.network.fusion.search.problem import Problem, Selection
+from tilewright.network.fusion.search.cover import Cover, Selection
 
 MOST_CUTS = 200_000
 """Cuts of one cluster that are looked at; real networks have few, as they are narrow."""
 
 
-def exact(problem: Problem, most_cuts: int = MOST_CUTS) -> Selection:
+def exact(cover: Cover, most_cuts: int = MOST_CUTS) -> Selection:
     """The best selection. Refuses (``fusion-cuts``) graphs that are too wide.
 
     A valid selection can run node by node and group by group; what has run at any time is a cut: a
@@ -21,23 +21,23 @@ def exact(problem: Problem, most_cuts: int = MOST_CUTS) -> Selection:
     waits for itself is on any way. Clusters of groups are solved one by one (clusters.py).
     """
     found: list[int] = []
-    for cluster in clusters_of(problem):
-        found += _Cuts(problem, cluster, most_cuts).best()
+    for cluster in clusters_of(cover):
+        found += _Cuts(cover, cluster, most_cuts).best()
     return tuple(sorted(found))
 
 
 class _Cuts:
     """The cuts of one cluster, as bits of its nodes."""
 
-    def __init__(self, problem: Problem, cluster: list[int], most_cuts: int) -> None:
-        self.problem, self.most_cuts = problem, most_cuts
-        inside = {v for number in cluster for v in problem.groups[number].vertices}
+    def __init__(self, cover: Cover, cluster: list[int], most_cuts: int) -> None:
+        self.cover, self.most_cuts = cover, most_cuts
+        inside = {v for number in cluster for v in cover.groups[number].vertices}
         members = sum(1 << vertex for vertex in inside)
-        graph = problem.graph
+        graph = cover.graph
         # Nodes between those of the groups order them, too.
         between = [
             vertex
-            for vertex in range(len(problem.alone))
+            for vertex in range(len(cover.alone))
             if vertex in inside
             or (graph.ancestors[vertex] & members and graph.descendants[vertex] & members)
         ]
@@ -53,14 +53,14 @@ class _Cuts:
         """Nodes of a step, nodes that it waits for, its cost, and its group, or -1."""
         for vertex in sorted(inside):
             bit = place[vertex]
-            self.steps.append((1 << bit, self.before[bit], problem.alone[vertex], -1))
+            self.steps.append((1 << bit, self.before[bit], cover.alone[vertex], -1))
         for number in cluster:
-            bits = [place[vertex] for vertex in problem.groups[number].vertices]
+            bits = [place[vertex] for vertex in cover.groups[number].vertices]
             nodes = sum(1 << bit for bit in bits)
             waits = 0
             for bit in bits:
                 waits |= self.before[bit]
-            self.steps.append((nodes, waits & ~nodes, problem.groups[number].cost, number))
+            self.steps.append((nodes, waits & ~nodes, cover.groups[number].cost, number))
 
     def best(self) -> Iterator[int]:
         """The groups of the cheapest way."""

@@ -8,14 +8,14 @@ from itertools import product
 from math import inf, prod
 
 from tilewright.network.fusion.graph import Tensor
+from tilewright.network.fusion.search.cover import Cover, Selection
 from tilewright.network.fusion.search.greedy import greedy
-from tilewright.network.fusion.search.problem import Problem, Selection
 
 MOST_CASES = 4096
 """Combinations of special cases that are looked at together; beyond, barrier by barrier."""
 
 
-def paths(problem: Problem) -> Selection:
+def paths(cover: Cover) -> Selection:
     """A selection by the paper's method (section 5.2); the greedy one where that costs less.
 
     Nodes and edges change places: tensors are nodes, and a node of the network is an edge from what
@@ -31,10 +31,10 @@ def paths(problem: Problem) -> Selection:
     after the other. So it is not always the best: a chain that begins at one region's join and ends
     at another's is decided twice, and groups of other forms are not looked at.
     """
-    found = _Regions(problem).selection()
+    found = _Regions(cover).selection()
     # What passes one barrier after the other may have cost more than it seemed to.
-    other = greedy(problem)
-    return found if problem.cost(found) <= problem.cost(other) else other
+    other = greedy(cover)
+    return found if cover.cost(found) <= cover.cost(other) else other
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class _State:
 
 
 class _Regions:
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.chains = list(_chains(problem))
+    def __init__(self, cover: Cover) -> None:
+        self.cover = cover
+        self.chains = list(_chains(cover))
         self.place = {
             vertex: (number, position)
             for number, chain in enumerate(self.chains)
@@ -82,19 +82,19 @@ class _Regions:
         """Of nodes that read several tensors, those that take them into a chain."""
         self.forks: dict[Tensor, list[_Case]] = {}
         """Of tensors, the siblings that read them."""
-        for number in problem.useful:
+        for number in cover.useful:
             self._sort(number)
 
     def _sort(self, number: int) -> None:
         """Find out of which kind a group is."""
-        vertices = self.problem.groups[number].vertices
+        vertices = self.cover.groups[number].vertices
         places = [self.place[vertex] for vertex in vertices]
-        reads = [self.problem.graph.nodes[vertex].reads for vertex in vertices]
+        reads = [self.cover.graph.nodes[vertex].reads for vertex in vertices]
         shared = set(reads[0]).intersection(*reads[1:])
         if (run := self._run(vertices)) is not None:
             chain, start, stop = run
             known = self.edges[chain].get((start, stop))
-            groups = self.problem.groups
+            groups = self.cover.groups
             if known is None or groups[number].cost < groups[known].cost:
                 self.edges[chain][start, stop] = number
         elif shared and all(position == 0 for _, position in places):
@@ -131,12 +131,12 @@ class _Regions:
         taken = list(state.groups)
         for chain in range(len(self.chains)):
             taken += self._shortest(chain, state)[1]
-        taken.sort(key=lambda number: (-self.problem.gain(number), number))
-        return tuple(sorted(self.problem.first_valid(taken)))
+        taken.sort(key=lambda number: (-self.cover.gain(number), number))
+        return tuple(sorted(self.cover.first_valid(taken)))
 
     def _regions(self) -> Iterator[list[list[_Case]]]:
         """The cases of barriers that are decided together, in the order of their first nodes."""
-        graph = self.problem.graph
+        graph = self.cover.graph
         owner: dict[tuple[str, int], tuple[str, int]] = {}
 
         def root(barrier: tuple[str, int]) -> tuple[str, int]:
@@ -174,7 +174,7 @@ class _Regions:
             if following is None:
                 continue
             touched = {c for case in cases for c in (*case.heads, *(c for c, _ in case.tails))}
-            added = sum(self.problem.groups[n].cost for case in cases for n in case.groups)
+            added = sum(self.cover.groups[n].cost for case in cases for n in case.groups)
             after = sum(self._shortest(chain, following)[0] for chain in touched)
             before = sum(self._shortest(chain, state)[0] for chain in touched)
             if added + after - before < least:
@@ -192,11 +192,11 @@ class _Regions:
         came: list[int | None] = [None] * (len(chain) + 1)
         lengths[start] = 0.0
         for position in range(start, stop):
-            alone = lengths[position] + self.problem.alone[chain[position]]
+            alone = lengths[position] + self.cover.alone[chain[position]]
             if alone < lengths[position + 1]:
                 lengths[position + 1], came[position + 1] = alone, None
             for (begin, end), group in self.edges[number].items():
-                length = lengths[position] + self.problem.groups[group].cost
+                length = lengths[position] + self.cover.groups[group].cost
                 if begin == position and end <= stop and length < lengths[end]:
                     lengths[end], came[end] = length, group
         groups: list[int] = []
@@ -207,13 +207,13 @@ class _Regions:
                 position -= 1
             else:
                 groups.append(group)
-                position -= len(self.problem.groups[group].vertices)
+                position -= len(self.cover.groups[group].vertices)
         return lengths[stop], groups
 
 
-def _chains(problem: Problem) -> Iterator[list[int]]:
+def _chains(cover: Cover) -> Iterator[list[int]]:
     """The nodes between barriers: each but the first reads what the one before gives it alone."""
-    graph = problem.graph
+    graph = cover.graph
     following: dict[int, int] = {}
     for number, node in enumerate(graph.nodes):
         if len(node.reads) == 1 and len(graph.readers[node.reads[0]]) == 1 and node.reads[0] >= 0:

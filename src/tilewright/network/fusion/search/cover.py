@@ -22,7 +22,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Cover:
     """A graph, the cost of each node alone, and convex groups of nodes with theirs.
 
     A selection is valid if its groups have no node in common, and no two or more of them wait for

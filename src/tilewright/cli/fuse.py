@@ -1,0 +1,160 @@
+"""``tilewright fuse``: which kernels of a network are worth computing as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tilewright.cli import console
+from tilewright.cli.sizes import with_constants
+from tilewright.compiler.fuse import fuse
+from tilewright.compiler.pipeline import resolve
+from tilewright.files import written
+from tilewright.machine import Machine
+from tilewright.network.fusion.cost import SOURCES
+from tilewright.network.fusion.run import FusionReport, PricedCandidate
+from tilewright.network.fusion.search import SEARCHES
+
+
+def complete_search(incomplete: str) -> list[str]:
+    """Searches for tab completion, behind those that are given already."""
+    before, comma, last = incomplete.rpartition(",")
+    given = before.split(",")
+    return [f"{before}{comma}{n}" for n in SEARCHES if n.startswith(last) and n not in given]
+
+
+def complete_cost(incomplete: str) -> list[str]:
+    """Sources of costs for tab completion."""
+    return [name for name in SOURCES if name.startswith(incomplete)]
+
+
+def fuse_command(
+    model: Annotated[Path, typer.Argument(help=console.MODELS)],
+    target: console.TargetOption = "cpu",
+    search: Annotated[
+        str,
+        typer.Option(
+            "--search",
+            metavar="NAME,...",
+            help=f"Of {', '.join(SEARCHES)}; the first one's plan is printed.",
+            autocompletion=complete_search,
+        ),
+    ] = ",".join(SEARCHES),
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pattern",
+            metavar="PATTERN",
+            help="Search for this, too: 'conv -> pool' (repeatable).",
+        ),
+    ] = None,
+    cost: Annotated[
+        str,
+        typer.Option(
+            "--cost",
+            metavar="SOURCE",
+            help="closed: cycles that planning predicts; simulated: those of the simulator.",
+            autocompletion=complete_cost,
+        ),
+    ] = SOURCES[0],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write the first search's plan here."),
+    ] = None,
+    shape: console.ShapeOption = None,
+    constant: console.ConstantOption = None,
+    weights: console.WeightsOption = None,
+    settings: console.SetOption = None,
+    as_json: console.JsonOption = False,
+    quiet: console.QuietOption = False,
+) -> None:
+    """Search for kernels that are worth computing as one: candidates, costs and plans.
+
+    Example: tilewright fuse mobilenet.onnx --target cpu
+
+    Example: tilewright fuse resnet18.onnx -t cambricon-x --pattern "conv -> max_pool" --json
+    """
+    with console.refusals(as_json), console.progress(quiet) as progress:
+        found, machine = resolve(target, None, console.machine_values(settings))
+        report = fuse(
+            with_constants(model, constant) if constant else model,
+            found,
+            machine,
+            shapes=console.shapes(shape),
+            weights=weights,
+            searches=tuple(dict.fromkeys(search.split(","))),
+            patterns=pattern or (),
+            cost=cost,
+            progress=progress,
+        )
+        if output is not None and report.plans:
+            with written(output) as fresh:
+                fresh.write_text(str(next(iter(report.plans.values()))), encoding="utf-8")
+    if as_json:
+        facts = {"target": found.name, "machine": machine.name, "cost": cost}
+        console.print_json(facts | report.to_json())
+        return
+    _say(report, machine, bool(pattern))
+
+
+def _say(report: FusionReport, machine: Machine, patterns: bool) -> None:
+    if not machine.fusions and not patterns:
+        console.say(f"{machine.name} has no patterns of fusion: nothing to search (give --pattern)")
+        return
+    chosen = {
+        group.kernels: name
+        for name, plan in reversed(report.plans.items())
+        for group in plan.groups
+    }
+    first = next(iter(report.plans), "")
+    fused = [one for one in report.candidates if one.problem is None]
+    console.say(
+        f"{report.kernels} kernels, {len(report.candidates)} candidates, of which "
+        f"{len(fused)} cost less as one kernel"
+    )
+    if fused:
+        console.say(f"\n{'fused':<52}{'pattern':>12}{'apart':>14}{'as one':>14}{'gain':>8}")
+        for one in fused:
+            assert one.apart is not None and one.fused is not None
+            mark = "*" if chosen.get(one.kernels) == first else " "
+            console.say(
+                f"{mark} {_short(one):<50}{one.fusion:>12}{one.apart:>14,.0f}{one.fused:>14,.0f}"
+                f"{1 - one.fused / one.apart:>8.1%}"
+            )
+        console.say(f"* in the plan of {first}")
+    for fusion, reason, ones in _refused(report):
+        names = ", ".join(_short(one) for one in ones[:3])
+        more = f" and {len(ones) - 3} more" if len(ones) > 3 else ""
+        console.say(f"\nnot fused by {fusion}: {names}{more}\n  {reason}")
+    console.say(f"\n{'search':<12}{'cycles':>14}{'groups':>8}{'gain':>8}{'gap':>8}")
+    console.say(f"{'apart':<12}{report.apart:>14,.0f}{0:>8}")
+    for name, plan in report.plans.items():
+        gain = 1 - plan.cycles / report.apart if report.apart else 0.0
+        console.say(
+            f"{name:<12}{plan.cycles:>14,.0f}{len(plan.groups):>8}{max(gain, 0.0):>8.1%}"
+            f"{report.gap(name):>8.2%}"
+        )
+    console.say(f"{'bound':<12}{report.bound:>14,.0f}")
+    for name, problem in report.refused.items():
+        console.say(f"{name} gave up: {problem}")
+    if first:
+        plan = report.plans[first]
+        lines = [line for line in str(plan).splitlines() if not line.startswith("alone: ")]
+        console.say("\n" + "\n".join([*lines, f"alone: {len(plan.alone)} kernels"]))
+
+
+def _short(one: PricedCandidate) -> str:
+    return " + ".join(one.kernels)
+
+
+def _refused(report: FusionReport) -> list[tuple[str, str, list[PricedCandidate]]]:
+    """Candidates that are no choice, those of one fusion and one reason together."""
+    found: dict[tuple[str, str], list[PricedCandidate]] = {}
+    for one in report.candidates:
+        if one.problem is not None:
+            help = f" ({one.problem.help})" if one.problem.help else ""
+            reason = f"[{one.problem.code}] {one.problem.reason}{help}"
+            found.setdefault((one.fusion, reason), []).append(one)
+    return [(fusion, reason, ones) for (fusion, reason), ones in found.items()]

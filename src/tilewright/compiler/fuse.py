@@ -1,0 +1,97 @@
+"""Search a model's fusions on a target, without compiling it further."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tilewright.compiler.pipeline import Stage, advance, run_pipeline
+from tilewright.compiler.state import CompilationState, Model, drop_dead_weights
+from tilewright.errors import refuse
+from tilewright.graph.dialect import network_of
+from tilewright.graph.passes import kernel_pipeline
+from tilewright.graph.passes.fuse_pointwise import FusePointwise
+from tilewright.ir.passes import PassEntry
+from tilewright.machine import Fusion, Machine
+from tilewright.machine.fusions import unserved_vertex
+from tilewright.machine.patterns import PatternError, parse_pattern
+from tilewright.network.fusion.cost import SOURCES, CostOracle
+from tilewright.network.fusion.run import FusionReport, search_fusions
+from tilewright.network.fusion.search import SEARCHES
+from tilewright.runtime.executable import Progress, quiet
+from tilewright.shapes import Shapes
+from tilewright.targets.base import Target
+
+
+def fuse(
+    model: Model,
+    target: Target,
+    machine: Machine,
+    *,
+    shapes: Shapes | None = None,
+    weights: str | Path | None = None,
+    searches: Sequence[str] = tuple(SEARCHES),
+    patterns: Sequence[str] = (),
+    cost: str = SOURCES[0],
+    progress: Progress = quiet,
+) -> FusionReport:
+    """The candidates of a model's fusion, with their costs, and the plans of the searches.
+
+    Maps of two computed values (sums) stay kernels of their own here where the machine computes
+    them alone, so that the search decides what takes them. ``patterns`` are looked for beside the
+    machine's own. Costs are those of the machine's element type, without calibration. Raises
+    TilewrightError as ``compile`` does, ``option-search``, ``option-cost``, and ``option-pattern``.
+    """
+    for name in searches:
+        if name not in SEARCHES:
+            raise refuse(
+                "option-search", f"there is no search {name!r}", "--search", _list(SEARCHES)
+            )
+    if cost not in SOURCES:
+        raise refuse("option-cost", f"there is no source {cost!r}", "--cost", _list(SOURCES))
+    timer = target.timer(machine) if cost == "simulated" else None
+    if cost == "simulated" and timer is None:
+        raise refuse(
+            "option-cost", f"target {target.name} has no simulator", "--cost", "use closed"
+        )
+    fusions = [*machine.fusions, *_given(patterns, machine)]
+    work = run_pipeline(
+        model, target, machine, shapes=shapes, weights=weights, progress=progress,
+        until="graph passes",
+    )  # fmt: skip
+    advance(work, [Stage("kernels", _form_kernels, "graph -> graph of kernels")])
+    oracle = CostOracle(machine, timer)
+    return search_fusions(network_of(work.network), machine, oracle, searches, fusions, progress)
+
+
+def _form_kernels(work: CompilationState) -> None:
+    """The passes that form kernels, sums left apart."""
+    entries = [
+        PassEntry(FusePointwise(sums=False), "which product takes a sum is searched")
+        if isinstance(entry.step, FusePointwise)
+        else entry
+        for entry in kernel_pipeline(work.machine)
+    ]
+    work.runner.run(work.network, entries, "graph-")
+    drop_dead_weights(work)
+
+
+def _given(patterns: Sequence[str], machine: Machine) -> list[Fusion]:
+    """Patterns that are no machine's."""
+    found: list[Fusion] = []
+    for number, text in enumerate(patterns, 1):
+        try:
+            template = parse_pattern(text)
+        except PatternError as error:
+            raise refuse(
+                "option-pattern", str(error), f"--pattern {text[:60]!r}", error.help
+            ) from None
+        if unserved := unserved_vertex(machine, template):
+            raise refuse("option-pattern", unserved, f"--pattern {text[:60]!r}")
+        name = "pattern" if len(patterns) == 1 else f"pattern{number}"
+        found.append(Fusion(name=name, query=text))
+    return found
+
+
+def _list(names: Iterable[str]) -> str:
+    return f"there are {', '.join(names)}"

@@ -1,0 +1,84 @@
+"""What a group of kernels costs as one kernel, and what its kernels cost apart.
+
+One oracle, whatever the source of the numbers: the planner's own cost (``closed``), or the best
+few schedules timed by the target's simulator (``simulated``). Kernels that are alike are asked
+about once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tilewright.errors import Problem, TilewrightError
+from tilewright.graph.dialect import KernelOp
+from tilewright.graph.operations.convolution import ConvOp
+from tilewright.graph.operations.matrix import MatMulOp
+from tilewright.graph.passes.fuse_pointwise import MAPS
+from tilewright.graph.passes.methods import most_scratch, priced_methods
+from tilewright.machine import Machine
+from tilewright.network.fusion.forms import described, forms_of
+from tilewright.planning import PlanCache, Timer, plan
+from tilewright.planning.canonical import canonical
+from tilewright.planning.domain import Kernel
+
+SOURCES = ("closed", "simulated")
+"""Where costs come from: the names of ``tilewright fuse --cost``."""
+
+
+@dataclass
+class CostOracle:
+    """Cycles of kernels of a network whose kernels are formed, alone and in groups.
+
+    With a timer the source is ``simulated``.
+    """
+
+    machine: Machine
+    timer: Timer | None = None
+    plans: PlanCache = field(default_factory=dict)
+    _alone: dict[object, float] = field(default_factory=dict[object, float])
+
+    def cost(self, group: Sequence[KernelOp]) -> float | Problem:
+        """Cycles of a group, in the network's order, as one kernel; of a single kernel, alone.
+
+        A problem says why the group cannot be one kernel: which form there is none of, or which
+        memory is too small. A kernel alone that no schedule fits raises TilewrightError.
+        """
+        if len(group) == 1:
+            return self._kernel(group[0])
+        costs: list[float] = []
+        problem: Problem | None = None
+        with forms_of(group, self.machine) as trials:
+            if isinstance(trials, Problem):
+                return trials
+            for trial, primitive in trials:
+                try:
+                    costs.append(self._fastest(trial, described(trial, self.machine, primitive)))
+                except TilewrightError as error:
+                    problem = error.problems[0]
+        return min(costs) if costs else problem or Problem("fusion-form", "there is no form")
+
+    def _kernel(self, kernel: KernelOp) -> float:
+        """A kernel alone, by the fastest method that the machine has for it."""
+        anchor = kernel.operations[0]
+        plain = described(kernel, self.machine)
+        # Where windows lie decides which methods there are, and is no part of planning's kernel.
+        pads = anchor.integers("pads") if isinstance(anchor, ConvOp) else ()
+        key = canonical(plain)[0], pads
+        if key not in self._alone:
+            self._alone[key] = self._fastest(kernel, plain)
+        return self._alone[key]
+
+    def _fastest(self, kernel: KernelOp, plain: Kernel) -> float:
+        machine, (anchor, *behind) = self.machine, kernel.operations
+        methods = any(machine.primitives_for(f"{name}_conv") for name in ("winograd", "explicit"))
+        # Each method can have maps behind it, and what else there is has been given its method.
+        methods = methods and self.timer is None and all(isinstance(op, MAPS) for op in behind)
+        if methods and isinstance(anchor, ConvOp | MatMulOp):
+            priced = priced_methods(kernel, machine, most_scratch(machine), self.plans)
+            if priced:
+                return min(method.cycles for method in priced)
+        return self._planned(plain)
+
+    def _planned(self, kernel: Kernel) -> float:
+        return plan(kernel, self.machine, timer=self.timer, cache=self.plans).cycles

@@ -1,0 +1,129 @@
+"""A fusion plan: which kernels are fused, as text and JSON that round-trip.
+
+fusion plan of "lenet5" for "cpu" by exact: 67630.0 cycles
+fuse conv-pool: k0_conv1, k1_pool1 (15530.0 cycles)
+alone: k2_conv2 (17222.0 cycles)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import refuse
+
+_HEAD = re.compile(r"fusion plan of (\".*\") for (\".*\") by (\w+): (\S+) cycles")
+_FUSED = re.compile(r"fuse ([\w-]+): (.+) \((\S+) cycles\)")
+_ALONE = re.compile(r"alone: (\w+) \((\S+) cycles\)")
+
+
+@dataclass(frozen=True)
+class FusedGroup:
+    """Kernels that become one."""
+
+    fusion: str
+    """Name of the machine's fusion."""
+    kernels: tuple[str, ...]
+    """Their symbols, in the order of the network."""
+    cycles: float
+
+
+@dataclass(frozen=True)
+class FusionPlan:
+    """What a search chose for a network on a machine."""
+
+    network: str
+    machine: str
+    search: str
+    groups: tuple[FusedGroup, ...]
+    alone: tuple[tuple[str, float], ...]
+    """The other kernels of the accelerator, with their cycles."""
+
+    @property
+    def cycles(self) -> float:
+        """Of all kernels."""
+        return sum(group.cycles for group in self.groups) + sum(own for _, own in self.alone)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of the text, in hexadecimal."""
+        return hashlib.sha256(str(self).encode()).hexdigest()
+
+    def __str__(self) -> str:
+        network, machine = json.dumps(self.network), json.dumps(self.machine)
+        lines = [f"fusion plan of {network} for {machine} by {self.search}: {self.cycles!r} cycles"]
+        for group in self.groups:
+            kernels = ", ".join(group.kernels)
+            lines.append(f"fuse {group.fusion}: {kernels} ({group.cycles!r} cycles)")
+        lines += [f"alone: {kernel} ({cycles!r} cycles)" for kernel, cycles in self.alone]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def parse(cls, text: str) -> FusionPlan:
+        """The plan that ``str`` printed; refuses any other text (``fusion-plan``)."""
+        lines = text.splitlines()
+        head = _HEAD.fullmatch(lines[0]) if lines else None
+        if head is None:
+            raise _not_a_plan(1, lines[0] if lines else "")
+        groups: list[FusedGroup] = []
+        alone: list[tuple[str, float]] = []
+        try:
+            network, machine = json.loads(head[1]), json.loads(head[2])
+            for number, line in enumerate(lines[1:], 2):
+                if fused := _FUSED.fullmatch(line):
+                    kernels = tuple(fused[2].split(", "))
+                    groups.append(FusedGroup(fused[1], kernels, float(fused[3])))
+                elif single := _ALONE.fullmatch(line):
+                    alone.append((single[1], float(single[2])))
+                else:
+                    raise _not_a_plan(number, line)
+        except ValueError as error:
+            raise refuse("fusion-plan", f"not a fusion plan: {error}") from None
+        found = cls(network, machine, head[3], tuple(groups), tuple(alone))
+        if str(found) != text:
+            raise refuse("fusion-plan", "not a fusion plan: its sum or the order of its lines is "
+                         "not as it was printed")  # fmt: skip
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object that ``from_json`` reads."""
+        return {
+            "network": self.network,
+            "machine": self.machine,
+            "search": self.search,
+            "cycles": self.cycles,
+            "hash": self.hash,
+            "groups": [
+                {"fusion": one.fusion, "kernels": list(one.kernels), "cycles": one.cycles}
+                for one in self.groups
+            ],
+            "alone": [{"kernel": kernel, "cycles": cycles} for kernel, cycles in self.alone],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> FusionPlan:
+        """Read what ``to_json`` wrote; refuses anything else (``fusion-plan``)."""
+        try:
+            found = cls(
+                str(value["network"]),
+                str(value["machine"]),
+                str(value["search"]),
+                tuple(
+                    FusedGroup(str(g["fusion"]), tuple(map(str, g["kernels"])), float(g["cycles"]))
+                    for g in value["groups"]
+                ),
+                tuple((str(one["kernel"]), float(one["cycles"])) for one in value["alone"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise refuse("fusion-plan", f"not a fusion plan: {error}") from None
+        if value.get("hash") != found.hash:
+            raise refuse("fusion-plan", "not a fusion plan: its hash is not that of its contents")
+        return found
+
+
+def _not_a_plan(number: int, line: str) -> Exception:
+    return refuse("fusion-plan", f"not a fusion plan: {line[:60]!r}", f"line {number}")

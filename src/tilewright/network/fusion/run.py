@@ -1,0 +1,193 @@
+"""The search as a whole: a network and a machine in, candidates with costs and plans out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.errors import Problem, TilewrightError
+from tilewright.graph.dialect import KernelOp, NetworkOp
+from tilewright.machine import Fusion, Machine
+from tilewright.network.fusion.capacity import shortage
+from tilewright.network.fusion.cost import CostOracle
+from tilewright.network.fusion.embeddings import Candidate, candidates_of
+from tilewright.network.fusion.graph import DependenceGraph, graph_of
+from tilewright.network.fusion.plan import FusedGroup, FusionPlan
+from tilewright.network.fusion.search import SEARCHES, Cover, Group, lower_bound
+from tilewright.runtime.executable import Progress, quiet
+
+
+@dataclass(frozen=True)
+class PricedCandidate:
+    """An embedding of a pattern, with its costs or the reason why it is not fused."""
+
+    fusion: str
+    kernels: tuple[str, ...]
+    """Symbols, in the order of the network."""
+    nodes: tuple[str, ...]
+    """Nodes of the model."""
+    apart: float | None
+    """Cycles of the kernels apart; None where that was not asked, as they cannot be one."""
+    fused: float | None
+    """Cycles of the one kernel; None where there is none."""
+    problem: Problem | None = None
+    """Why it is no choice: it cannot be one kernel, or gains too little."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object for ``tilewright fuse --json``."""
+        why = self.problem
+        return {
+            "fusion": self.fusion,
+            "kernels": list(self.kernels),
+            "nodes": list(self.nodes),
+            "apart_cycles": self.apart,
+            "fused_cycles": self.fused,
+            "problem": None
+            if why is None
+            else {"code": why.code, "where": why.where, "reason": why.reason, "help": why.help},
+        }
+
+
+@dataclass(frozen=True)
+class FusionReport:
+    """What the search of a network's fusions found."""
+
+    kernels: int
+    """Kernels of the accelerator."""
+    candidates: tuple[PricedCandidate, ...]
+    apart: float
+    """Cycles of all kernels with nothing fused."""
+    bound: float
+    """No plan has fewer cycles."""
+    plans: dict[str, FusionPlan]
+    refused: dict[str, Problem]
+    """Searches that gave up, and why."""
+
+    def gap(self, search: str) -> float:
+        """How far a plan's cycles may lie above the best, as a part of them."""
+        cycles = self.plans[search].cycles
+        return max(cycles - self.bound, 0.0) / cycles if cycles else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object for ``tilewright fuse --json``."""
+        return {
+            "kernels": self.kernels,
+            "candidates": [candidate.to_json() for candidate in self.candidates],
+            "apart_cycles": self.apart,
+            "bound_cycles": self.bound,
+            "plans": {
+                name: plan.to_json() | {"gap": self.gap(name)} for name, plan in self.plans.items()
+            },
+            "refused": {name: str(problem) for name, problem in self.refused.items()},
+        }
+
+
+def search_fusions(
+    network: NetworkOp,
+    machine: Machine,
+    oracle: CostOracle,
+    searches: Sequence[str] = tuple(SEARCHES),
+    fusions: Sequence[Fusion] | None = None,
+    progress: Progress = quiet,
+) -> FusionReport:
+    """Search a network whose kernels are formed; it is left as it is.
+
+    ``fusions`` are those of the machine unless others are given. Kernels that planning refuses
+    alone cost nothing, fused or not, and are in no group.
+    """
+    found = graph_of(network)
+    graph, kernels = found.graph, found.kernels
+    alone: dict[int, float] = {}
+    unplanned: dict[int, Problem] = {}
+    for number, kernel in enumerate(kernels):
+        progress("price kernels", number, len(kernels))
+        if kernel is not None and not kernel.on_host:
+            try:
+                cost = oracle.cost([kernel])
+            except TilewrightError as error:
+                cost = error.problems[0]
+            if isinstance(cost, Problem):
+                unplanned[number] = cost
+            else:
+                alone[number] = cost
+
+    def condition(one: Candidate) -> Problem | None:
+        for vertex in one.vertices:
+            if vertex in unplanned:
+                return unplanned[vertex]
+        return shortage(_kernels(one, kernels), one.fusion, machine)
+
+    candidates = candidates_of(graph, machine.fusions if fusions is None else fusions, condition)
+    priced: list[PricedCandidate] = []
+    groups: list[Group] = []
+    names: list[str] = []
+    for number, one in enumerate(candidates):
+        progress("price groups", number, len(candidates))
+        made = _priced(one, graph, kernels, alone, oracle)
+        priced.append(made)
+        if made.fused is not None and made.problem is None:
+            groups.append(Group(one.vertices, made.fused))
+            names.append(one.fusion.name)
+    costs = tuple(alone.get(number, 0.0) for number in range(len(kernels)))
+    cover = Cover(graph, costs, tuple(groups))
+    plans: dict[str, FusionPlan] = {}
+    refused: dict[str, Problem] = {}
+    for name in searches:
+        try:
+            selection = SEARCHES[name](cover)
+        except TilewrightError as error:
+            refused[name] = error.problems[0]
+            continue
+        taken = {number: cover.groups[number] for number in selection}
+        inside = {vertex for group in taken.values() for vertex in group.vertices}
+        plans[name] = FusionPlan(
+            network.symbol.data,
+            machine.name,
+            name,
+            tuple(
+                FusedGroup(names[n], tuple(graph.nodes[v].name for v in group.vertices), group.cost)
+                for n, group in taken.items()
+            ),
+            tuple((graph.nodes[n].name, own) for n, own in alone.items() if n not in inside),
+        )
+    bound = lower_bound(cover)
+    return FusionReport(len(alone), tuple(priced), sum(costs), bound, plans, refused)
+
+
+def _kernels(one: Candidate, kernels: Sequence[KernelOp | None]) -> list[KernelOp]:
+    found = [kernels[vertex] for vertex in one.vertices]
+    return [kernel for kernel in found if kernel is not None]
+
+
+def _priced(
+    one: Candidate,
+    graph: DependenceGraph,
+    kernels: Sequence[KernelOp | None],
+    alone: dict[int, float],
+    oracle: CostOracle,
+) -> PricedCandidate:
+    nodes = [graph.nodes[vertex] for vertex in one.vertices]
+    apart: float | None = None
+    fused: float | None = None
+    problem = one.problem
+    if problem is None:
+        apart = sum(alone[vertex] for vertex in one.vertices)
+        cost = oracle.cost(_kernels(one, kernels))
+        if isinstance(cost, Problem):
+            problem = cost
+        else:
+            fused = cost
+            if fused >= one.fusion.gain * apart:
+                share = "" if one.fusion.gain == 1 else f"{one.fusion.gain:.0%} of "
+                problem = Problem(
+                    "fusion-gain", f"one kernel does not take less than {share}the cycles apart"
+                )
+    return PricedCandidate(
+        one.fusion.name,
+        tuple(node.name for node in nodes),
+        tuple(dict.fromkeys(name for node in nodes for name in node.nodes)),
+        apart,
+        fused,
+        problem,
+    )
