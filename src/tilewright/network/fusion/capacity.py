@@ -39,8 +39,8 @@ def shortage(kernels: Sequence[KernelOp], fusion: Fusion, machine: Machine) -> P
         if memory.room is not None and memory.managed == "software" and size > memory.room:
             return Problem(
                 "fusion-capacity",
-                f"{what} of the group needs {size:,} bytes of {name}, {size - memory.room:,} more "
-                f"than there are",
+                f"{what} of the group: {size:,} bytes of {name}, {size - memory.room:,} more than "
+                "there are",
                 kernels[-1].symbol.data,
                 f"--set memory.{name}.bytes={size + memory.reserved}",
             )

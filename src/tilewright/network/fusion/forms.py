@@ -24,7 +24,12 @@ from tilewright.graph.passes.enclosing import copied, enclose_with
 from tilewright.graph.passes.fuse_norms import rows_primitive
 from tilewright.graph.passes.fuse_pointwise import MAPS, joins
 from tilewright.graph.passes.fuse_pools import pool_objection
-from tilewright.graph.passes.fuse_separable import forget_pair, pair_objection, trial_pair
+from tilewright.graph.passes.fuse_separable import (
+    OPERATION,
+    forget_pair,
+    pair_objection,
+    trial_pair,
+)
 from tilewright.graph.passes.methods import methods_of, most_scratch
 from tilewright.graph.passes.reanchoring import anchor_operands, plain_kernel, with_layouts
 from tilewright.graph.passes.rewrite_method import forget, rewritten
@@ -58,13 +63,9 @@ def _no_chain(kernels: Sequence[KernelOp]) -> Problem | None:
     """Why kernels are no chain whose results nothing else reads."""
     for one, other in pairwise(kernels):
         if one.result not in other.inputs:
-            return _problem(
-                other,
-                f"it does not read the result of {one.symbol.data}, and a kernel is a chain with "
-                "one result",
-            )
+            return _problem(other, "a kernel is a chain: each operation reads the one before")
         if only_user(one.result) is not other:
-            return _problem(one, "its result is read elsewhere, too, and a kernel gives one result")
+            return _problem(one, "its result is read elsewhere, and a kernel gives one result")
     return None
 
 
@@ -158,6 +159,9 @@ def _with_maps(
     reasons: list[str],
 ) -> Iterator[tuple[KernelOp, Primitive]]:
     """Maps behind the first kernel's own."""
+    if _name(first) == OPERATION and anchor_operands(first)[0] in second.inputs:
+        reasons.append("a map behind a pair of convolutions does not read the pair's own image")
+        return
     chain = _copies(first, value, second)
     anchor, *maps = [op for op in chain if isinstance(op, Operation)]
     steps = list(zip(chain, maps, strict=False))[len(first.operations) - 1 :]
@@ -184,7 +188,7 @@ def _with_pool(
 ) -> Iterator[tuple[KernelOp, Primitive]]:
     """A pool within the tiles of each method that has some."""
     tiled: list[KernelOp] = [first]
-    if isinstance(first.operations[0], ConvOp):
+    if isinstance(first.operations[0], ConvOp) and any(p.pools for p in machine.primitives):
         for method in list(methods_of(first, machine)):
             if method.form.tile and method.primitive.pools:
                 trial = rewritten(first, method.form, most_scratch(machine), None)

@@ -94,9 +94,13 @@ def search_fusions(
     """Search a network whose kernels are formed; it is left as it is.
 
     ``fusions`` are those of the machine unless others are given. Kernels that planning refuses
-    alone cost nothing, fused or not, and are in no group.
+    alone cost nothing, fused or not, and are in no group. Without any fusion nothing is priced.
     """
+    fusions = machine.fusions if fusions is None else fusions
     found = graph_of(network)
+    if not fusions:
+        count = sum(one is not None and not one.on_host for one in found.kernels)
+        return FusionReport(count, (), 0.0, 0.0, {}, {})
     graph, kernels = found.graph, found.kernels
     alone: dict[int, float] = {}
     unplanned: dict[int, Problem] = {}
@@ -118,7 +122,7 @@ def search_fusions(
                 return unplanned[vertex]
         return shortage(_kernels(one, kernels), one.fusion, machine)
 
-    candidates = candidates_of(graph, machine.fusions if fusions is None else fusions, condition)
+    candidates = candidates_of(graph, fusions, condition)
     priced: list[PricedCandidate] = []
     groups: list[Group] = []
     names: list[str] = []

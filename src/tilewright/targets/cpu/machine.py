@@ -361,7 +361,9 @@ FUSIONS = (
     # Predictions charge two kernels for images that a second cache still holds: pairs of which nine
     # tenths are predicted took as long either way (measured).
     Fusion(name="separable", query="depthwise -> conv[window=1, stride=1]", gain=0.85),
+    Fusion(name="separable-sum", query="depthwise -> conv[window=1, stride=1] -> add", gain=0.85),
     Fusion(name="rows", query="product -> layer_norm"),
+    Fusion(name="sum-rows", query="product -> add -> layer_norm"),
 )
 """What may be one kernel: search with ``tilewright fuse``."""
 

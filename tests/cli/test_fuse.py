@@ -1,0 +1,107 @@
+"""``tilewright fuse`` as a user calls it."""
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from tests.cli.test_commands import LENET, answer, call, refused
+from tests.graph.networks import as_onnx, parameters
+from tilewright.cli.fuse import complete_cost, complete_search
+from tilewright.network.fusion.plan import FusionPlan
+
+NPU = Path(__file__).parents[2] / "examples" / "machines" / "small-npu.toml"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.onnx"
+    onnx.save(as_onnx(parameters(1)), path)
+    return path
+
+
+def test_what_machines_read(small: Path, tmp_path: Path) -> None:
+    file = tmp_path / "small.fusion"
+    found: dict[str, Any] = answer("fuse", small, "-o", file)
+    assert (found["target"], found["cost"]) == ("cpu", "closed")
+    plans = found["plans"]
+    assert list(plans) == ["exact", "paths", "greedy"]
+    cycles = [plan["cycles"] for plan in plans.values()]
+    assert found["bound_cycles"] <= cycles[0] <= cycles[1] <= cycles[2] <= found["apart_cycles"]
+    assert all(0 <= plan["gap"] < 0.5 for plan in plans.values())
+    read = {name: FusionPlan.from_json(plan) for name, plan in plans.items()}
+    assert FusionPlan.parse(file.read_text()) == read["exact"]
+    # The depthwise convolution takes the sum behind it; the first one's pool overlaps nothing.
+    assert [group.fusion for group in read["exact"].groups] == ["sum"]
+    reasons = {one["fusion"]: one["problem"] for one in found["candidates"]}
+    assert reasons["sum"] is None and reasons["pool"]["code"] in ("fusion-form", "fusion-gain")
+
+
+def test_what_people_read(small: Path) -> None:
+    result = call("fuse", small, "--search", "greedy", "-q")
+    assert result.exit_code == 0
+    for text in (
+        "candidates, of which 1 cost less as one kernel",
+        "* in the plan of greedy",
+        "not fused by pool: ",
+        'fusion plan of "small" for "cpu',
+        "fuse sum: ",
+    ):
+        assert text in result.output, result.output
+    assert "exact" not in result.output
+
+
+def test_a_machine_without_patterns() -> None:
+    result = call("fuse", LENET, "-t", "shidiannao", "-q")
+    assert result.exit_code == 0
+    assert "has no patterns of fusion: nothing to search" in result.output
+    assert answer("fuse", LENET, "-t", "shidiannao")["candidates"] == []
+
+
+def test_patterns_of_machine_files(tmp_path: Path) -> None:
+    machine = tmp_path / "npu.toml"
+    lines = '[fusion.f]\nquery = "conv -> pool"\nbetween = "result"\nresidency = "whole"\n'
+    machine.write_text(f"{NPU.read_text()}\n{lines}")
+    found = answer("fuse", LENET, "-t", machine, "--set", "memory.result.bytes=8192")
+    problems = [one["problem"] for one in found["candidates"]]
+    assert [problem["code"] for problem in problems] == ["fusion-capacity", "fusion-form"]
+    # 6 channels of 28 x 28 and 14 x 14, of 2 bytes, in granules of the memory.
+    assert "bytes of result" in problems[0]["reason"]
+    assert problems[0]["help"].startswith("--set memory.result.bytes=")
+    machine.write_text(machine.read_text().replace("conv -> pool", "a: conv -> pool -> a"))
+    (problem,) = refused("fuse", LENET, "-t", machine)
+    assert problem["code"] == "machine-invalid" and "is cyclic" in problem["reason"]
+
+
+@pytest.mark.slow
+def test_simulated_costs() -> None:
+    arguments = ("fuse", LENET, "-t", "shidiannao", "--pattern", "conv -> pool")
+    simulated = answer(*arguments, "--cost", "simulated")
+    rows = answer("plan", LENET, "-t", "shidiannao")["kernels"]
+    timed = sum(row["timed_cycles"] for row in rows if row["engine"] == "accelerator")
+    assert simulated["apart_cycles"] == pytest.approx(timed, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "reason"),
+    [
+        (("--search", "exact,best"), "option-search", "no search 'best'"),
+        (("--search", ""), "option-search", "no search ''"),
+        (("--cost", "guessed"), "option-cost", "no source 'guessed'"),
+        (("--cost", "simulated"), "option-cost", "cpu has no simulator"),
+        (("--pattern", "a: conv -> pool -> a"), "option-pattern", "is cyclic"),
+        (("--pattern", "conv -> cnv"), "option-pattern", "no kind 'cnv'"),
+        (("-t", "shidiannao", "--pattern", "conv -> attention"), "option-pattern", "never matches"),
+    ],
+)
+def test_refusals(options: tuple[str, ...], code: str, reason: str) -> None:
+    (problem,) = refused("fuse", LENET, *options)
+    assert problem["code"] == code and reason in problem["reason"]
+
+
+def test_completion() -> None:
+    assert complete_search("") == ["exact", "paths", "greedy"]
+    assert complete_search("exact,p") == ["exact,paths"]
+    assert complete_search("exact,paths,") == ["exact,paths,greedy"]
+    assert complete_cost("s") == ["simulated"]

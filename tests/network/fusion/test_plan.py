@@ -1,0 +1,83 @@
+"""Fusion plans as text and JSON."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright.errors import TilewrightError
+from tilewright.network.fusion.plan import FusedGroup, FusionPlan
+
+PLAN = FusionPlan(
+    "lenet5",
+    "cpu",
+    "exact",
+    (FusedGroup("conv-pool", ("k0_conv1", "k1_pool1"), 15530.5),),
+    (("k2_conv2", 17222.0),),
+)
+TEXT = """\
+fusion plan of "lenet5" for "cpu" by exact: 32752.5 cycles
+fuse conv-pool: k0_conv1, k1_pool1 (15530.5 cycles)
+alone: k2_conv2 (17222.0 cycles)
+"""
+
+symbols = st.from_regex(r"k[0-9]{1,3}_[a-z0-9_]{0,8}", fullmatch=True)
+cycles = st.floats(0, 1e15)
+plans = st.builds(
+    FusionPlan,
+    st.text(max_size=20),
+    st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,9}", fullmatch=True),
+    st.sampled_from(["exact", "paths", "greedy"]),
+    st.lists(
+        st.builds(
+            FusedGroup,
+            st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,9}", fullmatch=True),
+            st.lists(symbols, min_size=2, max_size=4).map(tuple),
+            cycles,
+        )
+    ).map(tuple),
+    st.lists(st.tuples(symbols, cycles)).map(tuple),
+)
+
+
+def test_the_text() -> None:
+    assert str(PLAN) == TEXT
+    assert FusionPlan.parse(TEXT) == PLAN
+    assert PLAN.hash == FusionPlan.parse(TEXT).hash
+    other = FusionPlan.parse(TEXT.replace("17222.0", "17223.0").replace("32752", "32753"))
+    assert other.hash != PLAN.hash
+
+
+@settings(max_examples=40)
+@given(plans)
+def test_round_trips(plan: FusionPlan) -> None:
+    assert FusionPlan.parse(str(plan)) == plan
+    value = json.loads(json.dumps(plan.to_json()))
+    assert FusionPlan.from_json(value) == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("", "line 1"),
+        ("fusion plan", "line 1"),
+        (TEXT + "merge: k1\n", "line 4"),
+        (TEXT.replace("17222.0", "many"), ""),
+        (TEXT.replace("32752.5", "1.0"), ""),
+        (TEXT.replace('"cpu"', '"c"pu"'), ""),
+        (TEXT.replace("exact", "nan nan"), "line 1"),
+    ],
+)
+def test_other_texts_are_refused(text: str, where: str) -> None:
+    with pytest.raises(TilewrightError) as caught:
+        FusionPlan.parse(text)
+    assert [(p.code, p.where) for p in caught.value.problems] == [("fusion-plan", where)]
+
+
+@pytest.mark.parametrize("change", [{"hash": "0"}, {"groups": 1}, {"alone": [{}]}, {"search": "x"}])
+def test_other_objects_are_refused(change: dict[str, object]) -> None:
+    with pytest.raises(TilewrightError, match="fusion-plan"):
+        FusionPlan.from_json(PLAN.to_json() | change)
+    with pytest.raises(TilewrightError, match="fusion-plan"):
+        FusionPlan.from_json({})
