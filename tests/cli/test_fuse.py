@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.test_commands import LENET, answer, call, refused
 from tests.graph.networks import as_onnx, parameters
+from tests.slow import but_fast
 from tilewright.cli.fuse import complete_cost, complete_search
 from tilewright.network.fusion.plan import FusionPlan
 
@@ -53,10 +54,28 @@ def test_what_people_read(small: Path) -> None:
 
 
 def test_a_machine_without_patterns() -> None:
-    result = call("fuse", LENET, "-t", "shidiannao", "-q")
+    result = call("fuse", LENET, "-t", NPU, "-q")
     assert result.exit_code == 0
-    assert "has no patterns of fusion: nothing to search" in result.output
-    assert answer("fuse", LENET, "-t", "shidiannao")["candidates"] == []
+    assert result.output == (
+        "small-npu has no patterns of fusion: nothing to search (give --pattern)\n"
+    )
+    assert answer("fuse", LENET, "-t", NPU)["candidates"] == []
+
+
+ANYWHERE = [
+    *((target, "closed") for target in ("cambricon", "cambricon-x", "shidiannao", "cpu")),
+    *((target, "simulated") for target in ("cambricon", "cambricon-x", "shidiannao")),
+]
+
+
+@pytest.mark.parametrize("where", but_fast(ANYWHERE, [("shidiannao", "closed")]))
+def test_every_target(small: Path, where: tuple[str, str]) -> None:
+    target, source = where
+    found = answer("fuse", small, "-t", target, "--cost", source)
+    (group,) = found["plans"]["exact"]["groups"]
+    (candidate,) = [one for one in found["candidates"] if one["problem"] is None]
+    assert (group["fusion"], group["kernels"]) == ("sum", candidate["kernels"])
+    assert group["cycles"] == candidate["fused_cycles"] < candidate["apart_cycles"]
 
 
 def test_patterns_of_machine_files(tmp_path: Path) -> None:

@@ -53,4 +53,6 @@ def targets(
         console.say(f"  engine    {engine.name:<16} queue of {engine.queue}")
     for primitive in machine.primitives:
         console.say(f"  primitive {primitive.name:<16} {', '.join(primitive.operations)}")
+    for fusion in machine.fusions:
+        console.say(f"  fusion    {fusion.name:<16} {fusion.query}")
     console.say("  implements the keys of machine files " + ", ".join(sorted(found.implements)))

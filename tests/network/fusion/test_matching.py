@@ -11,6 +11,7 @@ from tests.network.fusion.random_graphs import (
     random_template,
     symmetries,
 )
+from tilewright.errors import TilewrightError
 from tilewright.machine.patterns import Template, parse_pattern
 from tilewright.network.fusion.graph import DependenceGraph, Node
 from tilewright.network.fusion.matching import embeddings
@@ -75,3 +76,12 @@ def test_a_long_chain_takes_no_time() -> None:
     count = 400
     graph = DependenceGraph.of(["conv", "relu"] * count, [(n, n + 1) for n in range(2 * count - 1)])
     assert len(embeddings(parse_pattern("conv -> relu -> conv -> relu"), graph)) == count - 1
+
+
+def test_patterns_that_occur_too_often_are_refused() -> None:
+    graph = DependenceGraph.of(["relu", *["conv"] * 60], [(0, n) for n in range(1, 61)])
+    assert len(embeddings(parse_pattern("{conv, conv}"), graph)) == 60 * 59 // 2
+    with pytest.raises(TilewrightError) as caught:
+        embeddings(parse_pattern("{conv, conv, conv, conv}"), graph)
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.where) == ("fusion-many", "{conv, conv, conv, conv}")

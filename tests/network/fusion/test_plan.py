@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright.errors import TilewrightError
@@ -22,22 +22,24 @@ fuse conv-pool: k0_conv1, k1_pool1 (15530.5 cycles)
 alone: k2_conv2 (17222.0 cycles)
 """
 
-symbols = st.from_regex(r"k[0-9]{1,3}_[a-z0-9_]{0,8}", fullmatch=True)
+names = st.sampled_from(["cpu", "conv-pool", "A", "small_npu-2"])
+symbols = st.builds("k{}_{}".format, st.integers(0, 999), st.sampled_from(["conv1", "add", ""]))
 cycles = st.floats(0, 1e15)
 plans = st.builds(
     FusionPlan,
     st.text(max_size=20),
-    st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,9}", fullmatch=True),
+    names,
     st.sampled_from(["exact", "paths", "greedy"]),
     st.lists(
         st.builds(
             FusedGroup,
-            st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,9}", fullmatch=True),
+            names,
             st.lists(symbols, min_size=2, max_size=4).map(tuple),
             cycles,
-        )
+        ),
+        max_size=3,
     ).map(tuple),
-    st.lists(st.tuples(symbols, cycles)).map(tuple),
+    st.lists(st.tuples(symbols, cycles), max_size=3).map(tuple),
 )
 
 
@@ -49,7 +51,6 @@ def test_the_text() -> None:
     assert other.hash != PLAN.hash
 
 
-@settings(max_examples=40)
 @given(plans)
 def test_round_trips(plan: FusionPlan) -> None:
     assert FusionPlan.parse(str(plan)) == plan

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 
-from tilewright.errors import Problem, TilewrightError
+from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.graph.dialect import KernelOp
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.matrix import MatMulOp
@@ -81,4 +82,7 @@ class CostOracle:
         return self._planned(plain)
 
     def _planned(self, kernel: Kernel) -> float:
-        return plan(kernel, self.machine, timer=self.timer, cache=self.plans).cycles
+        cycles = plan(kernel, self.machine, timer=self.timer, cache=self.plans).cycles
+        if cycles == inf:
+            raise refuse("fusion-simulated", "no schedule of it can be simulated", kernel.symbol)
+        return cycles

@@ -10,18 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tilewright.errors import refuse
 from tilewright.machine.patterns import Edge, Template
 from tilewright.network.fusion.graph import DependenceGraph, Tensor
 
 Embedding = tuple[int, ...]
 """The node of each vertex of a template, in the template's order."""
 
+MOST_EMBEDDINGS = 20_000
+"""Embeddings of one template that are looked at; real networks have some hundreds."""
+
 
 def embeddings(template: Template, graph: DependenceGraph) -> list[Embedding]:
     """All embeddings of a template, in a fixed order.
 
     They are monomorphisms: the nodes may have further edges. Of those that differ by a symmetry of
-    the template (two siblings exchanged) the first is given.
+    the template (two siblings exchanged) the first is given. Refuses (``fusion-many``) templates
+    with too many.
     """
     found: list[Embedding] = []
     known: dict[frozenset[int], list[Embedding]] = {}
@@ -30,6 +35,13 @@ def embeddings(template: Template, graph: DependenceGraph) -> list[Embedding]:
         if not any(_symmetric(template, image, other) for other in alike):
             alike.append(image)
             found.append(image)
+        if len(found) > MOST_EMBEDDINGS:
+            raise refuse(
+                "fusion-many",
+                f"the pattern occurs more than {MOST_EMBEDDINGS:,} times",
+                str(template),
+                "put conditions on its operations",
+            )
     return sorted(found)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
+from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
 from tilewright.targets.cambricon.conv_variants import variants
 
 BANDWIDTH, LATENCY = 128.0, 100
@@ -135,6 +135,7 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
             for name in ("vector_dma", "matrix_dma", "vector", "matrix")
         ),
         primitives=(*primitives, *variants(primitives, lanes, lanes * SUM_BYTES)),
+        fusions=(Fusion(name="sum", query="conv|depthwise|product -> add"),),
         element="fixed16",
         accumulator="fixed32",
         instruction_bytes=8,

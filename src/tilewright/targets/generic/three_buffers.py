@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
+from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
 
 ACTIVATIONS = ("relu", "clip", "leaky_relu")
 """Map operations that the pipeline applies to accumulators."""
@@ -130,6 +130,7 @@ def accelerator(
         ),
         engines=(Engine(name="load"), Engine(name="store"), Engine(name="compute")),
         primitives=primitives,
+        fusions=(Fusion(name="sum", query="conv|depthwise|product -> add"),),
         element="fixed16",
         accumulator="fixed32",
         late_loads=True,
