@@ -21,6 +21,7 @@ from tilewright.errors import KernelError, refusals_of, refuse
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.passes import kernel_pipeline, place_pipeline, simplify_pipeline
+from tilewright.graph.passes.block_channels import BlockChannels
 from tilewright.graph.placement import arenas_of
 from tilewright.graph.values import value_names
 from tilewright.ir import SSAValue, StringAttr
@@ -28,6 +29,7 @@ from tilewright.ir.passes import CompilerContext, PassRunner
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
+from tilewright.network.fusion.chains import form_chains
 from tilewright.network.refine import beside_neighbours
 from tilewright.network.resident_values import hold_values, placements_of
 from tilewright.network.resident_weights import hold_weights
@@ -100,7 +102,11 @@ def place_graph(work: CompilationState) -> None:
     if work.formed is None:
         remember(work)
     passes = place_pipeline(work.machine, exact_memory=work.exact_memory)
-    work.runner.run(work.network, passes, "graph-")
+    laid = 1 + next(n for n, one in enumerate(passes) if isinstance(one.step, BlockChannels))
+    work.runner.run(work.network, passes[:laid], "graph-")
+    if work.planner is None:  # A planner that was asked for cuts single kernels.
+        form_chains(network_of(work.network), work.machine, work.known, work.progress)
+    work.runner.run(work.network, passes[laid:], "graph-")
     drop_dead_weights(work)
 
 
@@ -176,7 +182,7 @@ def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) ->
     """Planning's kernel, with dims for blocks of channels, and one for all pixels where the machine
     gains by that."""
     kernel = kernel_of(op, names)
-    if op.on_host:
+    if op.on_host or kernel.producers:
         return kernel
     if moves_blocks(machine):
         kernel = by_channel_blocks(kernel)

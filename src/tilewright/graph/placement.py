@@ -17,12 +17,8 @@ from tilewright.ir import (
     from_attribute,
     to_attribute,
 )
-
-ACTIVATIONS = "activations"
-"""Arena of all values that a run computes, and of the network's inputs and outputs."""
-
-WEIGHTS = "weights"
-"""Arena of the network's constants, packed in the layouts of their types."""
+from tilewright.ir.arenas import ACTIVATIONS as ACTIVATIONS
+from tilewright.ir.arenas import WEIGHTS as WEIGHTS
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ def with_layouts(kernel: Kernel, machine: Machine, primitive: Primitive) -> Kern
         )
         for stage in kernel.stages
     ]
-    return dataclasses.replace(kernel, stages=tuple(stages))
+    producers = tuple(with_layouts(one, machine, primitive) for one in kernel.producers)
+    return dataclasses.replace(kernel, stages=tuple(stages), producers=producers)
 
 
 def anchor_operands(kernel: KernelOp) -> list[SSAValue]:

@@ -3,7 +3,8 @@
 A form is tried as a kernel beside the network's own, which is described for planning and erased
 again. The conditions are those of the passes that make such kernels: maps behind an anchor
 (fuse-pointwise), pools within tiles (fuse-pools), pairs of convolutions (fuse-separable), rows
-normalised behind a product (fuse-norms).
+normalised behind a product (fuse-norms); and computes that read on the chip what others make
+(planning/chains.py).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from tilewright.graph.passes.fuse_separable import (
 from tilewright.graph.passes.methods import methods_of, most_scratch
 from tilewright.graph.passes.reanchoring import anchor_operands, plain_kernel, with_layouts
 from tilewright.graph.passes.rewrite_method import forget, rewritten
-from tilewright.ir import SSAValue
+from tilewright.ir import SSAValue, UnitAttr
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.element_types import ElementType
 from tilewright.planning.domain import Kernel, Operand
@@ -101,7 +102,8 @@ def _numbered(kernel: Kernel, machine: Machine) -> Kernel:
         )
         for stage in kernel.stages
     )
-    return replace(kernel, stages=stages)
+    producers = tuple(_numbered(one, machine) for one in kernel.producers)
+    return replace(kernel, stages=stages, producers=producers)
 
 
 def _problem(kernel: KernelOp, reason: str) -> Problem:
@@ -135,6 +137,12 @@ def _joined(
 ) -> Iterator[tuple[KernelOp, Primitive]]:
     """The forms of two kernels as one, which ``undo`` erases; adds why there are none."""
     anchor = second.operations[0]
+    found = False
+    for trial in _chained(first, value, second, machine, undo):
+        found = True
+        yield trial
+    if found:
+        return
     if isinstance(anchor, MAPS):
         yield from _with_maps(first, value, second, machine, undo, reasons)
     elif isinstance(anchor, PoolOperation):
@@ -148,6 +156,28 @@ def _joined(
             f"no kernel has {_name(second)} behind {_name(first)}: tiles of the second one's "
             "results need more than those of the first one's"
         )
+
+
+def _chained(
+    first: KernelOp, value: SSAValue, second: KernelOp, machine: Machine, undo: ExitStack
+) -> Iterator[tuple[KernelOp, Primitive]]:
+    """The second kernel as a compute that reads on the chip what the first one makes, where both
+    work in one memory that software manages."""
+    one, other = first.computes[-1][0], second.operations[0]
+    if isinstance(other, MAPS) or not isinstance(one, Operation):
+        return
+    assert isinstance(other, Operation)
+    makes, reads = serving(candidate(one), machine)[:1], serving(candidate(other), machine)[:1]
+    if not makes or not reads or not in_one_memory(makes[0], reads[0], machine):
+        return
+    yield _enclosed(_copies(first, value, second, begins=True), first, undo), reads[0]
+
+
+def in_one_memory(makes: Primitive, reads: Primitive, machine: Machine) -> bool:
+    """Whether a primitive leaves its results where another one reads, in a memory on the chip."""
+    memory = makes.operands["output"].memory
+    inputs = [storage.memory for role, storage in reads.operands.items() if role == "input"]
+    return memory != machine.main and memory in inputs
 
 
 def _with_maps(
@@ -239,10 +269,16 @@ def _with_rows(
     yield _enclosed(_copies(first, value, second), first, undo), primitive
 
 
-def _copies(first: KernelOp, value: SSAValue, second: KernelOp) -> list[GraphOperation]:
-    """Both kernels' operations, one after the other, in front of the second kernel."""
+def _copies(
+    first: KernelOp, value: SSAValue, second: KernelOp, *, begins: bool = False
+) -> list[GraphOperation]:
+    """Both kernels' operations, one after the other, in front of the second kernel; with
+    ``begins`` those of the second are a compute of their own."""
     chain = copied(first.operations, first, {}, second)
-    return chain + copied(second.operations, second, {value: chain[-1].result}, second)
+    behind = copied(second.operations, second, {value: chain[-1].result}, second)
+    if begins:
+        behind[0].begins = UnitAttr()
+    return chain + behind
 
 
 def _enclosed(chain: Sequence[GraphOperation], like: KernelOp, undo: ExitStack) -> KernelOp:

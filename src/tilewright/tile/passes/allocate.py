@@ -11,6 +11,7 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.ir import Operation, integer
+from tilewright.ir.arenas import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import element_name
 from tilewright.machine import Machine, Memory, Primitive
 from tilewright.memory import Buffer, Problem, align_up, place, place_as_they_come, shared
@@ -82,7 +83,9 @@ class Allocate(TilePass):
 def held(buffer: BufferOp) -> bool:
     """Whether the buffer's tensor lies in the buffer's memory already: it needs no place there."""
     arena = buffer.tensor_op.arena
-    return arena is not None and arena.data == buffer.memory
+    if arena is None or arena.data in (ACTIVATIONS, WEIGHTS):
+        return False
+    return arena.data == buffer.memory
 
 
 def largest_box(buffer: BufferOp, extents: Mapping[str, int]) -> tuple[int, ...]:

@@ -1,0 +1,35 @@
+"""Forming the chains that a machine gains by: the fusion search, applied."""
+
+from __future__ import annotations
+
+from tilewright.graph.dialect import KernelOp, NetworkOp
+from tilewright.graph.passes.chaining import chained
+from tilewright.machine import Machine
+from tilewright.network.fusion.cost import CostOracle
+from tilewright.network.fusion.run import search_fusions
+from tilewright.planning import PlanCache
+from tilewright.runtime.executable import Progress, quiet
+
+SEARCHES = ("exact", "paths")
+"""The searches, the next where one gives up."""
+
+
+def form_chains(
+    network: NetworkOp, machine: Machine, plans: PlanCache, progress: Progress = quiet
+) -> list[KernelOp]:
+    """Make one kernel of each group that costs less so; returns the new kernels.
+
+    Groups are those of the machine's fusions that name a memory ``between`` their kernels. The
+    network's kernels have their numbers and layouts. Costs are the planner's, and ``plans`` its
+    cache: what is planned here is planned.
+    """
+    fusions = [fusion for fusion in machine.fusions if fusion.between]
+    if not fusions:
+        return []
+    oracle = CostOracle(machine, plans=plans)
+    report = search_fusions(network, machine, oracle, SEARCHES, fusions, progress)
+    plan = next((report.plans[name] for name in SEARCHES if name in report.plans), None)
+    if plan is None:
+        return []
+    kernels = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
+    return [chained([kernels[symbol] for symbol in group.kernels]) for group in plan.groups]
