@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from onnx import TensorProto, helper, numpy_helper
@@ -133,6 +134,28 @@ def test_host_runs_what_the_target_cannot(name: str, target: str, tmp_path: Path
             reasons = {hosted[kernel].reason for kernel in fate.kernels if kernel in hosted}
             assert all(reasons), "every kernel on the host has its reason"
             assert any(fate.objection.reason in reason for reason in reasons), (fate, reasons)
+
+
+@pytest.mark.parametrize("target", but_fast(TARGETS, ["cambricon", "shidiannao"]))
+@pytest.mark.parametrize("name", ["attention", "linear, GELU, linear of rank 4"])
+def test_products_of_every_rank_run_on_the_accelerator(
+    name: str, target: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(MODELS[name], path)
+    package = tilewright.compile(path, target)
+    engines = {node: k.engine for k in package.manifest.kernels for node in k.nodes}
+    products = [node for node in MODELS[name].graph.node if node.op_type == "MatMul"]
+    assert {engines[node.name] for node in products} == {"accelerator"}
+    inputs = {
+        value.name: drawn(*(d.dim_value for d in value.type.tensor_type.shape.dim))
+        for value in MODELS[name].graph.input
+    }
+    outputs = package.run(inputs, check_races=True)
+    assert package.check(inputs, outputs).passed
+    session = ort.InferenceSession(MODELS[name].SerializeToString())
+    (expected,) = session.run(None, inputs)
+    np.testing.assert_allclose(outputs["y"], expected, atol=4e-3)
 
 
 def sweep(targets: tuple[str, ...], count: int, begin: int) -> int:

@@ -17,7 +17,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("target", ["cambricon-x", "examples/machines/small-npu.toml"])
+@pytest.mark.parametrize("target", ["cambricon", "cambricon-x", "examples/machines/small-npu.toml"])
 @pytest.mark.parametrize("shapes", SHAPES, ids=str)
 def test_several_batch_dims(
     shapes: tuple[tuple[int, ...], tuple[int, ...]], target: str, tmp_path: Path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Operand
 from tilewright.planning.layout import Factor, Layout
@@ -33,3 +35,17 @@ def takes_operand(machine: Machine, primitive: Primitive, operand: Operand) -> b
     return primitive.takes(operand.role, operand.element) and (
         not words or bool(operand_layout(machine, primitive, operand))
     )
+
+
+def lies_along(
+    operand: Operand, layout: str, dims: Sequence[str], extents: Mapping[str, int]
+) -> bool:
+    """Whether one of the dims runs along the neighbouring elements that an operand has in a layout.
+
+    Dims of one index ask for nothing.
+    """
+    rank = len(operand.shape)
+    order = [factor.axis for factor in Layout.parse(layout, rank).factors]
+    axes = [axis for axis in order if operand.shape[axis] > 1]
+    several = {dim for dim in dims if extents.get(dim, 1) > 1}
+    return not several or (bool(axes) and not several.isdisjoint(operand.access[axes[-1]].dims))

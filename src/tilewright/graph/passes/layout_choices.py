@@ -26,7 +26,7 @@ from tilewright.ir import SSAValue, Use
 from tilewright.ir.types import element_name, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Operand
-from tilewright.planning.operand_layouts import operand_layout
+from tilewright.planning.operand_layouts import lies_along, operand_layout
 
 LANE_SAFE = frozenset(
     (
@@ -168,7 +168,12 @@ def _kernel_choices(kernel: KernelOp, machine: Machine) -> list[Choice]:
         demands = _demands(kernel, primitive, machine)
         result = machine.layout_of(primitive, "output", rank)
         found = _shared(kernel, demands, result, machine, primitive.name)
-        found = [c for c in found if _groups_fit_blocks(kernel, c, primitive)]
+        found = [
+            choice
+            for choice in found
+            if _groups_fit_blocks(kernel, choice, primitive)
+            and _runs_along(kernel, choice, primitive)
+        ]
         if found:
             return found
     return [row_major]
@@ -225,6 +230,23 @@ def _groups_fit_blocks(kernel: KernelOp, choice: Choice, primitive: Primitive) -
             if any(step % factor.divisor for step in steps):
                 return False
     return True
+
+
+def _runs_along(kernel: KernelOp, choice: Choice, primitive: Primitive) -> bool:
+    """Whether the anchor's operands lie along the dims that a primitive asks for."""
+    anchor = kernel.operations[0]
+    stage = candidate(anchor).stage if isinstance(anchor, Operation) else None
+    if stage is None:
+        return True
+    arguments: list[SSAValue] = list(kernel.body.block.args)
+    texts = [choice.operands[arguments.index(value)] for value in anchor.inputs]
+    return all(
+        operand.role not in primitive.operands
+        or lies_along(operand, text or "", primitive.operands[operand.role].along, stage.extents)
+        for operand, text in zip(
+            (*stage.inputs, stage.output), (*texts, choice.result), strict=True
+        )
+    )
 
 
 def _demands(kernel: KernelOp, primitive: Primitive, machine: Machine) -> list[set[str]]:

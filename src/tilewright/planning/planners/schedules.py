@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import primitives_for
-from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.nests import Arrangement
-from tilewright.planning.operand_layouts import operand_layout
+from tilewright.planning.operand_layouts import lies_along, operand_layout
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.planning.space import Space
 
@@ -72,7 +70,7 @@ def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
             if wanted != "any" and Layout.parse(wanted, rank) != Layout.parse(operand.layout, rank):
                 return False
             storage = primitive.operands.get(operand.role)
-            if storage is None or not _lies_along(operand, storage.along, extents):
+            if storage is None or not lies_along(operand, operand.layout, storage.along, extents):
                 return False
             if operand.held and operand.held != storage.memory:
                 return False
@@ -81,12 +79,3 @@ def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
     extents = kernel.anchor.extents
     serving = primitives_for(kernel, machine)
     return tuple(p for p in serving if agrees(p)) or serving
-
-
-def _lies_along(operand: Operand, dims: Sequence[str], extents: Mapping[str, int]) -> bool:
-    """Whether one of the dims runs along an operand's neighbouring elements, if any has several."""
-    rank = len(operand.shape)
-    order = [factor.axis for factor in Layout.parse(operand.layout, rank).factors]
-    axes = [axis for axis in order if operand.shape[axis] > 1]
-    several = {dim for dim in dims if extents.get(dim, 1) > 1}
-    return not several or (bool(axes) and not several.isdisjoint(operand.access[axes[-1]].dims))

@@ -85,7 +85,14 @@ MAPS = ("add", "sub", "mul", "max", "min", "relu", "clip", "requantise")
 POINTS = "d0*d1*d2*d3*d4*d5"
 """Elements of a map; a dim that an operation does not have counts as 1."""
 
+BATCH = "b0*b1*b2*b3*b4*b5"
+"""Matrices of a batched product."""
+
 VSM, MSM = Storage(memory="vsm"), Storage(memory="msm")
+ROW_MAJOR = "NCHW"
+ROWS = Storage(memory="vsm", layout=ROW_MAJOR)
+"""Rows of matrices in batches: their last axis is the innermost, as channels are in images."""
+AXIS = Storage(memory="vsm", layout="any", along=("axis",))
 
 
 def machine(size: Configuration = ORIGINAL) -> Machine:
@@ -146,6 +153,10 @@ def machine(size: Configuration = ORIGINAL) -> Machine:
 def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
     operands = {"input": VSM, "residual": VSM, "output": VSM}
     product = operands | {"weight": MSM, "bias": VSM}
+    rows = {
+        **dict.fromkeys(("input", "residual", "output", "bias"), ROWS),
+        "weight": Storage(memory="msm", layout=ROW_MAJOR),
+    }
     one = f"max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 3+2*kh)"
     four = f"max(kh*ceil(4*co/{lanes})*ceil((kw+3)*ci/{lanes}), 3+2*kh)"
     channels = max(reserved // SUM_BYTES // lanes * lanes, 1)
@@ -224,12 +235,12 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             name="matmul",
             operations=("matmul",),
             engine="matrix",
-            operands=product | {"input": Storage(memory="vsm", along=("ci",))},
+            operands=rows | {"input": ROWS.model_copy(update={"along": ("ci",)})},
             epilogue=EPILOGUE,
             replaces="residual",
-            cycles=f"n*m*b0*ceil(co/{lanes})*ceil(ci/{lanes})",
-            peak=f"n*m*b0*co*ci/{lanes * lanes}",
-            issue=f"{TILE}+n*m*b0*max(ceil(co/{lanes})*ceil(ci/{lanes}), 8)",
+            cycles=f"n*m*{BATCH}*ceil(co/{lanes})*ceil(ci/{lanes})",
+            peak=f"n*m*{BATCH}*co*ci/{lanes * lanes}",
+            issue=f"{TILE}+n*m*{BATCH}*max(ceil(co/{lanes})*ceil(ci/{lanes}), 8)",
             limits={"b0": 1, "co": channels},
             multiples={"co": lanes, "ci": lanes},
         ),
@@ -239,13 +250,13 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             engine="matrix",
             # The first operand transposed: all rows of a step of the reduction lie side by side.
             operands={
-                "input": Storage(memory="vsm", along=("n", "m")),
-                "weight": Storage(memory="vsm", along=("co",)),
-                "output": MSM,
+                "input": Storage(memory="vsm", along=("n", "m"), layout=ROW_MAJOR),
+                "weight": Storage(memory="vsm", along=("co",), layout=ROW_MAJOR),
+                "output": Storage(memory="msm", layout=ROW_MAJOR),
             },
             epilogue=(("requantise",),),
-            cycles=f"b0*ci*ceil(n*m/{lanes})*ceil(co/{lanes})",
-            peak=f"n*m*b0*co*ci/{lanes * lanes}",
+            cycles=f"{BATCH}*ci*ceil(n*m/{lanes})*ceil(co/{lanes})",
+            peak=f"n*m*{BATCH}*co*ci/{lanes * lanes}",
             issue=f"{TILE}+8*ci",
             limits={"b0": 1},
             multiples={"co": lanes},
@@ -378,7 +389,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             name="softmax",
             operations=("softmax",),
             engine="vector",
-            operands=operands,
+            operands={"input": AXIS, "output": AXIS},
             # Maximum, distances (two), exponential, sum, the sum's copies and quotients.
             cycles=f"{POINTS}*7*ceil(axis/{lanes})",
             peak=f"{POINTS}*7*axis/{lanes}",

@@ -46,7 +46,9 @@ PHASES: tuple[tuple[Rule, ...], ...] = (
     ),
     (
         products.image_product_to_convolution,
+        products.flatten_rows,
         views.sink_reshape,
+        views.sink_reshape_of_rows,
         views.merge_reshapes,
         views.drop_identity,
     ),

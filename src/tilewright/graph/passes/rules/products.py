@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import add_weight, constant, erase, finite, make, replace
+from tilewright.graph.passes.editing import (
+    add_weight,
+    constant,
+    erase,
+    finite,
+    make,
+    replace,
+    reshaped,
+)
 from tilewright.graph.passes.rules.scaling import affine_of
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of
@@ -121,6 +131,32 @@ def image_product_to_convolution(op: Operation, ctx: CompilerContext) -> bool:
     if flat.result.first_use is None:
         erase(flat)
     return True
+
+
+def flatten_rows(op: Operation, ctx: CompilerContext) -> bool:
+    """Several matrices [b, m, ci] times one constant matrix are [b*m, ci] times it: one product.
+
+    Done where the machine's products take one matrix of a batch at a time: all rows fill its tiles
+    then. The reshapes move nothing, as products have row-major operands there.
+    """
+    rows = shape_of(op.inputs[0]) if op.operation == "matmul" else ()
+    if len(rows) < 3 or rows[0] == 1 or not _takes_one_of_a_batch(ctx.machine):
+        return False
+    if _weight_of(op, ctx) is None or op.get("transpose_a", False):
+        return False
+    if any(len(shape_of(bias)) != 1 for bias in op.inputs[2:]):
+        return False
+    matrix = reshaped(op.inputs[0], (prod(rows[:-1]), rows[-1]), op)
+    product = make("matmul", [matrix, *op.inputs[1:]], op.values, before=op, like=op)
+    made = make("reshape", [product.result], {"shape": shape_of(op.result)}, before=op, like=op)
+    replace(op, made.result)
+    return True
+
+
+def _takes_one_of_a_batch(machine: Machine) -> bool:
+    """Whether every primitive for a product takes one index of its outermost batch dim."""
+    serving = machine.primitives_for("matmul")
+    return bool(serving) and all(primitive.limits.get("b0") == 1 for primitive in serving)
 
 
 def _keeps_images_apart(machine: Machine, image: tuple[int, ...], outputs: int) -> bool:

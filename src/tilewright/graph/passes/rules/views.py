@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from tilewright.graph.operations import (
@@ -11,8 +13,16 @@ from tilewright.graph.operations import (
     PReluOp,
     SliceOp,
 )
-from tilewright.graph.passes.editing import add_weight, constant, erase, make, only_user, replace
-from tilewright.ir import PythonValue
+from tilewright.graph.passes.editing import (
+    add_weight,
+    constant,
+    erase,
+    make,
+    only_user,
+    replace,
+    reshaped,
+)
+from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of
 
@@ -135,6 +145,48 @@ def sink_reshape(op: Operation, ctx: CompilerContext) -> bool:
     replace(op, made.result)
     _erase_unused(inner)
     return True
+
+
+def sink_reshape_of_rows(op: Operation, ctx: CompilerContext) -> bool:
+    """map(reshape(x), y) = reshape(map(x, reshape(y))), where x is the rows of a matrix product.
+
+    The map joins the product's kernel then. ``y`` has the map's shape, or is constant per column.
+    """
+    if not isinstance(op, BinaryOperation):
+        return False
+    for index, value in enumerate(op.inputs):
+        inner, other = value.owner, op.inputs[1 - index]
+        if not isinstance(inner, Operation) or inner.operation != "reshape":
+            continue
+        rows, shape = shape_of(inner.inputs[0]), shape_of(op.result)
+        if len(rows) != 2 or rows[-1] != shape[-1] or shape_of(value) != shape:
+            continue
+        if only_user(value) is not op or only_user(inner.inputs[0]) is not inner:
+            continue
+        if not _computes_rows(inner.inputs[0]):
+            continue
+        extents = shape_of(other)
+        if extents == shape:
+            target = rows
+        elif prod(extents) == extents[-1]:
+            target = (1, extents[-1])
+        else:
+            continue
+        operands = [inner.inputs[0], reshaped(other, target, op)]
+        mapped = make(op.operation, operands[:: -1 if index else 1], op.values, before=op, like=op)
+        made = make("reshape", [mapped.result], inner.values, before=op, like=inner)
+        replace(op, made.result)
+        erase(inner)
+        return True
+    return False
+
+
+def _computes_rows(value: SSAValue) -> bool:
+    """Whether a value is a matrix product, or maps of one."""
+    owner = value.owner
+    while isinstance(owner, BinaryOperation | PointwiseOperation) and owner.inputs:
+        owner = owner.inputs[0].owner
+    return isinstance(owner, Operation) and owner.operation == "matmul"
 
 
 def lift_constant(op: Operation, ctx: CompilerContext) -> bool:
