@@ -76,6 +76,8 @@ def import_model(work: CompilationState) -> None:
     work.network = imported.module.clone()
     if work.name:
         network_of(work.network).properties["symbol"] = StringAttr(work.name)
+    if imported is not model:
+        work.runner.trust(work.network)
     # A store of our own: one import may be compiled several times, each time the same.
     work.weights = imported.weights.subset(imported.weights)
     work.name = work.name or imported.name

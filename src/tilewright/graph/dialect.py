@@ -126,7 +126,9 @@ class GraphOperation(IRDLOperation):
     @property
     def result_node(self) -> str:
         """Name of the model's node whose result this operation's result is, or ""."""
-        return (self.node_name, *self.merged_nodes)[-1]
+        # Of a chain that became one operation this is asked at every step: no walk of its names.
+        last = self.merged.data[-1] if self.merged is not None and self.merged.data else None
+        return last.data if isinstance(last, StringAttr) else self.node_name
 
     @abstractmethod
     def infer(self, types: Sequence[TensorType[Any]]) -> TensorType[Any]:

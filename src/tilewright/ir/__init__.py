@@ -1,6 +1,7 @@
 """The one module through which Tilewright imports xDSL, whose names change between releases."""
 
 import math
+import re
 from functools import lru_cache
 from io import StringIO
 
@@ -234,6 +235,19 @@ class TextPrinter(Printer):
                 self.print_string(mantissa + ("" if "." in mantissa else ".0") + mark + exponent)
             case _:
                 super().print_attribute(attribute)
+
+    def print_bytes_literal(self, bytestring: bytes) -> None:
+        """Print a string literal at once; xDSL prints it byte by byte, in half the time of all."""
+        self.print_string(f'"{_ESCAPED.sub(_escape, bytestring.decode("latin-1"))}"')
+
+
+_ESCAPED = re.compile(r'[^ -~]|["\\]')
+"""What is escaped in a string literal."""
+
+
+def _escape(found: re.Match[str]) -> str:
+    letter = found.group()
+    return "\\\\" if letter == "\\" else f"\\{ord(letter):02X}"
 
 
 def to_text(op: Operation) -> str:

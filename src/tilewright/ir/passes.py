@@ -146,6 +146,10 @@ class PassRunner:
         path.write_text((f"// {remark}\n" if remark else "") + f"{to_text(module)}\n")
         return path
 
+    def trust(self, module: ModuleOp) -> None:
+        """Take a module for verified: a copy of one that an importer has just verified."""
+        self._sound = made_of(module)
+
     def _verify(self, module: ModuleOp) -> None:
         """Verify the module, unless it is what it was when that was last done.
 

@@ -24,6 +24,7 @@ from tilewright.ir import (
     Context,
     PythonValue,
     SSAValue,
+    StringAttr,
     TensorType,
 )
 from tilewright.ir import Operation as AnyOperation
@@ -143,12 +144,20 @@ def _absorb(into: GraphOperation, op: Operation) -> None:
     if into.result_node == op.result_node:
         return
     own, noted = op.node, op.merged
-    # The attributes of names are kept: chains of thousands of nodes may become one operation.
-    gained = [*([own] if own is not None and own.data else []), *(noted.data if noted else ())]
-    kept = [name for name in (into.merged.data if into.merged else ()) if name not in gained]
-    names = [name for name in (*kept, *gained) if name != into.node or name == gained[-1]][
-        -MOST_MERGED:
+    gained = [*([own] if own is not None else []), *(noted.data if noted else ())]
+    # The attributes of names are kept, and compared by their text: chains of thousands of nodes
+    # may become one operation.
+    found = [(name.data, name) for name in gained if isinstance(name, StringAttr) and name.data]
+    if not found:
+        return
+    known, first, last = {text for text, _ in found}, into.node_name, found[-1][0]
+    kept = [
+        (name.data, name)
+        for name in (into.merged.data if into.merged else ())
+        if isinstance(name, StringAttr) and name.data not in known
     ]
+    names = [name for text, name in (*kept, *found) if text != first or text == last]
+    names = names[-MOST_MERGED:]
     if names:
         into.merged = ArrayAttr(names)
 
