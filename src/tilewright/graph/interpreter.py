@@ -67,12 +67,12 @@ def interpret(
 
 
 def _bind(network: NetworkOp, inputs: Mapping[str, Array]) -> dict[SSAValue, Array]:
-    """Check the inputs against the network's."""
+    """Check the inputs against the network's; empty ones that it is without are passed over."""
     problems: list[Problem] = []
     arrays: dict[SSAValue, Array] = {}
     wanted = dict(network.inputs)
-    for name in inputs:
-        if name not in wanted:
+    for name, given in inputs.items():
+        if name not in wanted and given.size:
             known = ", ".join(repr(known) for known in wanted)
             problems.append(
                 Problem("input-mismatch", "the network has no such input", repr(name), known)

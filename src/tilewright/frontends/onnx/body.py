@@ -235,6 +235,8 @@ class Body:
             empty = self._empty(node, operands)
             if empty is not None:
                 return empty
+            if node.key in SUMS_OF_PRODUCTS:
+                operands = [_of_one_zero(value) for value in operands]
         if node.key in CONTROL:
             return CONTROL[node.key](self, node, attributes, operands, scope)
         self._check_size(node, operands)
@@ -350,6 +352,22 @@ class Body:
 
 def _known(values: Sequence[Value | Unknown]) -> list[Value]:
     return [value for value in values if not isinstance(value, Unknown)]
+
+
+SUMS_OF_PRODUCTS = frozenset(("MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose"))
+"""Operators whose results are sums of products, beside a bias: a sum over nothing is 0."""
+
+
+def _of_one_zero(value: Value | None) -> Value | None:
+    """An empty operand with one zero along each axis of no extent: products have the same sums.
+
+    Empty values are constants, whatever they come from; those axes are summed over, as results
+    that have one are empty, too.
+    """
+    if not isinstance(value, Constant) or value.array.size:
+        return value
+    shape = [max(extent, 1) for extent in value.array.shape]
+    return Constant(np.zeros(shape, value.array.dtype), value.name)
 
 
 def _shape(value: Value) -> tuple[int, ...]:
