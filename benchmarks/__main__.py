@@ -26,6 +26,7 @@ from benchmarks.tables import (
     cpu,
     importing,
     planner,
+    scaling,
     simulation,
 )
 
@@ -54,6 +55,7 @@ PAGES: Mapping[str, Entry] = {
         ("cpu", cpu),
         ("compile", compiling),
         ("import", importing),
+        ("scaling", scaling),
         ("allocator", allocator),
         ("simulation", simulation),
         ("dlir", dlir),

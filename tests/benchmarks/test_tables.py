@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks.papers.dlir import experiments as dlir
-from benchmarks.tables import cambricon_x, compiling, cpu, importing, planner, simulation
+from benchmarks.tables import (
+    cambricon_x,
+    compiling,
+    cpu,
+    importing,
+    planner,
+    scaling,
+    simulation,
+)
 
 from benchmarks import __main__ as command
 from benchmarks import measuring, report
 
-MODULES = (cambricon_x, compiling, cpu, dlir, importing, planner, simulation)
+MODULES = (cambricon_x, compiling, cpu, dlir, importing, planner, scaling, simulation)
 
 
 @pytest.fixture(autouse=True)
@@ -109,6 +118,23 @@ def test_import_tells_time_and_memory() -> None:
     (row,) = table.rows
     assert 0 < row["weight_bytes"] <= row["file_bytes"] < row["process_bytes"]
     assert row["ratio"] == row["process_bytes"] / row["file_bytes"]
+
+
+@pytest.mark.slow
+def test_scaling_compiles_three_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {
+        name: replace(family, least=4)
+        for name, family in scaling.FAMILIES.items()
+        if family.target in ("cpu", scaling.SMALL_NPU)
+    }
+    monkeypatch.setattr(scaling, "FAMILIES", small)
+    monkeypatch.setattr(scaling, "FLOOR", (10, 20))
+    measured, floors = scaling.tables(list(small))
+    assert [row["n"] for row in measured.rows] == [4] * len(small)
+    for row in measured.rows:
+        assert min(row["once"], row["twice"], row["four"]) > 0
+        assert row["ratio"] == row["four"] / row["once"]
+    assert [row["nodes"] for row in floors.rows] == [10, 20]
 
 
 @pytest.mark.slow
