@@ -18,6 +18,7 @@ from tests.end_to_end.end_to_end_models import (
     run_checked,
 )
 from tests.slow import but_fast
+from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError
 from tilewright.machine.load import load_machine
 from tilewright.targets.generic.families import FAMILIES
@@ -146,6 +147,32 @@ def test_what_the_derived_instructions_cannot_say_is_refused(old: str, new: str,
         machine = load_machine(text.replace(old, new))
         tilewright.compile(LENET, "generic", machine=machine, calibration=[image(lenet())])
     assert caught.value.problems[0].code == code
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ('"NHWC", weight', '"NHHC", weight', "layouts.activation"),
+        ('weight = "OHWI"', 'weight = "OHWI0i"', "layouts.weight"),
+        ('operands.input = "feature"',
+         'operands.input = { memory = "feature", layout = "nchw" }',
+         "primitive.conv.operands.input.layout"),
+        ('operands.input = "feature"',
+         'operands.input = { memory = "feature", elements = ["fixed17"] }',
+         "primitive.conv.operands.input.elements"),
+    ],
+)  # fmt: skip
+def test_words_that_mean_nothing_are_refused_when_the_file_is_read(
+    old: str, new: str, where: str, tmp_path: Path
+) -> None:
+    text = SMALL_NPU.read_text()
+    assert old in text
+    file = tmp_path / "machine.toml"
+    file.write_text(text.replace(old, new, 1))
+    with pytest.raises(TilewrightError) as caught:
+        resolve(str(file))
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.where) == ("machine-invalid", f"{file}: {where}")
 
 
 def test_layouts_that_instructions_cannot_address_send_kernels_to_the_host() -> None:

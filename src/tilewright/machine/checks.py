@@ -14,6 +14,7 @@ from tilewright.machine.c_interface import c_problems
 from tilewright.machine.dims import DIMS, dims_of
 from tilewright.machine.expression import parse_expression
 from tilewright.machine.fusions import fusion_problems
+from tilewright.numerics.element_types import ELEMENT_BYTES
 
 if TYPE_CHECKING:
     from tilewright.machine.model import Machine, Primitive
@@ -219,6 +220,10 @@ def _check_operands(
             found.add(f"{key}.memory", f"there is no memory {storage.memory!r}")
             continue
         _check_granules(f"{key}.multiples", storage.multiples, dims, found)
+        for element in storage.elements:
+            if element not in ELEMENT_BYTES:
+                known = ", ".join(ELEMENT_BYTES)
+                found.add(f"{key}.elements", f"there are no elements {shown(element)!r}", known)
         for field in ("along", "waits"):
             _check_dims(f"{key}.{field}", getattr(storage, field), dims, found)
         ends = (machine.main, storage.memory)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Operand
 from tilewright.planning.layout import Factor, Layout
@@ -49,3 +50,17 @@ def lies_along(
     axes = [axis for axis in order if operand.shape[axis] > 1]
     several = {dim for dim in dims if extents.get(dim, 1) > 1}
     return not several or (bool(axes) and not several.isdisjoint(operand.access[axes[-1]].dims))
+
+
+def layout_problems(machine: Machine) -> Iterator[tuple[str, str, str]]:
+    """The layouts of a machine that are none: the key, the reason, and what would do."""
+    named = [(f"layouts.{role}", text) for role, text in machine.layouts.items()]
+    for primitive in machine.primitives:
+        for role, storage in primitive.operands.items():
+            named.append((f"primitive.{primitive.name}.operands.{role}.layout", storage.layout))
+    for where, text in named:
+        try:
+            if text != "any":
+                Layout.parse(text, sum(letter.isupper() for letter in text))
+        except TilewrightError as error:
+            yield where, error.problems[0].reason, error.problems[0].help

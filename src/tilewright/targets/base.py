@@ -26,6 +26,7 @@ from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability, used
 from tilewright.planning.domain import Kernel
+from tilewright.planning.operand_layouts import layout_problems
 from tilewright.planning.planners.choice import Chosen, planner_of
 from tilewright.planning.planners.measured import Measure
 from tilewright.planning.schedule import Schedule
@@ -256,16 +257,21 @@ class Target(ABC):
     def check_machine(self, machine: Machine, source: str = "") -> None:
         """Refuse (``machine-capability``) a machine with keys that the target does not implement.
 
-        ``source`` is the machine's file, named before the keys.
+        Layouts that are none are refused, too (``machine-invalid``). ``source`` is the machine's
+        file, named before the keys.
         """
-        problems: list[Problem] = []
+        before = f"{source}: " if source else ""
+        problems = [
+            Problem("machine-invalid", reason, f"{before}{where}", help)
+            for where, reason, help in layout_problems(machine)
+        ]
         for capability, where in used(machine):
             if capability not in self.implements:
                 others = [n for n in target_names() if capability in find_target(n).implements]
                 hint = f"leave it out; targets that do: {', '.join(others)}"
                 reason = f"target {self.name} does not implement this key"
-                place = f"{source}: {where}" if source else where
-                problems.append(Problem("machine-capability", reason, place, hint))
+                problem = Problem("machine-capability", reason, f"{before}{where}", hint)
+                problems.append(problem)
         if problems:
             raise TilewrightError(problems)
 
