@@ -58,7 +58,7 @@ def chain(operator: str) -> Callable[[int], Any]:
     return make
 
 
-def joined(operator: str, **attributes: int) -> Callable[[int], Any]:
+def joined(operator: str, **attributes: Any) -> Callable[[int], Any]:
     """One node of ``n`` inputs."""
 
     def make(n: int) -> Any:

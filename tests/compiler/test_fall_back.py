@@ -14,6 +14,7 @@ import tilewright
 from tests.fuzz.cases import Case, cases, judged
 from tests.slow import but_fast
 from tilewright.compiler.pipeline import resolve
+from tilewright.errors import TilewrightError
 from tilewright.report.explain import explain
 
 ROOT = Path(__file__).parents[2]
@@ -96,6 +97,23 @@ MODELS = {
         z=(6, 6),
     ),
     "matrix and scalar": network([("Mul", "x z", "y", {})], x=(4, 4), z=()),
+    "softmax of an image's rows": network([("Softmax", "x", "y", {"axis": 3})], x=(1, 3, 4, 5)),
+    "softmax of an image's channels": network([("Softmax", "x", "y", {"axis": 1})], x=(1, 3, 4, 5)),
+    "mean of a large window": network(
+        [("AveragePool", "x", "y", {"kernel_shape": [363, 363]})], x=(1, 1, 364, 363)
+    ),
+    "dilation of one tap": network(
+        [("Conv", "x w", "y", {"dilations": [256, 256]})], {"w": drawn(4, 3, 1, 1)}, x=(1, 3, 6, 6)
+    ),
+    "taps in padding": network(
+        [("Conv", "x w", "y", {"dilations": [7, 7], "pads": [9, 9, 9, 9]})],
+        {"w": drawn(4, 3, 3, 3)},
+        x=(1, 3, 5, 5),
+    ),
+    "concatenation of many": network(
+        [("Relu", "x", "r", {}), ("Concat", "r " * 150, "y", {"axis": 0})], x=(3, 2)
+    ),
+    "sum of many": network([("Relu", "x", "r", {}), ("Sum", "r x " * 12, "y", {})], x=(3, 2)),
     "softmax along rows": network([("Softmax", "x", "y", {"axis": 0})], x=(5, 7)),
     "rank 5": network([("Abs", "x", "y", {})], x=(2, 3, 2, 3, 2)),
     "rank 6": network(
@@ -154,8 +172,16 @@ def test_products_of_every_rank_run_on_the_accelerator(
     outputs = package.run(inputs, check_races=True)
     assert package.check(inputs, outputs).passed
     session = ort.InferenceSession(MODELS[name].SerializeToString())
-    (expected,) = session.run(None, inputs)
+    expected = np.asarray(session.run(None, inputs)[0])
     np.testing.assert_allclose(outputs["y"], expected, atol=4e-3)
+
+
+@pytest.mark.parametrize("target", ("cpu", *TARGETS))
+def test_nodes_with_too_many_operands_are_refused_at_once(target: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(network([("Concat", "x " * 1100, "y", {"axis": 0})], x=(3, 2)), path)
+    with pytest.raises(TilewrightError, match=r"onnx-too-large.*1100 inputs.*limit is 1024"):
+        tilewright.compile(path, target)
 
 
 def sweep(targets: tuple[str, ...], count: int, begin: int) -> int:

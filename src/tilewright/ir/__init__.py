@@ -2,8 +2,10 @@
 
 import math
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from io import StringIO
+from typing import TypeVar
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import (
@@ -52,9 +54,10 @@ from xdsl.ir import (
 from xdsl.irdl import (
     IRDLOperation,
     ParsePropInAttrDict,
+    ResultDef,
+    VarOperandDef,
     attr_def,
     irdl_attr_definition,
-    irdl_op_definition,
     operand_def,
     opt_attr_def,
     opt_prop_def,
@@ -66,6 +69,7 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
+from xdsl.irdl import irdl_op_definition as _irdl_op_definition
 from xdsl.parser import AttrParser
 from xdsl.parser import Parser as PlainParser
 from xdsl.passes import ModulePass, PassPipeline
@@ -167,6 +171,35 @@ __all__ = [
     "var_operand_def",
     "var_result_def",
 ]
+
+
+_Definition = TypeVar("_Definition", bound=IRDLOperation)
+
+
+def irdl_op_definition(cls: type[_Definition]) -> type[_Definition]:
+    """xDSL's decorator; an operation's only operands, and its only result, are found at once.
+
+    xDSL searches the definition whenever they are asked for: a tenth of a compilation.
+    """
+    made = _irdl_op_definition(cls)
+    described = made.get_irdl_definition()
+    if len(described.operands) == 1:
+        name, kind = described.operands[0]
+        if type(kind) is VarOperandDef:
+            setattr(made, name, property(_operands))
+    if len(described.results) == 1:
+        name, kind = described.results[0]
+        if type(kind) is ResultDef:
+            setattr(made, name, property(_result))
+    return made
+
+
+def _operands(op: Operation) -> Sequence[SSAValue]:
+    return op._operands  # pyright: ignore[reportPrivateUsage] # the view of them costs a call each
+
+
+def _result(op: Operation) -> OpResult:
+    return op.results[0]
 
 
 def to_attribute(value: PythonValue) -> Attribute:

@@ -105,9 +105,10 @@ def make(
 def reshaped(value: SSAValue, shape: tuple[int, ...], before: Operation) -> SSAValue:
     """A value in another shape, in front of ``before``; the last reshape is shared if it is it."""
     last = value.first_use.operation if value.first_use is not None else None
-    same = isinstance(last, Operation) and last.operation == "reshape"
-    if same and shape_of(last.result) == shape and last.is_before_in_block(before):
-        return last.result
+    if isinstance(last, Operation) and last.operation == "reshape":
+        same = shape_of(last.result) == shape
+        if same and last.is_before_in_block(before):
+            return last.result
     return make("reshape", [value], {"shape": shape}, before=before, like=before).result
 
 
