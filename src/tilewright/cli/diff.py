@@ -118,7 +118,7 @@ def diff(
         executable.run(arrays, observe=seen.__setitem__)
         layers = layers_of(network_of(executable.graph), seen)
         shares: dict[str, Noise] = {}
-        if with_float and machine.element != "float32":
+        if with_float and machine.fixed_bits:
             work = run_pipeline(
                 imported, found, machine, numbers=chosen, progress=progress, until="kernels"
             )
@@ -153,9 +153,9 @@ def _tolerance(
     machine: Machine, coarse: bool, reference: Reference, executable: Executable
 ) -> float:
     """The default tolerance; ``coarse`` says that numbers other than float32 were asked for."""
-    if machine.element == "float32" and coarse:
+    if machine.number.is_short_float or (machine.computes_as_given and coarse):
         return COARSE_TOLERANCE[reference.value]
-    if machine.element == "float32":
+    if machine.computes_as_given:
         return FLOAT_TOLERANCE[reference.value]
     if reference is Reference.interpreter and not executable.runner.exact:
         return ROUNDED_TOLERANCE

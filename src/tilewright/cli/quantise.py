@@ -42,7 +42,7 @@ def quantise(
     """
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
-        if format is None and machine.element == "float32":
+        if format is None and machine.computes_as_given:
             raise refuse("option-numbers", "say which: --numbers int8", "--numbers")
         source, shapes = bound_model(model, shape, None, progress, weights)
         report = quantisation_report(

@@ -32,7 +32,7 @@ def quantise(work: CompilationState) -> None:
     if numbers is None:
         return
     check_numbers(work)
-    if work.machine.element != "float32" or numbers.format.kind == "float32":
+    if not work.machine.computes_as_given or numbers.format.kind == "float32":
         return
     prepare_ranges(work, numbers)
     work.runner.run(work.network, quantise_pipeline(numbers)[-1], "graph-")
@@ -99,19 +99,19 @@ def check_numbers(work: CompilationState) -> None:
 
 def check_format(machine: Machine, numbers: Numbers, calibrated: bool) -> None:
     """Refuse a format or observer that does not go with the machine or lacks ranges."""
-    if machine.element != "float32" and numbers.format.name != machine.element:
+    if not machine.computes_as_given and numbers.format.name != machine.element:
         raise refuse(
             "numbers-machine",
             f"{machine.name} computes in {machine.element}, not in {numbers.format.name}",
             help=f"its numbers are {machine.element}; cpu takes all formats",
         )
-    if machine.element != "float32" and numbers.observer != "minimum-maximum":
+    if machine.number.kind == "fixed" and numbers.observer != "minimum-maximum":
         raise refuse(
             "numbers-observer",
             f"sums on {machine.name} wrap around beyond the calibrated range, so nothing is cut",
             help="leave the observer out",
         )
-    if machine.element == "float32" and numbers.needs_ranges and not calibrated:
+    if machine.computes_as_given and numbers.needs_ranges and not calibrated:
         raise refuse(
             "numbers-calibration",
             f"the scales of {numbers.format.name} come from sample inputs",
@@ -121,7 +121,7 @@ def check_format(machine: Machine, numbers: Numbers, calibrated: bool) -> None:
 
 def kept_on_host(work: CompilationState) -> tuple[str, ...]:
     """Nodes that are to stay float32, on machines that compute in fixed point."""
-    if work.numbers is None or work.machine.element == "float32":
+    if work.numbers is None or work.machine.computes_as_given:
         return ()
     return work.numbers.keep_float
 
@@ -131,7 +131,7 @@ def calibrate(work: CompilationState) -> None:
 
     A network that came with its numbers needs none.
     """
-    if work.machine.element == "float32" or network_of(work.network).numbers is not None:
+    if work.machine.number.kind != "fixed" or network_of(work.network).numbers is not None:
         return
     if work.samples is None and work.ranges is None:
         work.notes.append(
@@ -144,7 +144,7 @@ def calibrate(work: CompilationState) -> None:
 def observe(work: CompilationState) -> None:
     """Let the context know the ranges that the values take on the samples."""
     numbers = work.numbers
-    if work.samples is None and work.ranges is not None and work.machine.element == "float32":
+    if work.samples is None and work.ranges is not None and work.machine.computes_as_given:
         work.runner.context = context_of(work, work.ranges)
         return
     samples = samples_of(network_of(work.network), work.samples)

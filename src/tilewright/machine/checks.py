@@ -34,9 +34,6 @@ MAX_EXTENT = 1 << 31
 MIN_FRACTION = 1e-6
 """Least part of a move's bandwidth that blocks of any length may reach."""
 
-NUMBERS = (("float32", "float32"), ("fixed16", "fixed32"), ("fixed8", "fixed32"))
-"""Elements, and the accumulators that sums of them take."""
-
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 
 
@@ -99,9 +96,15 @@ def _check_names(machine: Machine, found: _Findings) -> None:
         found.add("engine", "at least one engine is needed")
     if machine.main not in groups["memory"]:
         found.add("main", f"there is no memory {machine.main!r}")
-    sums = dict(NUMBERS)[machine.element]
+    sums = machine.number.accumulator
     if machine.accumulator != sums:
         found.add("accumulator", f"sums of {machine.element} are {sums}, not {machine.accumulator}")
+    if machine.overflow != "infinity" and not machine.number.is_short_float:
+        found.add(
+            "overflow",
+            f"is of floats of 16 bits, and elements are {machine.element}",
+            "leave it out; integers saturate, and float32 becomes infinite",
+        )
 
 
 def _check_memories(machine: Machine, found: _Findings) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tilewright.machine.checks import MAX_ENGINES, check
+from tilewright.numerics.element_types import ELEMENTS, Element
 
 MAX_VALUE = 1 << 48
 """What no size or rate may exceed."""
@@ -312,8 +313,12 @@ class Machine(_Part):
     fusions: tuple[Fusion, ...] = ()
     main: str = "dram"
     """Name of the main memory."""
-    element: Literal["float32", "fixed16", "fixed8"] = "float32"
-    accumulator: Literal["float32", "fixed32"] = "float32"
+    element: Literal["float32", "float16", "bfloat16", "fixed16", "fixed8", "int8"] = "float32"
+    """What primitives read, and write where a sum is complete."""
+    accumulator: Literal["float32", "fixed32", "int32"] = "float32"
+    """What sums are kept in; the rest of a primitive's chain computes on it, too."""
+    overflow: Literal["infinity", "saturate"] = "infinity"
+    """What floats of 16 bits become beyond the largest of them."""
     synchronisation: Literal["counters", "none"] = "counters"
     cores: int = Field(default=1, gt=0, le=MAX_VALUE)
     late_loads: bool = False
@@ -346,9 +351,24 @@ class Machine(_Part):
     """
 
     @property
+    def number(self) -> Element:
+        """What it computes on."""
+        return ELEMENTS[self.element]
+
+    @property
+    def sum(self) -> Element:
+        """What its accumulators hold."""
+        return ELEMENTS[self.accumulator]
+
+    @property
     def fixed_bits(self) -> int:
-        """Bits of the fixed-point values that it computes on; 0 where it computes on floats."""
-        return int(self.element.removeprefix("fixed")) if self.element.startswith("fixed") else 0
+        """Bits of the fixed-point values that it computes on; 0 where it computes on others."""
+        return self.number.bits if self.number.kind == "fixed" else 0
+
+    @property
+    def computes_as_given(self) -> bool:
+        """Whether it takes the model's own float32, so that a network needs no other numbers."""
+        return self.number.kind == "float" and not self.number.is_narrow
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _TOP = (
     *("clock_hz", "issue_cycles", "cores", "instruction_bytes", "memory_growth", "weights_kept"),
-    *("element", "accumulator", "synchronisation", "pieces"),
+    *("element", "accumulator", "overflow", "synchronisation", "pieces"),
 )
 _FIELDS = {
     "memory": ("bytes", "banks", "granule", "managed", "bytes_per_cycle", "reserved"),
@@ -26,7 +26,10 @@ _FIELDS = {
     "fusion": ("gain",),
 }
 _TABLES = ("limits", "multiples")
-_TEXT = ("element", "accumulator", "synchronisation", "pieces", "managed", "cycles", "peak")
+_TEXT = (
+    *("element", "accumulator", "overflow", "synchronisation", "pieces"),
+    *("managed", "cycles", "peak"),
+)
 
 
 def value_keys(machine: Machine) -> tuple[str, ...]:

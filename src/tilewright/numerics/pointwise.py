@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from tilewright.numerics import affine, tables
 from tilewright.numerics import fixed as fixed_point
+from tilewright.numerics.element_types import element_of_dtype, rounded
 
 Array = NDArray[Any]
 Attributes = Mapping[str, Any]
@@ -93,6 +94,8 @@ def _cast(arrays: Sequence[Array], values: Attributes) -> Array:
     to = np.dtype(str(values["to"]))
     with np.errstate(all="ignore"):
         floats = arrays[0].dtype.kind not in "iub"
+        if values.get("saturate"):
+            return rounded(arrays[0], element_of_dtype(to), saturate=True)
         return whole(arrays[0], to) if floats and to.kind in "iu" else arrays[0].astype(to)
 
 

@@ -24,6 +24,7 @@ from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.sensitivity import MARGIN, UNITS, epsilon, is_float, spread
 from tilewright.ir.types import Array
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.runtime import Executable
 
 RUNS = (3, 24)
@@ -132,7 +133,7 @@ def on_target(name: str, wanted: Wanted, run: Run) -> Verdict:
     """A target's verdict."""
     executable = compile(wanted.imported, name)
     found = run(executable, wanted.inputs)
-    if executable.manifest.element == "float32":
+    if not ELEMENTS[executable.manifest.element].is_integer:
         return wanted.judge(name, found)
     check = executable.check(wanted.inputs, found)
     if check.passed:

@@ -141,7 +141,7 @@ def quantisation_report(
         until="graph passes",
     )
     check_numbers(work)
-    kind = QuantisedVariants if machine.element == "float32" else FixedVariants
+    kind = FixedVariants if machine.fixed_bits else QuantisedVariants
     variants: Variants = kind(work, samples)
     operators = {node.name: node.operator for node in work.nodes}
     rows: list[LayerError] = []

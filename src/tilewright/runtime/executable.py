@@ -22,6 +22,7 @@ from tilewright.graph.sensitivity import MARGIN, spread
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp
 from tilewright.ir.types import Array
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.runtime.glance import report
 from tilewright.runtime.listed import listed_only
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, REFERENCE, Manifest, read_manifest
@@ -211,7 +212,7 @@ class Executable:
         """
         expected = self.reference(inputs)
         spreads: dict[str, Array] = {}
-        exact = self.manifest.element != "float32" and self.runner.exact
+        exact = ELEMENTS[self.manifest.element].is_integer and self.runner.exact
         absolute = relative = 0.0
         mismatches = 0
         for name, want in expected.items():

@@ -25,6 +25,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
 
 from tilewright.errors import refuse
+from tilewright.numerics.element_types import ElementType
 from tilewright.shapes.forms import LARGEST_SIZE, Bounds
 
 FORMAT = 1
@@ -124,8 +125,8 @@ class Manifest(_Part):
     target: str
     machine: dict[str, Any]
     model: str
-    element: str
-    """Element type of the machine: results of ``fixed16`` are compared exactly."""
+    element: ElementType
+    """Element type of the machine: results of integers are compared exactly."""
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
     kernels: tuple[KernelEntry, ...]

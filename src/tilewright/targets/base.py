@@ -25,6 +25,7 @@ from tilewright.ir.passes import WeightStore
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability, used
+from tilewright.numerics.element_types import ElementType
 from tilewright.planning.domain import Kernel
 from tilewright.planning.operand_layouts import layout_problems
 from tilewright.planning.planners.choice import Chosen, planner_of
@@ -238,6 +239,8 @@ class Target(ABC):
     description: str
     implements: frozenset[Capability] = frozenset()
     """The keys of machines beyond those that hold for all targets; others are refused."""
+    elements: tuple[ElementType, ...] = ("float32", "fixed16", "fixed8")
+    """What machines may compute on; others are refused."""
     weights_file: str = ""
     """The file of its programs that is the arena of weights, each as its layout and placement say:
     packages keep no second copy of those. "" where programs keep weights in other ways."""
@@ -255,7 +258,8 @@ class Target(ABC):
         """The machine that is compiled for unless the caller gives a variant."""
 
     def check_machine(self, machine: Machine, source: str = "") -> None:
-        """Refuse (``machine-capability``) a machine with keys that the target does not implement.
+        """Refuse (``machine-capability``, ``machine-element``) a machine with keys that the target
+        does not implement, or of elements that it does not compute on.
 
         Layouts that are none are refused, too (``machine-invalid``). ``source`` is the machine's
         file, named before the keys.
@@ -272,6 +276,11 @@ class Target(ABC):
                 reason = f"target {self.name} does not implement this key"
                 problem = Problem("machine-capability", reason, f"{before}{where}", hint)
                 problems.append(problem)
+        if machine.element not in self.elements:
+            others = [n for n in target_names() if machine.element in find_target(n).elements]
+            reason = f"target {self.name} does not compute on {machine.element}"
+            help = f"it takes {', '.join(self.elements)}; {', '.join(others)} takes this one"
+            problems.append(Problem("machine-element", reason, f"{before}element", help))
         if problems:
             raise TilewrightError(problems)
 

@@ -20,6 +20,7 @@ from tilewright.ir.types import (
     tensor_type,
 )
 from tilewright.machine import Machine
+from tilewright.numerics.element_types import widened
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.boxes import Box
 from tilewright.tile.iteration import reduced_dims
@@ -298,7 +299,7 @@ class Execution:
         result = tensor_type(stage.result)
         kinds = [kind.element_type for kind in (*types, result)]
         return Tile(
-            [array for array, _ in read],
+            widened([array for array, _ in read]),
             [box for _, box in read],
             windows,
             step.dims,

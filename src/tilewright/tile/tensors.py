@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import numpy as np
-
 from tilewright.ir import Attribute, StringAttr, f32, integer, to_attribute
 from tilewright.ir.types import FixedType, element_of, tensor
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Operand
 from tilewright.tile.operations import TensorOp
 
@@ -34,13 +33,12 @@ def tensor_of(operand: Operand, placement: Placement | None = None) -> TensorOp:
 
 def type_of(operand: Operand) -> Attribute:
     """The type of an operand's tensor: shape, elements, layout."""
-    match operand.element:
-        case "float32":
-            element: Attribute = f32
-        case "fixed8" | "fixed16" | "fixed32":
-            element = FixedType.of(operand.element_bytes * 8, operand.fraction)
-        case _:
-            element = element_of(np.dtype(operand.element))
+    known = ELEMENTS[operand.element]
+    element: Attribute = (
+        FixedType.of(known.bits, operand.fraction)
+        if known.kind == "fixed"
+        else element_of(known.dtype)
+    )
     return tensor(operand.shape, element, operand.layout)
 
 

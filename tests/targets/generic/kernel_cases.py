@@ -20,7 +20,7 @@ from tilewright.graph.dialect import (
 from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.operations import BY_NAME
 from tilewright.graph.values import value_names
-from tilewright.ir import Block, ModuleOp, Region, SSAValue, StringAttr, TensorType, f32
+from tilewright.ir import Attribute, Block, ModuleOp, Region, SSAValue, StringAttr, TensorType, f32
 from tilewright.ir.types import FixedType, element_dtype, layout_of, shape_of, tensor
 from tilewright.machine import Machine
 from tilewright.numerics import sparse
@@ -49,9 +49,10 @@ class Case:
 
 
 class KernelBuilder:
-    """Builds one kernel of fixed16 or float32 operations."""
+    """Builds one kernel of fixed16 operations, or of floats."""
 
-    def __init__(self, seed: int, *, fixed: bool = True) -> None:
+    def __init__(self, seed: int, *, fixed: bool = True, element: Attribute = f32) -> None:
+        self.element = element
         self.random = np.random.default_rng(seed)
         self.fixed = fixed
         self.arguments: list[tuple[TensorType[Any], Array]] = []
@@ -66,8 +67,8 @@ class KernelBuilder:
             spread = self.random.choice([max(limit // 64, 2), limit // 4, limit - 1])
             data: Array = self.random.integers(-spread, spread, shape).astype(f"int{bits}")
         else:
-            element = f32
-            data = self.random.normal(0, 1, shape).astype(np.float32)
+            element = f32 if bits == 32 else self.element
+            data = self.random.normal(0, 1, shape).astype(element_dtype(element))
         kind = tensor(shape, element, layout)
         self.arguments.append((kind, data))
         return self.block.insert_arg(kind, len(self.block.args))

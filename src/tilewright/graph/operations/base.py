@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, ClassVar, cast
 
+import numpy as np
+
 from tilewright.graph.dialect import GraphOperation
 from tilewright.ir import (
     Attribute,
@@ -21,7 +23,9 @@ from tilewright.ir import (
     i1,
 )
 from tilewright.ir.types import (
+    Array,
     FixedType,
+    element_dtype,
     element_name,
     fraction_of,
     layout_of,
@@ -38,6 +42,9 @@ MAXIMUM_RANK = 8
 
 FLOATS: tuple[Attribute, ...] = (f32, f64, f16, bf16)
 """Element types of floats."""
+
+SHORT_FLOATS: tuple[Attribute, ...] = (f16, bf16)
+"""Element types that are computed on in float32."""
 
 MAXIMUM_STEP = 2**24
 """Largest kernel size, stride, dilation or padding."""
@@ -182,6 +189,20 @@ class Operation(GraphOperation):
             raise self.wrong(f"operands differ in element type: {every}")
         return element
 
+    def computed_element(self, types: Sequence[Type]) -> Attribute:
+        """The element type that all operands share, or float32 of floats of 16 bits beside it."""
+        elements = {kind.element_type for kind in types}
+        if f32 in elements and len(elements) == 2 and elements & set(SHORT_FLOATS):
+            return f32
+        return self.common_element(types)
+
+    def as_result(self, values: Array) -> Array:
+        """What was computed of floats of 16 bits, as the result's elements."""
+        dtype = element_dtype(tensor_type(self.result).element_type)
+        if values.dtype == np.float32 and tensor_type(self.result).element_type in SHORT_FLOATS:
+            return values.astype(dtype)
+        return values
+
     def narrow(self, kind: Type) -> FixedType:
         """The element of an operand that must be fixed point of 8 or 16 bits."""
         element = kind.element_type
@@ -220,12 +241,15 @@ class Operation(GraphOperation):
         self.verify_element(inferred.element_type, given.element_type)
 
     def verify_element(self, inferred: Attribute, given: Attribute) -> None:
-        """Check the result's element type against the inferred one."""
+        """Check the result's element type against the inferred one.
+
+        What is computed of floats of 16 bits may stay in float32, in which it is computed.
+        """
         if self.RESULT_CHOSEN and isinstance(inferred, FixedType):
             if not isinstance(given, FixedType) or given.bits != inferred.bits:
                 bits = inferred.bits.data
                 raise self.wrong(f"result has elements {given}, needs {bits}-bit fixed point")
-        elif inferred != given:
+        elif inferred != given and not (inferred in SHORT_FLOATS and given == f32):
             raise self.wrong(f"result has elements {given}, the rule gives {inferred}")
 
     def make_stage(

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-import ml_dtypes
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.base import SHORT_FLOATS, Operation, Type, one
 from tilewright.ir import (
     Attribute,
     PythonValue,
-    bf16,
-    f16,
     f32,
     i8,
     i16,
@@ -23,6 +20,7 @@ from tilewright.ir import (
 )
 from tilewright.ir.types import UNSIGNED, Array, FixedType, shape_of
 from tilewright.numerics import fixed, reference
+from tilewright.numerics.element_types import widened
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
@@ -88,7 +86,7 @@ class ConvOp(Operation):
             self.integers("dilations"),
             self.integer("group", 1, 2**24),
         )
-        arrays = tuple(widened(arrays))
+        arrays = tuple(factors(arrays))
         bias = arrays[2] if len(arrays) == 3 else None
         if self.is_fixed:
             return fixed.conv2d(arrays[0], arrays[1], bias, *attributes)
@@ -155,17 +153,13 @@ def windowed(
     return rows, columns
 
 
-SHORT_FLOATS = (f16, bf16)
-"""Element types of which products are float32."""
-
-
-def widened(arrays: Sequence[Array]) -> list[Array]:
+def factors(arrays: Sequence[Array]) -> list[Array]:
     """Floats of 16 bits as float32, and integers of 16 bits that float32 is multiplied with; all
     other arrays as they are."""
-    short = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
-    if arrays[0].dtype == np.float32:
-        short += (np.dtype(np.int16),)
-    return [a.astype(np.float32) if a.dtype in short else a for a in arrays]
+    wide = widened(arrays)
+    if wide[0].dtype == np.float32:
+        wide = [a.astype(np.float32) if a.dtype == np.int16 else a for a in wide]
+    return wide
 
 
 def product_element(operation: Operation, types: Sequence[Type]) -> Attribute:

@@ -10,7 +10,8 @@ import numpy as np
 from tilewright.graph.operations.base import Type, broadcast_shape
 from tilewright.graph.operations.pointwise import PointwiseOperation
 from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def, prop_def
-from tilewright.ir.types import FixedType, element_dtype, element_of
+from tilewright.ir.types import Array, FixedType, element_dtype, element_of
+from tilewright.numerics import pointwise
 
 
 class PlainOperation(PointwiseOperation):
@@ -144,16 +145,20 @@ class CastOp(PlainOperation):
     """x as elements of type ``to`` (``int64``, ``float16``).
 
     Floats become integers towards zero; out of range as ``numerics.pointwise.whole`` says. As
-    booleans all but 0 are true.
+    booleans all but 0 are true. With ``saturate``, numbers beyond the largest of a float of 16 bits
+    become that; without, infinite.
     """
 
     name = "graph.cast"
     to = prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None}
+    saturate = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None, "saturate": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The operand's shape."""
         to = self.get("to", "")
+        known = "saturate" not in self.properties or to in ("float16", "bfloat16")
+        self.need(known, f"saturates to floats of 16 bits, not to {to}")
         self.need(isinstance(to, str) and to in CAST_TYPES, f"no elements are called {to!r}")
         return self.result_of(super().infer(types).get_shape(), element_of(np.dtype(to)))
 
@@ -163,6 +168,11 @@ class BitCastOp(PlainOperation):
     """The bits of x as elements of type ``to``, which has as many."""
 
     name = "graph.bit_cast"
+
+    def evaluate(self, *arrays: Array) -> Array:
+        """The bits are looked at, not the number."""
+        return pointwise.evaluate(self.operation, arrays, attributes=self.values)
+
     to = prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"to": None}
 

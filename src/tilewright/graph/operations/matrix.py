@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from tilewright.graph.operations.base import Operation, Type, broadcast_shape, one
-from tilewright.graph.operations.convolution import product_element, widened
+from tilewright.graph.operations.convolution import factors, product_element
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, reference
@@ -62,7 +62,7 @@ class MatMulOp(Operation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """Sums of float32 are rounded once; fixed point is exact modulo 2**32."""
-        arrays = tuple(widened(arrays))
+        arrays = tuple(factors(arrays))
         a, b = (
             np.swapaxes(array, -1, -2) if swap else array
             for array, swap in zip(arrays[:2], self.transposed, strict=True)

@@ -9,6 +9,7 @@ from tilewright.graph.operations.base import Operation, Type, axis_dims, identit
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, lrn_gradient, reference
+from tilewright.numerics.element_types import widened
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
@@ -129,7 +130,8 @@ class LrnOp(LrnOperation):
         """Float32 sums in float32; fixed point as numerics.fixed.lrn states."""
         if self.is_fixed:
             return fixed.lrn(arrays[0], *self.parameters, self.fractions[0], self.result_fraction)
-        return reference.lrn(arrays[0], *self.parameters)
+        (x,) = widened(arrays)
+        return self.as_result(reference.lrn(x, *self.parameters))
 
 
 @irdl_op_definition
@@ -186,7 +188,8 @@ class SoftmaxOp(Operation):
         axis = self.integer("axis", -arrays[0].ndim, arrays[0].ndim - 1)
         if self.is_fixed:
             return fixed.softmax(arrays[0], axis, self.fractions[0], self.result_fraction)
-        return reference.softmax(arrays[0], axis)
+        (x,) = widened(arrays)
+        return self.as_result(reference.softmax(x, axis))
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0.. of the other axes | axis, which a tile keeps whole."""

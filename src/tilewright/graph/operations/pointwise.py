@@ -16,6 +16,7 @@ from tilewright.graph.operations.base import (
 from tilewright.ir import PythonValue, i1, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import pointwise
+from tilewright.numerics.element_types import widened
 from tilewright.planning.domain import Affine, Role, Stage
 
 
@@ -31,18 +32,22 @@ class PointwiseOperation(Operation):
         self.check_operands(types)
         self.need(self.LOGICAL or types[0].element_type != i1, "is not defined on booleans")
         shape = broadcast_shape(self, [kind.get_shape() for kind in types])
-        return self.result_of(shape, self.common_element(types))
+        return self.result_of(shape, self.computed_element(types))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """As numerics.pointwise states, for float32, other plain elements, and fixed point."""
-        return pointwise.evaluate(
+        """As numerics.pointwise states, for float32, other plain elements, and fixed point.
+
+        Floats of 16 bits are computed on in float32.
+        """
+        values = pointwise.evaluate(
             self.operation,
-            arrays,
+            widened(arrays),
             fractions=self.fractions,
             result_fraction=self.result_fraction,
             attributes=self.values,
             fixed=self.is_fixed,
         )
+        return self.as_result(values)
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0..dk of the result; an axis that broadcasts is read at 0."""
@@ -158,7 +163,7 @@ class PReluOp(PointwiseOperation):
             slope = self.narrow(types[1]).fraction.data
             self.need(1 <= slope <= 30, f"the slope's binary point must lie in [1, 30], is {slope}")
         else:
-            element = self.common_element(types)
+            element = self.computed_element(types)
         return self.result_of(shape, element)
 
 

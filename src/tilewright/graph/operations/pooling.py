@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tilewright.graph.operations.base import Operation, Type, one
-from tilewright.graph.operations.convolution import widened
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, reference
+from tilewright.numerics.element_types import widened
 from tilewright.planning.domain import Affine, Dim, Stage
 
 
@@ -94,7 +94,7 @@ class MaxPoolOp(PoolOperation):
             self.integers("pads"),
             self.integers("dilations"),
         )
-        return result.astype(arrays[0].dtype)
+        return self.as_result(result.astype(x.dtype))
 
 
 @irdl_op_definition
@@ -127,4 +127,5 @@ class AveragePoolOp(PoolOperation):
         )
         if self.is_fixed:
             return fixed.average_pool2d(arrays[0], *attributes)
-        return reference.average_pool2d(arrays[0], *attributes)
+        (x,) = widened(arrays)
+        return self.as_result(reference.average_pool2d(x, *attributes))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tilewright.graph.operations.base import Operation, Type, one
-from tilewright.graph.operations.convolution import product_element, widened
+from tilewright.graph.operations.convolution import factors, product_element
 from tilewright.ir import PythonValue, f32, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import winograd
@@ -76,7 +76,7 @@ class WinogradConvOp(Operation):
 
     def evaluate(self, *arrays: Array) -> Array:
         """In float64, rounded once."""
-        arrays = tuple(widened(arrays))
+        arrays = tuple(factors(arrays))
         x, u, _ = arrays[:3]
         group = self.integer("group", 1, 2**24)
         result = winograd.conv2d(x, u, self.integers("pads"), *self.sizes, group)

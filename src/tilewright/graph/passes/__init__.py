@@ -17,6 +17,7 @@ from tilewright.graph.passes.fuse_pointwise import FusePointwise
 from tilewright.graph.passes.fuse_pools import FusePools
 from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.join_biases import JoinBiases
+from tilewright.graph.passes.narrow_floats import NarrowFloats
 from tilewright.graph.passes.partition import Partition
 from tilewright.graph.passes.plan_memory import PlanMemory
 from tilewright.graph.passes.quantise import Quantise
@@ -45,6 +46,7 @@ PASSES: dict[str, type[ModulePass]] = {
         FusePools,
         FuseSeparable,
         JoinBiases,
+        NarrowFloats,
         Partition,
         PlanMemory,
         Quantise,
@@ -68,7 +70,7 @@ def simplify_pipeline(machine: Machine) -> list[PassEntry]:
         ),
     ]
     return [
-        *(integers if machine.element == "float32" else []),
+        *(integers if machine.computes_as_given else []),
         PassEntry(FoldConstants(), "so that later passes see constants where there are any"),
         PassEntry(Simplify(), "fewer forms: one spelling for each thing that exporters write"),
         PassEntry(FuseBatchNorm(), "normalisations cost nothing inside a convolution's weights"),
@@ -85,7 +87,7 @@ def kernel_pipeline(machine: Machine, host: tuple[str, ...] = ()) -> list[PassEn
         )
     ]
     return [
-        *(shorts if machine.element == "float32" else []),
+        *(shorts if machine.computes_as_given else []),
         PassEntry(Partition(host), f"ask {machine.name} what it computes, operation by operation"),
         PassEntry(Subsample(), "pixels that no window touches need not travel to the accelerator"),
         PassEntry(FusePointwise(), "what passes between a kernel's stages never leaves the chip"),
@@ -102,9 +104,12 @@ def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[Pass
 
     ``exact_memory`` lets the plan of memory search for the least peak.
     """
-    numbers = [
-        PassEntry(FixNumbers(), f"{machine.name} computes on {machine.element}; needs ranges")
-    ]
+    numbers: list[PassEntry] = []
+    if machine.number.kind == "fixed":
+        reason = f"{machine.name} computes on {machine.element}; needs ranges"
+        numbers = [PassEntry(FixNumbers(), reason)]
+    elif machine.number.is_short_float:
+        numbers = [PassEntry(NarrowFloats(), f"{machine.name} reads and writes {machine.element}")]
     methods = [
         PassEntry(ChooseMethods(), "before layouts: each method has weights of a form of its own")
     ]
@@ -117,7 +122,7 @@ def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[Pass
     pools = [PassEntry(FusePools(), "after methods, which have tiles that windows may lie within")]
     norms = [PassEntry(FuseNorms(), "after methods: products in pieces have kernels of their own")]
     return [
-        *(numbers if machine.fixed_bits else []),
+        *numbers,
         *(pairs if machine.primitives_for("separable_conv") else []),
         *methods,
         *(pools if any(primitive.pools for primitive in machine.primitives) else []),

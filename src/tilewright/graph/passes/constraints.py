@@ -111,13 +111,14 @@ def _places(found: Candidate, machine: Machine) -> str | None:
 
 def _numbers(found: Candidate, machine: Machine) -> str | None:
     """Whether the operation has a meaning on the machine's elements."""
-    if machine.element == "float32":
+    if machine.computes_as_given:
         return None
     elements = {element_name(tensor_type(value).element_type) for value in found.op.inputs}
-    plain = sorted(elements - {"float32", machine.element, "fixed32"})
+    plain = sorted(elements - {"float32", machine.element, machine.accumulator})
     if plain:
-        bits, others = machine.fixed_bits, ", ".join(plain)
-        return f"{machine.name} computes on {bits}-bit fixed point, not on {others}"
+        return f"{machine.name} computes on {machine.element}, not on {', '.join(plain)}"
+    if not machine.number.is_integer:
+        return None
     biases = found.op.inputs[2:] if found.op.operation in ("conv", "matmul") else ()
     if not all(isinstance(bias.owner, WeightOp) or _has_32_bits(bias) for bias in biases):
         return "its bias is computed, and 32-bit biases have to be constants"
@@ -267,7 +268,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
     Constraint("extents", _extents, "change the layer's size, or choose another machine"),
     Constraint("operands", _places, "give the primitive's operands that role in the machine"),
     Constraint("windows", _windows, "pad by less than the kernel's size"),
-    Constraint("numbers", _numbers, "use an operation with a fixed-point meaning"),
+    Constraint("numbers", _numbers, "use an operation that the machine's numbers have"),
     Constraint(
         "whole-dims",
         _whole,

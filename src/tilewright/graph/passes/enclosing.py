@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.graph.dialect import GraphOperation, KernelOp, YieldOp, network_of
+from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp, network_of
 from tilewright.graph.names import identifier
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import insert
+from tilewright.graph.passes.editing import VIEWS, insert
 from tilewright.ir import Attribute, Block, Region, SSAValue, StringAttr
 from tilewright.ir import Operation as AnyOperation
 
@@ -93,3 +93,19 @@ def symbols_of(module: AnyOperation) -> set[str]:
     """The symbols of the network's kernels."""
     network = network_of(module)
     return {op.symbol.data for op in network.block.ops if isinstance(op, KernelOp)}
+
+
+def accelerated_values(network: NetworkOp) -> set[SSAValue]:
+    """Values that the accelerator's kernels give, and views that read any of them."""
+    found: set[SSAValue] = set()
+    for op in network.block.ops:
+        if isinstance(op, KernelOp):
+            if not op.on_host:
+                found.add(op.result)
+        elif (
+            isinstance(op, Operation)
+            and op.operation in VIEWS
+            and any(value in found for value in op.inputs)
+        ):
+            found.add(op.result)
+    return found

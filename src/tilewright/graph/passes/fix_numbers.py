@@ -7,11 +7,12 @@ from typing import cast
 
 from tilewright.graph.dialect import KernelOp, NetworkOp, network_of
 from tilewright.graph.operations import Operation
-from tilewright.graph.passes.editing import VIEWS, compiler
+from tilewright.graph.passes.editing import compiler
+from tilewright.graph.passes.enclosing import accelerated_values
 from tilewright.graph.passes.numbers_rewriter import NumbersRewriter
 from tilewright.graph.passes.points import Points
 from tilewright.graph.values import value_names
-from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue, from_attribute
+from tilewright.ir import Context, ModuleOp, ModulePass, from_attribute
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class FixNumbers(ModulePass):
         context, network = compiler(ctx), network_of(op)
         if not context.machine.fixed_bits or network.numbers is not None:
             return
-        fixed_values = _fixed_values(network)
+        fixed_values = accelerated_values(network)
         points = Points(
             context, value_names(op), 2.0 ** (31 - self.headroom), context.machine.fixed_bits
         )
@@ -82,19 +83,3 @@ def numbers_of(network: NetworkOp) -> list[NumberFormat]:
         return []
     rows = cast("tuple[tuple[str, int, float, float, str], ...]", from_attribute(network.numbers))
     return [NumberFormat(*row) for row in rows]
-
-
-def _fixed_values(network: NetworkOp) -> set[SSAValue]:
-    """Values that the accelerator's kernels give, and views that read any of them."""
-    found: set[SSAValue] = set()
-    for op in network.block.ops:
-        if isinstance(op, KernelOp):
-            if not op.on_host:
-                found.add(op.result)
-        elif (
-            isinstance(op, Operation)
-            and op.operation in VIEWS
-            and any(value in found for value in op.inputs)
-        ):
-            found.add(op.result)
-    return found

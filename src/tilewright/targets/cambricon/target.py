@@ -25,6 +25,7 @@ class CambriconTarget(Target):
     """ACC-C in one of its sizes, simulated bit for bit and cycle by cycle."""
 
     takes_computed_weights = False
+    elements = ("fixed16",)
     implements = frozenset(
         {
             *(Capability.HOLDS, Capability.LINEAR, Capability.LEAVES, Capability.ISSUE),

@@ -32,6 +32,7 @@ class CpuTarget(Target):
     weights_file = WEIGHTS_FILE
     writes_c = True
     description = "readable C for the processor at hand, built by the system's compiler"
+    elements = ("float32",)
     implements = frozenset(
         {
             *(Capability.CORES, Capability.MANAGED, Capability.CACHE_COSTS, Capability.FIT),

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.machine import Machine, Primitive
+from tilewright.numerics.element_types import rounded
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.fields import Column, Columns, Field
@@ -41,20 +42,21 @@ def previous(
     unit: Unit, part: Primitive, values: Values, shape: Sequence[int], axes: Sequence[str]
 ) -> NDArray[Any]:
     """The accumulators so far."""
-    dtype = np.int32 if unit.fixed else np.float32
-    strides = [values[f"output.{axis}"] for axis in axes]
-    return unit.memories.view(
-        memory_of(part, "output"), values["output.address"], dtype, shape, strides
-    )
+    return unit.sums(part, values, "output", shape, axes)
 
 
 def write(
     unit: Unit, part: Primitive, values: Values, result: NDArray[Any], axes: Sequence[str]
 ) -> None:
-    """Write the result, or the accumulators if this is not the last instruction of the sum."""
-    dtype: Any = element_dtype(unit.machine, values, "output")
-    if unit.fixed and not values.get("last", 1):
-        dtype = np.int32
+    """Write the result, or the accumulators if this is not the last instruction of the sum.
+
+    Floats are rounded to the nearest of the result's elements, of two to the even one.
+    """
+    machine = unit.machine
+    last = values.get("last", 1)
+    dtype = element_dtype(machine, values, "output") if last else machine.sum.dtype
+    if machine.number.is_short_float and dtype == machine.number.dtype:
+        result = rounded(result, machine.number, saturate=machine.overflow == "saturate")
     strides = [values[f"output.{axis}"] for axis in axes]
     view = unit.memories.view(
         memory_of(part, "output"), values["output.address"], dtype, result.shape, strides

@@ -21,7 +21,6 @@ from tilewright.targets.generic.fields import Column, Columns, Field, selector
 from tilewright.targets.generic.functions import FUNCTIONS, TABLES
 from tilewright.targets.generic.operands import (
     Values,
-    element_dtype,
     memory_of,
     operand_fields,
     touch,
@@ -77,7 +76,7 @@ def apply(
     unit: Unit, part: Primitive, values: Values, total: NDArray[Any], axes: Sequence[str]
 ) -> NDArray[Any]:
     """The result of the steps on complete sums; ``total`` has one axis for each of ``axes``."""
-    if unit.fixed:
+    if unit.exact:
         total = functions.wrap32(total)
     for index, group in enumerate(part.epilogue, 1):
         chosen = values[f"then{index}"]
@@ -97,11 +96,7 @@ def residual(
     """The second operand of a step, in the shape of the result."""
     if "residual.address" not in values:
         raise refuse("isa-residual", f"{part.name} has no residual")
-    dtype = element_dtype(unit.machine, values, "residual")
-    strides = [values[f"residual.{axis}"] for axis in axes]
-    return unit.memories.view(
-        memory_of(part, "residual"), values["residual.address"], dtype, shape, strides
-    )
+    return unit.operand(part, values, "residual", shape, axes)
 
 
 def touches(

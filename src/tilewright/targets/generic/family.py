@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tilewright.machine import Machine, Move, Primitive
+from tilewright.numerics.element_types import widened
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.fields import Column, Columns, Field
 from tilewright.targets.generic.memories import Memories
-from tilewright.targets.generic.operands import Values
+from tilewright.targets.generic.operands import Values, element_dtype, memory_of
 
 Part = Move | Primitive
 """What of a machine an instruction stands for."""
@@ -26,8 +30,52 @@ class Unit:
 
     @property
     def fixed(self) -> bool:
-        """Whether elements are fixed point, not float32."""
-        return bool(self.machine.fixed_bits)
+        """Whether elements are fixed point."""
+        return self.machine.number.kind == "fixed"
+
+    @property
+    def exact(self) -> bool:
+        """Whether elements are integers, so that their sums are exact modulo 2**32."""
+        return self.machine.number.is_integer
+
+    @property
+    def working(self) -> type[np.floating[Any]]:
+        """What products are added up in: integers stay exact in float64, below 2**53."""
+        return np.float64 if self.exact else np.float32
+
+    def operand(
+        self,
+        part: Primitive,
+        values: Values,
+        name: str,
+        shape: Sequence[int],
+        axes: Sequence[str],
+        role: str = "",
+    ) -> NDArray[Any]:
+        """An operand as it is computed on: floats of 16 bits become float32.
+
+        ``role`` is that of the machine's storage, where it is not called as the operand is.
+        """
+        view = self.memories.view(
+            memory_of(part, role or name),
+            values[f"{name}.address"],
+            element_dtype(self.machine, values, name),
+            shape,
+            [values[f"{name}.{axis}"] for axis in axes],
+        )
+        return widened([view])[0]
+
+    def sums(
+        self, part: Primitive, values: Values, name: str, shape: Sequence[int], axes: Sequence[str]
+    ) -> NDArray[Any]:
+        """Accumulators, or a bias, which is as wide as they are."""
+        return self.memories.view(
+            memory_of(part, name),
+            values[f"{name}.address"],
+            self.machine.sum.dtype,
+            shape,
+            [values[f"{name}.{axis}"] for axis in axes],
+        )
 
 
 class Family(ABC):

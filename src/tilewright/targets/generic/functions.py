@@ -20,7 +20,7 @@ from tilewright.numerics import pointwise, tables
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.fields import Column
-from tilewright.targets.generic.operands import Values, address_bits, narrow_dtype
+from tilewright.targets.generic.operands import Values, address_bits
 
 TABLES = "tables"
 """Name of the memory of function tables."""
@@ -121,7 +121,7 @@ def evaluate(
             slope = np.array(x, np.int64)
             return pointwise.FIXED["prelu"]([operand, slope], (0, fixed_point.SLOPE_FRACTION), {})
         case "requantise":
-            return fixed_point.requantise(operand, x, y, narrow_dtype(unit.machine))
+            return fixed_point.requantise(operand, x, y, unit.machine.number.dtype)
         case "prelu":
             return pointwise.FIXED["prelu"](arrays, (0, min(max(y, 1), 62)), {})
         case name:

@@ -105,7 +105,7 @@ def _run_kernel(op: KernelOp, arenas: Arenas) -> None:
 MOVED = frozenset(
     f"graph.{name}"
     for name in (
-        *("quantise", "dequantise", "requantise", "convert_layout", "copy"),
+        *("quantise", "dequantise", "requantise", "cast", "convert_layout", "copy"),
         *("reshape", "transpose", "slice", "concat", "pad"),
     )
 )

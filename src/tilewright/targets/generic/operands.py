@@ -40,8 +40,9 @@ def operand_fields(
     )
     bits = stride_bits(machine, memory)
     strides = [Field(f"{name}.{axis}", bits, f"bytes from one {axis} to the next") for axis in axes]
-    flags = [Field(f"{name}.wide", 1, f"elements have 32 bits, not {machine.fixed_bits}")]
-    return (address, *strides, *(flags if wide and machine.fixed_bits else ()))
+    bits = f"elements are {machine.accumulator}, not {machine.element}"
+    flags = [Field(f"{name}.wide", 1, bits)]
+    return (address, *strides, *(flags if wide and machine.number.is_narrow else ()))
 
 
 def size_fields(machine: Machine, part: Primitive, dims: Sequence[str]) -> tuple[Field, ...]:
@@ -75,22 +76,13 @@ def memory_of(part: Primitive, role: str) -> str:
 
 def element_bytes(machine: Machine, columns: Columns | Values, name: str) -> Any:
     """Bytes of an operand's elements, as a column or a number."""
-    if machine.element == "float32":
-        return columns[f"{name}.address"] * 0 + 4
-    narrow = machine.fixed_bits // 8
-    return narrow + (4 - narrow) * columns.get(f"{name}.wide", columns[f"{name}.address"] * 0)
+    narrow, wide = machine.number.bytes, machine.sum.bytes
+    return narrow + (wide - narrow) * columns.get(f"{name}.wide", columns[f"{name}.address"] * 0)
 
 
-def element_dtype(machine: Machine, values: Values, name: str) -> type[np.generic]:
+def element_dtype(machine: Machine, values: Values, name: str) -> np.dtype[Any]:
     """The NumPy type of an operand's elements."""
-    if machine.element == "float32":
-        return np.float32
-    return np.int32 if values.get(f"{name}.wide", 0) else narrow_dtype(machine)
-
-
-def narrow_dtype(machine: Machine) -> type[np.generic]:
-    """The NumPy type of a fixed-point machine's values between kernels."""
-    return np.int8 if machine.fixed_bits == 8 else np.int16
+    return machine.sum.dtype if values.get(f"{name}.wide", 0) else machine.number.dtype
 
 
 def touch(

@@ -26,6 +26,7 @@ class InstructionTarget(Target):
     A target of its own overrides ``machine``, and ``instruction_set`` where its encoding is fixed.
     """
 
+    elements = ("float32", "float16", "bfloat16", "fixed16", "fixed8", "int8")
     implements = frozenset(
         {
             *(Capability.ISSUE_CYCLES, Capability.LATE_LOADS, Capability.PART_STORES),

@@ -18,7 +18,6 @@ from tilewright.targets.generic.family import Family, Unit
 from tilewright.targets.generic.fields import Columns, Field
 from tilewright.targets.generic.operands import (
     Values,
-    element_dtype,
     memory_of,
     operand_fields,
     size_fields,
@@ -66,28 +65,16 @@ with `bias` added when `bias` is 1 and `first` is 1.
 
     def execute(self, unit: Unit, part: Primitive, values: Values) -> None:
         """One instruction; the sums are exact in float64."""
-        number = np.float64 if unit.fixed else np.float32
+        number = unit.working
         seen = windows(unit, part, values, ("n",), number, 0)
-        weight = unit.memories.view(
-            memory_of(part, "weight"),
-            values["weight.address"],
-            element_dtype(unit.machine, values, "weight"),
-            tuple(values[axis] for axis in _WEIGHT),
-            [values[f"weight.{axis}"] for axis in _WEIGHT],
-        ).astype(number)
+        shape = tuple(values[axis] for axis in _WEIGHT)
+        weight = unit.operand(part, values, "weight", shape, _WEIGHT).astype(number)
         result = np.einsum("nhwijc,cij->nhwc", seen, weight)
-        total = result.astype(np.int64) if unit.fixed else result
+        total = result.astype(np.int64) if unit.exact else result
         if not values["first"]:
             total = total + accumulate.previous(unit, part, values, total.shape, OUT)
         elif values.get("bias"):
-            dtype = np.int32 if unit.fixed else np.float32
-            total = total + unit.memories.view(
-                memory_of(part, "bias"),
-                values["bias.address"],
-                dtype,
-                (values["c"],),
-                [values["bias.c"]],
-            )
+            total = total + unit.sums(part, values, "bias", (values["c"],), ("c",))
         if values["last"]:
             total = epilogue.apply(unit, part, values, total, OUT)
         accumulate.write(unit, part, values, total, OUT)

@@ -16,7 +16,6 @@ from tilewright.targets.generic.family import Family, Unit
 from tilewright.targets.generic.fields import Columns, Field
 from tilewright.targets.generic.operands import (
     Values,
-    element_dtype,
     memory_of,
     operand_fields,
     size_fields,
@@ -28,13 +27,7 @@ POINT_BITS = 7
 
 
 def _read(unit: Unit, part: Primitive, values: Values, dims: tuple[str, ...]) -> NDArray[Any]:
-    return unit.memories.view(
-        memory_of(part, "input"),
-        values["input.address"],
-        element_dtype(unit.machine, values, "input"),
-        tuple(values[dim] for dim in dims),
-        [values[f"input.{dim}"] for dim in dims],
-    )
+    return unit.operand(part, values, "input", tuple(values[dim] for dim in dims), dims)
 
 
 def _point_fields() -> tuple[Field, ...]:

@@ -16,7 +16,6 @@ from tilewright.targets.generic.fields import Columns, Field, selector
 from tilewright.targets.generic.functions import FUNCTIONS
 from tilewright.targets.generic.operands import (
     Values,
-    element_dtype,
     memory_of,
     operand_fields,
     size_fields,
@@ -61,14 +60,7 @@ operands, `other`; a stride of 0 repeats an element. Then the steps `then1`, `th
         shape = tuple(values[axis] for axis in AXES)
 
         def read(name: str) -> NDArray[Any]:
-            strides = [values[f"{name}.{axis}"] for axis in AXES]
-            return unit.memories.view(
-                memory_of(part, "input"),
-                values[f"{name}.address"],
-                element_dtype(unit.machine, values, name),
-                shape,
-                strides,
-            )
+            return unit.operand(part, values, name, shape, AXES, role="input")
 
         function = FUNCTIONS[_operation(part, values["function"])]
         other = read("other") if function.binary else None

@@ -21,7 +21,6 @@ from tilewright.targets.generic.fields import Columns, Field, selector
 from tilewright.targets.generic.operands import (
     Values,
     memory_of,
-    narrow_dtype,
     operand_fields,
     size_bits,
     size_fields,
@@ -73,10 +72,10 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
     def execute(self, unit: Unit, part: Primitive, values: Values) -> None:
         """One instruction."""
         greatest = self.operations[values["function"]] == "max_pool"
-        number: Any = np.int64 if unit.fixed else np.float32
+        number: Any = np.int64 if unit.exact else np.float32
         fill: float = 0
         if greatest:
-            fill = -(1 << (unit.machine.fixed_bits - 1)) if unit.fixed else -np.inf
+            fill = np.iinfo(unit.machine.number.dtype).min if unit.exact else -np.inf
         seen = windows(unit, part, values, ("n",), number, fill)
         total = seen.max(axis=(3, 4)) if greatest else seen.sum(axis=(3, 4))
         if not values["first"]:
@@ -85,8 +84,8 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
         if values["last"]:
             if not greatest:
                 total = _mean(unit, values, total)
-            if unit.fixed:
-                total = total.astype(narrow_dtype(unit.machine))
+            if unit.exact:
+                total = total.astype(unit.machine.number.dtype)
             total = epilogue.apply(unit, part, values, total, OUT)
         accumulate.write(unit, part, values, total, OUT)
 
@@ -111,6 +110,6 @@ def _mean(unit: Unit, values: Values, total: NDArray[Any]) -> NDArray[Any]:
     rows = _counted(values, "h", "oh", "window.row", "count.top", "count.bottom")
     columns = _counted(values, "w", "ow", "window.column", "count.left", "count.right")
     count = np.maximum(rows[:, None] * columns[None, :], 1)[None, :, :, None]
-    if unit.fixed:
+    if unit.exact:
         return (2 * total + count) // (2 * count)
     return total / count.astype(np.float32)

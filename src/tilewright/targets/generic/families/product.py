@@ -21,7 +21,6 @@ from tilewright.targets.generic.family import Family, Unit
 from tilewright.targets.generic.fields import Columns, Field
 from tilewright.targets.generic.operands import (
     Values,
-    element_dtype,
     memory_of,
     operand_fields,
     size_fields,
@@ -72,34 +71,22 @@ weight[g, co, kh, kw, ci], with `bias` added when `bias` is 1 and `first` is 1.
 
     def execute(self, unit: Unit, part: Primitive, values: Values) -> None:
         """One instruction; exact for integers: the products' sums stay below 2**53."""
-        machine, memories = unit.machine, unit.memories
-        number = np.float64 if unit.fixed else np.float32
+        number = unit.working
         n, g, oh, ow, co = (values[name] for name in ("n", "g", "oh", "ow", "co"))
         kernel = tuple(values[name] for name in ("kh", "kw", "ci"))
         depth = prod(kernel)
         if max(n * g * oh * ow * co, g * co * depth) > MAX_POINTS:
             raise refuse("simulate-size", f"a product of {co} x {depth} x {n * g * oh * ow}")
         seen = windows(unit, part, values, ("n", "g"), number, 0)
-        weight = memories.view(
-            memory_of(part, "weight"),
-            values["weight.address"],
-            element_dtype(machine, values, "weight"),
-            (g, co, *kernel),
-            [values[f"weight.{axis}"] for axis in _WEIGHT],
-        )
+        weight = unit.operand(part, values, "weight", (g, co, *kernel), _WEIGHT)
         left = seen.reshape(n, g, oh * ow, depth)
         right = weight.astype(number).reshape(g, co, depth).transpose(0, 2, 1)
         result = (left @ right).reshape(n, g, oh, ow, co)
-        total = result.astype(np.int64) if unit.fixed else result
+        total = result.astype(np.int64) if unit.exact else result
         if not values["first"]:
             total = total + accumulate.previous(unit, part, values, total.shape, OUT)
         elif values.get("bias"):
-            dtype = np.int32 if unit.fixed else np.float32
-            strides = [values[f"bias.{axis}"] for axis in OUT]
-            address = values["bias.address"]
-            total = total + memories.view(
-                memory_of(part, "bias"), address, dtype, total.shape, strides
-            )
+            total = total + unit.sums(part, values, "bias", total.shape, OUT)
         if values["last"]:
             total = epilogue.apply(unit, part, values, total, OUT)
         accumulate.write(unit, part, values, total, OUT)

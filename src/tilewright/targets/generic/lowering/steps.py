@@ -11,9 +11,10 @@ import numpy as np
 
 from tilewright.errors import refuse
 from tilewright.ir import Attribute
-from tilewright.ir.types import FixedType, element_dtype, tensor_type
+from tilewright.ir.types import FixedType, element_dtype, element_name, tensor_type
 from tilewright.machine import Primitive
 from tilewright.numerics import fixed, pointwise, tables
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.targets.generic.functions import FUNCTIONS, bits_of
 from tilewright.tile.dialect import StageOp
 
@@ -31,8 +32,8 @@ def fraction(element: Attribute) -> int:
 
 
 def is_wide(element: Attribute) -> bool:
-    """Whether elements are fixed point of 32 bits."""
-    return isinstance(element, FixedType) and element.bits.data == 32
+    """Whether elements are as wide as accumulators."""
+    return element_dtype(element).itemsize == 4
 
 
 def elements(stage: StageOp) -> tuple[list[Attribute], Attribute]:
@@ -87,6 +88,13 @@ def parameters(stage: StageOp, prefix: str, tables_: Tables) -> dict[str, int]:
             return {}
 
 
+def is_rounding(stage: StageOp) -> bool:
+    """Whether a stage rounds float32 to fewer bits."""
+    operands, result = elements(stage)
+    kinds = [ELEMENTS[element_name(kind)] for kind in (operands[0], result)]
+    return stage.operation.data == "cast" and [kind.kind for kind in kinds] == ["float"] * 2
+
+
 def step_columns(
     part: Primitive, stages: Sequence[StageOp], tables_: Tables
 ) -> tuple[dict[str, int], tuple[StageOp, int] | None]:
@@ -99,6 +107,8 @@ def step_columns(
     group = 0
     for before, stage in pairwise(stages):
         name = stage.operation.data
+        if stage is stages[-1] and is_rounding(stage):
+            continue  # as every result is, on its way into its buffer
         found = [i for i in range(group, len(part.epilogue)) if name in part.epilogue[i]]
         if not found:
             chain = ", ".join(one.operation.data for one in stages)
