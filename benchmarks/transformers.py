@@ -30,6 +30,9 @@ class Encoder:
 
     build: Builder
     tokens: int
+    width: int = WIDTH
+    heads_count: int = HEADS
+    inner: int = INNER
 
     def constant(self, name: str, array: np.ndarray) -> str:
         """Append a constant that stays as it is."""
@@ -53,32 +56,36 @@ class Encoder:
 
     def normalise(self, x: str, name: str, epsilon: float) -> str:
         """Layer normalisation over the last axis."""
-        scale, shift = (self.build.weight(f"{name}.{part}", WIDTH) for part in ("scale", "shift"))
+        scale, shift = (
+            self.build.weight(f"{name}.{part}", self.width) for part in ("scale", "shift")
+        )
         return self.build.node("LayerNormalization", [x, scale, shift], name, epsilon=epsilon)
 
     def heads(self, x: str, name: str, order: list[int]) -> str:
         """[1, tokens, width] as heads, transposed."""
-        shape = self.shape(f"{name}.shape", 1, self.tokens, HEADS, WIDTH // HEADS)
+        shape = self.shape(
+            f"{name}.shape", 1, self.tokens, self.heads_count, self.width // self.heads_count
+        )
         x = self.build.node("Reshape", [x, shape], f"{name}.reshape")
         return self.build.node("Transpose", [x], f"{name}.transpose", perm=order)
 
     def attention(self, x: str, name: str, mask: str = "") -> str:
         """Scaled dot-product attention of all heads, with its output's product."""
-        q, k, v = (self.linear(x, f"{name}.{part}", WIDTH, WIDTH) for part in "qkv")
+        q, k, v = (self.linear(x, f"{name}.{part}", self.width, self.width) for part in "qkv")
         q = self.heads(q, f"{name}.q", [0, 2, 1, 3])
         k = self.heads(k, f"{name}.k", [0, 2, 3, 1])
         v = self.heads(v, f"{name}.v", [0, 2, 1, 3])
         scores = self.build.node("MatMul", [q, k], f"{name}.scores")
-        root = self.number(f"{name}.root", math.sqrt(WIDTH // HEADS))
+        root = self.number(f"{name}.root", math.sqrt(self.width // self.heads_count))
         scores = self.build.node("Div", [scores, root], f"{name}.scaled")
         if mask:
             scores = self.build.node("Add", [scores, mask], f"{name}.masked")
         weights = self.build.node("Softmax", [scores], f"{name}.softmax", axis=-1)
         x = self.build.node("MatMul", [weights, v], f"{name}.mixed")
         x = self.build.node("Transpose", [x], f"{name}.back", perm=[0, 2, 1, 3])
-        shape = self.shape(f"{name}.shape", 1, self.tokens, WIDTH)
+        shape = self.shape(f"{name}.shape", 1, self.tokens, self.width)
         x = self.build.node("Reshape", [x, shape], f"{name}.flat")
-        return self.linear(x, f"{name}.out", WIDTH, WIDTH)
+        return self.linear(x, f"{name}.out", self.width, self.width)
 
     def gelu(self, x: str, name: str) -> str:
         """x * (1 + erf(x / sqrt(2))) / 2, spelled out."""
@@ -90,8 +97,8 @@ class Encoder:
 
     def perceptron(self, x: str, name: str) -> str:
         """Two products with a GELU between them."""
-        x = self.gelu(self.linear(x, f"{name}.up", WIDTH, INNER), f"{name}.gelu")
-        return self.linear(x, f"{name}.down", INNER, WIDTH)
+        x = self.gelu(self.linear(x, f"{name}.up", self.width, self.inner), f"{name}.gelu")
+        return self.linear(x, f"{name}.down", self.inner, self.width)
 
 
 def _value(name: str, kind: int, shape: list[int]) -> object:
@@ -106,17 +113,27 @@ def _close(build: Builder, inputs: list[object], outputs: list[object]) -> Model
 def bert_base() -> ModelProto:
     """BERT's encoder on ``TOKENS`` tokens with a mask, and the pooled first token."""
     build = Builder("bert_base")
-    at = Encoder(build, TOKENS)
-    words = build.weight("embeddings.word", VOCABULARY, WIDTH)
+    return _bert(Encoder(build, TOKENS), LAYERS, VOCABULARY)
+
+
+def bert_small(layers: int = 2, width: int = 128, tokens: int = 32) -> ModelProto:
+    """The same of few layers, of heads as wide as BERT-base's."""
+    build = Builder("bert_small")
+    return _bert(Encoder(build, tokens, width, width // 64, 4 * width), layers, 1000)
+
+
+def _bert(at: Encoder, layers: int, vocabulary: int) -> ModelProto:
+    build, width, tokens = at.build, at.width, at.tokens
+    words = build.weight("embeddings.word", vocabulary, width)
     x = build.node("Gather", [words, "tokens"], "embeddings.gather", axis=0)
-    places = build.weight("embeddings.position", 1, TOKENS, WIDTH)
+    places = build.weight("embeddings.position", 1, tokens, width)
     x = build.node("Add", [x, places], "embeddings.add")
     x = at.normalise(x, "embeddings.norm", 1e-12)
     mask = build.node("Unsqueeze", ["mask", at.shape("mask.axes", 1, 2)], "mask.wide")
     mask = build.node("Cast", [mask], "mask.float", to=TensorProto.FLOAT)
     mask = build.node("Sub", [at.number("mask.one", 1.0), mask], "mask.less")
     mask = build.node("Mul", [mask, at.number("mask.lowest", -10000.0)], "mask.added")
-    for number in range(LAYERS):
+    for number in range(layers):
         name = f"layer{number}"
         y = at.attention(x, f"{name}.attention", mask)
         x = build.node("Add", [y, x], f"{name}.sum1")
@@ -125,13 +142,13 @@ def bert_base() -> ModelProto:
         x = build.node("Add", [y, x], f"{name}.sum2")
         x = at.normalise(x, f"{name}.norm2", 1e-12)
     first = build.node("Gather", [x, at.constant("first", np.array(0))], "pooler.first", axis=1)
-    weight, bias = build.weight("pooler.weight", WIDTH, WIDTH), build.weight("pooler.bias", WIDTH)
+    weight, bias = build.weight("pooler.weight", width, width), build.weight("pooler.bias", width)
     first = build.node("Gemm", [first, weight, bias], "pooler.dense", transB=1)
     pooled = build.node("Tanh", [first], "pooler.tanh")
-    inputs = [_value(name, TensorProto.INT64, [1, TOKENS]) for name in ("tokens", "mask")]
+    inputs = [_value(name, TensorProto.INT64, [1, tokens]) for name in ("tokens", "mask")]
     outputs = [
-        _value(x, TensorProto.FLOAT, [1, TOKENS, WIDTH]),
-        _value(pooled, TensorProto.FLOAT, [1, WIDTH]),
+        _value(x, TensorProto.FLOAT, [1, tokens, width]),
+        _value(pooled, TensorProto.FLOAT, [1, width]),
     ]
     return _close(build, inputs, outputs)
 

@@ -245,7 +245,7 @@ def _calibrated(
 
     Samples have a shape of their own; what they tell holds for every shape.
     """
-    needed = machine.number.kind == "fixed" or (numbers is not None and numbers.needs_ranges)
+    needed = machine.number.is_integer or (numbers is not None and numbers.needs_ranges)
     if numbers is not None:
         check_format(machine, numbers, samples is not None)
     if samples is None or not needed:

@@ -7,6 +7,7 @@ from itertools import chain, islice
 from tilewright.compiler.state import CompilationState, context_of, drop_dead_weights
 from tilewright.errors import refuse
 from tilewright.graph.dialect import GraphOperation, network_of
+from tilewright.graph.passes.editing import operations_of
 from tilewright.graph.passes.equalise_sites import equalising_sites, factors_of
 from tilewright.graph.passes.quantise import check_nodes, quantise_pipeline
 from tilewright.graph.values import value_names
@@ -18,7 +19,7 @@ from tilewright.numbers.calibration import (
     observed_ranges,
     samples_of,
 )
-from tilewright.numerics.formats import Numbers
+from tilewright.numerics.formats import Numbers, numbers_of
 from tilewright.numerics.linear import levels
 from tilewright.numerics.observers import Observer
 
@@ -28,15 +29,30 @@ CHANNEL_SAMPLES = 16
 
 def quantise(work: CompilationState) -> None:
     """The number format that was asked for; machines of fixed point choose theirs later."""
+    number = work.machine.number
+    if number.kind == "integer" and work.numbers is None and not is_quantised(work):
+        work.numbers = numbers_of(number.name)
+        if work.samples is None and work.ranges is None:
+            work.notes.append(
+                f"scales come from {RANDOM_SAMPLES} random inputs; give calibration data for real "
+                "accuracy"
+            )
     numbers = work.numbers
     if numbers is None:
         return
     check_numbers(work)
-    if not work.machine.computes_as_given or numbers.format.kind == "float32":
+    late = number.is_narrow and number.kind != "integer"
+    if late or numbers.format.kind == "float32":
         return
     prepare_ranges(work, numbers)
     work.runner.run(work.network, quantise_pipeline(numbers)[-1], "graph-")
     drop_dead_weights(work)
+
+
+def is_quantised(work: CompilationState) -> bool:
+    """Whether a network came with integers and scales of its own."""
+    scaled = ("quantise_linear", "dequantise_linear", "requantise_linear")
+    return any(op.operation in scaled for op in operations_of(work.network))
 
 
 def prepare_ranges(work: CompilationState, numbers: Numbers) -> None:
@@ -99,7 +115,9 @@ def check_numbers(work: CompilationState) -> None:
 
 def check_format(machine: Machine, numbers: Numbers, calibrated: bool) -> None:
     """Refuse a format or observer that does not go with the machine or lacks ranges."""
-    if not machine.computes_as_given and numbers.format.name != machine.element:
+    plain = machine.number.kind == "integer" and numbers.format.has_bytes
+    own = plain and numbers.format.name != "fixed8"
+    if not machine.computes_as_given and numbers.format.name != machine.element and not own:
         raise refuse(
             "numbers-machine",
             f"{machine.name} computes in {machine.element}, not in {numbers.format.name}",
@@ -144,7 +162,7 @@ def calibrate(work: CompilationState) -> None:
 def observe(work: CompilationState) -> None:
     """Let the context know the ranges that the values take on the samples."""
     numbers = work.numbers
-    if work.samples is None and work.ranges is not None and work.machine.computes_as_given:
+    if work.samples is None and work.ranges is not None and work.machine.number.kind != "fixed":
         work.runner.context = context_of(work, work.ranges)
         return
     samples = samples_of(network_of(work.network), work.samples)

@@ -16,7 +16,8 @@ from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import check_races, time_program
 
 FILE = Path(__file__).parents[3] / "examples" / "machines" / "five-buffers.toml"
-MACHINE = load_machine(FILE)
+MACHINE = load_machine(FILE).with_values({"element": "fixed16", "accumulator": "fixed32"})
+"""On integers, so that words can be compared bit for bit."""
 INSTRUCTIONS = derive(MACHINE)
 
 

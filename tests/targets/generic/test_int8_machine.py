@@ -16,7 +16,7 @@ from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timing import check_races, time_program
 
 FILE = Path(__file__).parents[3] / "examples" / "machines" / "systolic-int8.toml"
-MACHINE = load_machine(FILE)
+MACHINE = load_machine(FILE).with_values({"element": "fixed8", "accumulator": "fixed32"})
 INSTRUCTIONS = derive(MACHINE)
 
 

@@ -70,7 +70,7 @@ def simplify_pipeline(machine: Machine) -> list[PassEntry]:
         ),
     ]
     return [
-        *(integers if machine.computes_as_given else []),
+        *(integers if machine.computes_as_given or machine.number.kind == "integer" else []),
         PassEntry(FoldConstants(), "so that later passes see constants where there are any"),
         PassEntry(Simplify(), "fewer forms: one spelling for each thing that exporters write"),
         PassEntry(FuseBatchNorm(), "normalisations cost nothing inside a convolution's weights"),

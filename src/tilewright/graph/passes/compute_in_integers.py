@@ -21,8 +21,13 @@ from tilewright.graph.passes.editing import (
     users,
 )
 from tilewright.graph.passes.integers import RULES, maps
-from tilewright.graph.passes.integers.products import Sums, convolution_sums, product_sums
-from tilewright.graph.passes.integers.reals import ending_of, real_of
+from tilewright.graph.passes.integers.products import (
+    Sums,
+    computed_sums,
+    convolution_sums,
+    product_sums,
+)
+from tilewright.graph.passes.integers.reals import BYTES, activation_dtype, ending_of, real_of
 from tilewright.ir import Context, ModuleOp, ModulePass, SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of
@@ -50,7 +55,8 @@ class ComputeInIntegers(ModulePass):
     Products take uint8 by int8 and add in int32; activations narrow the limits of the result. Sums
     and products of tensors become ``add_linear`` and ``mul_linear``, any function of one number a
     ``look_up``, means sums in int32; what moves elements moves integers. Signed 8-bit activations
-    become unsigned with a zero point that is larger by 128. A product that is not quantised again
+    become unsigned with a zero point that is larger by 128; on machines that compute on int8,
+    unsigned ones become signed. A product that is not quantised again
     is dequantised from its int32 sums. Everything else stays in floats between its operations, and
     so do tensors of 16 bits. Results differ from the floats' where those lie within rounding
     errors of the middle between two integers, by one. Written for any scales: importers and
@@ -67,7 +73,7 @@ class ComputeInIntegers(ModulePass):
                 _through_view(step, context)
         for step in operations_of(op):
             if step.operation == "quantise_linear":
-                _make_unsigned(step, context)
+                _as_products_take(step, context)
         for step in operations_of(op):
             if step.operation == "quantise_linear" and step.result.first_use is not None:
                 made = _integers(step, context)
@@ -98,12 +104,14 @@ def _integers(op: Operation, ctx: CompilerContext) -> SSAValue | None:
     return rule(anchor, ending, ctx) if rule is not None and isinstance(anchor, Operation) else None
 
 
-def _make_unsigned(op: Operation, ctx: CompilerContext) -> None:
-    """int8 that is only dequantised again becomes uint8, its zero point moved by 128."""
+def _as_products_take(op: Operation, ctx: CompilerContext) -> None:
+    """8-bit integers that are only dequantised again become those of the other sign that the
+    machine's products take, their zero point moved by 128."""
     zero = constant(op.inputs[2], ctx)
-    readers = users(op.result)
-    if zero is None or zero.dtype != np.int8 or not readers:
+    readers, wanted = users(op.result), activation_dtype(ctx)
+    if zero is None or zero.dtype not in BYTES or zero.dtype == wanted or not readers:
         return
+    shift = int(np.iinfo(wanted).min) - int(np.iinfo(zero.dtype).min)
     zeros: list[Array] = []
     for reader in readers:
         if not isinstance(reader, Operation) or reader.operation != "dequantise_linear":
@@ -114,7 +122,7 @@ def _make_unsigned(op: Operation, ctx: CompilerContext) -> None:
         zeros.append(own)
 
     def moved(array: Array, before: Operation) -> SSAValue:
-        return add_weight(ctx, (array.astype(np.int16) + 128).astype(np.uint8), before, "zero")
+        return add_weight(ctx, (array.astype(np.int16) + shift).astype(wanted), before, "zero")
 
     operands = [*op.inputs[:2], moved(zero, op)]
     made = make("quantise_linear", operands, before=op, like=op).result
@@ -163,6 +171,8 @@ def _dequantised_sums(op: Operation, ctx: CompilerContext) -> None:
     if real_of(op.inputs[0], ctx) is None or real_of(op.inputs[1], ctx) is None:
         return
     sums: Sums | None = find(op, op, ctx)
+    if sums is None and op.operation == "matmul":
+        sums = computed_sums(op, op, ctx)
     if sums is None:
         return
     name = op.node_name or op.operation

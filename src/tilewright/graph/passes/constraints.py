@@ -117,8 +117,10 @@ def _numbers(found: Candidate, machine: Machine) -> str | None:
     plain = sorted(elements - {"float32", machine.element, machine.accumulator})
     if plain:
         return f"{machine.name} computes on {machine.element}, not on {', '.join(plain)}"
-    if not machine.number.is_integer:
+    if machine.number.kind == "float":
         return None
+    if machine.number.kind == "integer":
+        return _integers(found, machine)
     biases = found.op.inputs[2:] if found.op.operation in ("conv", "matmul") else ()
     if not all(isinstance(bias.owner, WeightOp) or _has_32_bits(bias) for bias in biases):
         return "its bias is computed, and 32-bit biases have to be constants"
@@ -128,6 +130,29 @@ def _numbers(found: Candidate, machine: Machine) -> str | None:
     if element == machine.element or _requantises(found, machine):
         return None
     return f"{found.operation} gives 32-bit results, and no primitive for it can requantise them"
+
+
+ON_INTEGERS = frozenset(
+    (
+        *("conv", "matmul", "max_pool", "requantise_linear", "add_linear", "mul_linear"),
+        *("look_up", "add", "sub", "mul", "max", "min", "relu"),
+    )
+)
+"""Operations that plain integers have."""
+
+
+def _integers(found: Candidate, machine: Machine) -> str | None:
+    """Whether the operation goes from the machine's integers, or sums of them, to such."""
+    own = (machine.element, machine.accumulator)
+    ends = [
+        element_name(tensor_type(v).element_type) for v in (found.op.inputs[0], found.op.result)
+    ]
+    if found.op.operation in ON_INTEGERS and all(end in own for end in ends):
+        return None
+    others = ", ".join(sorted(set(ends) - set(own)))
+    if others:
+        return f"{machine.name} computes on {machine.element}, not on {others}"
+    return f"{found.op.operation} is not defined on {machine.element}"
 
 
 def _has_32_bits(value: SSAValue) -> bool:

@@ -181,6 +181,8 @@ def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> boo
         return False
     if primitive.epilogue_any:
         return True
+    if step.operation == "requantise_linear":
+        return True  # its factors broadcast along with the result's channels
     if any(isinstance(operand.owner, WeightOp) for operand in others):
         return False
     # Which operand the chain's value is matters to a fixed unit: it subtracts from the value.

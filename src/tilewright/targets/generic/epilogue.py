@@ -28,19 +28,19 @@ from tilewright.targets.generic.operands import (
 
 
 def parameter_fields(machine: Machine, name: str, operations: Sequence[str]) -> tuple[Field, ...]:
-    """``x``, ``y`` and the table of a function that ``name`` selects."""
+    """``x``, ``y``, ... and the table of a function that ``name`` selects."""
     found = [FUNCTIONS[operation] for operation in operations]
-    fixed = bool(machine.fixed_bits)
+    kind = machine.number.kind
     result: list[Field] = []
-    for index, letter in enumerate("xy"):
+    for index, letter in enumerate(functions.LETTERS):
         texts = [
-            f"{f.name}: {f.parameters(fixed)[index]}"
+            f"{f.name}: {f.parameters(kind)[index]}"
             for f in found
-            if len(f.parameters(fixed)) > index
+            if len(f.parameters(kind)) > index
         ]
         if texts:
             result.append(Field(f"{name}.{letter}", 32, "; ".join(texts), signed=True))
-    if fixed and any(f.table for f in found):
+    if any(f.reads_table(kind) for f in found):
         bits = functions.table_bits(machine)
         result.append(Field(f"{name}.table", bits, f"address of the function's table in {TABLES}"))
     return tuple(result)
@@ -86,6 +86,7 @@ def apply(
         other: NDArray[Any] | None = None
         if function.binary:
             other = residual(unit, part, values, total.shape, axes)
+            other = other.view(np.float32) if function.scaled else other
         total = functions.evaluate(unit, function, values, f"then{index}", total, other)
     return total
 
@@ -103,7 +104,7 @@ def touches(
     machine: Machine, part: Primitive, columns: Columns, axes: Sequence[tuple[str, Column]]
 ) -> list[Touch]:
     """The residual, where a step of a complete sum takes it, and the tables."""
-    zero = np.zeros_like(columns["output.address"])
+    zero, kind = np.zeros_like(columns["output.address"]), machine.number.kind
     last = columns.get("last", zero + 1) > 0
     found: list[Touch] = []
     takes = zero > 0
@@ -112,9 +113,9 @@ def touches(
         binary = [i for i, name in enumerate(group, 1) if FUNCTIONS[name].binary]
         takes |= np.isin(chosen, binary) & last
         if f"then{index}.table" in columns:
-            with_table = [i for i, name in enumerate(group, 1) if FUNCTIONS[name].table]
+            with_table = [i for i, name in enumerate(group, 1) if FUNCTIONS[name].reads_table(kind)]
             used = np.isin(chosen, with_table) & last
-            found.append(functions.table_touch(columns[f"then{index}.table"], used))
+            found.append(functions.table_touch(machine, columns[f"then{index}.table"], used))
     if "residual.address" in columns:
         # Where no step takes the residual, an axis of size 0 says so.
         reads = [(axes[0][0], np.where(takes, axes[0][1], 0)), *axes[1:]]

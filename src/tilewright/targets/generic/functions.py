@@ -1,7 +1,8 @@
 """Functions of one element or two that instructions apply; their meanings are numerics' own.
 
-Parameters travel in 32-bit fields ``x`` and ``y``: integers for fixed point, the bits of a float32
-for float32. Table functions on fixed point read 257 16-bit entries in the memory ``tables``.
+Parameters travel in 32-bit fields ``x``, ``y``, ...: integers for fixed point and int8, the bits of
+a float32 for floats and for factors. Functions by table read the memory ``tables``: 257 entries of
+16 bits on fixed point, between which they interpolate; 256 bytes on int8.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.numerics import fixed as fixed_point
 from tilewright.numerics import pointwise, tables
+from tilewright.numerics.element_types import Kind
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.fields import Column
@@ -40,13 +42,32 @@ class Function:
     table: bool = False
     """On fixed point, interpolated in a table."""
     on_fixed: bool = True
+    integer_parameters: tuple[str, ...] = ()
+    """Attributes of an affine map: factors are floats, the others integers."""
+    scaled: bool = False
+    """Whether its second operand is a factor, in float32."""
 
-    def parameters(self, fixed: bool) -> tuple[str, ...]:
-        """What ``x`` and ``y`` mean, as far as they are used."""
-        return self.fixed_parameters if fixed else self.float_parameters
+    def parameters(self, kind: Kind) -> tuple[str, ...]:
+        """What the fields ``LETTERS`` mean on elements of a kind, as far as they are used."""
+        if kind == "integer":
+            return self.integer_parameters
+        return self.fixed_parameters if kind == "fixed" else self.float_parameters
+
+    def reads_table(self, kind: Kind) -> bool:
+        """Whether it is read off a table on elements of a kind."""
+        return self.table and kind == ("integer" if self.name == "look_up" else "fixed")
+
+
+LETTERS = "xyzuvwt"
+"""Names of the fields of parameters."""
 
 
 _POINTS = ("binary point of the first operand", "binary point of the second")
+
+_LIMITS = ("zero", "minimum", "maximum")
+_ZEROS = ("first_zero", "second_zero", *_LIMITS)
+_ADD = ("first_factor", "second_factor", *_ZEROS)
+_MULTIPLY = ("factor", *_ZEROS)
 
 FUNCTIONS: Mapping[str, Function] = {
     function.name: function
@@ -65,6 +86,12 @@ FUNCTIONS: Mapping[str, Function] = {
         Function("clip", False, ("least value", "greatest value"), ("minimum", "maximum")),
         Function("leaky_relu", False, ("slope with 14 fraction bits",), ("alpha",)),
         Function("requantise", False, ("binary point before", "binary point after")),
+        Function(
+            "requantise_linear", True, on_fixed=False, integer_parameters=_LIMITS, scaled=True
+        ),
+        Function("add_linear", True, on_fixed=False, integer_parameters=_ADD),
+        Function("mul_linear", True, on_fixed=False, integer_parameters=_MULTIPLY),
+        Function("look_up", table=True, on_fixed=False),
         *(
             Function(name, float_parameters=names, table=True)
             for name, (_, names) in tables.FUNCTIONS.items()
@@ -97,12 +124,21 @@ def evaluate(
     operand: NDArray[Any],
     other: NDArray[Any] | None,
 ) -> NDArray[Any]:
-    """A function of arrays, its parameters in ``prefix.x``, ``prefix.y``, ``prefix.table``."""
+    """A function of arrays, its parameters in ``prefix.x``, ``prefix.y``, ..., ``prefix.table``."""
     arrays = [operand] if other is None else [operand, other]
     x, y = values.get(f"{prefix}.x", 0), values.get(f"{prefix}.y", 0)
+    number = unit.machine.number
+    if function.name == "look_up":
+        if operand.dtype != number.dtype:
+            raise refuse("simulate-width", f"look_up takes elements of {number.name}")
+        entries = unit.memories.view(TABLES, values[f"{prefix}.table"], number.dtype, (256,), (1,))
+        return entries[operand.astype(np.int32) - int(np.iinfo(number.dtype).min)]
     if not unit.fixed:
-        names = function.float_parameters
-        attributes = dict(zip(names, (float_of(x), float_of(y)), strict=False))
+        attributes: dict[str, Any] = {"to": number.name}
+        for name, letter in zip(function.parameters(number.kind), LETTERS, strict=False):
+            bits = values.get(f"{prefix}.{letter}", 0)
+            whole = number.kind == "integer" and not name.endswith("factor")
+            attributes[name] = bits if whole else float_of(bits)
         return pointwise.evaluate(function.name, arrays, attributes=attributes)
     if function.table:
         if operand.dtype != np.int16:
@@ -142,15 +178,17 @@ def table_bits(machine: Machine) -> int:
     return address_bits(machine, TABLES)
 
 
-def table_touch(address: Column, used: NDArray[np.bool_]) -> Touch:
+def table_touch(machine: Machine, address: Column, used: NDArray[np.bool_]) -> Touch:
     """What instructions read of the tables."""
-    size = np.where(used, TABLE_ENTRIES, 0)
-    two = np.full_like(address, 2)
-    return Touch(TABLES, False, address, (size,), (two,), two)
+    entries, item = (256, 1) if machine.number.kind == "integer" else (TABLE_ENTRIES, 2)
+    size = np.where(used, entries, 0)
+    step = np.full_like(address, item)
+    return Touch(TABLES, False, address, (size,), (step,), step)
 
 
 __all__ = [
     "FUNCTIONS",
+    "LETTERS",
     "TABLES",
     "TABLE_BYTES",
     "Function",

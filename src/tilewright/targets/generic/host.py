@@ -106,6 +106,7 @@ MOVED = frozenset(
     f"graph.{name}"
     for name in (
         *("quantise", "dequantise", "requantise", "cast", "convert_layout", "copy"),
+        *("quantise_linear", "dequantise_linear", "look_up"),
         *("reshape", "transpose", "slice", "concat", "pad"),
     )
 )

@@ -48,6 +48,11 @@ def test_kernels_of_8_bits(seed: int, folder: Path) -> None:
         np.testing.assert_array_equal(kernel.run(library, order), kernel.lowered.case.expected)
 
 
+def integers(machine: Machine) -> Machine:
+    """The machine on 16-bit fixed point, as C functions are."""
+    return machine.with_values({"element": "fixed16", "accumulator": "fixed32"})
+
+
 @pytest.mark.parametrize(
     ("path", "seed"),
     [
@@ -61,7 +66,7 @@ def test_kernels_of_8_bits(seed: int, folder: Path) -> None:
 )
 def test_other_machines(path: Path, seed: int, folder: Path) -> None:
     """Buffers of buffers on paths of several moves; one memory and one engine for all transfers."""
-    kernel = emitted(case_of(seed), with_c(with_epilogue(load_machine(path))))
+    kernel = emitted(case_of(seed), with_c(with_epilogue(integers(load_machine(path)))))
     library = kernel.build(folder / f"{path.stem}{seed}")
     for order in kernel.orders:
         np.testing.assert_array_equal(kernel.run(library, order), kernel.lowered.case.expected)

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.graph.operations import Operation, ReduceMeanOp
 from tilewright.graph.passes.editing import add_weight, make
 from tilewright.graph.passes.integers.products import padded, requantised
-from tilewright.graph.passes.integers.reals import Ending, plain_bytes, unsigned
+from tilewright.graph.passes.integers.reals import Ending, activations, plain_bytes
 from tilewright.ir import SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of
@@ -30,7 +30,7 @@ def average_pool(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValu
     dilations = op.integers("dilations") if "dilations" in op.DEFAULTS else (1, 1)
     counted = op.integers("counted") if "counted" in op.DEFAULTS else (0, 0, 0, 0)
     counts = reference.pool_counts(shape[2:], kernel, strides, pads, dilations, counted)
-    x, zero = unsigned(real, ending.quantise)
+    x, zero = activations(real, ending.quantise, ctx)
     x, pads = padded(x, zero, pads, ending.quantise)
     return _sums(op, ending, ctx, x, zero, kernel, strides, pads, dilations, counts, real.factor)
 
@@ -79,7 +79,7 @@ def reduce_mean(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue
         return None
     before = ending.quantise
     if len(shape) == 4 and axes == (2, 3):
-        x, zero = unsigned(real, before)
+        x, zero = activations(real, before, ctx)
         counts = np.full((1, 1), count)
         plain = (1, 1), (0, 0, 0, 0), (1, 1)
         pooled = _sums(op, ending, ctx, x, zero, shape[2:], *plain, counts, real.factor)

@@ -19,9 +19,10 @@ from tilewright.graph.passes.integers.reals import (
     BYTES,
     Ending,
     Real,
+    activation_dtype,
+    activations,
     plain_bytes,
     real_of,
-    unsigned,
 )
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.passes import CompilerContext
@@ -147,7 +148,7 @@ def convolution_sums(op: Operation, before: Operation, ctx: CompilerContext) -> 
     if made is None:
         return None
     bias, biased = made
-    image, zero = unsigned(x, before)
+    image, zero = activations(x, before, ctx)
     image, attributes["pads"] = padded(image, zero, op.integers("pads"), before)
     name = op.node_name or "conv"
     total = conv(image, weights.array, _moved(bias, weights, zero), name)
@@ -210,7 +211,7 @@ def product_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums
     if weights is None or made is None:
         return None
     bias, biased = made
-    matrix, zero = unsigned(x, before)
+    matrix, zero = activations(x, before, ctx)
     name = op.node_name or "matmul"
     flags: dict[str, PythonValue] = {"transpose_b": True}
     operands = [matrix, add_weight(ctx, weights.array, before, f"{name}.weight")]
@@ -254,6 +255,8 @@ def _ended(
 
 def _computed(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
     """A product of two computed matrices: float32 holds its sums exactly while they are small."""
+    if ctx.machine.number.kind == "integer":
+        return _ended(computed_sums(op, ending.quantise, ctx), op, ending, ctx)
     reals = [plain_bytes(value, ctx) for value in op.inputs]
     if len(reals) != 2 or ending.clipped or any(real is None for real in reals):
         return None
@@ -276,6 +279,19 @@ def _computed(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue |
     zero = add_weight(ctx, np.array(ending.zero, ending.dtype), before, f"{name}.zero")
     made = make("quantise_linear", [total, unit, zero], before=before, like=op)
     return made.result
+
+
+def computed_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums | None:
+    """The int32 sums of two computed matrices whose zero points are 0, on machines of integers."""
+    reals = [plain_bytes(value, ctx) for value in op.inputs]
+    if ctx.machine.number.kind != "integer" or len(reals) != 2:
+        return None
+    known = [real for real in reals if real is not None]
+    if [(real.dtype, real.origin) for real in known] != [(activation_dtype(ctx), 0)] * 2:
+        return None
+    total = make("matmul", [real.value for real in known], op.values, before=before, like=op).result
+    scale = np.full((1,) * len(shape_of(total)), known[0].factor * known[1].factor, np.float32)
+    return Sums(total, scale, biased=True)
 
 
 def _largest(real: Real) -> int:

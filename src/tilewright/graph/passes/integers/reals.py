@@ -166,12 +166,21 @@ def table(value: SSAValue, entries: Array, before: Operation) -> SSAValue:
     return make("look_up", [value], attributes, before=before, like=before).result
 
 
-def unsigned(real: Real, before: Operation) -> tuple[SSAValue, int]:
-    """A plain tensor's integers as uint8, which products take, and their zero point."""
-    if real.dtype == np.uint8:
+def activation_dtype(ctx: CompilerContext) -> np.dtype[Any]:
+    """The 8-bit integers that the machine's products take: int8 where it computes on integers,
+    uint8 where a processor's instructions multiply those by int8."""
+    number = ctx.machine.number
+    return number.dtype if number.kind == "integer" else np.dtype(np.uint8)
+
+
+def activations(real: Real, before: Operation, ctx: CompilerContext) -> tuple[SSAValue, int]:
+    """A plain tensor's integers as products take them, and their zero point."""
+    wanted = activation_dtype(ctx)
+    if real.dtype == wanted:
         return real.value, real.origin
-    numbers = np.arange(256).astype(np.uint8)
-    return table(real.value, numbers, before), real.origin + 128
+    least = int(np.iinfo(wanted).min)
+    numbers = (np.arange(256) + least).astype(wanted)
+    return table(real.value, numbers, before), real.origin + least - int(np.iinfo(real.dtype).min)
 
 
 def is_constant(value: SSAValue) -> bool:

@@ -217,7 +217,8 @@ class _Conversion:
         """A selector's function and its parameters."""
         listed = ", ".join(
             "FUNCTION_TABLE" if one in tables.FUNCTIONS else f"FUNCTION_{one.upper()}"
-            for one in choices
+            # What fixed point lacks no instruction asks for.
+            for one in (c if c == "none" or FUNCTIONS[c].on_fixed else "none" for c in choices)
         )
         array = name + "s"
         self.line(f"static const enum function {array}[] = {{{listed}}};")

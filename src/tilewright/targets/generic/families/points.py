@@ -64,6 +64,7 @@ operands, `other`; a stride of 0 repeats an element. Then the steps `then1`, `th
 
         function = FUNCTIONS[_operation(part, values["function"])]
         other = read("other") if function.binary else None
+        other = other.view(np.float32) if other is not None and function.scaled else other
         total = functions.evaluate(unit, function, values, "function", read("input"), other)
         total = epilogue.apply(unit, part, values, total, AXES)
         accumulate.write(unit, part, values, total, AXES)
@@ -81,9 +82,11 @@ operands, `other`; a stride of 0 repeats an element. Then the steps `then1`, `th
             reads = [(AXES[0], used), *axes[1:]]
             found.append(touch(machine, columns, "other", memory, reads))
         if "function.table" in columns:
-            tables = [i for i, name in enumerate(mine) if FUNCTIONS[name].table]
+            tables = [
+                i for i, name in enumerate(mine) if FUNCTIONS[name].reads_table(machine.number.kind)
+            ]
             used = np.isin(chosen, tables)
-            found.append(functions.table_touch(columns["function.table"], used))
+            found.append(functions.table_touch(machine, columns["function.table"], used))
         found += epilogue.touches(machine, part, columns, axes)
         return found + accumulate.output_touches(machine, part, columns, axes)
 

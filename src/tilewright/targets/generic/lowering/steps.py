@@ -15,7 +15,7 @@ from tilewright.ir.types import FixedType, element_dtype, element_name, tensor_t
 from tilewright.machine import Primitive
 from tilewright.numerics import fixed, pointwise, tables
 from tilewright.numerics.element_types import ELEMENTS
-from tilewright.targets.generic.functions import FUNCTIONS, bits_of
+from tilewright.targets.generic.functions import FUNCTIONS, LETTERS, bits_of
 from tilewright.tile.dialect import StageOp
 
 
@@ -51,6 +51,18 @@ def parameters(stage: StageOp, prefix: str, tables_: Tables) -> dict[str, int]:
     function = FUNCTIONS[name]
     operands, result = elements(stage)
     values = stage.parameters
+    if not isinstance(operands[0], FixedType) and function.integer_parameters:
+        limits = np.iinfo(element_dtype(result))
+        known = {"minimum": limits.min, "maximum": limits.max} | dict(values)
+        return {
+            f"{prefix}.{letter}": bits_of(float(known[key]))
+            if key.endswith("factor")
+            else int(known[key])
+            for letter, key in zip(LETTERS, function.integer_parameters, strict=False)
+        }
+    if name == "look_up":
+        entries = np.array(values["table"], element_dtype(result))
+        return {f"{prefix}.table": tables_.address_of(entries.tobytes())}
     if not isinstance(operands[0], FixedType):
         defaults = {"minimum": -np.inf, "maximum": np.inf}
         found = [values.get(key, defaults.get(key, 0.0)) for key in function.float_parameters]
@@ -132,7 +144,7 @@ def step_columns(
         found_parameters = parameters(stage, f"then{group}", tables_)
         if residual is not None and residual[0] is stage and residual[1] == 0:
             x, y = (found_parameters.get(f"then{group}.{letter}") for letter in "xy")
-            if x is not None and y is not None:
+            if x is not None and y is not None and name not in ("add_linear", "mul_linear"):
                 found_parameters |= {f"then{group}.x": y, f"then{group}.y": x}
         columns |= found_parameters
     return columns, residual
