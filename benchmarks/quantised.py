@@ -38,8 +38,20 @@ class _Images(CalibrationDataReader):
         return next(self._feeds, None)
 
 
-def quantised(model: ModelProto, images: NDArray[np.float32]) -> ModelProto:
-    """A network of one image input in 8 bits, calibrated on images [count, c, h, w]."""
+def quantised(
+    model: ModelProto,
+    images: NDArray[np.float32],
+    form: QuantFormat = QuantFormat.QDQ,
+    activations: QuantType = QuantType.QInt8,
+    *,
+    symmetric: bool = False,
+    reduce_range: bool = False,
+) -> ModelProto:
+    """A network of one image input in 8 bits, calibrated on images [count, c, h, w].
+
+    With ``symmetric``, activations have the same range on both sides of 0; with ``reduce_range``,
+    weights have 7 bits.
+    """
     if model.opset_import[0].version < OPSET:
         stored = {tensor.name for tensor in model.graph.initializer}
         model = version_converter.convert_version(model, OPSET)
@@ -56,9 +68,11 @@ def quantised(model: ModelProto, images: NDArray[np.float32]) -> ModelProto:
             prepared,
             result,
             _Images(name, (image[None] for image in images)),
-            quant_format=QuantFormat.QDQ,
-            activation_type=QuantType.QInt8,
+            quant_format=form,
+            activation_type=activations,
             weight_type=QuantType.QInt8,
             per_channel=True,
+            reduce_range=reduce_range,
+            extra_options={"ActivationSymmetric": symmetric},
         )
         return onnx.load(result)

@@ -191,6 +191,11 @@ class Executable:
         """The final graph that the program was made from, with placements."""
         return self._read_reference()[0]
 
+    @property
+    def weights(self) -> Weights:
+        """The constants of that graph."""
+        return self._read_reference()[1]
+
     def _read_reference(self) -> tuple[ModuleOp, Weights]:
         if self._reference is None:
             packed = packed_weights(find_target(self.manifest.target), self.content / PROGRAM)

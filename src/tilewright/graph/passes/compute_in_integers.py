@@ -12,6 +12,7 @@ from tilewright.graph.passes.editing import (
     add_weight,
     compiler,
     constant,
+    erase,
     make,
     merge_weights,
     only_user,
@@ -33,6 +34,9 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of
 
 _VIEWS = ("reshape", "transpose")
+
+_MOVING = (*_VIEWS, "slice", "max_pool")
+"""Operations of one operand that choose among its integers, whatever their sign."""
 
 
 @dataclass(frozen=True)
@@ -105,32 +109,52 @@ def _integers(op: Operation, ctx: CompilerContext) -> SSAValue | None:
 
 
 def _as_products_take(op: Operation, ctx: CompilerContext) -> None:
-    """8-bit integers that are only dequantised again become those of the other sign that the
+    """8-bit integers that are only moved and dequantised become those of the other sign that the
     machine's products take, their zero point moved by 128."""
-    zero = constant(op.inputs[2], ctx)
-    readers, wanted = users(op.result), activation_dtype(ctx)
-    if zero is None or zero.dtype not in BYTES or zero.dtype == wanted or not readers:
+    zero, wanted = constant(op.inputs[2], ctx), activation_dtype(ctx)
+    if zero is None or zero.dtype not in BYTES or zero.dtype == wanted:
+        return
+    readers = _readers(op.result, ctx)
+    if not readers:
         return
     shift = int(np.iinfo(wanted).min) - int(np.iinfo(zero.dtype).min)
-    zeros: list[Array] = []
-    for reader in readers:
-        if not isinstance(reader, Operation) or reader.operation != "dequantise_linear":
-            return
-        own = constant(reader.inputs[2], ctx)
-        if own is None or reader.inputs[0] is not op.result:
-            return
-        zeros.append(own)
 
     def moved(array: Array, before: Operation) -> SSAValue:
         return add_weight(ctx, (array.astype(np.int16) + shift).astype(wanted), before, "zero")
 
     operands = [*op.inputs[:2], moved(zero, op)]
-    made = make("quantise_linear", operands, before=op, like=op).result
-    for reader, own in zip(readers, zeros, strict=True):
-        assert isinstance(reader, Operation)
-        operands = [made, reader.inputs[1], moved(own, reader)]
-        replace(reader, make("dequantise_linear", operands, before=reader, like=reader).result)
-    replace(op, made)
+    made = {op.result: make("quantise_linear", operands, before=op, like=op).result}
+    for reader in readers:
+        value = made[reader.inputs[0]]
+        if reader.operation == "dequantise_linear":
+            own = constant(reader.inputs[2], ctx)
+            assert own is not None
+            operands = [value, reader.inputs[1], moved(own, reader)]
+            back = make("dequantise_linear", operands, before=reader, like=reader)
+            reader.result.replace_all_uses_with(back.result)
+        else:
+            moving = make(reader.operation, [value], reader.values, before=reader, like=reader)
+            made[reader.result] = moving.result
+    for old in reversed([op, *readers]):
+        erase(old)
+
+
+def _readers(value: SSAValue, ctx: CompilerContext) -> list[Operation]:
+    """Every operation that moves or dequantises a value of integers, readers behind what they read;
+    none if anything else reads it."""
+    found: list[Operation] = []
+    for reader in users(value):
+        if not isinstance(reader, Operation) or reader.inputs[0] is not value:
+            return []
+        behind: list[Operation] = []
+        if reader.operation in _MOVING:
+            behind = _readers(reader.result, ctx)
+            if not behind:
+                return []
+        elif reader.operation != "dequantise_linear" or constant(reader.inputs[2], ctx) is None:
+            return []
+        found += [reader, *behind]
+    return found
 
 
 def _through_view(op: Operation, ctx: CompilerContext) -> None:

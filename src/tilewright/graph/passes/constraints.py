@@ -132,6 +132,13 @@ def _numbers(found: Candidate, machine: Machine) -> str | None:
     return f"{found.operation} gives 32-bit results, and no primitive for it can requantise them"
 
 
+def has_meaning(found: Candidate, machine: Machine) -> bool:
+    """Whether an operation within a kernel has a meaning on the machine's elements."""
+    if machine.number.kind == "integer":
+        return _integers(found, machine) is None
+    return machine.number.kind == "float" or fixed_element(found, machine.fixed_bits) is not None
+
+
 ON_INTEGERS = frozenset(
     (
         *("conv", "matmul", "max_pool", "requantise_linear", "add_linear", "mul_linear"),

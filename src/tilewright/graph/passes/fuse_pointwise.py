@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import AffineOperation, Operation, PointwiseOperation
 from tilewright.graph.operations.numbers import RequantiseOp
-from tilewright.graph.passes.constraints import Candidate, candidate, fixed_element, serving
+from tilewright.graph.passes.constraints import Candidate, candidate, has_meaning, serving
 from tilewright.graph.passes.editing import VIEWS, compiler, only_user, operations_of
 from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
 from tilewright.ir import (
@@ -143,8 +143,7 @@ def joins(step: Operation, value: SSAValue, primitive: Primitive, machine: Machi
         return False
     if not _elements_fit(step, value, primitive):
         return False
-    bits = machine.fixed_bits
-    return not bits or fixed_element(candidate(step), bits) is not None
+    return has_meaning(candidate(step), machine)
 
 
 def _widened_beside(
