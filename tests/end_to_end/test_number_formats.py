@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -55,7 +55,7 @@ def distance(model: ModelProto, inputs: Arrays, outputs: Arrays) -> float:
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    wanted = session.run(None, inputs)
+    wanted = cast("list[NDArray[np.float32]]", session.run(None, inputs))
     found: list[float] = []
     for want, output in zip(wanted, outputs.values(), strict=True):
         scale = float(np.abs(want).max())
@@ -101,7 +101,10 @@ def accelerator_agrees(executable: Executable, inputs: Arrays) -> int:
 
     kernels = [op for op in network.block.ops if isinstance(op, KernelOp) and not op.on_host]
     for kernel in kernels:
-        values = dict(zip(kernel.body.block.args, map(array_of, kernel.inputs), strict=True))
+        values = dict[SSAValue, NDArray[Any]](
+            zip(kernel.body.block.args, map(array_of, kernel.inputs), strict=True)
+        )
+        result = np.zeros(0)
         for op in kernel.operations:
             result = values[op.result] = op.evaluate(*(values[value] for value in op.inputs))
         np.testing.assert_array_equal(
@@ -212,7 +215,7 @@ def integers_apart(
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
-    (wanted,) = session.run(None, inputs)
+    (wanted,) = cast("list[NDArray[np.float32]]", session.run(None, inputs))
     (found,) = outputs.values()
     last = next(node for node in model.graph.node if "logits" in node.output)
     stored = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}

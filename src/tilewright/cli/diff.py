@@ -127,7 +127,7 @@ def diff(
         progress("reference", 0, 0)
         allowed = tolerance
         if allowed is None:
-            coarse = chosen is not None and chosen.format.kind != "float32"
+            coarse = chosen is not None and not chosen.format.is_plain
             allowed = _tolerance(machine, coarse, reference, executable)
         if reference is Reference.interpreter:
             want = _interpreted(executable, arrays)

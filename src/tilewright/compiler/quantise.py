@@ -19,6 +19,7 @@ from tilewright.numbers.calibration import (
     observed_ranges,
     samples_of,
 )
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.numerics.formats import Numbers, numbers_of
 from tilewright.numerics.linear import levels
 from tilewright.numerics.observers import Observer
@@ -42,7 +43,7 @@ def quantise(work: CompilationState) -> None:
         return
     check_numbers(work)
     late = number.is_narrow and number.kind != "integer"
-    if late or numbers.format.kind == "float32":
+    if late or numbers.format.is_plain:
         return
     prepare_ranges(work, numbers)
     work.runner.run(work.network, quantise_pipeline(numbers)[-1], "graph-")
@@ -115,8 +116,10 @@ def check_numbers(work: CompilationState) -> None:
 
 def check_format(machine: Machine, numbers: Numbers, calibrated: bool) -> None:
     """Refuse a format or observer that does not go with the machine or lacks ranges."""
-    plain = machine.number.kind == "integer" and numbers.format.has_bytes
-    own = plain and numbers.format.name != "fixed8"
+    # Scales of int8 may be powers of two; fixed point has none.
+    element = ELEMENTS.get(numbers.format.name)
+    scaled = numbers.format.has_bytes and (element is None or element.kind != "fixed")
+    own = machine.number.kind == "integer" and scaled
     if not machine.computes_as_given and numbers.format.name != machine.element and not own:
         raise refuse(
             "numbers-machine",

@@ -368,7 +368,7 @@ class Machine(_Part):
     @property
     def computes_as_given(self) -> bool:
         """Whether it takes the model's own float32, so that a network needs no other numbers."""
-        return self.number.kind == "float" and not self.number.is_narrow
+        return self.number.is_plain
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

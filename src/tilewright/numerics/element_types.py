@@ -41,6 +41,11 @@ class Element:
         return self.kind != "float"
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is the float that models come in, before other numbers are chosen."""
+        return self.kind == "float" and self.bits == 32
+
+    @property
     def is_short_float(self) -> bool:
         """Whether it is a float that is computed on in another, wider one."""
         return self.kind == "float" and self.bits == 16

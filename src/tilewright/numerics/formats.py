@@ -25,6 +25,11 @@ class Format:
     """Whether constant weights have a scale for each output channel."""
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it leaves the model's numbers as they are."""
+        return self.kind == "float32"
+
+    @property
     def has_bytes(self) -> bool:
         """Whether it is one of integers of 8 bits."""
         return self.kind == "linear" and self.bits == 8
@@ -107,7 +112,7 @@ def numbers_of(
             f"{format} has no scales for an observer to choose",
             help="leave the observer out",
         )
-    if found.kind == "float32" and keep_float:
+    if found.is_plain and keep_float:
         raise refuse(
             "numbers-keep", "everything is float32", help="leave the nodes that stay float out"
         )

@@ -15,6 +15,7 @@ from typing import Any
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.behind_cost import BehindCost
 from tilewright.planning.block_cost import BlockCost
 from tilewright.planning.bounds import granule_bound, physical_bound, primitives_for
@@ -234,7 +235,7 @@ def _summed_first(kernel: Kernel) -> bool:
     summed = {value.name}
     for stage in kernel.stages[1:]:
         names = [operand.name for operand in stage.inputs]
-        if stage.operation != "add" or stage.output.element != "float32":
+        if stage.operation != "add" or not ELEMENTS[stage.output.element].is_plain:
             break
         if names.count(value.name) != 1:
             break

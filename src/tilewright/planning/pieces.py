@@ -18,6 +18,7 @@ from functools import cached_property
 from math import ceil
 
 from tilewright.machine import Primitive
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.numerics.pieces import THREE, TWO, groups
 from tilewright.planning.cached_blocks import shares
 from tilewright.planning.domain import Affine, Kernel
@@ -135,7 +136,7 @@ class Geometry:
 
 def pieces_of(element: str) -> int:
     """Into how many pieces weights of that element type, as they are stored, are split."""
-    return TWO if element == "bfloat16" else THREE
+    return TWO if ELEMENTS[element].is_short_float else THREE
 
 
 def geometry_of(kernel: Kernel, sizes: Mapping[str, int]) -> Geometry:

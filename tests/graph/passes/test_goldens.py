@@ -35,6 +35,10 @@ MACHINES = {
     # A last cache that is far away.
     "server": cpu(Processor(lanes=16, vectors_per_cycle=2.0, bandwidths=(80.0, 40.0, 5.0, 4.5))),
     "small": accelerator(),
+    "half": accelerator().with_values(
+        {"element": "float16", "accumulator": "float32", "overflow": "saturate"}
+    ),
+    "bytes": accelerator().with_values({"element": "int8", "accumulator": "int32"}),
     "cambricon": CAMBRICON_X,
     "accc": ACC_C,
 }

@@ -181,6 +181,8 @@ def test_plan_is_sound(machine: str, seed: int) -> None:
 
 def test_pipeline_names_every_pass() -> None:
     entries = [entry for machine in MACHINES.values() for entry in pipeline(machine)]
+    short = {"element": "float16", "accumulator": "float32"}
+    entries += pipeline(accelerator().with_values(short))
     entries += [entry for part in quantise_pipeline(numbers_of("int8")) for entry in part]
     assert {entry.step.name for entry in entries} == set(PASSES)
     assert all(entry.reason for entry in entries)

@@ -15,7 +15,7 @@ from tilewright.graph.operations import Operation
 from tilewright.ir import SSAValue, VerifyException
 from tilewright.ir.types import FixedType, element_name, tensor, tensor_type
 from tilewright.machine import Machine, Primitive
-from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Stage
 from tilewright.planning.operand_layouts import takes_operand
 
@@ -114,9 +114,10 @@ def _numbers(found: Candidate, machine: Machine) -> str | None:
     if machine.computes_as_given:
         return None
     elements = {element_name(tensor_type(value).element_type) for value in found.op.inputs}
-    plain = sorted(elements - {"float32", machine.element, machine.accumulator})
-    if plain:
-        return f"{machine.name} computes on {machine.element}, not on {', '.join(plain)}"
+    own = (machine.element, machine.accumulator)
+    others = sorted(name for name in elements if not ELEMENTS[name].is_plain and name not in own)
+    if others:
+        return f"{machine.name} computes on {machine.element}, not on {', '.join(others)}"
     if machine.number.kind == "float":
         return None
     if machine.number.kind == "integer":
@@ -164,7 +165,8 @@ def _integers(found: Candidate, machine: Machine) -> str | None:
 
 def _has_32_bits(value: SSAValue) -> bool:
     """Whether a value is 32-bit fixed point, in a network that came with its numbers."""
-    return element_name(tensor_type(value).element_type) == "fixed32"
+    element = ELEMENTS[element_name(tensor_type(value).element_type)]
+    return element.kind == "fixed" and element.bits == 32
 
 
 def fixed_element(found: Candidate, bits: int) -> str | None:
@@ -252,8 +254,8 @@ def _shortage(found: Candidate, primitive: Primitive, machine: Machine) -> _Shor
             continue
         box = [axis.interval(dims)[1] for axis in operand.access]
         box = [min(size, extent) for size, extent in zip(box, operand.shape, strict=True)]
-        element = machine.element if operand.element == "float32" else operand.element
-        size = prod(box) * ELEMENT_BYTES[element]
+        element = ELEMENTS[operand.element]
+        size = prod(box) * (machine.number if element.is_plain else element).bytes
         needed[storage.memory] = needed.get(storage.memory, 0) + size
     for memory, size in needed.items():
         described = machine.memory(memory)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-import ml_dtypes
 import numpy as np
 
 from tilewright.graph.dialect import NetworkOp, OutputOp, WeightOp
@@ -16,10 +15,8 @@ from tilewright.ir import Block, SSAValue, f32
 from tilewright.ir import Operation as AnyOperation
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, element_dtype, tensor_type
+from tilewright.numerics.element_types import ELEMENTS, Element, rounded
 from tilewright.numerics.formats import Format
-
-FINITE = {"float16": float(np.finfo(np.float16).max), "bfloat16": 3.3895313892515355e38}
-"""Largest finite number of a format."""
 
 
 @dataclass
@@ -39,9 +36,9 @@ class ShortFloats:
     only: Collection[str] | None
 
     @property
-    def dtype(self) -> np.dtype[np.generic]:
+    def element(self) -> Element:
         """The format's elements."""
-        return np.dtype(np.float16 if self.format.name == "float16" else ml_dtypes.bfloat16)
+        return ELEMENTS[self.format.name]
 
     def run(self, network: NetworkOp) -> dict[SSAValue, SSAValue]:
         """Rewrite the network in place; each tensor that is rounded, and the rounded one."""
@@ -83,9 +80,7 @@ class ShortFloats:
 
     def _short(self, array: Array) -> Array:
         """An array in the format; finite numbers stay finite."""
-        limit = FINITE[self.format.name]
-        bounded = np.where(np.isfinite(array), np.clip(array, -limit, limit), array)
-        return bounded.astype(self.dtype)
+        return rounded(array, self.element, saturate=True)
 
     def _round(self, network: NetworkOp, value: SSAValue, producer: Operation | None) -> SSAValue:
         """Let all readers of a value read it rounded."""
@@ -104,7 +99,7 @@ class ShortFloats:
         owner = value.owner
         if not isinstance(owner, Operation) or owner.operation != "cast":
             return None
-        return owner.inputs[0] if dtype_of(owner.inputs[0]) == self.dtype else None
+        return owner.inputs[0] if dtype_of(owner.inputs[0]) == self.element.dtype else None
 
     def _view(self, op: Operation, shorts: list[SSAValue]) -> SSAValue:
         """A view of values in the format, which then become float32 behind it."""
