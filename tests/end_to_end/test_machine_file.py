@@ -20,6 +20,7 @@ from tests.end_to_end.end_to_end_models import (
 from tests.slow import but_fast
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError
+from tilewright.graph.passes.constraints import ON_INTEGERS
 from tilewright.machine.load import load_machine
 from tilewright.targets.generic.families import FAMILIES
 from tilewright.targets.generic.functions import FUNCTIONS
@@ -196,11 +197,17 @@ def test_functions_by_table_need_their_memory() -> None:
 def test_the_page_lists_the_operations() -> None:
     page = (ROOT / "docs" / "machine-file.md").read_text()
     kinds = " ".join(page.split("The kinds:")[1].split("Operations that")[0].split())
-    plain = kinds.split("on float32 also")[0].split("pointwise operations:")[1]
+    plain = kinds.split("on floats also")[0].split("pointwise operations:")[1]
     named = re.findall(r"`([a-z0-9_ ]+)`", plain)
-    others = re.findall(r"`([a-z0-9_ ]+)`", kinds.split("on float32 also")[1])
-    listed = " ".join([*named, *others]).split()
+    floats, integers, of_former, functions = re.findall(
+        r"`([a-z0-9_ ]+)`", kinds.split("on floats also")[1]
+    )
+    listed = " ".join([*named, floats, integers, functions]).split()
     assert sorted(listed) == sorted(FUNCTIONS)
-    assert {n for n, f in FUNCTIONS.items() if not f.on_fixed} == set(others[0].split())
+    assert {n for n, f in FUNCTIONS.items() if not f.on_fixed} == {
+        *floats.split(),
+        *integers.split(),
+    }
+    assert {*integers.split(), *of_former.split()} == ON_INTEGERS - {"conv", "matmul", "max_pool"}
     anchors = {operation for family in FAMILIES.values() for operation in family.operations}
     assert all(f"`{name}`" in page for name in anchors - set(FUNCTIONS))

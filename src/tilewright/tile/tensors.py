@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tilewright.ir import Attribute, StringAttr, f32, integer, to_attribute
+from tilewright.ir import Attribute, StringAttr, integer, to_attribute
 from tilewright.ir.types import FixedType, element_of, tensor
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Operand

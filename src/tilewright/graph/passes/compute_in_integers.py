@@ -123,7 +123,9 @@ def _as_products_take(op: Operation, ctx: CompilerContext) -> None:
         return add_weight(ctx, (array.astype(np.int16) + shift).astype(wanted), before, "zero")
 
     operands = [*op.inputs[:2], moved(zero, op)]
-    made = {op.result: make("quantise_linear", operands, before=op, like=op).result}
+    made: dict[SSAValue, SSAValue] = {
+        op.result: make("quantise_linear", operands, before=op, like=op).result
+    }
     for reader in readers:
         value = made[reader.inputs[0]]
         if reader.operation == "dequantise_linear":
