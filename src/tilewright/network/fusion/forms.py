@@ -36,7 +36,7 @@ from tilewright.graph.passes.reanchoring import anchor_operands, plain_kernel, w
 from tilewright.graph.passes.rewrite_method import forget, rewritten
 from tilewright.ir import SSAValue, UnitAttr
 from tilewright.machine import Machine, Primitive
-from tilewright.numerics.element_types import ElementType
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.planning.domain import Kernel, Operand
 
 Trials = list[tuple[KernelOp, Primitive]]
@@ -84,14 +84,14 @@ def described(kernel: KernelOp, machine: Machine, primitive: Primitive | None = 
 
 
 def _numbered(kernel: Kernel, machine: Machine) -> Kernel:
-    """The kernel with fixed point in place of float32, where the machine computes in it."""
-    if not machine.fixed_bits:
+    """The kernel with the machine's elements in place of float32."""
+    if machine.computes_as_given:
         return kernel
 
     def numbered(operand: Operand) -> Operand:
-        if operand.element != "float32":
+        if not ELEMENTS[operand.element].is_plain:
             return operand
-        element: ElementType = "fixed32" if operand.role == "bias" else machine.element
+        element = machine.accumulator if operand.role == "bias" else machine.element
         return replace(operand, element=element)
 
     stages = tuple(
