@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tilewright.machine.checks import MAX_ENGINES, check
-from tilewright.numerics.element_types import ELEMENTS, Element
+from tilewright.numerics.element_types import ELEMENTS, Element, ElementType
 
 MAX_VALUE = 1 << 48
 """What no size or rate may exceed."""
@@ -120,8 +120,8 @@ class Storage(_Part):
     O I for the weights of a matrix product (kept as [co, ci], ``transpose_b``), N C for its rows,
     O for a bias (``O16o`` pads it to blocks of 16).
     """
-    elements: tuple[str, ...] = ()
-    """Element types that the primitive takes of this operand (planning/domain.py), if not any."""
+    elements: tuple[ElementType, ...] = ()
+    """Element types that the primitive takes of this operand, or writes, if not any."""
     along: tuple[str, ...] = ()
     """Dims of which one must run along the elements that lie side by side in main memory; none is
     asked for where they all have one index."""
@@ -364,6 +364,12 @@ class Machine(_Part):
     def fixed_bits(self) -> int:
         """Bits of the fixed-point values that it computes on; 0 where it computes on others."""
         return self.number.bits if self.number.kind == "fixed" else 0
+
+    def element_of(self, element: ElementType, role: str) -> ElementType:
+        """The element that an operand has once the machine's numbers are chosen."""
+        if self.computes_as_given or not ELEMENTS[element].is_plain:
+            return element
+        return self.accumulator if role == "bias" else self.element
 
     @property
     def computes_as_given(self) -> bool:

@@ -13,6 +13,7 @@ from tests.targets.generic.kernel_cases import Case, KernelBuilder, lower_case
 from tilewright.errors import TilewrightError
 from tilewright.ir import SSAValue, f32, i8, i32
 from tilewright.ir.types import Array, tensor
+from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
 from tilewright.planning import plan
 from tilewright.targets.generic.isa import derive
@@ -154,3 +155,40 @@ def test_scales_are_float32_and_ties_go_to_the_even_integer() -> None:
 def test_sums_of_int8_are_int32() -> None:
     with pytest.raises(TilewrightError, match="sums of int8 are int32, not float32"):
         MACHINE.with_values({"accumulator": "float32"})
+
+
+def with_output(*elements: str) -> Machine:
+    """The machine whose products write those elements alone."""
+    primitive = MACHINE.primitive("matmul")
+    output = primitive.operands["output"].model_copy(update={"elements": elements})
+    operands = {**primitive.operands, "output": output}
+    changed = primitive.model_copy(update={"operands": operands})
+    others = [changed if one is primitive else one for one in MACHINE.primitives]
+    return MACHINE.model_copy(update={"primitives": tuple(others)})
+
+
+def test_results_that_a_primitive_does_not_write_are_refused() -> None:
+    machine, instructions = with_output("int8"), derive(with_output("int8"))
+    narrow, wide = product(1), sums(0)
+    lowered = lower_case(narrow, plan(narrow.kernel, machine).schedule, machine, instructions)
+    np.testing.assert_array_equal(lowered.run(), narrow.expected)
+    schedule = plan(wide.kernel, machine).schedule
+    with pytest.raises(TilewrightError, match="matmul writes int8, and the kernel's result is int"):
+        lower_case(wide, schedule, machine, instructions)
+
+
+def test_machine_files_name_elements_that_there_are() -> None:
+    text = FILE.read_text().replace(
+        'operands.input = "scratchpad"',
+        'operands.input = { memory = "scratchpad", elements = ["int7"] }',
+    )
+    with pytest.raises(TilewrightError, match="machine-invalid"):
+        load_machine(text)
+
+
+def test_operands_are_taken_by_what_they_will_be() -> None:
+    """Kernels are formed before numbers are chosen."""
+    machine = load_machine(FILE.parent / "five-buffers.toml")
+    assert machine.element_of("float32", "input") == "float16"
+    assert machine.element_of("float32", "bias") == "float32"
+    assert machine.element_of("int64", "input") == "int64"

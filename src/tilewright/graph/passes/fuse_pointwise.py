@@ -141,7 +141,7 @@ def joins(step: Operation, value: SSAValue, primitive: Primitive, machine: Machi
     """Whether a primitive could apply a map to its results; its order is ``accepts``' to judge."""
     if shape_of(step.result) != shape_of(value) or not _operands_fit(step, value, primitive):
         return False
-    if not _elements_fit(step, value, primitive):
+    if not _elements_fit(step, value, primitive, machine):
         return False
     return has_meaning(candidate(step), machine)
 
@@ -190,7 +190,7 @@ def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> boo
     return all(shape_of(operand) == shape_of(value) for operand in others)
 
 
-def _elements_fit(step: Operation, value: SSAValue, primitive: Primitive) -> bool:
+def _elements_fit(step: Operation, value: SSAValue, primitive: Primitive, machine: Machine) -> bool:
     """Whether the primitive's vectors take the step's elements.
 
     They have one type on their way out, except between floats and quantised integers, between
@@ -200,7 +200,8 @@ def _elements_fit(step: Operation, value: SSAValue, primitive: Primitive) -> boo
     if all(isinstance(kind, FixedType) for kind in types):
         return True
     if len(types) == 1:
-        return primitive.takes("residual", element_name(types.pop()))
+        element = machine.element_of(element_name(types.pop()), "residual")
+        return primitive.takes("residual", element)
     if not isinstance(step, AffineOperation) and not widens_or_rounds(step):
         return False
     others = [operand for operand in step.inputs if operand is not value]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tilewright.errors import refuse
+from tilewright.ir.types import element_name
 from tilewright.numerics import fixed
 from tilewright.numerics.sparse import steps_of
 from tilewright.targets.generic.families.sparse import lanes_of
@@ -27,6 +28,15 @@ def lower_compute(context: Context) -> Fields:
     output = context.output
     _, result = elements(context.op.stages[-1])
     fields = context.one.format.by_name
+    written, name = context.part.operands["output"].elements, element_name(result)
+    if written and name not in written:
+        kinds = ", ".join(written)
+        raise refuse(
+            "lower-element",
+            f"{context.part.name} writes {kinds}, and the kernel's result is {name}",
+            context.where,
+            "add it to operands.output.elements, or the step that converts to the epilogue",
+        )
     if "output.wide" in fields:
         columns["output.wide"] = int(is_wide(result))
     unknown = [name for name in columns if name not in fields]
