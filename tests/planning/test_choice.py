@@ -45,7 +45,7 @@ def test_the_cost_model_needs_no_planner() -> None:
 @pytest.mark.parametrize(
     ("text", "machine", "options", "code", "words"),
     [
-        ("guess", MACHINE, {}, "option-planner", "model, exact, greedy, measured"),
+        ("guess", MACHINE, {}, "option-planner", "model, exact, greedy, stationary, measured"),
         ("greedy{start", MACHINE, {}, "option-planner", "no planner"),
         ("../greedy", MACHINE, {}, "option-planner", "no planner"),
         ("greedy{start=two}", MACHINE, {}, "option-planner", "start=one|granule"),
@@ -65,4 +65,4 @@ def test_what_a_machine_has_no_use_for_is_refused(
     (problem,) = caught.value.problems
     assert problem.code == code
     assert words in str(problem)
-    assert set(PLANNERS) == {"model", "exact", "greedy", "measured"}
+    assert set(PLANNERS) == {"model", "exact", "greedy", "stationary", "measured"}

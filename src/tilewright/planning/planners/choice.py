@@ -15,16 +15,19 @@ from tilewright.planning.measurements import Measurements
 from tilewright.planning.plan import Plan
 from tilewright.planning.planners.greedy import AUTOMATIC, Greedy
 from tilewright.planning.planners.measured import Measure, best_known, plan_measured
+from tilewright.planning.planners.stationary import KINDS, Stationary, is_product
 
 PLANNERS = {
     "model": "the best of the whole space by the machine's cost model (the default)",
     "exact": "the same, by name, on machines whose software manages the memories",
     "greedy": "DLIR's partitioning; options start=one|granule and buffers=auto|1|2",
+    "stationary": "products whose operand or result stays on the chip (the DaVinci thesis), other "
+    "kernels by the model; options kind=os|is|ws and buffers=1|2",
     "measured": "the best candidates, run on the processor at hand",
 }
 """Every planner and what it does."""
 
-CUTTING = ("exact", "greedy")
+CUTTING = ("exact", "greedy", "stationary")
 """Planners that cut tiles for memories that software manages."""
 
 Chosen = Callable[[Kernel], Plan | None]
@@ -32,7 +35,11 @@ Chosen = Callable[[Kernel], Plan | None]
 
 _TEXT = re.compile(r"([a-z]{1,20})(?:\{([^{}]{0,100})\})?")
 
-_GREEDY = {"start": ("one", "granule"), "buffers": ("auto", "1", "2")}
+_OPTIONS = {
+    "greedy": {"start": ("one", "granule"), "buffers": ("auto", "1", "2")},
+    "stationary": {"kind": KINDS, "buffers": ("1", "2")},
+}
+"""Planners with options, and the values of each."""
 
 
 @contextmanager
@@ -64,10 +71,20 @@ def planner_of(
             raise refuse(
                 "option-planner", f"{name} asks no database of measured schedules", help="model"
             )
+    cache: PlanCache = {}
     if name == "greedy":
-        search = _greedy(options)
-        cache: PlanCache = {}
-        yield lambda kernel: plan(kernel, machine, timer=timer, cache=cache, search=search)
+        greedy = _greedy(options)
+        yield lambda kernel: plan(kernel, machine, timer=timer, cache=cache, search=greedy)
+        return
+    if name == "stationary":
+        search = _stationary(options)
+        yield (
+            lambda kernel: (
+                plan(kernel, machine, timer=timer, cache=cache, search=search)
+                if is_product(kernel)
+                else None
+            )
+        )
         return
     if name == "exact" or (name == "model" and database is None):
         yield None
@@ -90,19 +107,26 @@ def _parsed(text: str) -> tuple[str, dict[str, str]]:
     for part in (found[2] or "").replace(",", " ").split():
         key, _, value = part.partition("=")
         options[key] = value
-    if options and found[1] != "greedy":
+    if options and found[1] not in _OPTIONS:
         raise refuse("option-planner", f"planner {found[1]} takes no options", text[:80])
+    known = _OPTIONS.get(found[1], {})
+    allowed = ", ".join(f"{key}={'|'.join(values)}" for key, values in known.items())
+    for key, value in options.items():
+        if value not in known.get(key, ()):
+            raise refuse("option-planner", f"{found[1]} takes no {key}={value}", help=allowed)
     return found[1], options
 
 
 def _greedy(options: dict[str, str]) -> Greedy:
     """The greedy planner with its options."""
-    allowed = ", ".join(f"{key}={'|'.join(values)}" for key, values in _GREEDY.items())
-    for key, value in options.items():
-        if value not in _GREEDY.get(key, ()):
-            raise refuse("option-planner", f"greedy takes no {key}={value}", help=allowed)
     buffers = options.get("buffers", "auto")
     return Greedy(
         start=options.get("start", "one"),
         buffers=AUTOMATIC if buffers == "auto" else int(buffers),
     )
+
+
+def _stationary(options: dict[str, str]) -> Stationary:
+    """The stationary planner with its options."""
+    kind = next(kind for kind in KINDS if kind == options.get("kind", "os"))
+    return Stationary(kind, int(options.get("buffers", "1")))

@@ -45,8 +45,10 @@ much too high."""
 FAR = 0.25
 """Of the granule bound: a best cost that is further above it lets more sizes be searched."""
 
-INNER, WITHIN = 24, 6
-"""Inner tilings that are kept, and around how many of them outer tiles are sought."""
+INNER, WITHIN = 100, 8
+"""Inner tilings that are kept, and around how many of them outer tiles are sought: of those that
+cut the result alike, around the best. A larger tile of the result is the better one next to the
+primitive; a smaller one may let more of an operand stay in the outer memory."""
 
 NEAR = 3
 """Schedules that are kept beside the fastest one."""
@@ -126,12 +128,16 @@ def search_levels(
     """
     view = inner_view(machine, primitive)
     within = search(kernel, view, primitive, budget, INNER, single_level=True)
-    tilings: dict[Schedule, InnerTiling] = {}
+    reduction = kernel.anchor.reduction
+    tilings: dict[tuple[int, ...], InnerTiling] = {}
     for candidate in within.candidates:
         found = candidate.schedule
-        tilings[found] = InnerTiling(kernel, machine, primitive, candidate.space.uses, found)
+        tiling = InnerTiling(kernel, machine, primitive, candidate.space.uses, found)
+        cut = tuple(tiling.size(dim) for dim in kernel.anchor.extents if dim not in reduction)
+        if cut not in tilings and tiling.fits:
+            tilings[cut] = tiling
     best = Search([], within.considered, within.priced, within.cuts)
-    for tiling in [tiling for tiling in tilings.values() if tiling.fits][:WITHIN]:
+    for tiling in list(tilings.values())[:WITHIN]:
         space = outer_space(tiling, budget.rows)
         if space is None:
             continue

@@ -1,0 +1,1 @@
+"""DaVinci cores (Ascend): machines, planners, kernels in CCE C, and a host on which they run."""

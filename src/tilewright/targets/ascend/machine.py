@@ -1,0 +1,294 @@
+"""DaVinci cores as data: Ascend 910 and 310, and the cube core of 910B1.
+
+Every rate says where it is from (``Rate.tag``):
+
+=== ======================================================
+V   the vendor's text or code (asc-devkit, AscendNPU-IR)
+M   published measurements
+D   derived by arithmetic from such figures
+S   secondary sources
+A   assumed; ``assumptions`` lists them for reports
+=== ======================================================
+
+The path rates of the 910 are not public: they are assumed to be the 310's. The memories have the
+names of AscendNPU-IR's address spaces: gm, cbuf (L1), ca (L0A), cb (L0B), cc (L0C), ub; engines
+those of its pipes. 910B1 is described by its cube core alone, whose results leave by the pipe FIX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
+
+Tag = Literal["V", "M", "D", "S", "A"]
+
+BLOCK = 32
+"""Bytes of a block: what copies, vector operations and their strides count in."""
+
+FRACTAL = 512
+"""Bytes of a block of 16 x 16 half-precision elements: what loads into L0A and L0B count in."""
+
+CUBE = 16
+"""Side of the blocks that the cube multiplies, in half precision; 32 along sums of int8."""
+
+REPEAT_BLOCKS = 8
+"""Blocks of one repeat of a vector operation."""
+
+MAX_REPEAT = 255
+"""Repeats of one instruction."""
+
+MAX_BURSTS = 4095
+"""Bursts of one copy (nBurst)."""
+
+MAX_FIELD = 65_535
+"""Largest length of a burst, gap between bursts, or stride of a load."""
+
+MAX_MAD = 4095
+"""Largest m, k or n of one ``mad``."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A figure of the hardware and where it is from."""
+
+    value: float
+    tag: Tag
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class DaVinci:
+    """One kind of core; sizes in bytes, rates in bytes per cycle, times in cycles."""
+
+    name: str
+    description: str
+    cores: int
+    clock_hz: Rate
+    l1: int
+    l0a: int
+    l0b: int
+    l0c: int
+    ub: int
+    """0 for a core without a vector unit."""
+    l2: int
+    """Shared by all cores; not a memory of the machine yet."""
+    events: int
+    """Event ids of each ordered pair of pipes."""
+    paths: Mapping[tuple[str, str], Rate]
+    """Source and target memory -> bytes per cycle."""
+    mad_head: Rate
+    """Cycles of a ``mad`` before its first block; hidden where the next one is queued."""
+    queue: Rate
+    """Commands that wait in a pipe."""
+    latency: Rate
+    """Cycles from the start of a transfer of main memory to its first byte."""
+    barrier_blocks: Rate
+    """A ``mad`` into sums of fewer blocks needs a barrier after the one before on these sums."""
+    flags: Literal["binary", "counting"] = "binary"
+    """Whether an event may be set again before it is waited for. The vendor's manual says no, its
+    compiler relies on yes; code for the first is right on the second."""
+
+
+_DEVKIT = "asc-devkit"
+_NOT_PUBLIC = "not public for the 910; as the 310"
+_GUESS = "no public figure"
+
+_PATHS_310 = {
+    ("gm", "cbuf"): Rate(67, "V", "DDR read, L2 128"),
+    ("gm", "ub"): Rate(67, "V", "DDR read, L2 128"),
+    ("cbuf", "ca"): Rate(256, "V", "instruction tables of 910B; the chip's ini file says 512"),
+    ("cbuf", "cb"): Rate(128, "V", "instruction tables of 910B; the chip's ini file says 256"),
+    ("cbuf", "ub"): Rate(128, "V", "ini"),
+    ("ub", "cbuf"): Rate(128, "V", "ini; an older one says 512"),
+    ("cc", "ub"): Rate(256, "V", "ini; older ones say 128 or 512"),
+    ("ub", "gm"): Rate(64, "V", "ini"),
+}
+
+_PATHS_910 = {
+    **{path: Rate(rate.value, "A", _NOT_PUBLIC) for path, rate in _PATHS_310.items()},
+    ("gm", "cbuf"): Rate(64, "A", "between 37.5 (1.2 TB/s over 32 cores) and the 310's L2, 128"),
+    ("gm", "ub"): Rate(64, "A", "between 37.5 (1.2 TB/s over 32 cores) and the 310's L2, 128"),
+}
+
+ASCEND_910 = DaVinci(
+    name="ascend910",
+    description="one of the 32 DaVinci cores of an Ascend 910 (dav-c100)",
+    cores=32,
+    clock_hz=Rate(1e9, "D", "256 TFLOPS / 32 cores / 8,192 = 977 MHz"),
+    l1=1 << 20,
+    l0a=64 << 10,
+    l0b=64 << 10,
+    l0c=256 << 10,
+    ub=256 << 10,
+    l2=32 << 20,
+    events=4,
+    paths=_PATHS_910,
+    mad_head=Rate(60, "A", "measured on 910B1: 61 and 63"),
+    queue=Rate(16, "A", _GUESS),
+    latency=Rate(100, "A", _GUESS),
+    barrier_blocks=Rate(10, "A", "910B's manual"),
+)
+
+ASCEND_310 = DaVinci(
+    name="ascend310",
+    description="one of the 2 DaVinci cores of an Ascend 310 (dav-m100)",
+    cores=2,
+    clock_hz=Rate(680e6, "V", "conflicts with 8 TFLOPS, which need 488 MHz"),
+    l1=1 << 20,
+    l0a=64 << 10,
+    l0b=64 << 10,
+    l0c=256 << 10,
+    ub=248 << 10,
+    l2=8 << 20,
+    events=4,
+    paths=_PATHS_310,
+    mad_head=Rate(60, "A", "measured on 910B1: 61 and 63"),
+    queue=Rate(16, "A", _GUESS),
+    latency=Rate(100, "A", _GUESS),
+    barrier_blocks=Rate(10, "A", "910B's manual"),
+)
+
+ASCEND_910B1 = DaVinci(
+    name="ascend910b1",
+    description="one of the 24 cube cores of an Ascend 910B1 (dav-c220)",
+    cores=24,
+    clock_hz=Rate(1.85e9, "V", _DEVKIT),
+    l1=512 << 10,
+    l0a=64 << 10,
+    l0b=64 << 10,
+    l0c=128 << 10,
+    ub=0,
+    l2=192 << 20,
+    events=8,
+    paths={
+        ("gm", "cbuf"): Rate(32, "V", "DDR; L2 110"),
+        ("cbuf", "ca"): Rate(256, "V", "instruction tables; the ini file says 512"),
+        ("cbuf", "cb"): Rate(128, "V", "instruction tables; the ini file says 256"),
+        ("cc", "gm"): Rate(64, "V", "L2 86"),
+    },
+    mad_head=Rate(61, "M", "64 x 64 x 64 without overlap: 125 cycles a mad"),
+    queue=Rate(32, "V", "of MTE1; assumed for the others"),
+    latency=Rate(100, "A", _GUESS),
+    barrier_blocks=Rate(10, "V", "manual"),
+)
+
+CORES = (ASCEND_910, ASCEND_310, ASCEND_910B1)
+"""All of them."""
+
+PIPES = {
+    ("gm", "cbuf"): "mte2",
+    ("gm", "ub"): "mte2",
+    ("cbuf", "ca"): "mte1",
+    ("cbuf", "cb"): "mte1",
+    ("cbuf", "ub"): "mte1",
+    ("cc", "ub"): "v",
+    ("ub", "gm"): "mte3",
+    ("ub", "cbuf"): "mte3",
+    ("cc", "gm"): "fix",
+}
+"""The pipe of each path."""
+
+EPILOGUE = (("add",), ("relu", "clip"))
+"""Maps on results of products, by groups in order."""
+
+
+def assumptions(core: DaVinci) -> dict[str, Rate]:
+    """The figures of a core that no public source gives, by name; reports print them."""
+    named = {
+        "clock_hz": core.clock_hz,
+        "mad_head": core.mad_head,
+        "queue": core.queue,
+        "latency": core.latency,
+        "barrier_blocks": core.barrier_blocks,
+        **{f"{source} -> {target}": rate for (source, target), rate in core.paths.items()},
+    }
+    return {name: rate for name, rate in named.items() if rate.tag == "A"}
+
+
+def machine_of(core: DaVinci) -> Machine:
+    """The machine of one core, for planning: elements of 2 bytes whose sums have 4."""
+    sizes = {"cbuf": core.l1, "ca": core.l0a, "cb": core.l0b, "cc": core.l0c, "ub": core.ub}
+    granules = {"cbuf": BLOCK, "ca": FRACTAL, "cb": FRACTAL, "cc": 2 * FRACTAL, "ub": BLOCK}
+    memories = (
+        Memory(name="gm", bytes_per_cycle=core.paths["gm", "cbuf"].value),
+        *(
+            Memory(name=name, bytes=size, granule=granules[name])
+            for name, size in sizes.items()
+            if size
+        ),
+    )
+    return Machine(
+        name=core.name,
+        description=core.description,
+        clock_hz=core.clock_hz.value,
+        memories=memories,
+        moves=tuple(_move(core, source, target) for source, target in core.paths),
+        engines=tuple(
+            Engine(name=name, queue=int(core.queue.value))
+            for name in dict.fromkeys(("m", "v", *(PIPES[path] for path in core.paths)))
+            if name != "v" or core.ub
+        ),
+        primitives=tuple(_primitives(core)),
+        main="gm",
+        element="fixed16",
+        accumulator="fixed32",
+    )
+
+
+def _move(core: DaVinci, source: str, target: str) -> Move:
+    slow = "gm" in (source, target)
+    return Move(
+        name=f"{source}-to-{target}",
+        source=source,
+        target=target,
+        engine=PIPES[source, target],
+        bytes_per_cycle=core.paths[source, target].value,
+        latency=int(core.latency.value) if slow else 0,
+        in_flight=4 if slow else 1,
+        transaction=BLOCK,
+    )
+
+
+def _primitives(core: DaVinci) -> list[Primitive]:
+    products = Primitive(
+        name="mad",
+        operations=("matmul",),
+        engine="m",
+        operands={
+            "input": Storage(memory="ca", multiples=dict.fromkeys(("n", "m", "ci"), CUBE)),
+            "weight": Storage(memory="cb", multiples={"co": CUBE, "ci": CUBE}),
+            "output": Storage(memory="cc", multiples=dict.fromkeys(("n", "m", "co"), CUBE)),
+        },
+        epilogue=(("requantise",),),
+        cycles="b0*b1*ceil(n*m/16)*ceil(co/16)*ceil(ci/16)",
+        peak="b0*b1*n*m*co*ci/4096",
+        multiples=dict.fromkeys(("n", "m", "co", "ci"), CUBE),
+    )
+    if not core.ub:
+        return [products]
+    points = Primitive(
+        name="vector",
+        operations=("add", "sub", "mul", "relu", "clip", "requantise"),
+        engine="v",
+        operands={"input": Storage(memory="ub"), "output": Storage(memory="ub")}
+        | {role: Storage(memory="ub") for role in ("weight", "residual")},
+        epilogue=EPILOGUE,
+        cycles="ceil(d0*d1*d2*d3*d4*d5/128)",
+        peak="d0*d1*d2*d3*d4*d5/128",
+    )
+    return [products, points]
+
+
+__all__ = [
+    "ASCEND_310",
+    "ASCEND_910",
+    "ASCEND_910B1",
+    "CORES",
+    "DaVinci",
+    "Rate",
+    "assumptions",
+    "machine_of",
+]
