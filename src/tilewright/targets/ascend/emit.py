@@ -1,0 +1,143 @@
+"""A program as CCE C: what a CCE compiler takes, and any C compiler beside shim/cce.h."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.codegen.c.source import Writer, comment
+from tilewright.targets.ascend.isa import element_of
+from tilewright.targets.ascend.program import (
+    Barrier,
+    Command,
+    Flag,
+    Loop,
+    Place,
+    Program,
+    Remark,
+    Statement,
+    Tensor,
+    of,
+)
+
+WIDTH = 100
+"""Columns of a line."""
+
+QUALIFIERS = {
+    "gm": "__gm__",
+    "cbuf": "__cbuf__",
+    "ca": "__ca__",
+    "cb": "__cb__",
+    "cc": "__cc__",
+    "ub": "__ubuf__",
+}
+"""Address spaces in CCE C."""
+
+PROLOGUE = """\
+#ifndef __CCE_AICORE__ /* of no CCE compiler, but on the host */
+#include "cce.h"
+#endif
+"""
+
+
+def signature(program: Program) -> str:
+    """The kernel's declaration."""
+    parameters = [f"__gm__ {tensor.element} *{tensor.name}" for tensor in program.tensors]
+    return f"__global__ __aicore__ void {program.name}({', '.join(parameters)})"
+
+
+def kernel_text(program: Program) -> str:
+    """The C file of one kernel."""
+    writer = Writer()
+    for line in program.about.splitlines():
+        writer.line(f"/* {comment(line)} */")
+    writer.lines += PROLOGUE.splitlines()
+    writer.line()
+    writer.line(f"{signature(program)};")
+    writer.line()
+    with writer.block(signature(program)):
+        for buffer in program.buffers:
+            slots = f", {buffer.slots} slots" if buffer.slots > 1 else ""
+            text = f"{buffer.name}: {buffer.bytes} bytes of {buffer.memory} at {buffer.address}"
+            writer.line(f"/* {comment(text + slots)} */")
+        for tensor in program.tensors:
+            if not _used(program.body, tensor):
+                writer.line(f"(void){tensor.name};")
+        _body(writer, program.body)
+    return str(writer)
+
+
+def _used(body: Sequence[Statement], tensor: Tensor) -> bool:
+    for statement in body:
+        if isinstance(statement, Loop) and _used(statement.body, tensor):
+            return True
+        if isinstance(statement, Command):
+            places = (one for one in statement.arguments if isinstance(one, Place))
+            if any(place.home is tensor for place in places):
+                return True
+    return False
+
+
+def _body(writer: Writer, body: Sequence[Statement]) -> None:
+    for statement in body:
+        if isinstance(statement, Loop) and statement.count == 1:
+            _body(writer, statement.body)
+        elif isinstance(statement, Loop):
+            name = statement.name
+            head = f"for (int64_t {name} = 0; {name} < {statement.count}; {name}++)"
+            with writer.block(head):
+                _body(writer, statement.body)
+        elif isinstance(statement, Command):
+            _call(writer, statement)
+        elif isinstance(statement, Flag):
+            event = statement.event
+            shown = f"EVENT_ID{event}" if isinstance(event, int) else f"(event_t)({event})"
+            pair = f"PIPE_{statement.source}, PIPE_{statement.target}"
+            writer.line(f"{statement.kind}_flag({pair}, {shown});")
+        elif isinstance(statement, Barrier):
+            writer.line(f"pipe_barrier(PIPE_{statement.pipe});")
+        else:
+            writer.line(f"/* {comment(statement.text)} */")
+
+
+def _call(writer: Writer, command: Command) -> None:
+    words = [_argument(one) for one in command.arguments]
+    lines = [f"{command.name}("]
+    room = WIDTH - 4 * writer.depth
+    for number, word in enumerate(words):
+        piece = word + (");" if number == len(words) - 1 else ",")
+        space = "" if lines[-1].endswith("(") else " "
+        if len(lines[-1]) + len(space) + len(piece) <= room:
+            lines[-1] += space + piece
+        else:
+            lines.append(" " * 8 + piece)
+    for line in lines:
+        writer.line(line)
+
+
+def _argument(argument: object) -> str:
+    if isinstance(argument, Place):
+        return pointer(argument)
+    if isinstance(argument, tuple):
+        rows = [of(row.address).text for row in argument if isinstance(row, Place)]
+        return "((uint64_t[]){" + ", ".join(rows) + "})"
+    return str(argument)
+
+
+def pointer(place: Place) -> str:
+    """An address as a pointer of its memory and element."""
+    kind = f"({QUALIFIERS[place.memory]} {element_of(place)} *)"
+    address = place.address
+    if isinstance(place.home, Tensor):
+        if address == 0 and element_of(place) == place.home.element:
+            return place.home.name
+        base = f"(__gm__ uint8_t *){place.home.name}"
+        return f"{kind}({base} + {_term(address)})" if address != 0 else f"{kind}{place.home.name}"
+    shown = hex(address) if isinstance(address, int) else f"({address})"
+    return f"{kind}(uintptr_t){shown}"
+
+
+def _term(address: int | object) -> str:
+    return str(address)
+
+
+__all__ = ["Remark", "kernel_text", "pointer", "signature"]

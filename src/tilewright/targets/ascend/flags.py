@@ -1,0 +1,282 @@
+"""Put the flags and barriers in that a program needs, and no others.
+
+Of each buffer a program says in whose iterations it has contents of its own (``Buffer.scope``) and
+how many slots take turns. From that the pass reads who hands it to whom. Before::
+
+    for (s) {
+        copy_gm_to_cbuf(a, ...);        /* MTE2 writes a, two slots */
+        load_cbuf_to_ca(x, a, ...);     /* MTE1 reads it */
+    }
+
+After: the contents are handed on, and the slot is handed back; slots are free at the start (the
+*preset*), and what is handed back last is taken at the end (the *drain*)::
+
+    set_flag(PIPE_MTE1, PIPE_MTE2, EVENT_ID0);
+    set_flag(PIPE_MTE1, PIPE_MTE2, EVENT_ID1);
+    for (s) {
+        wait_flag(PIPE_MTE1, PIPE_MTE2, s % 2);
+        copy_gm_to_cbuf(a, ...);
+        set_flag(PIPE_MTE2, PIPE_MTE1, s % 2);
+        wait_flag(PIPE_MTE2, PIPE_MTE1, s % 2);
+        load_cbuf_to_ca(x, a, ...);
+        set_flag(PIPE_MTE1, PIPE_MTE2, s % 2);
+    }
+    wait_flag(PIPE_MTE1, PIPE_MTE2, EVENT_ID0);
+    wait_flag(PIPE_MTE1, PIPE_MTE2, EVENT_ID1);
+
+A pipe's flags to another take as many events as slots take turns; pairs of places that lie side by
+side share one. Hand-overs without which the proof (proof.py) still holds are left out, one by one;
+then come the barriers that it asks for, of which again all are needed. No flag depends on how fast
+a pipe is, and none on whether flags count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from tilewright.errors import refuse
+from tilewright.targets.ascend.program import (
+    Barrier,
+    Buffer,
+    Command,
+    Flag,
+    Loop,
+    Program,
+    Statement,
+    Tensor,
+    Value,
+    statements,
+)
+from tilewright.targets.ascend.proof import Problem, missing_barriers, prove
+
+MANY = 1 << 20
+"""Events enough for any program: how many there are is asked at the end."""
+
+
+@dataclass(frozen=True)
+class Handover:
+    """A pipe lets another go on: after one statement of a body, before another of it."""
+
+    source: str
+    target: str
+    scope: Loop | None
+    after: int
+    """Index, in the scope's body, of the statement behind which the flag is set."""
+    before: int
+    """Index of the statement before which it is waited for."""
+    slots: int
+    slot: str
+    """The slot's expression in C, by which shared hand-overs are known."""
+    value: Value
+    back: bool
+    """Whether it is a slot that is handed back, to a later iteration."""
+
+
+def synchronised(program: Program, *, events: int = 4) -> Program:
+    """The program with flags and barriers. Refuses (``ascend-events``) what needs more events, and
+    (``ascend-proof``) what no flags of this kind make right."""
+    program = replace(program, body=list(program.body))
+    found = _with_joins(program, list(_merged(_handovers(program))))
+    # Cut short, loops show as well what is missing, as long as slots are used again.
+    trips: int | None = 1 + max((one.slots for one in program.buffers), default=1)
+    needed = _needed(program, found, trips)
+    if prove(_barred(_placed(program, needed), trips), events=MANY, most=1):
+        trips, needed = None, _needed(program, found, None)
+        problems = prove(_barred(_placed(program, needed), None), events=MANY, most=1)
+        if problems:
+            raise refuse("ascend-proof", f"flags do not order {program.name}: {problems[0]}")
+    found = needed
+    for pair in dict.fromkeys((one.source, one.target) for one in found):
+        asked = sum(one.slots for one in found if (one.source, one.target) == pair)
+        if asked > events:
+            raise refuse(
+                "ascend-events",
+                f"{program.name} needs {asked} events from {pair[0]} to {pair[1]}; there are "
+                f"{events}",
+                help="fewer buffers",
+            )
+    return _barred(_placed(program, found), trips)
+
+
+def _with_joins(program: Program, found: list[Handover]) -> list[Handover]:
+    """The hand-overs, and those between parts of the program that use the same bytes otherwise."""
+    trips = 1 + max((one.slots for one in program.buffers), default=1)
+    while True:
+        placed = _placed(program, found)
+        problems = prove(placed, events=MANY, trips=trips, own=False)
+        joins = [join for one in problems if (join := _join(program, one)) is not None]
+        joins = [join for join in dict.fromkeys(joins) if join not in found]
+        if not joins:
+            return found
+        found = [*found, joins[0]]
+
+
+def _join(program: Program, problem: Problem) -> Handover | None:
+    """A hand-over between the two of the program's statements that hold a race."""
+    later, earlier = problem.later, problem.earlier
+    if not isinstance(later, Command) or not isinstance(earlier, Command):
+        return None
+    ends: list[int] = []
+    for command in (earlier, later):
+        inside = (n for n, one in enumerate(program.body) if command in list(statements([one])))
+        ends.append(next(inside))
+    if ends[0] >= ends[1]:
+        return None
+    return Handover(earlier.pipe, later.pipe, None, *ends, 1, "0", 0, False)
+
+
+def _needed(program: Program, found: Sequence[Handover], trips: int | None) -> list[Handover]:
+    """The hand-overs without which something is wrong."""
+    kept = list(found)
+    # Slots that are handed back first: what is handed on is rarely implied by anything else.
+    for handover in sorted(found, key=lambda one: not one.back):
+        fewer = [one for one in kept if one is not handover]
+        placed = _placed(program, fewer)
+        if not prove(placed, events=MANY, most=1, trips=trips, own=False):
+            kept = fewer
+    return kept
+
+
+def _body(program: Program, scope: Loop | None) -> list[Statement]:
+    return program.body if scope is None else scope.body
+
+
+def _handovers(program: Program) -> Iterable[Handover]:
+    """What each buffer's accesses ask for."""
+    for buffer in program.buffers:
+        yield from _of(program, buffer)
+    for tensor in program.tensors:
+        # What a kernel stores and loads again goes through main memory once.
+        if tensor.written:
+            whole = Buffer(tensor.name, "gm", 0, tensor.bytes)
+            yield from _of(program, whole, tensor)
+
+
+def _of(program: Program, buffer: Buffer, home: Tensor | None = None) -> Iterable[Handover]:
+    body = _body(program, buffer.scope)
+    runs: list[tuple[str, int, int, bool]] = []
+    """Pipe, first and last statement, whether it writes: one pipe's accesses in a row."""
+    for number, statement in enumerate(body):
+        inside = statements([statement])
+        for command in (one for one in inside if isinstance(one, Command)):
+            reads = any(one.place.home is (home or buffer) for one in command.reads)
+            writes = any(one.place.home is (home or buffer) for one in command.writes)
+            if not reads and not writes:
+                continue
+            if runs and runs[-1][0] == command.pipe:
+                pipe, first, _, wrote = runs[-1]
+                runs[-1] = (pipe, first, number, wrote or writes)
+            else:
+                runs.append((command.pipe, number, number, writes))
+
+    def handover(source: str, after: int, target: str, before: int, back: bool) -> Handover:
+        return Handover(
+            source,
+            target,
+            buffer.scope,
+            after,
+            before,
+            buffer.slots,
+            str(buffer.slot),
+            buffer.slot,
+            back,
+        )
+
+    for number, (pipe, first, _, writes) in enumerate(runs):
+        seen: set[str] = set()
+        for other, _, last, wrote in reversed(runs[:number]):
+            if other != pipe and other not in seen and (writes or wrote) and last < first:
+                seen.add(other)
+                yield handover(other, last, pipe, first, False)
+    if buffer.scope is not None and runs and home is None:
+        pipe, first, *_ = runs[0]
+        seen = {pipe}
+        for other, _, last, _ in reversed(runs):
+            if other not in seen:
+                seen.add(other)
+                yield handover(other, last, pipe, first, True)
+
+
+def _merged(found: Iterable[Handover]) -> Iterable[Handover]:
+    """Hand-overs of the same pipes and slots as one, where their places allow."""
+    kinds: dict[tuple[object, ...], Handover] = {}
+    for one in found:
+        key = (one.source, one.target, id(one.scope), one.slots, one.slot, one.back)
+        other = kinds.get(key)
+        if other is not None:
+            after, before = max(one.after, other.after), min(one.before, other.before)
+            if one.back or after < before:
+                kinds[key] = replace(one, after=after, before=before)
+                continue
+            key = (*key, len(kinds))
+        kinds[key] = one
+    return kinds.values()
+
+
+def _placed(program: Program, found: Sequence[Handover]) -> Program:
+    """The program with the flags of hand-overs."""
+    taken: dict[tuple[str, str], int] = {}
+    before: dict[tuple[int, int], list[Statement]] = {}
+    after: dict[tuple[int, int], list[Statement]] = {}
+    presets: list[Statement] = []
+    drains: list[Statement] = []
+    for one in found:
+        pair = (one.source, one.target)
+        base = taken.get(pair, 0)
+        taken[pair] = base + one.slots
+        event = one.value + base if one.slots > 1 else base
+        scope = id(one.scope)
+        after.setdefault((scope, one.after), []).append(Flag("set", *pair, event))
+        before.setdefault((scope, one.before), []).append(Flag("wait", *pair, event))
+        if one.back:
+            presets += [Flag("set", *pair, base + slot) for slot in range(one.slots)]
+            drains += [Flag("wait", *pair, base + slot) for slot in range(one.slots)]
+
+    def rebuilt(body: Sequence[Statement], scope: Loop | None) -> list[Statement]:
+        result: list[Statement] = []
+        for number, statement in enumerate(body):
+            result += before.get((id(scope), number), ())
+            if isinstance(statement, Loop):
+                inner = Loop(statement.name, statement.count)
+                inner.body = rebuilt(statement.body, statement)
+                result.append(inner)
+            else:
+                result.append(statement)
+            result += after.get((id(scope), number), ())
+        return result
+
+    return replace(program, body=[*presets, *rebuilt(program.body, None), *drains])
+
+
+def _barred(program: Program, trips: int | None) -> Program:
+    """The program with the barriers that it needs within pipes, one for each first command."""
+    added: list[Barrier] = []
+    for command in missing_barriers(program, trips):
+        added.append(Barrier(command.pipe))
+        _insert(program.body, command, added[-1])
+    for barrier in added:
+        place = _remove(program.body, barrier)
+        if place is not None and missing_barriers(program, trips):
+            place[0].insert(place[1], barrier)
+    return program
+
+
+def _insert(body: list[Statement], command: Command, barrier: Barrier) -> bool:
+    for number, statement in enumerate(body):
+        if statement is command:
+            body.insert(number, barrier)
+            return True
+        if isinstance(statement, Loop) and _insert(statement.body, command, barrier):
+            return True
+    return False
+
+
+def _remove(body: list[Statement], barrier: Barrier) -> tuple[list[Statement], int] | None:
+    for number, statement in enumerate(body):
+        if statement is barrier:
+            del body[number]
+            return body, number
+        if isinstance(statement, Loop) and (found := _remove(statement.body, barrier)):
+            return found
+    return None

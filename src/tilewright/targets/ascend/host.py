@@ -1,0 +1,118 @@
+"""Kernels on the host: built with the system's C compiler beside shim/, and run.
+
+What is run is the emitted file itself. Orders of execution are those of codegen/c/shim/queues.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+import tilewright.codegen.c as codegen
+from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
+from tilewright.targets.cpu import libraries
+from tilewright.targets.cpu.compiler import build_library, compiler_version
+
+SHIM = Path(__file__).parent / "shim"
+QUEUES = Path(codegen.__file__).parent / "shim"
+
+FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-Wall", "-Wextra", "-Werror")
+"""Of kernels and of the core."""
+
+COUNTS = (
+    *("commands", "mads", "cube_cycles", "vector_commands", "vector_cycles", "scatters", "loads"),
+    *("gm_reads", "gm_writes", "gm_read_bursts", "gm_write_bursts", "cbuf_reads", "ub_copies"),
+    *("sets", "waits", "barriers"),
+)
+"""What the core counts; reads, writes and copies are bytes."""
+
+ORDERS = (0, *range(1, 13))
+"""As issued, and each pipe as early and as late as can be; larger numbers are seeds."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was wrong with a run, and what was counted."""
+
+    problems: tuple[str, ...]
+    counts: Mapping[str, int]
+
+
+def _library(name: str, texts: Mapping[str, str], includes: Sequence[Path]) -> Path:
+    digest = sha256("\0".join([*FLAGS, compiler_version(), *texts, *texts.values()]).encode())
+    for folder in includes:
+        for path in sorted(folder.glob("*.h")):
+            digest.update(path.read_bytes())
+
+    def build(target: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="tilewright-") as scratch:
+            sources = [Path(scratch) / file for file in texts]
+            for source in sources:
+                source.write_text(texts[source.name])
+            build_library(sources, target, includes, FLAGS)
+
+    return libraries.obtain(f"{name}-{digest.hexdigest()[:32]}", build)
+
+
+@cache
+def core_library() -> ctypes.CDLL:
+    """The host core, whose symbols kernels find."""
+    paths = [*sorted(SHIM.glob("*.c")), QUEUES / "queues.c"]
+    texts = {path.name: path.read_text() for path in paths}
+    path = _library("cce", texts, (SHIM, QUEUES))
+    core = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    core.cce_message.restype = ctypes.c_char_p
+    core.cce_count.restype = ctypes.c_uint64
+    return core
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A built kernel."""
+
+    function: Any
+    core: DaVinci
+
+    def run(
+        self,
+        arguments: Mapping[str, NDArray[Any]],
+        *,
+        order: int = 0,
+        binary: bool = True,
+    ) -> Outcome:
+        """Run once on arrays, by name and in the order of the kernel's parameters."""
+        host, core = core_library(), self.core
+        sizes = (core.l1, core.l0a, core.l0b, core.l0c, core.ub)
+        blocks = int(core.barrier_blocks.value)
+        host.cce_core((ctypes.c_uint64 * 5)(*sizes), core.events, int(not binary), blocks)
+        host.cce_begin(ctypes.c_uint(order))
+        pointers: list[ctypes.c_void_p] = []
+        for name, array in arguments.items():
+            assert array.flags.c_contiguous
+            pointer = ctypes.c_void_p(array.ctypes.data)
+            pointers.append(pointer)
+            host.cce_region(name.encode(), pointer, ctypes.c_uint64(array.nbytes))
+        self.function(*pointers)
+        count = host.cce_end()
+        problems = [host.cce_message(number).decode() for number in range(min(count, 20))]
+        return Outcome(
+            tuple(problems), {name: int(host.cce_count(name.encode())) for name in COUNTS}
+        )
+
+
+def build(text: str, name: str, core: DaVinci = ASCEND_910) -> Kernel:
+    """A kernel of its C text. Raises TilewrightError where the compiler refuses it."""
+    core_library()
+    path = _library(name, {f"{name}.c": text}, (SHIM,))
+    library = ctypes.CDLL(str(path))
+    function = getattr(library, name)
+    function.restype = None
+    return Kernel(function, core)

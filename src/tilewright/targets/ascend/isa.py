@@ -1,0 +1,196 @@
+"""The instructions of a DaVinci core that kernels use: their arguments and what they touch.
+
+Names, order and units of arguments are CCE's for dav-c100; shim/cce.h has their meaning on the
+host. Lengths are in the instruction's units, offsets of places in bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.errors import refuse
+from tilewright.targets.ascend.machine import (
+    BLOCK,
+    FRACTAL,
+    MAX_BURSTS,
+    MAX_FIELD,
+    MAX_MAD,
+    MAX_REPEAT,
+    REPEAT_BLOCKS,
+)
+from tilewright.targets.ascend.program import Command, Expr, Place, Region, Value
+
+WIDTHS = {"half": 2, "float": 4, "int32_t": 4, "int16_t": 2, "uint16_t": 2}
+"""Bytes of the element types of pointers."""
+
+_COPIES = {
+    ("gm", "ub"): ("copy_gm_to_ubuf", "MTE2"),
+    ("gm", "cbuf"): ("copy_gm_to_cbuf", "MTE2"),
+    ("ub", "gm"): ("copy_ubuf_to_gm", "MTE3"),
+    ("ub", "cbuf"): ("copy_ubuf_to_cbuf", "MTE3"),
+    ("cbuf", "ub"): ("copy_cbuf_to_ubuf", "MTE1"),
+    ("ub", "ub"): ("copy_ubuf_to_ubuf", "V"),
+}
+
+
+def _within(what: str, value: Value, most: int, *, least: int = 0) -> None:
+    """Refuse a number that a field does not hold; expressions are checked by who writes them."""
+    if isinstance(value, int) and not least <= value <= most:
+        raise refuse("ascend-field", f"{what} is {value}, but a field holds {least} to {most}")
+
+
+def copy(
+    dst: Place,
+    src: Place,
+    bursts: Value,
+    length: Value,
+    src_gap: Value = 0,
+    dst_gap: Value = 0,
+) -> Command:
+    """Bursts of blocks of 32 bytes; gaps are from the end of one to the start of the next."""
+    name, pipe = _COPIES[src.memory, dst.memory]
+    _within("the number of bursts", bursts, MAX_BURSTS, least=1)
+    _within("the length of a burst", length, MAX_FIELD, least=1)
+    _within("a gap between bursts", src_gap, MAX_FIELD)
+    _within("a gap between bursts", dst_gap, MAX_FIELD)
+    pad = ("PAD_NONE",) if dst.memory == "cbuf" and src.memory == "gm" else ()
+    size = length * BLOCK
+    return Command(
+        name,
+        pipe,
+        (dst, src, 0, bursts, length, src_gap, dst_gap, *pad),
+        (Region(src, size, (bursts,), ((length + src_gap) * BLOCK,)),),
+        (Region(dst, size, (bursts,), ((length + dst_gap) * BLOCK,)),),
+    )
+
+
+def load(dst: Place, src: Place, repeat: Value, stride: Value, *, transpose: bool) -> Command:
+    """Fractals from L1 to L0A or L0B, ``stride`` apart there and side by side here."""
+    _within("the number of fractals", repeat, MAX_REPEAT, least=1)
+    _within("the stride between fractals", stride, MAX_FIELD)
+    return Command(
+        f"load_cbuf_to_{dst.memory}",
+        "MTE1",
+        (dst, src, 0, repeat, stride, 0, int(transpose), "inc"),
+        (Region(src, FRACTAL, (repeat,), (stride * FRACTAL,)),),
+        (Region(dst, repeat * FRACTAL),),
+    )
+
+
+def mad(
+    c: Place, a: Place, b: Place, m: Value, k: Value, n: Value, first: Value, barrier_blocks: int
+) -> Command:
+    """c (+)= a b for c of m x n; k is summed. Sums of few blocks need a barrier between."""
+    for what, value in (("m", m), ("k", k), ("n", n)):
+        _within(f"{what} of a product", value, MAX_MAD, least=1)
+    blocks = _blocks(m) * _blocks(n)
+    spaced = Expr(f"{blocks} >= {barrier_blocks}", f"{_python(blocks)} >= {barrier_blocks}")
+    sums = Region(c, blocks * 1024)
+    return Command(
+        "mad",
+        "M",
+        (c, a, b, m, k, n, first),
+        (
+            Region(a, _blocks(m) * _blocks(k) * FRACTAL),
+            Region(b, _blocks(n) * _blocks(k) * FRACTAL),
+            # Of the first product of a block this is nothing, but it is written all the same.
+        ),
+        (sums,),
+        spaced,
+    )
+
+
+def _blocks(value: Value) -> Value:
+    return (value + 15) // 16
+
+
+def _python(value: Value) -> str:
+    return value.python if isinstance(value, Expr) else str(value)
+
+
+def cc_to_ub(dst: Place, src: Place, bursts: Value, length: Value, mode: str) -> Command:
+    """Results as they leave L0C, ``length`` blocks of 16 x 16 a burst, converted on the way."""
+    _within("the number of bursts", bursts, MAX_BURSTS, least=1)
+    _within("the length of a burst", length, MAX_FIELD, least=1)
+    size = FRACTAL if mode.startswith("CRMODE_F32toF16") else 2 * FRACTAL
+    return Command(
+        "copy_matrix_cc_to_ubuf",
+        "V",
+        (dst, src, 0, bursts, length, 0, 0, mode),
+        (Region(src, bursts * length * 1024),),
+        (Region(dst, bursts * length * size),),
+    )
+
+
+def mask(high: Value | str, low: Value | str) -> Command:
+    """Which elements of each repeat later vector operations compute."""
+    return Command("set_vector_mask", "S", (high, low))
+
+
+def mask_of(lanes: int, elements: int) -> Command:
+    """The mask of the first elements of a repeat of so many lanes."""
+    whole = (1 << elements) - 1
+    if lanes == 64:
+        return mask("0x0ULL", f"{whole:#x}ULL")
+    return mask(f"{whole >> 64:#x}ULL", f"{whole & (1 << 64) - 1:#x}ULL")
+
+
+def vector(
+    name: str,
+    dst: Place,
+    sources: Sequence[Place],
+    repeat: Value,
+    blocks: Sequence[Value],
+    repeats: Sequence[Value],
+    scalar: str = "",
+    lanes: int | None = None,
+) -> Command:
+    """A vector operation: block strides and repeat strides of the result and each source.
+
+    ``lanes`` are the elements of each repeat that the mask lets through, all if none are given.
+    """
+    _within("the number of repeats", repeat, MAX_REPEAT)
+    for stride in (*blocks, *repeats):
+        _within("a stride", stride, MAX_REPEAT)
+    places = (dst, *sources)
+    wide = max(WIDTHS[element_of(place)] for place in places)
+    regions: list[Region] = []
+    for place, block, step in zip(places, blocks, repeats, strict=True):
+        width = WIDTHS[element_of(place)]
+        elements = REPEAT_BLOCKS * BLOCK // wide if lanes is None else lanes
+        count = -(-elements * width // BLOCK)
+        regions.append(Region(place, BLOCK, (repeat, count), (step * BLOCK, block * BLOCK)))
+    arguments: tuple[object, ...] = (dst, *sources, *((scalar,) if scalar else ()), repeat)
+    arguments = (*arguments, *blocks, *repeats)
+    if not sources:
+        # vector_dup has the fields of a source, which it does not read.
+        arguments = (dst, scalar, repeat, blocks[0], 1, repeats[0], 8)
+    return Command(name, "V", arguments, tuple(regions[1:]), tuple(regions[:1]))
+
+
+def scatter(dst: tuple[Place, int, int], src: tuple[Place, int, int], repeat: int) -> list[Command]:
+    """Transposes of 16 x 16 elements of 2 bytes.
+
+    Of each side: where the first row lies, bytes from row to row, and blocks from repeat to repeat.
+    """
+    _within("the number of repeats", repeat, MAX_REPEAT, least=1)
+    sides = [(place, pitch, step if repeat > 1 else 0) for place, pitch, step in (dst, src)]
+    registers: list[Command] = []
+    regions: list[Region] = []
+    for place, pitch, step in sides:
+        _within("a stride", step, MAX_FIELD)
+        rows = [place.at(number * pitch) for number in range(16)]
+        for half in (rows[:8], rows[8:]):
+            arguments = (f"VA{len(registers)}", tuple(half))
+            registers.append(Command("set_va_reg_sb", "S", arguments))
+        regions.append(Region(place, BLOCK, (16, repeat), (pitch, step * BLOCK)))
+    arguments = ("VA0", "VA2", repeat, sides[0][2], sides[1][2])
+    operation = Command(
+        "scatter_vnchwconv_b16", "V", arguments, tuple(regions[1:]), tuple(regions[:1])
+    )
+    return [*registers, operation]
+
+
+def element_of(place: Place) -> str:
+    """The element type of a place's pointer."""
+    return place.element or place.home.element

@@ -1,0 +1,1 @@
+"""Kernels as programs: products, changes of format, elementwise operations."""

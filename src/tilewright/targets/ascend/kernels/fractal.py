@@ -1,0 +1,280 @@
+"""Fractalise and defractalise: matrices of 2-byte elements from row-major order to Nz and back.
+
+Four methods, of which the first two are the thesis' (6.4.2):
+
+naive     16 rows at a time: two transposes by ``scatter_vnchwconv``, which cancel
+improved  as many blocks of rows as the memory and a repeat field allow, with the same transposes
+vor       the vector unit moves blocks (``x | x``, which keeps all bits, NaN's and -0's too)
+dma       copies move blocks: no vector operation, but bursts of one block
+
+Within a block of Nz a row of 16 elements is 32 contiguous bytes, as it is in row-major order, so
+every method only regroups blocks. Definition: dst[i][j][k][l] = src[16 j + k][16 i + l].
+
+Rows whose bytes are no multiple of 32 are copied one by one; each reads or writes up to 30 bytes
+past its end, the last one past the tensor's, which has to have room for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from tilewright.errors import refuse
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.formats import padded
+from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_REPEAT, DaVinci
+from tilewright.targets.ascend.program import (
+    Buffer,
+    Loop,
+    Place,
+    Program,
+    Statement,
+    Tensor,
+    Value,
+)
+
+Method = Literal["naive", "improved", "vor", "dma"]
+METHODS: tuple[Method, ...] = ("naive", "improved", "vor", "dma")
+
+SLACK = 32
+"""Bytes behind a tensor that copies may touch."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows that are converted at once."""
+
+    rows: int
+    """A multiple of 16."""
+    blocks: int
+    """Blocks of 16 columns, all of the matrix."""
+
+    @property
+    def b(self) -> int:
+        """Blocks of rows."""
+        return self.rows // CUBE
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the piece."""
+        return self.rows * self.blocks * BLOCK
+
+
+def piece_of(method: Method, columns: int, core: DaVinci) -> Piece:
+    """The largest piece that a method converts at once. Refuses matrices of too many columns."""
+    blocks = padded(columns) // CUBE
+    buffers = {"naive": 2, "improved": 2, "vor": 2, "dma": 1}[method]
+    most = core.ub // (buffers * blocks * BLOCK) // CUBE
+    if method == "naive":
+        most = min(most, 1)
+    if method == "improved":
+        most = min(most, MAX_REPEAT // blocks)
+    if method == "vor":
+        # Rows are repeats, and the stride between blocks of columns.
+        most = min(most, MAX_REPEAT // CUBE)
+    if most < 1 or (method != "dma" and blocks > MAX_REPEAT):
+        raise refuse(
+            "ascend-field",
+            f"{columns} columns are {blocks} blocks, too many for {method} on {core.name}",
+            help="dma, or fewer columns",
+        )
+    return Piece(most * CUBE, blocks)
+
+
+@dataclass
+class _Conversion:
+    rows: int
+    columns: int
+    method: Method
+    core: DaVinci
+    back: bool
+    """From Nz to row-major order."""
+    name: str
+
+    def __post_init__(self) -> None:
+        self.piece = piece_of(self.method, self.columns, self.core)
+        self.height = padded(self.rows)
+        self.pitch = self.columns * 2
+        self.plain = Tensor("plain", self.rows * self.pitch + SLACK, written=self.back)
+        size = self.height * padded(self.columns) * 2
+        self.nz = Tensor("nz", size, written=not self.back)
+
+    def program(self) -> Program:
+        rows = min(self.piece.rows, self.height)
+        whole = self.height // rows
+        # A last piece with rows that the matrix does not have is apart.
+        if self.rows < whole * rows:
+            whole -= 1
+        buffers: list[Buffer] = []
+        body: list[Statement] = []
+        loop = Loop("p", whole)
+        if whole:
+            homes = self._buffers(rows, loop)
+            buffers += homes.values()
+            piece = Piece(rows, self.piece.blocks)
+            loop.body += self._piece(homes, piece, loop.variable * rows, rows)
+            body.append(loop)
+        rest = self.height - whole * rows
+        if rest:
+            homes = self._buffers(rest, None)
+            buffers += homes.values()
+            piece = Piece(rest, self.piece.blocks)
+            body += self._piece(homes, piece, whole * rows, self.rows - whole * rows)
+        tensors = (self.nz, self.plain) if self.back else (self.plain, self.nz)
+        about = f"{'Nz to rows' if self.back else 'rows to Nz'}, {self.rows} x {self.columns}"
+        return Program(self.name, tensors, [isa.mask_of(128, 128), *body], tuple(buffers), about)
+
+    def _buffers(self, rows: int, scope: Loop | None) -> dict[str, Buffer]:
+        """Of one piece: x, which rows come to and blocks leave from where they may lie in one
+        place, and others."""
+        size = rows * self.piece.blocks * BLOCK
+        names = {"naive": ("x", "t"), "improved": ("x", "t"), "vor": ("x", "y")}
+        return {
+            name: Buffer(name, "ub", number * size, size, scope=scope)
+            for number, name in enumerate(names.get(self.method, ("x",)))
+        }
+
+    def _piece(
+        self, homes: dict[str, Buffer], piece: Piece, row: Value, there: int
+    ) -> Iterable[Statement]:
+        """One piece from ``row`` on, of which the matrix has ``there`` rows."""
+        x = homes["x"]
+        first, last = Place(x), Place(homes.get("y", x))
+        rows, blocks = (last, first) if self.back else (first, last)
+        steps: list[Statement] = []
+        if self.method == "dma":
+            moved = self._by_dma(first, piece, row, there)
+            return moved if self.back else [*self._cleared(first, piece, there), *moved]
+        if not self.back:
+            steps += self._cleared(first, piece, there)
+            steps += self._rows(first, piece, row, there)
+        else:
+            steps.append(self._blocks(first, piece, row))
+        if self.method == "vor":
+            steps += self._moved(rows, blocks, piece)
+        else:
+            steps += self._transposed(rows, Place(homes["t"]), blocks, piece)
+        if self.back:
+            steps += self._rows(last, piece, row, there)
+        else:
+            steps.append(self._blocks(last, piece, row))
+        return steps
+
+    def _cleared(self, place: Place, piece: Piece, there: int) -> list[Statement]:
+        """Zeros in rows that the matrix does not have."""
+        if there >= piece.rows:
+            return []
+        # Whole repeats, from the last one that begins before those rows: rows come afterwards.
+        blocks = (piece.rows - there) * piece.blocks
+        steps: list[Statement] = []
+        done = there * piece.blocks
+        while blocks:
+            repeat = min(blocks // 8, MAX_REPEAT)
+            lanes = 128
+            if not repeat:
+                repeat, lanes = 1, blocks * CUBE
+                steps.append(isa.mask_of(128, lanes))
+            at = place.at(done * BLOCK)
+            steps.append(isa.vector("vector_dup", at, (), repeat, (1,), (8,), "(half)0", lanes))
+            count = repeat * 8 if lanes == 128 else blocks
+            blocks, done = blocks - count, done + count
+            if lanes != 128:
+                steps.append(isa.mask_of(128, 128))
+        return steps
+
+    def _rows(self, place: Place, piece: Piece, row: Value, there: int) -> list[Statement]:
+        """Rows of the matrix to or from a buffer, in row-major order."""
+        if self.pitch % BLOCK == 0:
+            main = Place(self.plain, row * self.pitch)
+            length = there * piece.blocks
+            bursts = 1
+            while length // bursts > 65_535 or length % bursts:
+                bursts += 1
+            ends = (main, place) if self.back else (place, main)
+            return [isa.copy(*ends, bursts, length // bursts)]
+        loop = Loop("r", there)
+        main = Place(self.plain, (row + loop.variable) * self.pitch)
+        own = place.at(loop.variable * piece.blocks * BLOCK)
+        ends = (main, own) if self.back else (own, main)
+        loop.body.append(isa.copy(*ends, 1, piece.blocks))
+        return [loop]
+
+    def _blocks(self, place: Place, piece: Piece, row: Value) -> Statement:
+        """A piece in Nz to or from its place in the matrix."""
+        main = Place(self.nz, row * BLOCK)
+        gap = self.height - piece.rows
+        if self.back:
+            return isa.copy(place, main, piece.blocks, piece.rows, gap, 0)
+        return isa.copy(main, place, piece.blocks, piece.rows, 0, gap)
+
+    def _by_dma(self, place: Place, piece: Piece, row: Value, there: int) -> list[Statement]:
+        """A block of columns at a time: bursts of one block."""
+        loop = Loop("j", piece.blocks)
+        main = Place(self.nz, (loop.variable * self.height + row) * BLOCK)
+        own = place.at(loop.variable * BLOCK)
+        if self.back:
+            loop.body.append(isa.copy(own, main, piece.rows, 1, 0, piece.blocks - 1))
+            return [loop, *self._rows(place, piece, row, there)]
+        loop.body.append(isa.copy(main, own, piece.rows, 1, piece.blocks - 1, 0))
+        return [*self._rows(place, piece, row, there), loop]
+
+    def _moved(self, rows: Place, blocks: Place, piece: Piece) -> list[Statement]:
+        """Eight blocks of a row a repeat, a row a repeat: ``x | x``."""
+        plain, block = (Place(one.home, one.offset, "uint16_t") for one in (rows, blocks))
+        steps: list[Statement] = []
+        for column in range(0, piece.blocks, 8):
+            count = min(8, piece.blocks - column)
+            if count < 8:
+                steps.append(isa.mask_of(128, count * CUBE))
+            near = plain.at(column * BLOCK), 1, piece.blocks
+            far = block.at(column * piece.rows * BLOCK), piece.rows, 1
+            to, of = (near, far) if self.back else (far, near)
+            steps.append(
+                isa.vector(
+                    "vor",
+                    to[0],
+                    (of[0], of[0]),
+                    piece.rows,
+                    (to[1], of[1], of[1]),
+                    (to[2], of[2], of[2]),
+                    lanes=count * CUBE,
+                )
+            )
+            if count < 8:
+                steps.append(isa.mask_of(128, 128))
+        return steps
+
+    def _transposed(
+        self, rows: Place, between: Place, blocks: Place, piece: Piece
+    ) -> list[Statement]:
+        """Row r = b a + i of the piece: rows [16 a][b i][j][16 c] to between [i][j][c][a], and
+        that to blocks [j][a][i][c]. For one block of rows this is the thesis' naive method."""
+        b, width = piece.b, piece.blocks
+        outer, inner = (rows, b * width * BLOCK, 1), (between, BLOCK, CUBE)
+        ends = (inner, outer) if not self.back else (outer, inner)
+        whole = isa.scatter(*ends, b * width)
+        parts: list[Statement] = []
+        for i in range(b):
+            near = (between.at(i * width * FRACTAL), BLOCK, CUBE)
+            far = (blocks.at(i * BLOCK), b * BLOCK, CUBE * b)
+            ends = (far, near) if not self.back else (near, far)
+            parts += isa.scatter(*ends, width)
+        return [*parts, *whole] if self.back else [*whole, *parts]
+
+
+def fractalise(
+    rows: int, columns: int, method: Method, core: DaVinci, name: str = "fractalise"
+) -> Program:
+    """The kernel from ``plain`` (rows x columns, row-major) to ``nz``, without flags."""
+    return _Conversion(rows, columns, method, core, False, name).program()
+
+
+def defractalise(
+    rows: int, columns: int, method: Method, core: DaVinci, name: str = "defractalise"
+) -> Program:
+    """The kernel from ``nz`` to ``plain``, without flags."""
+    return _Conversion(rows, columns, method, core, True, name).program()
+
+
+__all__ = ["METHODS", "Method", "Piece", "defractalise", "fractalise", "piece_of"]

@@ -1,0 +1,324 @@
+"""Kernels of a DaVinci core before they are C: loops, commands of pipes, flags and barriers.
+
+A program is small and static; ``trace`` runs its loops and gives every command with its numbers,
+which is what the proof (proof.py) and the pass that puts flags in (flags.py) look at. emit.py
+prints it as CCE C. Addresses and lengths are values: numbers, or expressions of loop variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+@dataclass(frozen=True)
+class Expr:
+    """An integer expression of loop variables, in C and in Python."""
+
+    text: str
+    python: str
+    level: int = 3
+    """3: stands anywhere; 2: a product; 1: a sum; 0: in parentheses already."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __add__(self, other: Value) -> Value:
+        if other == 0:
+            return self
+        sign = " - " if isinstance(other, int) and other < 0 else " + "
+        shown = abs(other) if isinstance(other, int) else other
+        return _joined(self, sign, shown, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Value) -> Value:
+        return self if other == 0 else _joined(self, " - ", other, 1, 2)
+
+    def __rsub__(self, other: int) -> Value:
+        return _joined(of(other), " - ", self, 1, 2)
+
+    def __mul__(self, other: Value) -> Value:
+        if other == 0:
+            return 0
+        return self if other == 1 else _joined(self, " * ", other, 2, 3)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: int) -> Value:
+        return self if other == 1 else _joined(self, " / ", other, 2, 3, " // ")
+
+    def __mod__(self, other: int) -> Value:
+        return 0 if other == 1 else _joined(self, " % ", other, 2, 3)
+
+
+Value = int | Expr
+"""A number, or an expression."""
+
+
+def of(value: Value) -> Expr:
+    """A value as an expression."""
+    return value if isinstance(value, Expr) else Expr(str(value), str(value))
+
+
+def variable(name: str) -> Expr:
+    """A loop's variable."""
+    return Expr(name, name)
+
+
+def _joined(
+    left: Expr, sign: str, right: Value, level: int, within: int = 0, python: str = ""
+) -> Expr:
+    other = of(right)
+
+    def shown(part: Expr, text: str, least: int) -> str:
+        return text if part.level >= least or part.level == 0 else f"({text})"
+
+    least = within or level
+    return Expr(
+        shown(left, left.text, level) + sign + shown(other, other.text, least),
+        shown(left, left.python, level) + (python or sign) + shown(other, other.python, least),
+        level,
+    )
+
+
+def _compared(left: Value, sign: str, right: Value) -> Expr:
+    a, b = of(left), of(right)
+    return Expr(f"{a.text} {sign} {b.text}", f"{a.python} {sign} {b.python}", 1)
+
+
+def equal(left: Value, right: Value) -> Expr:
+    """1 where two values are equal."""
+    return _compared(left, "==", right)
+
+
+def select(condition: Expr, one: Value, other: Value) -> Value:
+    """One value where a condition holds, another otherwise."""
+    if one == other:
+        return one
+    a, b = of(one), of(other)
+    return Expr(
+        f"({condition.text} ? {a.text} : {b.text})",
+        f"({a.python} if {condition.python} else {b.python})",
+        0,
+    )
+
+
+def least(left: Value, right: Value) -> Value:
+    """The smaller of two values."""
+    if isinstance(left, int) and isinstance(right, int):
+        return min(left, right)
+    return select(_compared(left, "<", right), left, right)
+
+
+@dataclass(eq=False)
+class Buffer:
+    """Bytes of a memory on the chip, in several slots, that a loop's iterations use in turn."""
+
+    name: str
+    memory: str
+    address: int
+    bytes: int
+    slots: int = 1
+    slot: Value = 0
+    """Which slot an iteration uses."""
+    scope: Loop | None = None
+    """The loop of whose iterations each has contents of its own; None for the whole program."""
+    element: str = "half"
+
+    @property
+    def base(self) -> Value:
+        """Where the iteration's slot begins."""
+        return self.address + self.slot * self.bytes
+
+
+@dataclass(eq=False)
+class Tensor:
+    """A parameter of the kernel: main memory."""
+
+    name: str
+    bytes: int
+    element: str = "half"
+    written: bool = False
+    memory = "gm"
+    base: Value = 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """An address: bytes from the start of a buffer's slot or a tensor."""
+
+    home: Buffer | Tensor
+    offset: Value = 0
+    element: str = ""
+    """Of the pointer; the home's where none is said."""
+
+    def at(self, offset: Value) -> Place:
+        """The place so many bytes further on."""
+        return Place(self.home, offset + self.offset, self.element)
+
+    @property
+    def memory(self) -> str:
+        """The memory."""
+        return self.home.memory
+
+    @property
+    def address(self) -> Value:
+        """Bytes from the start of the memory, or of the tensor."""
+        return self.home.base + self.offset
+
+
+class Region(NamedTuple):
+    """What a command reads or writes: runs of ``bytes``, ``counts`` by ``strides`` apart."""
+
+    place: Place
+    bytes: Value
+    counts: tuple[Value, ...] = ()
+    strides: tuple[Value, ...] = ()
+
+
+@dataclass(eq=False)
+class Command:
+    """An instruction: what it is called with, and what it touches."""
+
+    name: str
+    pipe: str
+    """``S`` for scalar settings, which the pipes' later commands take with them."""
+    arguments: tuple[Any, ...]
+    """Values, places, and texts that stand as they are."""
+    reads: tuple[Region, ...] = ()
+    writes: tuple[Region, ...] = ()
+    spaced: Expr | None = None
+    """Where that holds, a command of the same pipe that wrote the same needs no barrier before."""
+    note: str = ""
+
+
+@dataclass(eq=False)
+class Flag:
+    """``set_flag`` (on the source's queue) or ``wait_flag`` (on the target's)."""
+
+    kind: str
+    source: str
+    target: str
+    event: Value
+
+
+@dataclass(eq=False)
+class Barrier:
+    """``pipe_barrier``."""
+
+    pipe: str
+
+
+@dataclass(eq=False)
+class Loop:
+    """``for (name = 0; name < count; name++)``; the body's buffers advance with it."""
+
+    name: str
+    count: Value
+    body: list[Statement] = field(default_factory=list["Statement"])
+
+    @property
+    def variable(self) -> Value:
+        """The loop's variable; 0 where it runs once, and is left out."""
+        return 0 if self.count == 1 else variable(self.name)
+
+
+@dataclass(eq=False)
+class Remark:
+    """A line of comment."""
+
+    text: str
+
+
+Statement = Command | Flag | Barrier | Loop | Remark
+
+
+@dataclass
+class Program:
+    """A kernel: its parameters and its statements."""
+
+    name: str
+    tensors: tuple[Tensor, ...]
+    body: list[Statement]
+    buffers: tuple[Buffer, ...] = ()
+    about: str = ""
+
+
+def statements(body: Sequence[Statement]) -> Iterator[Statement]:
+    """All statements, those of loops within included."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, Loop):
+            yield from statements(statement.body)
+
+
+class Executed(NamedTuple):
+    """One execution of a command, flag or barrier."""
+
+    statement: Command | Flag | Barrier
+    event: int
+    spaced: bool
+    reads: tuple[tuple[str, int, int, tuple[int, ...], tuple[int, ...]], ...]
+    """Memory or tensor, start, bytes, counts, strides."""
+    writes: tuple[tuple[str, int, int, tuple[int, ...], tuple[int, ...]], ...]
+
+
+def trace(program: Program, trips: int | None = None) -> list[Executed]:
+    """Every execution, in the order in which the scalar unit issues them; with ``trips``, those of
+    so many iterations of each loop."""
+    lines = ["def run(step):", "    pass"]
+    known: list[Command | Flag | Barrier] = []
+
+    def write(body: Sequence[Statement], depth: int) -> None:
+        space = "    " * depth
+        for statement in body:
+            if isinstance(statement, Loop):
+                count = of(statement.count).python
+                count = count if trips is None else f"min({count}, {trips})"
+                lines.append(f"{space}for {statement.name} in range({count}):")
+                lines.append(f"{space}    pass")
+                write(statement.body, depth + 1)
+            elif not isinstance(statement, Remark):
+                numbers = _numbers(statement)
+                lines.append(f"{space}step({len(known)}, {numbers})")
+                known.append(statement)
+
+    write(program.body, 1)
+    scope: dict[str, Any] = {}
+    exec("\n".join(lines), scope)
+    found: list[Executed] = []
+
+    def step(number: int, event: int, spaced: bool, reads: Any, writes: Any) -> None:
+        found.append(Executed(known[number], event, spaced, reads, writes))
+
+    scope["run"](step)
+    return found
+
+
+def _numbers(statement: Command | Flag | Barrier) -> str:
+    """The arguments of a step, in Python."""
+    if isinstance(statement, Flag):
+        return f"{of(statement.event).python}, False, (), ()"
+    if isinstance(statement, Barrier):
+        return "0, False, (), ()"
+    spaced = "False" if statement.spaced is None else statement.spaced.python
+    return f"0, {spaced}, {_regions(statement.reads)}, {_regions(statement.writes)}"
+
+
+def _regions(regions: Sequence[Region]) -> str:
+    def listed(values: Sequence[Value]) -> str:
+        return "(" + "".join(f"{of(value).python}, " for value in values) + ")"
+
+    parts = [
+        f"({_home(one.place)!r}, {of(one.place.address).python}, {of(one.bytes).python}, "
+        f"{listed(one.counts)}, {listed(one.strides)}), "
+        for one in regions
+    ]
+    return f"({''.join(parts)})"
+
+
+def _home(place: Place) -> str:
+    home = place.home
+    return f"gm {home.name}" if isinstance(home, Tensor) else home.memory

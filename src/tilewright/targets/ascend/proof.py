@@ -1,0 +1,277 @@
+"""Whether the flags and barriers of a program order everything that has to be ordered.
+
+The model of the core: each pipe takes its commands in order, and a command reads its operands when
+it starts; neighbours of one pipe may overlap until a ``pipe_barrier`` of it. ``set_flag`` takes
+effect when all that its pipe was given before it has completed; ``wait_flag`` holds up what its
+pipe is given after it. So what is complete when a command starts, whatever the pipes' speeds,
+follows from the program alone: one vector clock a pipe, in program order. A command must find
+complete
+
+- what wrote the bytes that it reads or writes (of its own pipe, too),
+- what other pipes read of the bytes that it writes.
+
+An event must not be set again before its wait is over (where flags are binary), every wait must
+have a set before it in the program, and every flag is down at the end. Every execution of every
+command is looked at: the proof is exhaustive, not by samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.targets.ascend.machine import BLOCK
+from tilewright.targets.ascend.program import (
+    Barrier,
+    Command,
+    Executed,
+    Flag,
+    Program,
+    trace,
+)
+
+PIPES = ("V", "M", "MTE1", "MTE2", "MTE3")
+"""The pipes that take commands; S, the scalar unit, issues them."""
+
+PAIR = 2
+"""Bytes to which accesses of main memory are told apart; on the chip it is blocks."""
+
+MOST = 20
+"""Problems that are listed."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong, with the statements that it is wrong with."""
+
+    kind: str
+    """``race``, ``uninitialised``, ``again``, ``deadlock``, ``leftover``, or ``event``."""
+    text: str
+    later: Command | Flag | Barrier
+    earlier: Command | Flag | Barrier | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.text}"
+
+
+@dataclass
+class _Set:
+    clock: Ints
+    flag: Flag
+
+
+def prove(
+    program: Program,
+    *,
+    events: int = 4,
+    binary: bool = True,
+    most: int = MOST,
+    trips: int | None = None,
+    own: bool = True,
+) -> list[Problem]:
+    """The problems of a program, at most so many; none if it is right.
+
+    With ``trips`` loops are cut short: no proof, but it finds soon what is wrong. What nothing
+    wrote is no problem then. Without ``own``, order within pipes is taken for granted.
+    """
+    return _Proof(
+        trace(program, trips), events, binary, most, cut=trips is not None, own=own
+    ).problems
+
+
+def missing_barriers(program: Program, trips: int | None = None) -> list[Command]:
+    """The commands before which a barrier of their own pipe is missing, as they are come upon."""
+    mended: dict[Command, None] = {}
+    _Proof(trace(program, trips), 1 << 20, True, MOST, cut=True, own=True, mended=mended)
+    return list(mended)
+
+
+class _Proof:
+    def __init__(
+        self,
+        steps: list[Executed],
+        events: int,
+        binary: bool,
+        most: int,
+        *,
+        cut: bool,
+        own: bool,
+        mended: dict[Command, None] | None = None,
+    ) -> None:
+        self.mended = mended
+        self.cut, self.own = cut, own
+        self.problems: list[Problem] = []
+        self.steps = steps
+        self.events, self.binary, self.most = events, binary, most
+        self.known = {pipe: np.zeros(len(PIPES), np.int64) for pipe in PIPES}
+        self.numbers = np.zeros(len(PIPES), np.int64)
+        # Of each step, from 1: its pipe and its number there. Step 0 is none.
+        self.pipe_of = np.zeros(len(steps) + 1, np.int64)
+        self.number_of = np.zeros(len(steps) + 1, np.int64)
+        self.written: dict[str, Ints] = {}
+        self.read: dict[str, Ints] = {}
+        self.raised: dict[tuple[str, str, int], list[_Set]] = {}
+        self.waited: dict[tuple[str, str, int], int] = {}
+        self.stored = {home for one in steps for home, *_ in one.writes if home.startswith("gm ")}
+        sizes: dict[str, int] = {}
+        for one in steps:
+            for home, start, size, counts, strides in (*one.reads, *one.writes):
+                reach = sum((c - 1) * s for c, s in zip(counts, strides, strict=True))
+                sizes[home] = max(sizes.get(home, 0), start + size + reach)
+        for home, size in sizes.items():
+            blocks = -(-size // _granule(home))
+            self.written[home] = np.zeros(blocks, np.int64)
+            self.read[home] = np.zeros((len(PIPES), blocks), np.int64)
+        for number, one in enumerate(steps, 1):
+            self._step(number, one)
+            if len(self.problems) >= most:
+                return
+        for (source, target, event), sets in self.raised.items():
+            for one in sets:
+                text = f"set_flag({source}, {target}, {event}) is never waited for"
+                self._add("leftover", text, one.flag)
+
+    def _add(
+        self,
+        kind: str,
+        text: str,
+        later: Command | Flag | Barrier,
+        earlier: Command | Flag | Barrier | None = None,
+    ) -> None:
+        self.problems.append(Problem(kind, text, later, earlier))
+
+    def _step(self, number: int, one: Executed) -> None:
+        statement = one.statement
+        if isinstance(statement, Flag):
+            self._flag(statement, one.event)
+            return
+        pipe = statement.pipe
+        if pipe == "S":
+            return
+        if isinstance(statement, Barrier):
+            for which in PIPES if pipe == "ALL" else (pipe,):
+                self.numbers[PIPES.index(which)] += 1
+            for which in PIPES if pipe == "ALL" else (pipe,):
+                if pipe == "ALL":
+                    self.known[which][:] = self.numbers
+                else:
+                    self.known[which][PIPES.index(which)] = self.numbers[PIPES.index(which)]
+            return
+        place = PIPES.index(pipe)
+        self.numbers[place] += 1
+        self.pipe_of[number], self.number_of[number] = place, self.numbers[place]
+        for region in one.reads:
+            self._access(number, one, region, writes=False)
+        for region in one.writes:
+            self._access(number, one, region, writes=True)
+        for regions, table in ((one.reads, self.read), (one.writes, self.written)):
+            for home, *shape in regions:
+                index = _index(home, *shape)
+                if home.startswith("gm ") and home not in self.stored:
+                    continue
+                if table is self.read:
+                    table[home][place, index] = number
+                else:
+                    table[home][index] = number
+
+    def _access(
+        self,
+        number: int,
+        one: Executed,
+        region: tuple[str, int, int, tuple[int, ...], tuple[int, ...]],
+        *,
+        writes: bool,
+    ) -> None:
+        home, *shape = region
+        statement = one.statement
+        assert isinstance(statement, Command)
+        if home.startswith("gm ") and home not in self.stored:
+            return
+        index, known = _index(home, *shape), self.known[statement.pipe]
+        place = PIPES.index(statement.pipe)
+        last = self.written[home][index]
+        late = self.number_of[last] > known[self.pipe_of[last]]
+        if one.spaced or not self.own:
+            late &= self.pipe_of[last] != place
+        verb = "writes" if writes else "reads"
+        if self.mended is not None and (late & (self.pipe_of[last] == place)).any():
+            self.mended[statement] = None
+            known[place] = self.numbers[place] - 1
+            late = self.number_of[last] > known[self.pipe_of[last]]
+        self._late(statement, home, verb, "written", last[late])
+        if not writes and not self.cut and not home.startswith("gm ") and not last.all():
+            self._add("uninitialised", f"{statement.name} reads {home}, which nothing wrote",
+                      statement)  # fmt: skip
+        if writes:
+            for other in range(len(PIPES)):
+                if other != place:
+                    last = self.read[home][other, index]
+                    late = self.number_of[last] > known[other]
+                    self._late(statement, home, verb, "read", last[late])
+
+    def _late(self, statement: Command, home: str, verb: str, done: str, steps: Ints) -> None:
+        if steps.size:
+            earlier = self.steps[int(steps[0]) - 1].statement
+            assert isinstance(earlier, Command)
+            text = (
+                f"{statement.name} ({statement.pipe}) {verb} {home}, which {earlier.name} "
+                f"({earlier.pipe}) may not have {done}"
+            )
+            self._add("race", text, statement, earlier)
+
+    def _flag(self, flag: Flag, event: int) -> None:
+        key = (flag.source, flag.target, event)
+        name = f"{flag.kind}_flag({flag.source}, {flag.target}, {event})"
+        if not 0 <= event < self.events:
+            self._add("event", f"{name}: a pair has {self.events} events", flag)
+        sets = self.raised.setdefault(key, [])
+        source, target = PIPES.index(flag.source), PIPES.index(flag.target)
+        if flag.kind == "set":
+            self.numbers[source] += 1
+            if self.binary and (sets or self.known[flag.source][target] < self.waited.get(key, 0)):
+                self._add("again", f"{name} while its last wait may be still to come", flag)
+            clock = self.known[flag.source].copy()
+            clock[source] = self.numbers[source]
+            sets.append(_Set(clock, flag))
+            return
+        self.numbers[target] += 1
+        self.waited[key] = int(self.numbers[target])
+        if not sets:
+            self._add("deadlock", f"{name}: nothing before has set it", flag)
+            return
+        np.maximum(self.known[flag.target], sets.pop(0).clock, out=self.known[flag.target])
+
+
+def _granule(home: str) -> int:
+    return PAIR if home.startswith("gm ") else BLOCK
+
+
+def _index(
+    home: str, start: int, size: int, counts: tuple[int, ...], strides: tuple[int, ...]
+) -> Ints:
+    granule = _granule(home)
+    first, rest = divmod(start, granule)
+    return first + _offsets(granule, rest, size, counts, strides)
+
+
+@lru_cache(maxsize=4096)
+def _offsets(
+    granule: int, rest: int, size: int, counts: tuple[int, ...], strides: tuple[int, ...]
+) -> Ints:
+    starts = np.array([rest], np.int64)
+    for count, stride in zip(counts, strides, strict=True):
+        starts = (starts[:, None] + np.arange(count, dtype=np.int64) * stride).ravel()
+    blocks = -(-(rest % granule + size) // granule)
+    found = (starts[:, None] // granule + np.arange(blocks, dtype=np.int64)).ravel()
+    return np.unique(found)
+
+
+def races(problems: list[Problem]) -> Iterator[Problem]:
+    """The races among problems."""
+    return (problem for problem in problems if problem.kind == "race")

@@ -1,0 +1,147 @@
+"""Products as emitted C on the host core: exact, in any order, and with the traffic foretold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.slow import but_fast
+from tests.targets.ascend.ascend_arrays import built, empty, pack, run, unpack, whole_numbers
+
+from tilewright.errors import TilewrightError
+from tilewright.planning.planners.stationary import KINDS, Kind, Product, Room, Tile, best_tile
+from tilewright.planning.planners.stationary import tiles as all_tiles
+from tilewright.targets.ascend.flags import synchronised
+from tilewright.targets.ascend.formats import padded
+from tilewright.targets.ascend.host import ORDERS, Kernel, Outcome
+from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
+from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910
+from tilewright.targets.ascend.program import Flag, trace
+
+CASES = {
+    "one level": (Matrices(64, 96, 48), Tiling(16, 32, 16, 16, 32, 16, stays=False)),
+    "two levels": (Matrices(64, 96, 48), Tiling(32, 96, 16, 16, 32, 16, l0=2)),
+    "columns outside": (
+        Matrices(64, 96, 48, bias=True, relu=True),
+        Tiling(32, 96, 16, 16, 32, 16, order="yx", l1=2, l0=2, l0c=2, ub=2),
+    ),
+    "cut reduction": (
+        Matrices(64, 96, 48, transposed=True),
+        Tiling(32, 48, 32, 32, 16, 32, l1=2, l0=2, l0c=2, ub=2),
+    ),
+    "ragged": (Matrices(33, 50, 17, relu=True), Tiling(48, 64, 32, 48, 32, 16)),
+    "ragged reduction": (
+        Matrices(47, 333, 100, bias=True),
+        Tiling(32, 336, 64, 16, 64, 32, l1=2),
+    ),
+    "a row": (Matrices(1, 100, 15, transposed=True), Tiling(16, 112, 16, 16, 112, 16)),
+    "an element": (Matrices(1, 1, 1), Tiling(16, 16, 16, 16, 16, 16, l1=2, l0=2)),
+    "large blocks": (Matrices(128, 64, 128), Tiling(64, 64, 128, 64, 32, 64, l0=2, l0c=2, ub=2)),
+}
+
+
+def arguments_of(of: Matrices, seed: int) -> tuple[dict[str, NDArray[np.float16]], NDArray]:  # type: ignore[type-arg]
+    a, b = whole_numbers(seed, of.M, of.N), whole_numbers(seed + 1, of.N, of.K)
+    bias = whole_numbers(seed + 2, of.K, most=9)
+    expected = a.astype(np.float32) @ b.astype(np.float32)
+    arguments = {"a": pack(a), "b": pack(np.ascontiguousarray(b.T) if of.transposed else b)}
+    if of.bias:
+        expected = expected + bias
+        whole = np.full(padded(of.K), np.nan, np.float16)
+        whole[: of.K] = bias
+        arguments["bias"] = whole
+    if of.relu:
+        expected = np.maximum(expected, 0)
+    return {**arguments, "c": empty(of.M, of.K)}, expected.astype(np.float16)
+
+
+def check(of: Matrices, kernel: Kernel, order: int) -> Outcome:
+    arguments, expected = arguments_of(of, order)
+    outcome = run(kernel, arguments, order)
+    np.testing.assert_array_equal(unpack(arguments["c"], (of.M, of.K)), expected)
+    return outcome
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_products_are_exact_in_every_order(name: str) -> None:
+    of, tiling = CASES[name]
+    kernel = built(matmul(of, tiling, ASCEND_910))
+    seeds = range(100, 150) if name in ("two levels", "cut reduction") else range(100, 110)
+    for order in (*ORDERS, *seeds):
+        check(of, kernel, order)
+
+
+@pytest.mark.parametrize("rows", [1, 15, 17, 100])
+@pytest.mark.parametrize(("depth", "columns"), [(1, 511), (15, 17), (333, 15), (511, 100)])
+def test_extents_that_no_block_divides(rows: int, depth: int, columns: int) -> None:
+    of = Matrices(rows, depth, columns, bias=True)
+    tiling = Tiling(16, padded(depth), 64, 16, min(padded(depth), 128), 16, l1=2)
+    check(of, built(matmul(of, tiling, ASCEND_310), ASCEND_310), 7)
+
+
+def thesis(kind: Kind, of: Product, tile: Tile) -> Tiling:
+    """The thesis' loops: what is loaded next to the cube passes L1 once for each use."""
+    sizes = (tile.m, tile.n, tile.k)
+    return Tiling(*sizes, *sizes, order="yx" if kind == "ws" else "xy", stays=kind != "os")
+
+
+SMALL = Product(64, 48, 80)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_loads_are_the_formulas(kind: Kind) -> None:
+    """Of every tile, to the element; ``is`` and ``ws`` of whole reductions, or of one block."""
+    found = list(all_tiles(SMALL, Room(1 << 20, 1 << 20, 1 << 20)))
+    of = Matrices(SMALL.M, SMALL.N, SMALL.K)
+    allowed = [tile for tile in found if SMALL.allows(kind, tile)]
+    assert len(allowed) >= 8
+    for tile in allowed[:: max(len(allowed) // 8, 1)]:
+        outcome = check(of, built(matmul(of, thesis(kind, SMALL, tile), ASCEND_910)), 3)
+        assert outcome.counts["gm_reads"] == 2 * SMALL.loads(kind, tile)
+        assert outcome.counts["gm_writes"] == 2 * SMALL.M * SMALL.K
+
+
+LARGE = Matrices(512, 768, 768)
+
+
+THESIS = (Tiling(256, 128, 256, 256, 128, 256, stays=False), 2_359_296, 36)
+
+
+@pytest.mark.parametrize(
+    "case",
+    but_fast(
+        [
+            THESIS,
+            (Tiling(256, 64, 256, 256, 64, 256, stays=False, l1=2, l0=2), 2_359_296, 72),
+            (Tiling(128, 128, 128, 128, 128, 128, stays=False, l1=2, l0=2), 4_718_592, 144),
+            (Tiling(512, 768, 64, 256, 64, 64, l1=2, l0=2, l0c=2, ub=2), 983_040, 288),
+        ],
+        [THESIS],
+    ),
+)
+def test_the_thesis_product(case: tuple[Tiling, int, int]) -> None:
+    tiling, loads, mads = case
+    outcome = check(LARGE, built(matmul(LARGE, tiling, ASCEND_910)), 5)
+    assert outcome.counts["gm_reads"] == 2 * loads
+    assert outcome.counts["mads"] == mads
+    assert outcome.counts["cube_cycles"] == 73_728
+    best = best_tile("os", Product(512, 768, 768), Room(32_768, 32_768, 65_536))
+    assert best == (2_359_296, Tile(256, 128, 256))
+
+
+def test_the_best_tile_cannot_be_doubled() -> None:
+    with pytest.raises(TilewrightError, match="plan-capacity"):
+        matmul(LARGE, Tiling(256, 128, 256, 256, 128, 256, l0=2), ASCEND_910)
+
+
+def test_flags_of_the_thesis_product() -> None:
+    """Four hand-overs an iteration next to the cube, four a tile of C, 7 slots free at first."""
+    tiling = Tiling(256, 64, 256, 256, 64, 256, stays=False, l1=2, l0=2, ub=2)
+    steps = trace(synchronised(matmul(LARGE, tiling, ASCEND_910)))
+    sets = [one for one in steps if isinstance(one.statement, Flag) and one.statement.kind == "set"]
+    assert len(sets) == 4 * 72 + 4 * 6 + 7
+
+
+def test_a_gap_that_no_field_holds_is_refused() -> None:
+    with pytest.raises(TilewrightError, match="ascend-field"):
+        matmul(Matrices(70_000, 16, 16), Tiling(16, 16, 16, 16, 16, 16), ASCEND_910)

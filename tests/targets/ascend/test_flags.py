@@ -1,0 +1,223 @@
+"""Flags and barriers: every one is needed, and the proof and the host core say so when it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.slow import but_fast
+
+from tilewright.errors import TilewrightError
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.emit import kernel_text
+from tilewright.targets.ascend.flags import synchronised
+from tilewright.targets.ascend.host import ORDERS, build
+from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
+from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
+from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.program import (
+    Barrier,
+    Buffer,
+    Command,
+    Flag,
+    Loop,
+    Place,
+    Program,
+    Statement,
+    Tensor,
+)
+from tilewright.targets.ascend.proof import prove
+
+KERNELS: dict[str, Callable[[], Program]] = {
+    "product": lambda: matmul(
+        Matrices(32, 64, 48), Tiling(16, 32, 16, 16, 16, 16, l1=2, l0=2), ASCEND_910, "kernel"
+    ),
+    "product with bias": lambda: matmul(
+        Matrices(32, 48, 64, bias=True, relu=True),
+        Tiling(32, 48, 32, 16, 16, 16, l1=2, l0=2, l0c=2, ub=2),
+        ASCEND_910,
+        "kernel",
+    ),
+    "elementwise": lambda: elementwise(
+        "add", "half", 1000, ASCEND_910, name="kernel", ub=6 * 2 * 128
+    ),
+    "elementwise in place": lambda: elementwise(
+        "clamp",
+        "float",
+        700,
+        ASCEND_910,
+        in_place=True,
+        scalars=("-1", "2"),
+        name="kernel",
+        ub=4096,
+    ),
+    "to blocks": lambda: fractalise(100, 48, "naive", ASCEND_910, "kernel"),
+    "to blocks by copies": lambda: fractalise(50, 33, "dma", ASCEND_910, "kernel"),
+    "to rows": lambda: defractalise(33, 50, "improved", ASCEND_910, "kernel"),
+}
+
+
+def arguments(program: Program) -> dict[str, NDArray[np.uint8]]:
+    return {
+        tensor.name: np.full(tensor.bytes, 0x3C, np.uint8)  # 1.06 in half precision
+        for tensor in program.tensors
+    }
+
+
+def reported(program: Program) -> bool:
+    """Whether the host core finds something wrong in one of its orders."""
+    kernel = build(kernel_text(program), "kernel")
+    return any(kernel.run(arguments(program), order=order).problems for order in (0, 1, 9, 12, 40))
+
+
+def bodies(body: list[Statement]) -> Iterator[list[Statement]]:
+    yield body
+    for statement in body:
+        if isinstance(statement, Loop):
+            yield from bodies(statement.body)
+
+
+def copied(body: list[Statement]) -> list[Statement]:
+    found: list[Statement] = []
+    for statement in body:
+        if isinstance(statement, Loop):
+            found.append(Loop(statement.name, statement.count, copied(statement.body)))
+        else:
+            found.append(statement)
+    return found
+
+
+def pipe_of(statement: Statement) -> str:
+    if isinstance(statement, Flag):
+        return statement.source if statement.kind == "set" else statement.target
+    return statement.pipe if isinstance(statement, (Command, Barrier)) else ""
+
+
+def mutants(program: Program) -> Iterator[tuple[str, Program]]:
+    """Each flag and barrier removed, and moved past the command that it stands beside."""
+    count = len(list(bodies(program.body)))
+    for number in range(count):
+        for place, statement in enumerate(list(bodies(program.body))[number]):
+            if not isinstance(statement, (Flag, Barrier)):
+                continue
+            fresh = replace(program, body=copied(program.body))
+            body = list(bodies(fresh.body))[number]
+            del body[place]
+            yield f"without {statement}", fresh
+            if not isinstance(statement, Flag):
+                continue
+            # The command that it follows (a set) or holds up (a wait), if it stands next to it.
+            step = -1 if statement.kind == "set" else 1
+            other = place + step
+            original = list(bodies(program.body))[number]
+            while 0 <= other < len(original) and isinstance(original[other], (Flag, Barrier)):
+                other += step
+            if not 0 <= other < len(original) or pipe_of(original[other]) != pipe_of(statement):
+                continue
+            fresh = replace(program, body=copied(program.body))
+            body = list(bodies(fresh.body))[number]
+            body.insert(other, body.pop(place))
+            yield f"moved {statement}", fresh
+
+
+@pytest.mark.parametrize("name", but_fast(KERNELS, ["product", "elementwise"]))
+def test_what_is_missing_or_misplaced_is_reported(name: str) -> None:
+    program = synchronised(KERNELS[name]())
+    assert not prove(program)
+    assert not prove(program, binary=False)
+    found = 0
+    for what, mutant in mutants(program):
+        assert prove(mutant), what
+        assert reported(mutant), what
+        found += 1
+    assert found > 5
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("binary", [True, False])
+def test_nothing_is_reported_of_what_is_right(name: str, binary: bool) -> None:
+    program = synchronised(KERNELS[name]())
+    kernel = build(kernel_text(program), "kernel")
+    for order in (*ORDERS, *range(100, 150)):
+        assert kernel.run(arguments(program), order=order, binary=binary).problems == ()
+
+
+def loop_of(slots: int, trips: int, pipes: int = 3) -> Program:
+    """load, relu, store, over buffers that take turns."""
+    size = 128 * 2
+    x, y = (Tensor(name, trips * size + 32, written=name == "y") for name in "xy")
+    loop = Loop("i", trips)
+    turn = 0 if slots == 1 or trips == 1 else loop.variable % slots
+    buffers = [
+        Buffer(name, "ub", at * size * slots, size, slots, turn, loop)
+        for at, name in enumerate(("x", "y")[: pipes - 1])
+    ]
+    source, target = Place(buffers[0]), Place(buffers[-1])
+    loop.body = [
+        isa.copy(source, Place(x, loop.variable * size), 1, 8),
+        isa.vector("vrelu", target, (source,), 1, (1, 1), (8, 8)),
+        isa.copy(Place(y, loop.variable * size), target, 1, 8),
+    ]
+    return Program("kernel", (x, y), [isa.mask_of(128, 128), loop], tuple(buffers))
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3])
+@pytest.mark.parametrize("trips", [1, 2, 3, 5])
+def test_few_iterations(slots: int, trips: int) -> None:
+    program = synchronised(loop_of(slots, trips))
+    assert not prove(program)
+    for what, mutant in mutants(program):
+        assert prove(mutant), what
+    kernel = build(kernel_text(program), "kernel")
+    for order in (*ORDERS, 100):
+        assert kernel.run(arguments(program), order=order).problems == ()
+
+
+def test_a_vector_loop_needs_four_flags_and_no_barrier() -> None:
+    """AscendNPU-IR's injectors put four sets, four waits and a barrier in; stores are disjoint."""
+    program = synchronised(loop_of(2, 64))
+    loop = next(one for one in program.body if isinstance(one, Loop))
+    flags = [one for one in loop.body if isinstance(one, Flag)]
+    assert (
+        [one.kind for one in flags].count("set") == [one.kind for one in flags].count("wait") == 4
+    )
+    assert not any(isinstance(one, Barrier) for one in loop.body)
+
+
+def test_more_events_than_there_are_is_refused() -> None:
+    with pytest.raises(TilewrightError, match="ascend-events"):
+        synchronised(loop_of(5, 9))
+
+
+def test_an_event_for_all_iterations_is_a_second_set() -> None:
+    """As the vendor's injectors use EVENT_ID0 for what is handed on, though two slots take turns:
+    right where events count, wrong where they are up or down."""
+    program = synchronised(loop_of(2, 8))
+    loop = next(one for one in program.body if isinstance(one, Loop))
+    for place, one in enumerate(loop.body):
+        if isinstance(one, Flag) and (one.source, one.target) == ("MTE2", "V"):
+            loop.body[place] = Flag(one.kind, one.source, one.target, 0)
+    assert {problem.kind for problem in prove(program)} == {"again"}
+    assert not prove(program, binary=False)
+    kernel = build(kernel_text(program), "kernel")
+    assert "again" in kernel.run(arguments(program)).problems[0]
+    assert kernel.run(arguments(program), binary=False).problems == ()
+
+
+def test_messages_name_pipes_event_and_line() -> None:
+    program = synchronised(loop_of(2, 8))
+    loop = next(one for one in program.body if isinstance(one, Loop))
+    place = next(
+        n for n, one in enumerate(loop.body) if isinstance(one, Flag) and one.kind == "set"
+    )
+    del loop.body[place]
+    text = kernel_text(program)
+    lines = text.splitlines()
+    number = next(n for n, line in enumerate(lines, 1) if "wait_flag(PIPE_MTE2, PIPE_V" in line)
+    problems = build(text, "kernel").run(arguments(program)).problems
+    assert f"line {number}: wait_flag(MTE2, V, 0): nothing has set it, V stands still" in problems
+    assert any("V reads ub at 0x0" in problem and "MTE2, line" in problem for problem in problems)
