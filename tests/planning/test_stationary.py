@@ -71,7 +71,8 @@ def test_all_tiles() -> None:
 def test_the_thesis_compares_tiles_of_whole_reductions() -> None:
     """There os < is < ws; of all tiles ws needs less than is."""
     tile = Tile(32, 768, 32)
-    for kind, loads in (("is", 9_830_400), ("ws", 10_027_008)):
+    counts: dict[Kind, int] = {"is": 9_830_400, "ws": 10_027_008}
+    for kind, loads in counts.items():
         assert best_tile(kind, OF, SINGLE, family="whole reduction") == (loads, tile)
     assert OF.loads("os", Tile(256, 128, 256)) == 2_359_296
     assert OF.loads("os", Tile(128, 256, 128)) == 4_718_592

@@ -201,6 +201,8 @@ def run(
             if compared is not None:
                 word = "passed" if compared.passed else "FAILED"
                 how = "bit for bit" if compared.exact else "within the tolerance of float32"
+                if tolerance := executable.runner.tolerance:
+                    how = f"within {tolerance:g} of the largest, as the target's numbers allow"
                 console.say(
                     f"check {word} ({how}): largest error {compared.max_abs_error:.3g},"
                     f" {compared.mismatches} mismatches"

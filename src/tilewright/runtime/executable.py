@@ -227,7 +227,8 @@ class Executable:
                 continue
             difference = np.abs(found.astype(np.float64) - want.astype(np.float64))
             largest = float(np.abs(want).max(initial=0.0))
-            allowed = 0.0 if exact else RELATIVE_TOLERANCE * largest + ABSOLUTE_TOLERANCE
+            relative_part = max(RELATIVE_TOLERANCE, self.runner.tolerance)
+            allowed = 0.0 if exact else relative_part * largest + ABSOLUTE_TOLERANCE
             # Not-a-number is a mismatch unless both have it in the same place.
             same = (found == want) | (np.isnan(found) & np.isnan(want))
             beyond = ~(same | (difference <= allowed))

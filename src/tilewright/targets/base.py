@@ -168,6 +168,9 @@ class Runner(ABC):
 
     They need not where the host computes in float32: C and NumPy round exponentials differently.
     """
+    tolerance: float = 0.0
+    """What results may differ from the interpreter's, as a part of the largest, because the machine
+    computes in numbers that are coarser than the graph's float32."""
 
     @property
     def threads(self) -> int:

@@ -134,7 +134,7 @@ def test_what_is_missing_or_misplaced_is_reported(name: str) -> None:
         assert prove(mutant), what
         assert reported(mutant), what
         found += 1
-    assert found > 5
+    assert found >= 5
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -189,7 +189,7 @@ def test_a_vector_loop_needs_four_flags_and_no_barrier() -> None:
 
 
 def test_more_events_than_there_are_is_refused() -> None:
-    with pytest.raises(TilewrightError, match="ascend-events"):
+    with pytest.raises(TilewrightError, match="lower-events"):
         synchronised(loop_of(5, 9))
 
 

@@ -15,7 +15,7 @@ from tilewright.planning.measurements import Measurements
 from tilewright.planning.plan import Plan
 from tilewright.planning.planners.greedy import AUTOMATIC, Greedy
 from tilewright.planning.planners.measured import Measure, best_known, plan_measured
-from tilewright.planning.planners.stationary import KINDS, Stationary, is_product
+from tilewright.planning.planners.stationary import KINDS, Kind, Stationary, is_product
 
 PLANNERS = {
     "model": "the best of the whole space by the machine's cost model (the default)",
@@ -128,5 +128,5 @@ def _greedy(options: dict[str, str]) -> Greedy:
 
 def _stationary(options: dict[str, str]) -> Stationary:
     """The stationary planner with its options."""
-    kind = next(kind for kind in KINDS if kind == options.get("kind", "os"))
+    kind: Kind = next(kind for kind in KINDS if kind == options.get("kind", "os"))
     return Stationary(kind, int(options.get("buffers", "1")))

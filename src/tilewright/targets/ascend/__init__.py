@@ -1,1 +1,11 @@
-"""DaVinci cores (Ascend): machines, planners, kernels in CCE C, and a host on which they run."""
+"""DaVinci cores (Ascend): machines, kernels in CCE C, and a host core on which they run."""
+
+from tilewright.targets.ascend.machine import ASCEND_310 as _ASCEND_310
+from tilewright.targets.ascend.target import AscendTarget
+
+TARGET = AscendTarget()
+"""What the entry point ``ascend910`` names."""
+SMALL = AscendTarget(_ASCEND_310)
+"""What the entry point ``ascend310`` names."""
+
+__all__ = ["SMALL", "TARGET", "AscendTarget"]

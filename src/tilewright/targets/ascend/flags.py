@@ -74,8 +74,8 @@ class Handover:
 
 
 def synchronised(program: Program, *, events: int = 4) -> Program:
-    """The program with flags and barriers. Refuses (``ascend-events``) what needs more events, and
-    (``ascend-proof``) what no flags of this kind make right."""
+    """The program with flags and barriers. Refuses (``lower-events``) what needs more events, and
+    (``lower-flags``) what no flags of this kind make right."""
     program = replace(program, body=list(program.body))
     found = _with_joins(program, list(_merged(_handovers(program))))
     # Cut short, loops show as well what is missing, as long as slots are used again.
@@ -85,13 +85,13 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
         trips, needed = None, _needed(program, found, None)
         problems = prove(_barred(_placed(program, needed), None), events=MANY, most=1)
         if problems:
-            raise refuse("ascend-proof", f"flags do not order {program.name}: {problems[0]}")
+            raise refuse("lower-flags", f"flags do not order {program.name}: {problems[0]}")
     found = needed
     for pair in dict.fromkeys((one.source, one.target) for one in found):
         asked = sum(one.slots for one in found if (one.source, one.target) == pair)
         if asked > events:
             raise refuse(
-                "ascend-events",
+                "lower-events",
                 f"{program.name} needs {asked} events from {pair[0]} to {pair[1]}; there are "
                 f"{events}",
                 help="fewer buffers",
@@ -123,7 +123,7 @@ def _join(program: Program, problem: Problem) -> Handover | None:
         ends.append(next(inside))
     if ends[0] >= ends[1]:
         return None
-    return Handover(earlier.pipe, later.pipe, None, *ends, 1, "0", 0, False)
+    return Handover(earlier.pipe, later.pipe, None, ends[0], ends[1], 1, "0", 0, False)
 
 
 def _needed(program: Program, found: Sequence[Handover], trips: int | None) -> list[Handover]:

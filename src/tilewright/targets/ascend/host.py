@@ -110,9 +110,19 @@ class Kernel:
 
 def build(text: str, name: str, core: DaVinci = ASCEND_910) -> Kernel:
     """A kernel of its C text. Raises TilewrightError where the compiler refuses it."""
+    return build_all({name: text}, core)[name]
+
+
+def build_all(texts: Mapping[str, str], core: DaVinci) -> dict[str, Kernel]:
+    """Kernels of their C texts by name, in one library."""
     core_library()
-    path = _library(name, {f"{name}.c": text}, (SHIM,))
-    library = ctypes.CDLL(str(path))
-    function = getattr(library, name)
-    function.restype = None
-    return Kernel(function, core)
+    if not texts:
+        return {}
+    files = {f"{name}.c": text for name, text in texts.items()}
+    library = ctypes.CDLL(str(_library("davinci", files, (SHIM,))))
+    kernels: dict[str, Kernel] = {}
+    for name in texts:
+        function = getattr(library, name)
+        function.restype = None
+        kernels[name] = Kernel(function, core)
+    return kernels

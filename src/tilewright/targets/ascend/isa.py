@@ -36,7 +36,7 @@ _COPIES = {
 def _within(what: str, value: Value, most: int, *, least: int = 0) -> None:
     """Refuse a number that a field does not hold; expressions are checked by who writes them."""
     if isinstance(value, int) and not least <= value <= most:
-        raise refuse("ascend-field", f"{what} is {value}, but a field holds {least} to {most}")
+        raise refuse("lower-field", f"{what} is {value}, but a field holds {least} to {most}")
 
 
 def copy(

@@ -191,9 +191,6 @@ PIPES = {
 }
 """The pipe of each path."""
 
-EPILOGUE = (("add",), ("relu", "clip"))
-"""Maps on results of products, by groups in order."""
-
 
 def assumptions(core: DaVinci) -> dict[str, Rate]:
     """The figures of a core that no public source gives, by name; reports print them."""
@@ -206,6 +203,23 @@ def assumptions(core: DaVinci) -> dict[str, Rate]:
         **{f"{source} -> {target}": rate for (source, target), rate in core.paths.items()},
     }
     return {name: rate for name, rate in named.items() if rate.tag == "A"}
+
+
+def network_machine(core: DaVinci) -> Machine:
+    """The machine that networks are compiled for: values of 4 bytes in main memory, products with
+    bias and relu. Kernels compute products in half precision, so that all that is planned fits."""
+    machine = machine_of(core)
+    mad = machine.primitive("mad")
+    storage = Storage(memory="ub", multiples={"co": CUBE})
+    mad = mad.model_copy(
+        update={"operands": {**mad.operands, "bias": storage}, "epilogue": (("relu",),)}
+    )
+    vector = machine.primitive("vector")
+    operations = ("add", "sub", "mul", "div", "max", "min", "relu", "clip", "exp")
+    vector = vector.model_copy(update={"operations": operations, "epilogue": (("relu", "clip"),)})
+    return machine.model_copy(
+        update={"primitives": (mad, vector), "element": "float32", "accumulator": "float32"}
+    )
 
 
 def machine_of(core: DaVinci) -> Machine:
@@ -275,7 +289,7 @@ def _primitives(core: DaVinci) -> list[Primitive]:
         engine="v",
         operands={"input": Storage(memory="ub"), "output": Storage(memory="ub")}
         | {role: Storage(memory="ub") for role in ("weight", "residual")},
-        epilogue=EPILOGUE,
+        epilogue=(("add",), ("relu", "clip")),
         cycles="ceil(d0*d1*d2*d3*d4*d5/128)",
         peak="d0*d1*d2*d3*d4*d5/128",
     )
@@ -291,4 +305,5 @@ __all__ = [
     "Rate",
     "assumptions",
     "machine_of",
+    "network_machine",
 ]

@@ -254,15 +254,25 @@ def statements(body: Sequence[Statement]) -> Iterator[Statement]:
             yield from statements(statement.body)
 
 
+class Access(NamedTuple):
+    """Bytes that one execution touches."""
+
+    home: str
+    """The memory, or ``gm`` and the tensor."""
+    start: int
+    bytes: int
+    counts: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
 class Executed(NamedTuple):
     """One execution of a command, flag or barrier."""
 
     statement: Command | Flag | Barrier
     event: int
     spaced: bool
-    reads: tuple[tuple[str, int, int, tuple[int, ...], tuple[int, ...]], ...]
-    """Memory or tensor, start, bytes, counts, strides."""
-    writes: tuple[tuple[str, int, int, tuple[int, ...], tuple[int, ...]], ...]
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
 
 
 def trace(program: Program, trips: int | None = None) -> list[Executed]:
@@ -286,7 +296,7 @@ def trace(program: Program, trips: int | None = None) -> list[Executed]:
                 known.append(statement)
 
     write(program.body, 1)
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = {"access": Access}
     exec("\n".join(lines), scope)
     found: list[Executed] = []
 
@@ -312,7 +322,7 @@ def _regions(regions: Sequence[Region]) -> str:
         return "(" + "".join(f"{of(value).python}, " for value in values) + ")"
 
     parts = [
-        f"({_home(one.place)!r}, {of(one.place.address).python}, {of(one.bytes).python}, "
+        f"access({_home(one.place)!r}, {of(one.place.address).python}, {of(one.bytes).python}, "
         f"{listed(one.counts)}, {listed(one.strides)}), "
         for one in regions
     ]

@@ -17,7 +17,6 @@ command is looked at: the proof is exhaustive, not by samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from tilewright.targets.ascend.machine import BLOCK
 from tilewright.targets.ascend.program import (
+    Access,
     Barrier,
     Command,
     Executed,
@@ -118,12 +118,15 @@ class _Proof:
         self.read: dict[str, Ints] = {}
         self.raised: dict[tuple[str, str, int], list[_Set]] = {}
         self.waited: dict[tuple[str, str, int], int] = {}
-        self.stored = {home for one in steps for home, *_ in one.writes if home.startswith("gm ")}
+        self.stored = {
+            access.home for one in steps for access in one.writes if access.home.startswith("gm ")
+        }
         sizes: dict[str, int] = {}
         for one in steps:
-            for home, start, size, counts, strides in (*one.reads, *one.writes):
-                reach = sum((c - 1) * s for c, s in zip(counts, strides, strict=True))
-                sizes[home] = max(sizes.get(home, 0), start + size + reach)
+            for access in (*one.reads, *one.writes):
+                pairs = zip(access.counts, access.strides, strict=True)
+                reach = access.start + access.bytes + sum((c - 1) * s for c, s in pairs)
+                sizes[access.home] = max(sizes.get(access.home, 0), reach)
         for home, size in sizes.items():
             blocks = -(-size // _granule(home))
             self.written[home] = np.zeros(blocks, np.int64)
@@ -171,8 +174,8 @@ class _Proof:
         for region in one.writes:
             self._access(number, one, region, writes=True)
         for regions, table in ((one.reads, self.read), (one.writes, self.written)):
-            for home, *shape in regions:
-                index = _index(home, *shape)
+            for access in regions:
+                home, index = access.home, _index(access)
                 if home.startswith("gm ") and home not in self.stored:
                     continue
                 if table is self.read:
@@ -184,16 +187,15 @@ class _Proof:
         self,
         number: int,
         one: Executed,
-        region: tuple[str, int, int, tuple[int, ...], tuple[int, ...]],
+        access: Access,
         *,
         writes: bool,
     ) -> None:
-        home, *shape = region
-        statement = one.statement
+        home, statement = access.home, one.statement
         assert isinstance(statement, Command)
         if home.startswith("gm ") and home not in self.stored:
             return
-        index, known = _index(home, *shape), self.known[statement.pipe]
+        index, known = _index(access), self.known[statement.pipe]
         place = PIPES.index(statement.pipe)
         last = self.written[home][index]
         late = self.number_of[last] > known[self.pipe_of[last]]
@@ -252,12 +254,11 @@ def _granule(home: str) -> int:
     return PAIR if home.startswith("gm ") else BLOCK
 
 
-def _index(
-    home: str, start: int, size: int, counts: tuple[int, ...], strides: tuple[int, ...]
-) -> Ints:
-    granule = _granule(home)
-    first, rest = divmod(start, granule)
-    return first + _offsets(granule, rest, size, counts, strides)
+def _index(access: Access) -> Ints:
+    """The blocks of an access."""
+    granule = _granule(access.home)
+    first, rest = divmod(access.start, granule)
+    return first + _offsets(granule, rest, access.bytes, access.counts, access.strides)
 
 
 @lru_cache(maxsize=4096)
@@ -270,8 +271,3 @@ def _offsets(
     blocks = -(-(rest % granule + size) // granule)
     found = (starts[:, None] // granule + np.arange(blocks, dtype=np.int64)).ravel()
     return np.unique(found)
-
-
-def races(problems: list[Problem]) -> Iterator[Problem]:
-    """The races among problems."""
-    return (problem for problem in problems if problem.kind == "race")

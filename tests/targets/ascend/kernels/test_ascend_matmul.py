@@ -143,5 +143,5 @@ def test_flags_of_the_thesis_product() -> None:
 
 
 def test_a_gap_that_no_field_holds_is_refused() -> None:
-    with pytest.raises(TilewrightError, match="ascend-field"):
+    with pytest.raises(TilewrightError, match="lower-field"):
         matmul(Matrices(70_000, 16, 16), Tiling(16, 16, 16, 16, 16, 16), ASCEND_910)

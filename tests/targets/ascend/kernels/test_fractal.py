@@ -109,5 +109,5 @@ def test_80_rows_at_once_follow_from_the_memory_and_the_repeat_field() -> None:
 
 
 def test_more_columns_than_a_repeat_field_holds_are_refused() -> None:
-    with pytest.raises(TilewrightError, match="ascend-field"):
+    with pytest.raises(TilewrightError, match="lower-field"):
         fractalise(16, 4096, "improved", ASCEND_910)

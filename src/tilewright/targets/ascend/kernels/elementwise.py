@@ -121,14 +121,14 @@ class _Elementwise:
         recipe = RECIPES.get(self.operation)
         if recipe is None or self.element not in recipe.types:
             raise refuse(
-                "ascend-operation",
+                "lower-operation",
                 f"{self.core.name} has no {self.operation} of {self.element}",
                 help=", ".join(RECIPES),
             )
         self.recipe = recipe
         self.result = recipe.types[self.element]
         if self.in_place and self.result != self.element:
-            raise refuse("ascend-operation", f"{self.operation} changes the element's size")
+            raise refuse("lower-operation", f"{self.operation} changes the element's size")
         self.steps = self._steps()
         self.wide = max(isa.WIDTHS[kind] for kind in self._kinds().values())
         self.lanes = REPEAT_BLOCKS * BLOCK // self.wide
@@ -285,7 +285,7 @@ def elementwise(
     """The kernel of an operation on ``size`` elements, without flags.
 
     Parameters are the operands, then the result (in place: that of the first operand). ``scalars``
-    are C's; ``ub`` limits the memory that portions take. Refuses (``ascend-operation``) what the
+    are C's; ``ub`` limits the memory that portions take. Refuses (``lower-operation``) what the
     core has no instruction for.
     """
     room = core.ub if ub is None else ub

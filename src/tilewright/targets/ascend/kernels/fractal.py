@@ -75,7 +75,7 @@ def piece_of(method: Method, columns: int, core: DaVinci) -> Piece:
         most = min(most, MAX_REPEAT // CUBE)
     if most < 1 or (method != "dma" and blocks > MAX_REPEAT):
         raise refuse(
-            "ascend-field",
+            "lower-field",
             f"{columns} columns are {blocks} blocks, too many for {method} on {core.name}",
             help="dma, or fewer columns",
         )

@@ -298,7 +298,7 @@ class _Matmul:
         ):
             if size // CUBE > MAX_REPEAT:
                 raise refuse(
-                    "ascend-field", f"{self.name}: {what} of {size} are more than 255 fractals"
+                    "lower-field", f"{self.name}: {what} of {size} are more than 255 fractals"
                 )
         i, r = Loop("i", m0 // CUBE), Loop("r", n0 // CUBE)
         blocks = m // CUBE
@@ -345,7 +345,7 @@ class _Matmul:
         column = y.variable * (t.k1 // CUBE) + v.variable * (t.k0 // CUBE)
         if of.bias:
             if min(t.m0, self.M) // 8 > MAX_REPEAT:
-                raise refuse("ascend-field", f"{self.name}: {t.m0} rows are more than 255 repeats")
+                raise refuse("lower-field", f"{self.name}: {t.m0} rows are more than 255 repeats")
             j = Loop("j", k0 // CUBE)
             place = Place(ub, j.variable * m0 * BLOCK)
             bias = Place(self.bias_home, (column + j.variable) * BLOCK)
@@ -374,5 +374,5 @@ def _up(size: int, granule: int) -> int:
 
 def matmul(of: Matrices, tiling: Tiling, core: DaVinci, name: str = "matmul") -> Program:
     """The kernel of a product, without flags (flags.py). Raises TilewrightError where tiles do not
-    fit (``plan-capacity``) or a field does not hold a number (``ascend-field``)."""
+    fit (``plan-capacity``) or a field does not hold a number (``lower-field``)."""
     return _Matmul(of, tiling, core, name).program()

@@ -1,0 +1,146 @@
+"""Networks on the DaVinci targets: products and points there, the rest on the host."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from tests.slow import but_fast
+
+import tilewright
+from tilewright.errors import TilewrightError
+from tilewright.graph.dialect import KernelOp, network_of
+from tilewright.runtime.executable import Executable
+from tilewright.targets.ascend.runner import AscendRunner
+
+
+def perceptron(
+    path: Path, rows: int, sizes: tuple[int, ...], *, scale: float = 1.0, seed: int = 0
+) -> Path:
+    """Gemm and Relu, alternately; then x * x + x, Clip and Softmax."""
+    random = np.random.default_rng(seed)
+    nodes: list[onnx.NodeProto] = []
+    weights: list[onnx.TensorProto] = []
+    value = "x"
+    for number, (depth, columns) in enumerate(pairwise(sizes)):
+        weight = random.normal(0, scale / np.sqrt(depth), (columns, depth)).astype(np.float32)
+        bias = random.normal(0, 0.3, columns).astype(np.float32)
+        weights += [
+            numpy_helper.from_array(weight, f"w{number}"),
+            numpy_helper.from_array(bias, f"b{number}"),
+        ]
+        gemm = helper.make_node(
+            *("Gemm", [value, f"w{number}", f"b{number}"], [f"g{number}"]),
+            name=f"gemm{number}",
+            transB=1,
+        )
+        nodes += [gemm, helper.make_node("Relu", [f"g{number}"], [f"r{number}"])]
+        value = f"r{number}"
+    weights += [
+        numpy_helper.from_array(np.array(bound, np.float32), f"m{bound}") for bound in (0, 2)
+    ]
+    nodes += [
+        helper.make_node("Mul", [value, value], ["square"]),
+        helper.make_node("Add", ["square", value], ["sum"]),
+        helper.make_node("Clip", ["sum", "m0", "m2"], ["clipped"]),
+        helper.make_node("Softmax", ["clipped"], ["y"], name="softmax"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "perceptron",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [rows, sizes[0]])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [rows, sizes[-1]])],
+        weights,
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def inputs(rows: int, columns: int, seed: int = 1) -> dict[str, NDArray[np.float32]]:
+    random = np.random.default_rng(seed)
+    return {"x": random.normal(0, 1, (rows, columns)).astype(np.float32)}
+
+
+def reference(path: Path, given: dict[str, NDArray[np.float32]]) -> NDArray[np.float32]:
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return session.run(None, given)[0]
+
+
+@pytest.mark.parametrize("target", ["ascend910", "ascend310"])
+@pytest.mark.parametrize(
+    "case",
+    but_fast(
+        [(33, (50, 100, 10)), (1, (784, 128, 10)), (70, (64, 96, 48, 17))], [(33, (50, 100, 10))]
+    ),
+)
+def test_perceptrons(target: str, case: tuple[int, tuple[int, ...]], tmp_path: Path) -> None:
+    rows, sizes = case
+    path = perceptron(tmp_path / "model.onnx", rows, sizes)
+    executable = tilewright.compile(path, target=target)
+    given = inputs(rows, sizes[0])
+    found = executable.run(given)["y"]
+    assert executable.check(given, {"y": found}).passed
+    np.testing.assert_allclose(found, reference(path, given), atol=2e-3)
+
+
+def built(folder: Path, rows: int = 20) -> tuple[Executable, dict[str, NDArray[np.float32]]]:
+    path = perceptron(folder / "model.onnx", rows, (40, 24, 10))
+    return tilewright.compile(path, target="ascend910"), inputs(rows, 40)
+
+
+def test_a_network_on_the_core_and_the_host(tmp_path: Path) -> None:
+    executable, given = built(tmp_path)
+    kernels = [op for op in network_of(executable.graph).walk() if isinstance(op, KernelOp)]
+    there = [op.symbol.data for op in kernels if not op.on_host]
+    assert len(there) >= 3
+    (host,) = [op for op in kernels if op.on_host]
+    assert host.reason is not None
+    assert "no primitive of ascend910 computes softmax" in host.reason.data
+    found = executable.run(given)
+    assert executable.check(given, found).passed
+    profile = executable.profile
+    assert profile.cycles is not None
+    assert profile.cycles > 0
+    assert profile.engines["m"] > 0
+    runner = executable.runner
+    assert isinstance(runner, AscendRunner)
+    for order in (1, 9, 12, 99):
+        runner.order = order
+        np.testing.assert_array_equal(executable.run(given)["y"], found["y"])
+
+
+def test_saved_packages_are_the_same_bytes_and_run(tmp_path: Path) -> None:
+    executable, given = built(tmp_path)
+    again, _ = built(tmp_path)
+    for name in ("launches.json", "constants.bin", "program.json"):
+        folders = (one.content / "program" for one in (executable, again))
+        first, second = ((folder / name).read_bytes() for folder in folders)
+        assert first == second
+    saved = executable.save(tmp_path / "package")
+    found = Executable.load(saved).run(given)["y"]
+    np.testing.assert_array_equal(found, executable.run(given)["y"])
+    assert sorted(path.name for path in (saved / "program" / "cce").glob("*_mad.c"))
+
+
+def test_weights_beyond_half_precision_fall_to_the_host(tmp_path: Path) -> None:
+    path = perceptron(tmp_path / "model.onnx", 4, (16, 8), scale=1e6)
+    executable = tilewright.compile(path, target="ascend910")
+    kernels = [op for op in network_of(executable.graph).walk() if isinstance(op, KernelOp)]
+    reasons = [op.reason.data for op in kernels if op.on_host and op.reason is not None]
+    assert any("half precision ends at 65504" in reason for reason in reasons)
+
+
+def test_damaged_packages_are_refused(tmp_path: Path) -> None:
+    executable, _ = built(tmp_path)
+    saved = executable.save(tmp_path / "package")
+    launches = saved / "program" / "launches.json"
+    launches.write_text(launches.read_text().replace("operand", "operator", 1))
+    with pytest.raises(TilewrightError, match="package-"):
+        Executable.load(saved).run({})
