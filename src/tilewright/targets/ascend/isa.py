@@ -97,6 +97,7 @@ def mad(
         ),
         (sums,),
         spaced,
+        blocks * _blocks(k),
     )
 
 
@@ -165,7 +166,13 @@ def vector(
     if not sources:
         # vector_dup has the fields of a source, which it does not read.
         arguments = (dst, scalar, repeat, blocks[0], 1, repeats[0], 8)
-    return Command(name, "V", arguments, tuple(regions[1:]), tuple(regions[:1]))
+    slow = 1
+    if name in ("vdiv", "vexp", "vln", "vsqrt"):
+        # 32 elements a cycle, whatever their width.
+        slow = REPEAT_BLOCKS * BLOCK // wide // 32
+    return Command(
+        name, "V", arguments, tuple(regions[1:]), tuple(regions[:1]), cycles=repeat * slow
+    )
 
 
 def scatter(dst: tuple[Place, int, int], src: tuple[Place, int, int], repeat: int) -> list[Command]:
@@ -186,7 +193,12 @@ def scatter(dst: tuple[Place, int, int], src: tuple[Place, int, int], repeat: in
         regions.append(Region(place, BLOCK, (16, repeat), (pitch, step * BLOCK)))
     arguments = ("VA0", "VA2", repeat, sides[0][2], sides[1][2])
     operation = Command(
-        "scatter_vnchwconv_b16", "V", arguments, tuple(regions[1:]), tuple(regions[:1])
+        "scatter_vnchwconv_b16",
+        "V",
+        arguments,
+        tuple(regions[1:]),
+        tuple(regions[:1]),
+        cycles=2 * repeat,
     )
     return [*registers, operation]
 

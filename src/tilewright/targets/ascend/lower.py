@@ -9,6 +9,7 @@ float32. What no kernel here computes is refused, with a reason, and falls to th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
@@ -25,10 +26,11 @@ from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.formats import nz, padded
 from tilewright.targets.ascend.kernels.elementwise import RECIPES, elementwise
-from tilewright.targets.ascend.kernels.fractal import METHODS, Method, defractalise, fractalise
+from tilewright.targets.ascend.kernels.fractal import METHODS, defractalise, fractalise
 from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program
+from tilewright.targets.ascend.timing import simulate
 
 SLACK = 32
 """Bytes behind every value on the device that kernels may touch."""
@@ -54,6 +56,11 @@ class Launch(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     function: str
     arguments: tuple[Argument, ...]
+    cycles: float = Field(ge=0)
+    """Simulated (timing.py)."""
+    busy: dict[str, float]
+    """Cycles in which each pipe is busy."""
+    main_bytes: int = Field(ge=0)
 
 
 @dataclass
@@ -136,7 +143,16 @@ class _Kernel:
         ]
         whole = synchronised(program, events=self.device.core.events)
         self.device.texts[program.name] = kernel_text(whole)
-        self.device.launches.append(Launch(function=program.name, arguments=tuple(renamed)))
+        time = simulate(whole, self.device.core)
+        self.device.launches.append(
+            Launch(
+                function=program.name,
+                arguments=tuple(renamed),
+                cycles=time.cycles,
+                busy=dict(time.busy),
+                main_bytes=time.main_bytes,
+            )
+        )
 
     def _name(self, what: str) -> str:
         return f"{self.of.symbol}_{len(self.device.launches)}_{what}"
@@ -185,18 +201,18 @@ class _Kernel:
         return blocks
 
     def _convert(self, rows: int, columns: int, *, back: bool) -> Program:
-        """The change of format that takes the vector unit the fewest cycles of those that can."""
+        """The change of format that takes the fewest cycles, its pipes side by side."""
         convert = defractalise if back else fractalise
-        methods: tuple[Method, ...] = ("vor", "improved", "dma")
-        assert set(methods) <= set(METHODS)
-        for method in methods:
-            try:
-                name = self._name(method)
-                return convert(rows, columns, method, self.device.core, name)
-            except TilewrightError:
-                if method == methods[-1]:
-                    raise
-        raise AssertionError("the last method raises")
+        core = self.device.core
+        found: list[tuple[float, int, Program]] = []
+        for number, method in enumerate(METHODS):
+            # Some do not hold as many columns; dma holds all.
+            with suppress(TilewrightError):
+                program = convert(rows, columns, method, core, self._name(method))
+                found.append((simulate(program, core).cycles, number, program))
+        if not found:
+            raise self._refused(f"no method changes the format of {rows} x {columns} elements")
+        return min(found, key=lambda one: one[:2])[2]
 
     def _right(self, weight: Operand) -> Argument:
         """The right operand in Nz, whichever way it lies."""

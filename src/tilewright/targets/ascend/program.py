@@ -191,7 +191,8 @@ class Command:
     writes: tuple[Region, ...] = ()
     spaced: Expr | None = None
     """Where that holds, a command of the same pipe that wrote the same needs no barrier before."""
-    note: str = ""
+    cycles: Value = 0
+    """What it takes the cube or the vector unit; moves take what their bytes do."""
 
 
 @dataclass(eq=False)
@@ -271,6 +272,7 @@ class Executed(NamedTuple):
     statement: Command | Flag | Barrier
     event: int
     spaced: bool
+    cycles: int
     reads: tuple[Access, ...]
     writes: tuple[Access, ...]
 
@@ -300,8 +302,8 @@ def trace(program: Program, trips: int | None = None) -> list[Executed]:
     exec("\n".join(lines), scope)
     found: list[Executed] = []
 
-    def step(number: int, event: int, spaced: bool, reads: Any, writes: Any) -> None:
-        found.append(Executed(known[number], event, spaced, reads, writes))
+    def step(number: int, event: int, spaced: bool, cycles: int, reads: Any, writes: Any) -> None:
+        found.append(Executed(known[number], event, spaced, cycles, reads, writes))
 
     scope["run"](step)
     return found
@@ -310,11 +312,12 @@ def trace(program: Program, trips: int | None = None) -> list[Executed]:
 def _numbers(statement: Command | Flag | Barrier) -> str:
     """The arguments of a step, in Python."""
     if isinstance(statement, Flag):
-        return f"{of(statement.event).python}, False, (), ()"
+        return f"{of(statement.event).python}, False, 0, (), ()"
     if isinstance(statement, Barrier):
-        return "0, False, (), ()"
+        return "0, False, 0, (), ()"
     spaced = "False" if statement.spaced is None else statement.spaced.python
-    return f"0, {spaced}, {_regions(statement.reads)}, {_regions(statement.writes)}"
+    cycles = of(statement.cycles).python
+    return f"0, {spaced}, {cycles}, {_regions(statement.reads)}, {_regions(statement.writes)}"
 
 
 def _regions(regions: Sequence[Region]) -> str:

@@ -1,9 +1,4 @@
-"""Runs a package's kernels on the host core: values exactly, times as far as pipes are counted.
-
-The cycles of a kernel are those of its busiest pipe, from what the core counts: products and vector
-repeats as the instructions take them, copies at the rates of the machine. Latencies, and what pipes
-wait for one another, are not in them: they are a lower bound, no simulation.
-"""
+"""Runs a package's kernels on the host core; their times were simulated before (timing.py)."""
 
 from __future__ import annotations
 
@@ -24,10 +19,9 @@ from tilewright.targets.ascend.host import Kernel, build_all
 from tilewright.targets.ascend.lower import Argument, Launch
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.package import FOLDER, core_of
+from tilewright.targets.base import Profile
 from tilewright.targets.generic.program_file import ProgramParts
 from tilewright.targets.generic.stepped import Simulation, SteppedRunner, Times
-
-ENGINES: tuple[str, ...] = ("m", "v", "mte1", "mte2", "mte3")
 
 
 class AscendRunner(SteppedRunner):
@@ -67,6 +61,31 @@ class AscendRunner(SteppedRunner):
         super().prepare()
         _ = self.functions
 
+    @cached_property
+    def _times(self) -> Times:
+        """The times of any run: kernels one after the other, launches, too."""
+        rows = self.parts.file.kernels
+        cycles = np.zeros(len(rows))
+        moved = np.zeros(len(rows), np.int64)
+        busy: dict[str, float] = {engine.name: 0.0 for engine in self.parts.machine.engines}
+        for number, row in enumerate(rows):
+            for launch in self.launches[row.start : row.end]:
+                cycles[number] += launch.cycles
+                moved[number] += launch.main_bytes
+                for pipe, count in launch.busy.items():
+                    busy[pipe.lower()] = busy.get(pipe.lower(), 0.0) + count
+        ends = np.cumsum(cycles)
+        total = int(ends[-1]) if ends.size else 0
+        return Times(total, cycles, ends - cycles, ends, moved, int(moved.sum()), busy)
+
+    def times(self) -> Times:
+        """The times of any run."""
+        return self._times
+
+    def timed(self) -> Profile:
+        """The profile of any run, without the host's time: nothing is run."""
+        return self.profile(self.times(), None)
+
     def simulation(self, *, traced: bool) -> Simulation:
         """A run on the host core."""
         if traced:
@@ -77,10 +96,7 @@ class AscendRunner(SteppedRunner):
 class _Run:
     def __init__(self, runner: AscendRunner) -> None:
         self.runner = runner
-        count = len(runner.parts.file.kernels)
-        self.cycles = np.zeros(count)
-        self.bytes = np.zeros(count, np.int64)
-        self.busy: dict[str, float] = dict.fromkeys(ENGINES, 0.0)
+        self.times = runner.times
 
     def run(self, start: int, end: int) -> None:
         """Run the launches of a kernel, on copies of its operands with room behind."""
@@ -98,7 +114,6 @@ class _Run:
             outcome = runner.functions[launch.function].run(arguments, order=runner.order)
             if outcome.problems:
                 raise refuse("simulate-race", outcome.problems[0], launch.function)
-            self._count(number, outcome.counts)
         kind = element_dtype(tensor_type(op.result).element_type)
         shape = shape_of(op.result)
         data = buffers["result", 0][: int(np.prod(shape)) * kind.itemsize]
@@ -123,36 +138,8 @@ class _Run:
                 buffers[key][: data.size] = data
         return buffers[key]
 
-    def _count(self, number: int, counts: Mapping[str, int]) -> None:
-        paths = self.runner.core.paths
-        busy = {
-            "m": float(counts["cube_cycles"]),
-            "v": float(counts["vector_cycles"]),
-            # Loads to L0A and L0B are counted together: at the faster rate.
-            "mte1": counts["cbuf_reads"] / paths["cbuf", "ca"].value,
-            "mte2": counts["gm_reads"] / paths["gm", "ub"].value,
-            "mte3": counts["gm_writes"] / paths["ub", "gm"].value,
-        }
-        for name, cycles in busy.items():
-            self.busy[name] += cycles
-        self.cycles[number] += max(busy.values())
-        self.bytes[number] += counts["gm_reads"] + counts["gm_writes"]
-
     def reveal(self, held: tuple[int, int, int]) -> None:
         """No result stays on the chip."""
-
-    def times(self) -> Times:
-        """What the busiest pipes took."""
-        ends = np.cumsum(self.cycles)
-        return Times(
-            int(ends[-1]) if ends.size else 0,
-            self.cycles,
-            ends - self.cycles,
-            ends,
-            self.bytes,
-            int(self.bytes.sum()),
-            self.busy,
-        )
 
     def write_trace(self, path: Path) -> None:
         """There is none."""

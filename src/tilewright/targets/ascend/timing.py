@@ -1,0 +1,109 @@
+"""When the commands of a kernel run: pipes in order, flags, barriers, and what each command takes.
+
+The scalar unit issues a command a cycle. A pipe starts a command when it is issued, the one before
+has left the pipe, and the flags before it are set; the flags behind it are set when it is complete.
+
+- A copy keeps its pipe as long as its bytes take at the path's rate; from or to main memory it is
+  complete a latency later, which the next copy overlaps.
+- A ``mad`` takes a cycle for each block product; its result is there ``mad_head`` cycles later,
+  which the next one's blocks hide.
+- A vector operation takes its repeats, times what each takes.
+
+Commands of one pipe that touch the same bytes are as far apart as barriers say, as on the core.
+Bandwidth of main memory is the core's own share (``DaVinci.paths``): loads and stores do not share
+it, nor do other cores; queues have no end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewright.targets.ascend.machine import DaVinci
+from tilewright.targets.ascend.program import Access, Barrier, Command, Flag, Program, trace
+from tilewright.targets.ascend.proof import PIPES
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a kernel takes."""
+
+    cycles: float
+    busy: Mapping[str, float]
+    """Cycles in which each pipe was busy."""
+    main_bytes: int
+    """Loaded from main memory and stored there."""
+
+    @property
+    def cube(self) -> float:
+        """Part of the time in which the cube multiplied."""
+        return self.busy["M"] / self.cycles if self.cycles else 0.0
+
+
+def _bytes(access: Access) -> int:
+    size = access.bytes
+    for count in access.counts:
+        size *= count
+    return size
+
+
+def _is_main(access: Access) -> bool:
+    return access.home.startswith("gm ")
+
+
+def _space(access: Access) -> str:
+    return "gm" if _is_main(access) else access.home
+
+
+def simulate(program: Program, core: DaVinci) -> Timing:
+    """The times of a program with its flags."""
+    free = dict.fromkeys(PIPES, 0.0)
+    done = dict.fromkeys(PIPES, 0.0)
+    busy = dict.fromkeys(PIPES, 0.0)
+    raised: dict[tuple[str, str, int], list[float]] = {}
+    issued, moved = 0.0, 0
+    for one in trace(program):
+        statement = one.statement
+        issued += 1
+        if isinstance(statement, Flag):
+            key = (statement.source, statement.target, one.event)
+            if statement.kind == "set":
+                raised.setdefault(key, []).append(max(done[statement.source], issued))
+            else:
+                free[statement.target] = max(free[statement.target], raised[key].pop(0))
+            continue
+        if statement.pipe == "S":
+            continue
+        if isinstance(statement, Barrier):
+            pipes = PIPES if statement.pipe == "ALL" else (statement.pipe,)
+            last = max(done[pipe] for pipe in pipes)
+            for pipe in pipes:
+                free[pipe] = max(free[pipe], last)
+            continue
+        pipe = statement.pipe
+        taken, latency = _cost(statement, one.cycles, one.reads, one.writes, core)
+        start = max(free[pipe], issued)
+        free[pipe] = start + taken
+        done[pipe] = max(done[pipe], start + taken + latency)
+        busy[pipe] += taken
+        moved += sum(_bytes(access) for access in (*one.reads, *one.writes) if _is_main(access))
+    return Timing(max(*done.values(), issued), busy, moved)
+
+
+def _cost(
+    command: Command,
+    cycles: int,
+    reads: tuple[Access, ...],
+    writes: tuple[Access, ...],
+    core: DaVinci,
+) -> tuple[float, float]:
+    """Cycles in which a command keeps its pipe, and those until it is complete."""
+    if command.pipe == "M":
+        return cycles, core.mad_head.value
+    if command.pipe == "V" and cycles:
+        return cycles, 0.0
+    path = _space(reads[0]), _space(writes[0])
+    # Copies within UB take the vector unit, 256 bytes a cycle.
+    rate = core.paths[path].value if path in core.paths else 256.0
+    latency = core.latency.value if "gm" in path else 0.0
+    return _bytes(reads[0]) / rate, latency
