@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.papers import dlir, dlplib, hlal, swatop
+from benchmarks.papers import ascend, dlir, dlplib, hlal, swatop
 from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import (
@@ -62,6 +62,7 @@ PAGES: Mapping[str, Entry] = {
         ("dlplib", dlplib),
         ("hlal", hlal),
         ("swatop", swatop),
+        ("ascend", ascend),
         ("dlir-sweeps", sweeps),
         ("dlir-generation", generation),
         ("sparse", sparse),

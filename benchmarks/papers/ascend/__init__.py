@@ -1,0 +1,144 @@
+"""The DaVinci thesis' tables: traffic of products, tilings timed, changes of format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.report import Column, Table, percent, whole
+from tilewright.planning.planners.stationary import KINDS, Product, Room, best_tile
+from tilewright.targets.ascend.flags import synchronised
+from tilewright.targets.ascend.kernels.fractal import METHODS, fractalise
+from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
+from tilewright.targets.ascend.machine import ASCEND_910, DaVinci, Rate, assumptions
+from tilewright.targets.ascend.program import Command, trace
+from tilewright.targets.ascend.timing import simulate
+
+TITLE = "DaVinci: the thesis' product and its changes of format"
+
+NETWORKS: tuple[str, ...] = ()
+
+SIZES = (512, 768, 768)
+"""M, N, K: a layer of BERT."""
+
+ROOMS = {
+    "one of each; 256 KB of sums": Room(32_768, 32_768, 65_536),
+    "two of A and B": Room(16_384, 16_384, 65_536),
+    "two of all": Room(16_384, 16_384, 32_768),
+    "one of each; 128 KB of sums": Room(32_768, 32_768, 32_768),
+    "two of all; 128 KB of sums": Room(16_384, 16_384, 16_384),
+}
+
+TILINGS = {
+    "(256,128,256), one of each": Tiling(256, 128, 256, 256, 128, 256, stays=False),
+    "(256,64,256), two of A and B": Tiling(
+        *(256, 64, 256, 256, 64, 256), stays=False, l1=2, l0=2, ub=2
+    ),
+    "(256,64,128), two of all": Tiling(
+        *(256, 64, 128, 256, 64, 128), stays=False, l1=2, l0=2, l0c=2, ub=2
+    ),
+    "(128,128,128), two of all": Tiling(
+        *(128, 128, 128, 128, 128, 128), stays=False, l1=2, l0=2, l0c=2, ub=2
+    ),
+    "L1 (512,768,64), A resident": Tiling(512, 768, 64, 256, 64, 64, l1=2, l0=2, l0c=2, ub=2),
+    "L1 (256,768,64), A resident": Tiling(256, 768, 64, 256, 64, 64, l1=2, l0=2, l0c=2, ub=2),
+}
+
+RATES = (37.5, 64.0, 128.0)
+
+
+def traffic() -> list[dict[str, Any]]:
+    """The fewest loaded elements of each kind."""
+    of = Product(*SIZES)
+    rows: list[dict[str, Any]] = []
+    for name, room in ROOMS.items():
+        row: dict[str, Any] = {"buffers": name}
+        for kind in KINDS:
+            found = best_tile(kind, of, room)
+            if found is not None:
+                loads, tile = found
+                row |= {kind: loads, f"{kind}_tile": f"({tile.m},{tile.n},{tile.k})"}
+        rows.append(row)
+    return rows
+
+
+def core_with(rate: float) -> DaVinci:
+    """The 910's core with another share of main memory."""
+    return replace(ASCEND_910, paths={**ASCEND_910.paths, ("gm", "cbuf"): Rate(rate, "A")})
+
+
+def products() -> list[dict[str, Any]]:
+    """Emitted kernels, simulated."""
+    rows: list[dict[str, Any]] = []
+    for name, tiling in TILINGS.items():
+        program = synchronised(matmul(Matrices(*SIZES), tiling, ASCEND_910))
+        row: dict[str, Any] = {"tiles": name}
+        for rate in RATES:
+            found = simulate(program, core_with(rate))
+            row[str(rate)] = found.cube
+            row["loads"] = found.main_bytes // 2 - SIZES[0] * SIZES[2]
+        rows.append(row)
+    return rows
+
+
+def formats() -> list[dict[str, Any]]:
+    """512 x 768 to Nz by each method."""
+    rows: list[dict[str, Any]] = []
+    for method in METHODS:
+        program = synchronised(fractalise(SIZES[0], SIZES[1], method, ASCEND_910))
+        steps = [one for one in trace(program) if isinstance(one.statement, Command)]
+        commands = [one for one in steps if one.statement.pipe != "S"]  # type: ignore[union-attr]
+        stores = [one.writes[0] for one in commands if one.writes[0].home.startswith("gm ")]
+        found = simulate(program, ASCEND_910)
+        rows.append(
+            {
+                "method": method,
+                "vector": found.busy["V"],
+                "commands": len(commands),
+                "bursts": sum(access.counts[0] for access in stores),
+                "cycles": found.cycles,
+            }
+        )
+    return rows
+
+
+def tables(networks: Sequence[str]) -> list[Table]:
+    """All of them; they need no network."""
+    del networks
+    assumed = ", ".join(f"{name} {rate.value:g}" for name, rate in assumptions(ASCEND_910).items())
+    kinds = [
+        column
+        for kind in KINDS
+        for column in (Column(kind, kind, whole), Column(f"{kind}_tile", f"{kind} tile"))
+    ]
+    return [
+        Table(
+            "Fewest loaded elements of (512, 768, 768)",
+            (Column("buffers", "buffers"), *kinds),
+            traffic(),
+            ("Results, 393,216 elements, are stored once in each.",),
+        ),
+        Table(
+            "Part of the cube's peak, by bytes of main memory a cycle",
+            (
+                Column("tiles", "tiles (m,n,k)"),
+                Column("loads", "loaded elements", whole),
+                *(Column(str(rate), f"{rate:g}", percent) for rate in RATES),
+            ),
+            products(),
+            (f"Simulated from the emitted kernels. Assumed of the 910: {assumed}.",),
+        ),
+        Table(
+            "512 x 768 from rows to Nz",
+            (
+                Column("method", "method"),
+                Column("vector", "vector cycles", whole),
+                Column("commands", "instructions", whole),
+                Column("bursts", "bursts stored", whole),
+                Column("cycles", "cycles", whole),
+            ),
+            formats(),
+            ("Pieces follow each other: each buffer is there once.",),
+        ),
+    ]
