@@ -115,13 +115,14 @@ def _say(report: FusionReport, machine: Machine, patterns: bool) -> None:
         f"{len(fused)} cost less as one kernel"
     )
     if fused:
-        console.say(f"\n{'fused':<52}{'pattern':>12}{'apart':>14}{'as one':>14}{'gain':>8}")
+        wide = max(len(_short(one)) for one in fused)
+        console.say(f"\n  {'fused':<{wide}}{'pattern':>15}{'apart':>14}{'as one':>14}{'gain':>8}")
         for one in fused:
             assert one.apart is not None and one.fused is not None
             mark = "*" if chosen.get(one.kernels) == first else " "
             console.say(
-                f"{mark} {_short(one):<50}{one.fusion:>12}{one.apart:>14,.0f}{one.fused:>14,.0f}"
-                f"{1 - one.fused / one.apart:>8.1%}"
+                f"{mark} {_short(one):<{wide}}{one.fusion:>15}{one.apart:>14,.0f}"
+                f"{one.fused:>14,.0f}{1 - one.fused / one.apart:>8.1%}"
             )
         console.say(f"* in the plan of {first}")
     for fusion, reason, ones in _refused(report):

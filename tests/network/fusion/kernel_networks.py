@@ -24,12 +24,17 @@ def formed(
 ) -> tuple[ModuleOp, CompilerContext]:
     """The network as kernels; without ``sums`` sums are kernels of their own."""
     module, made = net.finish(*outputs), context(machine, net.store)
+    form(module, made, sums)
+    return module, made
+
+
+def form(module: ModuleOp, made: CompilerContext, sums: bool = False) -> None:
+    """Form the kernels of a network."""
     entries = [
         PassEntry(FusePointwise(sums=sums), "") if isinstance(e.step, FusePointwise) else e
-        for e in prepare_pipeline(machine)
+        for e in prepare_pipeline(made.machine)
     ]
     PassRunner(made).run(module, entries, "")
-    return module, made
 
 
 def kernels_of(module: ModuleOp | NetworkOp) -> list[KernelOp]:
@@ -44,11 +49,6 @@ def graph_of_benchmark(name: str, folder: Path) -> DependenceGraph:
     path = folder / f"{name}.onnx"
     onnx.save(models.build(name)[1], path)
     imported = load(path)
-    made = CompilerContext(MACHINE, imported.weights)
-    entries = [
-        PassEntry(FusePointwise(sums=False), "") if isinstance(e.step, FusePointwise) else e
-        for e in prepare_pipeline(MACHINE)
-    ]
     module = imported.module.clone()
-    PassRunner(made).run(module, entries, "")
+    form(module, CompilerContext(MACHINE, imported.weights))
     return graph_of(network_of(module)).graph

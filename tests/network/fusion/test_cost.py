@@ -21,6 +21,7 @@ from tilewright.ir import ModuleOp, SSAValue
 from tilewright.network.fusion.cost import CostOracle
 from tilewright.planning import plan
 from tilewright.planning.domain import Kernel
+from tilewright.planning.sharing import slowest
 
 PADS: dict[str, Any] = {"pads": (1, 1, 1, 1)}
 TWO: dict[str, Any] = {"kernel": (2, 2), "strides": (2, 2)}
@@ -122,6 +123,17 @@ def test_rows_behind_a_product() -> None:
     FuseNorms(always=True).apply(made, module)
     (joined,) = kernels_of(module)
     assert cost == cycles(joined)
+
+
+def test_all_cores_count() -> None:
+    net = Builder(1, x=(1, 64, 56, 56), r=(1, 64, 56, 56))
+    module, _ = formed(net, net.op("exp", net.inputs["x"]))
+    (kernel,) = kernels_of(module)
+    two = MACHINE.model_copy(update={"cores": 2})
+    found = plan(with_layouts(plain_kernel(kernel), two, two.primitives_for("exp")[0]), two)
+    want = slowest(plain_kernel(kernel), two, found.schedule, found.cycles)
+    assert CostOracle(two).cost([kernel]) == want < found.cycles
+    assert CostOracle(MACHINE).cost([kernel]) == found.cycles
 
 
 def test_kernels_alike_are_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,18 @@
 
 from typing import Any
 
-from tests.graph.passes.pass_networks import Builder
-from tests.network.fusion.kernel_networks import MACHINE, formed, kernels_of
+import pytest
+
+from tests.graph.passes.pass_networks import Builder, context, random_network
+from tests.network.fusion.kernel_networks import MACHINE, form, formed, kernels_of
+from tests.slow import but_fast
 from tilewright.graph.dialect import network_of
 from tilewright.graph.operations import Operation
 from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.ir import ModuleOp, SSAValue
 from tilewright.machine import Fusion
 from tilewright.network.fusion.cost import CostOracle
+from tilewright.network.fusion.plan import FusionPlan
 from tilewright.network.fusion.run import FusionReport, search_fusions
 
 PADS: dict[str, Any] = {"pads": (1, 1, 1, 1)}
@@ -106,3 +110,18 @@ def test_without_patterns_nothing_is_priced() -> None:
 def test_the_same_report_each_time() -> None:
     reports = [searched(formed(*separable_network())[0]).to_json() for _ in range(2)]
     assert reports[0] == reports[1]
+
+
+@pytest.mark.parametrize("seed", but_fast(range(40), range(4)))
+def test_random_networks(seed: int) -> None:
+    """Every pattern of this file in a network of all kinds of operations; nothing escapes."""
+    module, store = random_network(seed)
+    form(module, context(MACHINE, store))
+    texts = ("any -> any", "{any, any}", "any -> any -> any", "any -> sum: any; any -> sum")
+    fusions = [Fusion(name=f"f{n}", query=text) for n, text in enumerate(texts)]
+    found = searched(module, *MACHINE.fusions, *fusions)
+    for one in found.candidates:
+        assert (one.fused is None) <= (one.problem is not None)
+        assert one.problem is None or one.problem.reason
+    for plan in found.plans.values():
+        assert FusionPlan.parse(str(plan)) == plan

@@ -166,7 +166,7 @@ def pair_objection(first: KernelOp, kernel: KernelOp) -> str:
     _, weight, *_ = anchor_operands(kernel)
     point = shape_of(weight)[2:] == (1, 1) and anchor.integer("group", 1, 2**24) == 1
     if not point or anchor.integers("strides") != (1, 1) or any(anchor.integers("pads")):
-        return "the second one is no convolution of single points"
+        return "the second one is no convolution of single points without groups"
     x, windows, *_ = anchor_operands(first)
     channels = shape_of(x)[1]
     if shape_of(windows)[:2] != (channels, 1) or depthwise.integer("group", 1, 2**24) != channels:

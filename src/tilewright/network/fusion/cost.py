@@ -1,8 +1,8 @@
 """What a group of kernels costs as one kernel, and what its kernels cost apart.
 
-One oracle, whatever the source of the numbers: the planner's own cost (``closed``), or the best
-few schedules timed by the target's simulator (``simulated``). Kernels that are alike are asked
-about once.
+One oracle, whatever the source of the numbers: the planner's own cost (``closed``), on all cores of
+a machine that has several, or the best few schedules timed by the target's simulator
+(``simulated``). Kernels that are alike are asked about once.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from tilewright.graph.dialect import KernelOp
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.graph.passes.fuse_pointwise import MAPS
-from tilewright.graph.passes.methods import most_scratch, priced_methods
+from tilewright.graph.passes.methods import methods_of
 from tilewright.machine import Machine
 from tilewright.network.fusion.forms import described, forms_of
 from tilewright.planning import PlanCache, Timer, plan
+from tilewright.planning.cached import schedules
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
+from tilewright.planning.sharing import slowest
 
 SOURCES = ("closed", "simulated")
 """Where costs come from: the names of ``tilewright fuse --cost``."""
@@ -75,14 +77,20 @@ class CostOracle:
         methods = any(machine.primitives_for(f"{name}_conv") for name in ("winograd", "explicit"))
         # Each method can have maps behind it, and what else there is has been given its method.
         methods = methods and self.timer is None and all(isinstance(op, MAPS) for op in behind)
-        if methods and isinstance(anchor, ConvOp | MatMulOp):
-            priced = priced_methods(kernel, machine, most_scratch(machine), self.plans)
-            if priced:
-                return min(method.cycles for method in priced)
-        return self._planned(plain)
+        if not methods or not isinstance(anchor, ConvOp | MatMulOp):
+            return self._planned(plain)
+        forms = (
+            method.kernel
+            for method in methods_of(kernel, machine)
+            if next(schedules(method.kernel, machine, method.primitive), None) is not None
+        )
+        return min(map(self._planned, forms), default=inf)
 
     def _planned(self, kernel: Kernel) -> float:
-        cycles = plan(kernel, self.machine, timer=self.timer, cache=self.plans).cycles
+        found = plan(kernel, self.machine, timer=self.timer, cache=self.plans)
+        cycles = found.cycles
         if cycles == inf:
             raise refuse("fusion-simulated", "no schedule of it can be simulated", kernel.symbol)
+        if self.timer is None and self.machine.cores > 1:
+            return slowest(kernel, self.machine, found.schedule, cycles)
         return cycles

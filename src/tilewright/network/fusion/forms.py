@@ -147,7 +147,12 @@ def _joined(
         yield from _with_maps(first, value, second, machine, undo, reasons)
     elif isinstance(anchor, PoolOperation):
         yield from _with_pool(first, value, second, machine, undo, reasons)
-    elif isinstance(anchor, ConvOp) and first.result is value:
+    elif (
+        isinstance(anchor, ConvOp)
+        and isinstance(first.operations[0], ConvOp)
+        and machine.primitives_for(OPERATION)
+        and first.result is value
+    ):
         yield from _pair(first, second, machine, undo, reasons)
     elif any(_name(second) in primitive.rows for primitive in machine.primitives):
         yield from _with_rows(first, value, second, machine, undo, reasons)
@@ -239,9 +244,7 @@ def _pair(
     first: KernelOp, second: KernelOp, machine: Machine, undo: ExitStack, reasons: list[str]
 ) -> Iterator[tuple[KernelOp, Primitive]]:
     """A depthwise convolution and one of single points."""
-    objection = f"no primitive of {machine.name} computes two convolutions as one"
-    if machine.primitives_for("separable_conv"):
-        objection = pair_objection(first, second)
+    objection = pair_objection(first, second)
     if objection:
         reasons.append(f"{_name(first)} and {_name(second)}: {objection}")
         return
