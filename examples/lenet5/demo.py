@@ -52,7 +52,7 @@ def demonstrate(target: str, place: Path, held_out: dict[str, np.ndarray]) -> np
     images = scaled(held_out["images"])
     guesses, seconds = [], []
     for image in track(images, f"running on {target}", console=console, transient=True):
-        outputs = executable.run({"image": image[None]})
+        outputs = executable.run({"image": image[None]}, profile=True)
         guesses.append(int(outputs["probabilities"].argmax()))
         seconds.append(executable.profile.seconds or 0.0)
     trace = place / f"{target}-trace.json"

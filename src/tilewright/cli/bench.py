@@ -62,7 +62,7 @@ def bench(
         compile_seconds = time.perf_counter() - start
         arrays = console.inputs_for(executable.inputs, inputs, random)
         executable.runner.threads = threads
-        executable.run(arrays)
+        executable.run(arrays, profile=True)
         progress("run", 0, 0)
         simulated = executable.profile.cycles is not None
         times = executable.measure(arrays, 1 if simulated else repeat, inf)

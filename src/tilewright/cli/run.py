@@ -176,7 +176,7 @@ def run(
             progress("run", 0, 0)
             executable.runner.threads = threads
             begin = time.perf_counter()
-            results = executable.run(arrays, trace=trace, check_races=check)
+            results = executable.run(arrays, trace=trace, check_races=check, profile=True)
             took = time.perf_counter() - begin
             if output is not None:
                 console.save_arrays(output, results)

@@ -154,6 +154,7 @@ class DynamicExecutable(Executable):
         trace: str | Path | None = None,
         check_races: bool = False,
         observe: Observer | None = None,
+        profile: bool = False,
     ) -> dict[str, Array]:
         """Run once, on the specialisation for the inputs' shapes; see ``Executable.run``.
 
@@ -161,7 +162,9 @@ class DynamicExecutable(Executable):
         that disagree on a dim (``shape-conflict``).
         """
         one = self.specialise_for(inputs)
-        return one.run(inputs, trace=trace, check_races=check_races, observe=observe)
+        return one.run(
+            inputs, trace=trace, check_races=check_races, observe=observe, profile=profile
+        )
 
     def reference(
         self, inputs: Mapping[str, Array], observe: Observer | None = None

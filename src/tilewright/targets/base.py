@@ -191,13 +191,16 @@ class Runner(ABC):
         trace: Path | None = None,
         check_races: bool = False,
         watch: Watch | None = None,
+        profile: bool = False,
     ) -> RunResult:
         """Run once; ``inputs`` have the names, shapes and dtypes of ``self.inputs``.
 
         ``trace`` is a file to write (Chrome / Perfetto JSON); targets without a timeline of
         commands leave one event per kernel. ``check_races`` makes simulators refuse programs
         that lack a wait. ``watch`` sees the arenas after every step, before any byte of its
-        result is used again. Raises TilewrightError.
+        result is used again. ``profile`` measures this very run: a native one otherwise reads no
+        clocks, and is made once more, on the same arrays, when its profile is asked for. Raises
+        TilewrightError.
         """
 
     def timed(self) -> Profile:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import ml_dtypes
 import numpy as np
@@ -109,6 +110,31 @@ def test_a_profile_is_that_of_its_run(lenet: tilewright.Executable) -> None:
     assert profiles[0].seconds != profiles[1].seconds
 
 
+def test_a_run_reads_clocks_only_when_it_is_told_to(lenet: tilewright.Executable) -> None:
+    assert isinstance(lenet.runner, CpuRunner)
+    functions = lenet.runner._functions  # pyright: ignore[reportPrivateUsage]
+    called: list[str] = []
+
+    def noted(name: str) -> Callable[..., None]:
+        def call(*arguments: object) -> None:
+            called.append(name)
+            functions[name](*arguments)
+
+        return call
+
+    with mock.patch.object(lenet.runner, "_functions", {n: noted(n) for n in functions}):
+        lenet.run({"image": image(4)}, profile=True)
+        assert lenet.profile.seconds and called == ["profile"]
+        outputs = lenet.run({"image": image(4)})
+        assert called == ["profile", "run"]
+        kept = outputs["probabilities"].copy()
+        outputs["probabilities"][:] += 1.0
+        assert all(kernel.seconds for kernel in lenet.profile.kernels)
+        assert called == ["profile", "run", "profile"]
+        # The run that was made for its profile wrote elsewhere.
+        np.testing.assert_array_equal(outputs["probabilities"], kept + 1.0)
+
+
 def test_threads_give_the_same_and_a_profile(lenet: tilewright.Executable) -> None:
     alone = lenet.run({"image": image(3)})["probabilities"]
     try:
@@ -121,4 +147,4 @@ def test_threads_give_the_same_and_a_profile(lenet: tilewright.Executable) -> No
 
 def test_arrays_of_bfloat16_are_taken() -> None:
     array = np.arange(6, dtype=np.float32).astype(ml_dtypes.bfloat16)
-    assert runner._address(array) == array.ctypes.data
+    assert runner._address(array) == array.ctypes.data  # pyright: ignore[reportPrivateUsage]

@@ -233,7 +233,7 @@ class Handle:
         if not self.compute:
             profile = package.runner.timed()
         else:
-            results = package.run(arrays)
+            results = package.run(arrays, profile=True)
             if self.check and not (compared := package.check(arrays, results)).passed:
                 raise refuse(
                     "dlp-mismatch", f"{compared.mismatches} elements differ from the interpreter's",
