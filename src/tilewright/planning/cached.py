@@ -22,6 +22,7 @@ from tilewright.planning.bounds import granule_bound, physical_bound, primitives
 from tilewright.planning.cached_blocks import block_schedules
 from tilewright.planning.cached_cost import Caches, Nest
 from tilewright.planning.domain import Kernel
+from tilewright.planning.dots import along_reduction, dot_cycles, most_points
 from tilewright.planning.layout import Layout
 from tilewright.planning.operand_layouts import operand_layout, takes_operand
 from tilewright.planning.piece_cost import PieceCost
@@ -202,6 +203,12 @@ def _products(kernel: Kernel, machine: Machine, primitive: Primitive) -> Iterato
     column = "ow" if "ow" in parallel else parallel[-1]
     row = "oh" if "oh" in parallel else ""
     outer = [dim for dim in parallel if dim not in (row, column)]
+    if along_reduction(kernel.anchor):
+        for width in _parts(extents[column], most_points(registers)):
+            tile = {**dict.fromkeys(outer, 1), "ci": extents["ci"], column: width}
+            tile["co"] = min(lanes, extents["co"])
+            yield from _orders(kernel, primitive, tile, outer, row, column)
+        return
     blocks = ceil(extents["co"] / lanes)
     depths = [extents["ci"]]
     # A residual may share the output's memory, which partial sums overwrite: they start from it.
@@ -337,6 +344,7 @@ class _Pricer:
         self.rows = _inside_fraction(kernel, "kh")
         self.reduction = frozenset(kernel.anchor.reduction)
         self.blocked = "co" if "co" in kernel.anchor.extents else "c"
+        self.dots = along_reduction(kernel.anchor)
         self.blocks: BlockCost | PieceCost | SeparableCost | None = None
         if primitive.block_cycles:
             self.blocks = PieceCost(kernel, machine, primitive)
@@ -379,6 +387,10 @@ class _Pricer:
                     steps *= ceil(size / self.primitive.dot) if dim == "ci" else size
                 elif dim != self.blocked:
                     points *= size
+            if self.dots:
+                channels = sizes[self.blocked]
+                compute += count * dot_cycles(self.registers, points, channels, steps)
+                continue
             step = self.registers.step_cycles(points * self.inside, vectors)
             call = self.registers.call_cycles(points, vectors)
             if split:

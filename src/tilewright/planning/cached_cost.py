@@ -15,12 +15,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
+from math import gcd
 from typing import Any
 
 from tilewright.machine import CacheCosts, Machine, Primitive, parse_expression
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Schedule
+
+_WAYS = 8
+"""Lines that lie a power of two apart and of which a cache but the last keeps no more: its ways."""
+
+_LINE = 64
+"""Bytes that are read together."""
 
 _STREAMS = 4
 """Of weights, that main memory is read in at full speed."""
@@ -87,6 +94,15 @@ def _along(operand: Operand) -> tuple[str, int] | None:
     return next(iter(inner)), operand.element_bytes
 
 
+def _rows_of(operand: Operand) -> tuple[str, str, int, int] | None:
+    """Of row-major weights [ci, co]: the dims of rows and along them, a row's extent, bytes."""
+    along = _along(operand) if operand.role == "weight" else None
+    *_, rows = ((), *(axis.dims for axis in operand.access[:-1]))
+    if along is None or len(rows) != 1 or rows[0] == along[0]:
+        return None
+    return rows[0], along[0], operand.shape[-1], along[1]
+
+
 def _blocks(operand: Operand) -> Iterator[tuple[str, int]]:
     """Dims that an operand's layout cuts into blocks lying apart, with the elements of a block."""
     for factor in Layout.parse(operand.layout, len(operand.shape)).factors:
@@ -141,7 +157,21 @@ class Caches:
             for dim, block in _blocks(operand)
             if dim not in kernel.anchor.reduction
         ]
+        self._rows = [found for o in kernel.inputs if (found := _rows_of(o))]
         self._scratch = parse_expression(primitive.scratch if primitive is not None else "0")
+
+    def _crowding(self, sizes: Mapping[str, int], capacity: float) -> float:
+        """Bytes of a cache that parts of weights' rows block beyond their own, a stride apart.
+
+        Rows of 2 KB that are read in parts share every 32nd set of a cache of 64 KB a way: such
+        parts leave it as if each were as long as the stride.
+        """
+        found = 0.0
+        for rows, along, extent, element_bytes in self._rows:
+            part, row = sizes[along] * element_bytes, extent * element_bytes
+            if part < row:
+                found += sizes[rows] * max(0, gcd(row, int(capacity) // _WAYS) - part)
+        return found
 
     def price(self, nest: Nest, compute: float) -> tuple[float, float]:
         """Cycles when the tiles compute for ``compute`` cycles, and bytes to main memory."""
@@ -161,7 +191,10 @@ class Caches:
         hidden, exposed, main = (1.0 - part) * compute, part * compute, 0.0
         passing = [sum(row[number] for number in self._passing) for row in boxes]
         for level, (capacity, bandwidth) in enumerate(self.levels):
-            misses = self._misses(nest, boxes, totals, capacity, None if level == 0 else passing)
+            last = level == len(self.levels) - 1
+            crowding = [0.0 if last else self._crowding(body, capacity) for body in bodies]
+            sizes = [total + more for total, more in zip(totals, crowding, strict=True)]
+            misses = self._misses(nest, boxes, sizes, capacity, None if level == 0 else passing)
             main = sum(misses)
             weights = written = inputs = 0.0
             for moved, (_, _, _, role) in zip(misses, self.operands, strict=True):
@@ -169,7 +202,6 @@ class Caches:
                 written += moved if role == "output" else 0.0
                 inputs += moved if role == "input" else 0.0
             others = main - weights - written
-            last = level == len(self.levels) - 1
             if last:
                 # Weights come from memory at every run; activations were written just before.
                 far = (
@@ -186,6 +218,11 @@ class Caches:
                 again = (part + self.costs.row_bytes / run) * (written - once)
                 written = once * pieces + again + inputs * begun
             beside = self.costs.near if not level else self.costs.cold if last else part
+            if crowding[-1]:
+                # No prefetcher foresees parts that lie so far apart, and lines are read whole.
+                beside = 1.0
+                _, along, _, element_bytes = self._rows[0]
+                weights *= max(1.0, _LINE / (bodies[-1][along] * element_bytes))
             paid = part * others + beside * weights + written
             hidden = max(hidden, (1.0 - part) * (weights + others) / bandwidth)
             exposed += paid / bandwidth
@@ -251,7 +288,7 @@ class Caches:
         self,
         nest: Nest,
         boxes: list[list[int]],
-        totals: list[int],
+        totals: list[float],
         capacity: float,
         passing: list[int] | None,
     ) -> list[float]:

@@ -231,6 +231,34 @@ def test_computed_products_stay() -> None:
     assert names(after(net, net.op("add", product, net.drawn(5)))) == ["matmul", "add"]
 
 
+@pytest.mark.parametrize(
+    ("shape", "order", "kept"),
+    [
+        ((5, 4), (1, 0), ["matmul"]),
+        ((2, 5, 4), (0, 2, 1), ["matmul"]),
+        ((2, 5, 3, 4), (0, 2, 3, 1), ["transpose", "matmul"]),
+        ((5, 2, 4), (1, 2, 0), ["transpose", "matmul"]),
+        ((4, 2, 5), (1, 0, 2), ["transpose", "matmul"]),
+    ],
+)
+@pytest.mark.parametrize("machine", [CPU, SMALL])
+def test_computed_products_take_transposed_operands(
+    machine: Machine, shape: tuple[int, ...], order: tuple[int, ...], kept: list[str]
+) -> None:
+    """Behind caches a product takes either order; what else is transposed keeps rows together."""
+    net = Builder(x=(3, 4), y=shape)
+    product = net.op(
+        "matmul", net.inputs["x"], net.op("transpose", net.inputs["y"], permutation=order)
+    )
+    ops = after(net, product, machine=machine)
+    last = len(shape) - 1
+    turned = machine is CPU and order[-2] == last
+    assert names(ops) == (kept if turned else ["transpose", "matmul"])
+    assert bool(ops[-1].get("transpose_b", False)) == turned
+    if turned and len(ops) == 2:
+        assert ops[0].integers("permutation")[-1] == last
+
+
 def test_neutral_constants_go_unless_they_widen() -> None:
     net = Builder(x=(1, 4))
     x = net.op("mul", net.inputs["x"], net.constant(np.ones((1, 4), np.float32)))

@@ -12,6 +12,7 @@ from tilewright.graph.operations import Operation, PointwiseOperation
 from tilewright.graph.operations.pooling import PoolOperation
 from tilewright.graph.operations.quantisation import BYTES
 from tilewright.graph.operations.views import PadOp, SliceOp
+from tilewright.graph.passes.computed_weights import by_price
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.strides import (
     dense_box,
@@ -25,6 +26,7 @@ from tilewright.ir import Operation as AnyOperation
 from tilewright.ir import SSAValue, Use
 from tilewright.ir.types import element_name, shape_of, tensor_type
 from tilewright.machine import Machine, Primitive
+from tilewright.planning import PlanCache
 from tilewright.planning.domain import Operand
 from tilewright.planning.operand_layouts import lies_along, operand_layout
 
@@ -86,10 +88,13 @@ def candidates(machine: Machine, value: SSAValue) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(text for text in found if text), ""]))[:IMAGE_LAYOUTS_TRIED]
 
 
-def choices_of(op: AnyOperation, machine: Machine) -> list[Choice]:
-    """The choices of one operation of the network, the preferred one first."""
+def choices_of(op: AnyOperation, machine: Machine, known: PlanCache) -> list[Choice]:
+    """The choices of one operation of the network, the preferred one first.
+
+    ``known`` has plans of the machine, and gets those that are made here.
+    """
     if isinstance(op, KernelOp):
-        return _kernel_choices(op, machine)
+        return _kernel_choices(op, machine, known)
     if isinstance(op, OutputOp):
         return [Choice(("",) * len(op.operands), "")]
     if isinstance(op, Operation):
@@ -147,7 +152,7 @@ def parts_of(op: Operation) -> list[list[range]]:
     return found
 
 
-def _kernel_choices(kernel: KernelOp, machine: Machine) -> list[Choice]:
+def _kernel_choices(kernel: KernelOp, machine: Machine, known: PlanCache) -> list[Choice]:
     operations = [op for op in kernel.operations if isinstance(op, Operation)]
     anchor = operations[0]
     count, rank = len(kernel.inputs), len(shape_of(kernel.result))
@@ -162,7 +167,7 @@ def _kernel_choices(kernel: KernelOp, machine: Machine) -> list[Choice]:
             return [row_major]
         return _shared(kernel, [{"any"}] * count, "any", machine, "") or [row_major]
     names = [op.operation for op in operations[1:]]
-    for primitive in _in_order(kernel, machine):
+    for primitive in _in_order(kernel, machine, known):
         if not primitive.accepts(names):
             continue
         demands = _demands(kernel, primitive, machine)
@@ -179,11 +184,12 @@ def _kernel_choices(kernel: KernelOp, machine: Machine) -> list[Choice]:
     return [row_major]
 
 
-def _in_order(kernel: KernelOp, machine: Machine) -> list[Primitive]:
+def _in_order(kernel: KernelOp, machine: Machine, known: PlanCache) -> list[Primitive]:
     """The primitives that serve a kernel, the preferred one first.
 
     Constants are laid out when the network is compiled, computed weights each time that it runs:
-    those come first that read computed weights as they lie.
+    behind caches the planner prices the copies, too; elsewhere those come first that read computed
+    weights as they lie.
     """
     anchor = kernel.operations[0]
     assert isinstance(anchor, Operation)
@@ -203,7 +209,11 @@ def _in_order(kernel: KernelOp, machine: Machine) -> list[Primitive]:
     def moves(primitive: Primitive) -> bool:
         return any(operand_layout(machine, primitive, operand) for operand in computed)
 
-    return sorted(serving(found, machine), key=moves)
+    primitives = sorted(serving(found, machine), key=moves)
+    places = {p.operands["weight"].memory for p in primitives if "weight" in p.operands}
+    if computed and anchor.operation == "matmul" and places == {machine.main}:
+        return by_price(kernel, machine, primitives, known)
+    return primitives
 
 
 def _scalars(kernel: KernelOp) -> bool:

@@ -23,9 +23,6 @@ from tilewright.targets.cpu.piece_primitives import piece_primitives
 from tilewright.targets.cpu.processors import NATIVE, Processor, this_processor
 from tilewright.targets.cpu.short_primitives import short_primitives
 
-FEW_ROWS = 12
-"""Rows of a product up to which weights that are computed are read as they lie."""
-
 UNARY = (
     *("relu", "clip", "leaky_relu", "sigmoid", "tanh", "hard_swish", "hard_sigmoid", "silu"),
     *(
@@ -143,23 +140,36 @@ def _products(lanes: int, vectors: float, registers: int) -> tuple[Primitive, ..
             sizes="fixed",
         ),
         *(
-            _matmul(f"matmul_{d}", lanes, vectors, wide, {d: (2, MOST), "co": (wide, MOST)})
+            _matmul(
+                f"matmul_{d}",
+                lanes,
+                vectors,
+                f"OI{wide}o",
+                {d: (2, MOST), "co": (wide, MOST)},
+                wide,
+            )
             for d in ("m", "n")
         ),
-        _matmul("matmul", lanes, vectors, lanes, {}),
-        _matmul("matmul_few", lanes, vectors, 0, dict.fromkeys(("m", "n"), (1, FEW_ROWS))),
+        _matmul("matmul", lanes, vectors, f"OI{lanes}o", {}),
+        # Computed weights are read as they lie, by row or by column, where that is less than to lay
+        # them out in blocks first: for few rows.
+        _matmul("matmul_rows", lanes, vectors, "IO", {}),
+        _matmul("matmul_dots", lanes, vectors, "OI", {}),
         separable(lanes, vectors),
     )
 
 
 def _matmul(
-    name: str, lanes: int, vectors: float, block: int, extents: Mapping[str, tuple[int, int]]
+    name: str,
+    lanes: int,
+    vectors: float,
+    weight: str,
+    extents: Mapping[str, tuple[int, int]],
+    block: int = 0,
 ) -> Primitive:
-    """A matrix product on weights that lie in blocks of ``block`` output channels.
+    """A matrix product on weights of a layout, of which ``block`` output channels are one stream.
 
-    A block is what a register tile covers: its weights are one stream, not one for each vector.
-    Without blocks (0) output channels lie side by side, as most networks compute them: for few rows
-    it would take longer to lay them out than to read them so.
+    A block is what a register tile covers, not one vector of it.
     """
     return Primitive(
         name=name,
@@ -167,7 +177,7 @@ def _matmul(
         engine="core",
         operands=storage(
             input="NC",
-            weight=f"OI{block}o" if block else "IO",
+            weight=weight,
             bias=f"O{lanes}o",
             residual="NC",
             output="NC",

@@ -47,6 +47,7 @@ PHASES: tuple[tuple[Rule, ...], ...] = (
     (
         products.image_product_to_convolution,
         products.flatten_rows,
+        products.take_transposed,
         views.sink_reshape,
         views.sink_reshape_of_rows,
         views.merge_reshapes,

@@ -17,6 +17,7 @@ from tilewright.graph.passes.editing import (
     reshaped,
 )
 from tilewright.graph.passes.rules.scaling import affine_of
+from tilewright.ir import PythonValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, shape_of
 from tilewright.machine import Machine
@@ -55,6 +56,34 @@ def keep_weight_transposed(op: Operation, ctx: CompilerContext) -> bool:
     if op.get("transpose_b", False) and kept:
         return False
     _rebuild(op, op, weight, bias if len(op.inputs) == 3 else None, ctx)
+    return True
+
+
+def take_transposed(op: Operation, ctx: CompilerContext) -> bool:
+    """matmul(x, transpose(w)), w computed: the product takes w by its last axis, as it lies.
+
+    Of a transpose that moves other axes, too, what is left keeps rows together. Done where products
+    read their operands behind caches, in either order of axes.
+    """
+    turned = op.inputs[1].owner if op.operation == "matmul" else None
+    if not isinstance(turned, Operation) or turned.operation != "transpose":
+        return False
+    machine = ctx.machine
+    stored = [p.operands.get("weight") for p in machine.primitives_for("matmul")]
+    if not stored or any(place is None or place.memory != machine.main for place in stored):
+        return False
+    *order, rows, columns = turned.integers("permutation")
+    if rows != len(order) + 1 or op.get("transpose_b", False):
+        return False
+    kept = turned.inputs[0]
+    if columns != len(order) or order != sorted(order):
+        moves: dict[str, PythonValue] = {"permutation": (*order, columns, rows)}
+        kept = make("transpose", [kept], moves, before=turned, like=turned).result
+    values = {**op.values, "transpose_b": True}
+    operands = [op.inputs[0], kept, *op.inputs[2:]]
+    replace(op, make("matmul", operands, values, before=op, like=op).result)
+    if turned.result.first_use is None:
+        erase(turned)
     return True
 
 

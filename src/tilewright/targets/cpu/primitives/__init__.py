@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tilewright.targets.cpu.primitives import (
     attention,
+    dots,
     explicit,
     general,
     grouped,
@@ -46,7 +47,8 @@ EMITTERS: Mapping[str, Emitter] = {
     "matmul": product.emit,
     "matmul_m": product.emit,
     "matmul_n": product.emit,
-    "matmul_few": product.emit,
+    "matmul_rows": product.emit,
+    "matmul_dots": dots.emit,
     "depthwise_conv": lanewise.emit,
     "pool": lanewise.emit,
     "shuffle": shuffle.emit,

@@ -1,0 +1,49 @@
+"""Which primitive a product takes whose weights are computed: each with the copy that it needs."""
+
+from __future__ import annotations
+
+from math import inf
+
+from tilewright.errors import TilewrightError
+from tilewright.graph.dialect import KernelOp
+from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
+from tilewright.machine import Machine, Primitive
+from tilewright.planning import PlanCache, plan
+from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
+from tilewright.planning.operand_layouts import operand_layout
+
+
+def by_price(
+    kernel: KernelOp, machine: Machine, primitives: list[Primitive], known: PlanCache
+) -> list[Primitive]:
+    """The primitives that serve a product, the one of least predicted cycles first.
+
+    Computed weights are laid out each time that the network runs: to read them as they lie takes
+    no copy, and longer for many rows. ``known`` has plans of the machine, and gets those made here.
+    """
+    described = plain_kernel(kernel)
+
+    def price(primitive: Primitive) -> float:
+        laid = with_layouts(described, machine, primitive)
+        try:
+            cycles = plan(laid, machine, cache=known).predicted_cycles
+            for operand in described.anchor.inputs:
+                layout = operand_layout(machine, primitive, operand)
+                if operand.role == "weight" and layout not in ("", "any"):
+                    cycles += plan(_copy(operand, layout), machine, cache=known).predicted_cycles
+        except TilewrightError:
+            return inf  # It does not take this kernel after all.
+        return cycles
+
+    prices = {primitive.name: price(primitive) for primitive in primitives}
+    return sorted(primitives, key=lambda primitive: prices[primitive.name])
+
+
+def _copy(operand: Operand, layout: str) -> Kernel:
+    """The kernel that lays a row-major operand out."""
+    names = [f"d{axis}" for axis in range(len(operand.shape))]
+    access = tuple(Affine(((name, 1),)) for name in names)
+    source = Operand("source", operand.shape, access, operand.element)
+    result = Operand("result", operand.shape, access, operand.element, "output", layout=layout)
+    dims = tuple(Dim(name, extent) for name, extent in zip(names, operand.shape, strict=True))
+    return Kernel("copy", (Stage("convert_layout", dims, (source,), result),))
