@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from tilewright.choices import target_names
 from tilewright.cli.main import COMMANDS, app, command
 
 HEAVY = {"numpy", "onnx", "xdsl", "numba", "torch", "tilewright.compiler", "tilewright.targets"}
@@ -36,6 +37,13 @@ def modules_after(*arguments: str, **environment: str) -> tuple[str, set[str]]:
     return ran.stdout, set(json.loads(ran.stderr.splitlines()[-1]))
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_imports_no_compiler(name: str) -> None:
+    said, modules = modules_after(name, "--help")
+    assert f"tilewright {name}" in said and "Example:" in said
+    assert not modules & HEAVY, modules & HEAVY
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], []])
 def test_help_imports_no_compiler(arguments: list[str]) -> None:
     said, modules = modules_after(*arguments)
@@ -48,6 +56,14 @@ def test_completion_imports_no_compiler() -> None:
         _TILEWRIGHT_COMPLETE="complete_bash", COMP_WORDS="tilewright c", COMP_CWORD="1"
     )
     assert said.split() == [name for name in COMMANDS if name.startswith("c")]
+    assert not modules & HEAVY, modules & HEAVY
+
+
+def test_completion_of_options_imports_no_compiler() -> None:
+    said, modules = modules_after(
+        _TILEWRIGHT_COMPLETE="complete_bash", COMP_WORDS="tilewright run --target c", COMP_CWORD="3"
+    )
+    assert said.split() == [name for name in target_names() if name.startswith("c")]
     assert not modules & HEAVY, modules & HEAVY
 
 

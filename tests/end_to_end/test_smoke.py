@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 
 import tilewright
-from tilewright.targets.base import target_names
+from tilewright.choices import target_names
 
 ROOT = Path(__file__).parents[2]
 LENET = ROOT / "examples" / "lenet5" / "lenet5.onnx"

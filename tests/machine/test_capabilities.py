@@ -5,12 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.choices import target_names
 from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability, used
 from tilewright.machine.load import load_machine, to_toml
-from tilewright.targets.base import find_target, target_names
+from tilewright.targets.base import find_target
 
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "examples" / "machines" / "small-npu.toml"

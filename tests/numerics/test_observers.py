@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tilewright.ir.types import Array
-from tilewright.numerics.observers import OBSERVERS, Histogram, Observer
+from tilewright.numerics.formats import OBSERVERS
+from tilewright.numerics.observers import Histogram, Observer
 
 
 def values(seed: int, size: int = 20_000) -> Array:

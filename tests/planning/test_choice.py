@@ -8,7 +8,8 @@ from tests.planning import planning_kernels as kernels
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.planning import plan
-from tilewright.planning.planners.choice import PLANNERS, planner_of
+from tilewright.choices import PLANNERS
+from tilewright.planning.planners.choice import planner_of
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.targets.cambricon_x.machine import MACHINE
 from tilewright.targets.cpu.machine import machine as cpu

@@ -195,7 +195,7 @@ def measured(measure: Callable[..., Any], name: str, target: str) -> dict[str, A
 
 def tables(networks: Sequence[str], resume: bool = False) -> list[Table]:
     """Generation over networks and the thesis' layers; memory over shapes of buffers."""
-    from tilewright.targets.base import target_names
+    from tilewright.choices import target_names
 
     targets = [name for name in ORIGINAL if name in target_names()]
     rows: list[dict[str, Any]] = []

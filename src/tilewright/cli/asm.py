@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tilewright.cli import console, hlal
-from tilewright.compiler.pipeline import resolve
 from tilewright.errors import TilewrightError, refuse
 from tilewright.files import written
-from tilewright.machine import Machine
-from tilewright.runtime import read_manifest
-from tilewright.runtime.executable import Executable
-from tilewright.runtime.manifest import PROGRAM
-from tilewright.targets.base import Target, find_target
+
+if TYPE_CHECKING:
+    from tilewright.machine import Machine
+    from tilewright.targets.base import Target
+
 
 MOST_BYTES = 1 << 30
 """Largest file that is read."""
@@ -133,6 +132,11 @@ def disassemble_words(data: bytes, target: str, settings: list[str] | None) -> s
 
 def disassemble_package(directory: Path) -> str:
     """The listing of a package's program, with kernels and the model's nodes as remarks."""
+    from tilewright.runtime import read_manifest
+    from tilewright.runtime.executable import Executable
+    from tilewright.runtime.manifest import PROGRAM
+    from tilewright.targets.base import find_target
+
     manifest = read_manifest(directory)
     if manifest.open_model is not None:
         names = ", ".join(dim.name for dim in manifest.open_model.dims)
@@ -145,6 +149,8 @@ def disassemble_package(directory: Path) -> str:
 
 
 def _described(target: str, settings: list[str] | None) -> tuple[Target, Machine]:
+    from tilewright.compiler.pipeline import resolve
+
     return resolve(target, None, console.machine_values(settings))
 
 

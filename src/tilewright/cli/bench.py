@@ -11,7 +11,6 @@ import typer
 
 from tilewright.cli import console, numbers
 from tilewright.cli.run import InputOption, ModelArgument, RandomOption, open_or_compile
-from tilewright.runtime.glance import duration
 
 
 def bench(
@@ -44,6 +43,8 @@ def bench(
 
     Example: tilewright bench resnet50.onnx --target cpu --repeat 20
     """
+    from tilewright.runtime.glance import duration
+
     with console.refusals(as_json), console.progress(quiet) as progress:
         start = time.perf_counter()
         executable = open_or_compile(

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console
-from tilewright.targets.cpu import libraries
 
 
 def cache_command(
@@ -18,6 +17,8 @@ def cache_command(
 
     Example: tilewright cache --clear
     """
+    from tilewright.targets.cpu import libraries
+
     with console.refusals(as_json):
         cache = console.cache()
         if clear:

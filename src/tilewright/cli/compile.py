@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.compiler.api import compile
 
 
 def compile_command(
@@ -58,6 +57,8 @@ def compile_command(
 
     Example: tilewright compile resnet50.onnx --target cambricon-x -o resnet50-package
     """
+    from tilewright.compiler.api import compile
+
     with console.refusals(as_json), console.progress(quiet) as progress:
         kind = Path(target).stem if target.endswith(".toml") else target
         place = output or Path(f"{model.stem}-{kind}")

@@ -8,20 +8,19 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 
+from tilewright.choices import PLANNERS, target_names
 from tilewright.cli.refusals import errors, refusals
 from tilewright.errors import refuse
 from tilewright.files import written
-from tilewright.ir.types import Array
-from tilewright.numbers.calibration import arrays_of
-from tilewright.planning.planners.choice import PLANNERS
-from tilewright.runtime.cache import MOST_BYTES, MOST_ENTRIES, Cache
-from tilewright.targets.base import TensorInfo, target_names
+
+if TYPE_CHECKING:
+    from tilewright.ir.types import Array
+    from tilewright.runtime.cache import Cache
+    from tilewright.targets.base import TensorInfo
 
 
 def complete_target(incomplete: str) -> list[str]:
@@ -134,6 +133,8 @@ def print_json(value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
+    import numpy as np
+
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value)} is not for JSON")
@@ -142,6 +143,8 @@ def _plain(value: Any) -> Any:
 @contextmanager
 def progress(quiet: bool = False) -> Generator[Callable[[str, int, int], None]]:
     """A progress line on standard error; plain lines when that is no terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+
     if quiet:
         yield lambda what, done, total: None
     elif not errors().is_terminal:
@@ -217,6 +220,8 @@ def cache() -> Cache:
 
     TILEWRIGHT_CACHE is its directory, TILEWRIGHT_CACHE_BYTES and TILEWRIGHT_CACHE_ENTRIES bound it.
     """
+    from tilewright.runtime.cache import MOST_BYTES, MOST_ENTRIES, Cache
+
     directory = os.environ.get("TILEWRIGHT_CACHE") or None
     bounds: dict[str, int] = {}
     for name, normal in (("BYTES", MOST_BYTES), ("ENTRIES", MOST_ENTRIES)):
@@ -230,6 +235,8 @@ def cache() -> Cache:
 
 def read_array(path: Path) -> Array:
     """Read an .npy file; never unpickles."""
+    import numpy as np
+
     try:
         array = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -241,11 +248,15 @@ def read_array(path: Path) -> Array:
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """Read an .npz file; never unpickles."""
+    from tilewright.numbers.calibration import arrays_of
+
     return arrays_of(path, "input-file")
 
 
 def shape_of_file(path: Path) -> tuple[int, ...]:
     """The shape of the array in an .npy file, whose data are not read."""
+    import numpy as np
+
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -272,6 +283,8 @@ def inputs_for(
     infos: tuple[TensorInfo, ...], files: list[str] | None, seed: int | None
 ) -> dict[str, Array]:
     """The arrays of ``--input NAME=FILE.npy`` or ``FILE.npz``; the inputs left over are random."""
+    import numpy as np
+
     whole = [option for option in files or () if option.endswith(".npz") and "=" not in option]
     given = {name: array for path in whole for name, array in read_arrays(Path(path)).items()}
     alone = [option for option in files or () if option not in whole]
@@ -288,6 +301,8 @@ def inputs_for(
 
 def save_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write an .npz file, whole or not at all; raises TilewrightError (``output-failed``)."""
+    import numpy as np
+
     # NumPy adds an ending to a name that has none.
     special = path.exists() and not path.is_file()
     place = path if special or path.suffix == ".npz" else path.with_name(f"{path.name}.npz")

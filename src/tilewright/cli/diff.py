@@ -5,32 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tilewright import frontends
 from tilewright.cli import console, numbers
 from tilewright.cli.run import InputOption, RandomOption
 from tilewright.cli.sizes import bound_model
-from tilewright.compiler.api import compile
-from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.errors import refuse
-from tilewright.graph.dialect import network_of
-from tilewright.graph.names import Namer
-from tilewright.ir.types import Array
-from tilewright.machine import Machine
-from tilewright.report.differences import (
-    Comparison,
-    Layer,
-    beside_interpreter,
-    beside_model,
-    layers_of,
-)
-from tilewright.report.measures import plain
-from tilewright.report.noise import Noise, noise
-from tilewright.report.onnx_reference import onnx_tensors
-from tilewright.runtime import Executable
+
+if TYPE_CHECKING:
+    from tilewright.ir.types import Array
+    from tilewright.machine import Machine
+    from tilewright.report.differences import Layer
+    from tilewright.report.noise import Noise
+    from tilewright.runtime import Executable
+
 
 FLOAT_TOLERANCE = {"interpreter": 1e-4, "onnxruntime": 1e-3}
 """Of a layer's largest magnitude, for machines that compute in float32."""
@@ -100,6 +90,20 @@ def diff(
 
     Example: tilewright diff resnet50.onnx --target cpu --reference onnxruntime --random 1
     """
+    from tilewright import frontends
+    from tilewright.compiler.api import compile
+    from tilewright.compiler.pipeline import resolve, run_pipeline
+    from tilewright.graph.dialect import network_of
+    from tilewright.report.differences import (
+        Comparison,
+        beside_interpreter,
+        beside_model,
+        layers_of,
+    )
+    from tilewright.report.measures import plain
+    from tilewright.report.noise import noise
+    from tilewright.report.onnx_reference import onnx_tensors
+
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
@@ -170,6 +174,8 @@ def _interpreted(executable: Executable, arrays: Mapping[str, Array]) -> dict[st
 
 def _save(path: Path, layers: list[Layer], want: Mapping[str, Array]) -> None:
     """Both sides' tensors: ``run/NAME`` and ``reference/NAME``, whole or not at all."""
+    from tilewright.graph.names import Namer
+
     arrays = {f"run/{layer.name}": layer.array for layer in layers}
     # A model's names may hold anything; as paths in an archive they must not.
     namer = Namer()

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console
-from tilewright.integrations.dlplib.library import write_library
 
 
 def dlplib_command(
@@ -21,6 +20,8 @@ def dlplib_command(
 
     Example: tilewright dlplib -o dlp && gcc program.c -Idlp -Ldlp -ldlplib -Wl,-rpath,dlp
     """
+    from tilewright.integrations.dlplib.library import write_library
+
     with console.refusals(as_json):
         header, built = write_library(output)
     if as_json:

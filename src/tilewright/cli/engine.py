@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
+from tilewright.choices import ENGINES
 from tilewright.cli import console, numbers
 from tilewright.errors import refuse
-from tilewright.integrations.dlplib.caffe import ENGINES, Net
-from tilewright.shapes.forms import concrete
 
 EngineOption = Annotated[
     str | None,
@@ -43,6 +42,9 @@ def run_layers(
     ``check`` compares every call with the graph interpreter; ``others`` says whether options were
     given that are for compiled models.
     """
+    from tilewright.integrations.dlplib.caffe import Net
+    from tilewright.shapes.forms import concrete
+
     with console.refusals(as_json):
         if model.suffix.lower() != ".prototxt":
             raise refuse("option-engine", "DLPlib runs Caffe's networks", str(model))

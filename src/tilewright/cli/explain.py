@@ -10,10 +10,7 @@ import typer
 
 from tilewright.cli import console, numbers
 from tilewright.cli.sizes import with_constants
-from tilewright.compiler.pipeline import resolve
 from tilewright.errors import refuse
-from tilewright.report.explain import explain
-from tilewright.report.operators import operation_rows, operators_table
 
 
 def explain_command(
@@ -39,6 +36,10 @@ def explain_command(
 
     Example: tilewright explain mobilenetv2.onnx --target cambricon-x --set memory.nbin.bytes=4096
     """
+    from tilewright.compiler.pipeline import resolve
+    from tilewright.report.explain import explain
+    from tilewright.report.operators import operation_rows, operators_table
+
     with console.refusals(as_json), console.progress(quiet) as progress:
         if (model is None) != operators:
             raise refuse("option-model", "give a model file, or --operators", "MODEL")

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from tilewright.cli import console
 from tilewright.errors import refuse
 from tilewright.files import written
-from tilewright.ir.types import Array
-from tilewright.machine import Machine
-from tilewright.targets.cambricon.hlal.assemble import Program, assemble
-from tilewright.targets.cambricon.hlal.listing import listing
-from tilewright.targets.cambricon.hlal.machines import NAMES, machine_named
-from tilewright.targets.cambricon.hlal.run import Execution, execute, sizes_of
-from tilewright.targets.cambricon.hlal.trace import write_timeline
+
+if TYPE_CHECKING:
+    from tilewright.ir.types import Array
+    from tilewright.machine import Machine
+    from tilewright.targets.cambricon.hlal.assemble import Program
+    from tilewright.targets.cambricon.hlal.run import Execution
+
 
 SUFFIX = ".hlal"
 
@@ -45,13 +44,18 @@ ParallelOption = Annotated[
 
 def complete_machine(incomplete: str) -> list[str]:
     """Names of ACC-C's configurations, for tab completion."""
+    from tilewright.targets.cambricon.hlal.machines import NAMES
+
     return [name for name in NAMES if name.startswith(incomplete)]
 
 
 MachineOption = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--target", "-t", help="A configuration of ACC-C.", autocompletion=complete_machine
+        "--target",
+        "-t",
+        help="A configuration of ACC-C [default: cambricon].",
+        autocompletion=complete_machine,
     ),
 ]
 
@@ -64,6 +68,10 @@ def read_program(
     parallel: bool = False,
 ) -> tuple[Program, Machine]:
     """The program of a file, assembled for a machine."""
+    from tilewright.targets.cambricon.hlal.assemble import assemble
+    from tilewright.targets.cambricon.hlal.machines import NAMES, machine_named
+    from tilewright.targets.cambricon.hlal.run import sizes_of
+
     machine = machine_named(target or NAMES[0], console.machine_values(settings))
     try:
         if file.stat().st_size > MOST_BYTES:
@@ -108,11 +116,15 @@ def words_of(program: Program) -> bytes:
 
 def listing_of(program: Program) -> str:
     """The listing of a program."""
+    from tilewright.targets.cambricon.hlal.listing import listing
+
     return listing(program)
 
 
 def inputs_for(program: Program, files: list[str] | None, seed: int | None) -> dict[str, Array]:
     """Arrays of ``--input``, and random ones for read-only arrays that are left over."""
+    import numpy as np
+
     names = [array.name for array in program.data.arrays]
     whole = [file for file in files or () if file.endswith(".npz") and "=" not in file]
     given = {
@@ -143,6 +155,9 @@ def run_program(
     parallel: bool = False,
 ) -> tuple[Program, Machine, Execution]:
     """Assemble and run, and write what was asked for."""
+    from tilewright.targets.cambricon.hlal.run import execute
+    from tilewright.targets.cambricon.hlal.trace import write_timeline
+
     program, machine = read_program(file, target, settings, barriers, parallel)
     arrays = inputs_for(program, inputs, seed)
     found = execute(program, machine, arrays, check=check, trace=trace is not None, limit=limit)
@@ -203,7 +218,7 @@ def say_overlaps(program: Program) -> None:
 
 def trace_command(
     file: Annotated[Path, typer.Argument(help="An HLAL program.")],
-    target: MachineOption = NAMES[0],
+    target: MachineOption = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", metavar="NAME=FILE.npy", help="An array; or FILE.npz with all."),

@@ -8,12 +8,7 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console, numbers
-from tilewright.compiler.pipeline import resolve, run_pipeline
 from tilewright.files import written
-from tilewright.graph.dialect import network_of
-from tilewright.graph.passes.memory_plan import memory_plan_of
-from tilewright.report.memory import memory_report
-from tilewright.report.picture import picture
 
 
 def memory(
@@ -40,6 +35,12 @@ def memory(
 
     Example: tilewright memory resnet50.onnx --target cpu --svg resnet50.svg
     """
+    from tilewright.compiler.pipeline import resolve, run_pipeline
+    from tilewright.graph.dialect import network_of
+    from tilewright.graph.passes.memory_plan import memory_plan_of
+    from tilewright.report.memory import memory_report
+    from tilewright.report.picture import picture
+
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
 from tilewright.errors import refuse
-from tilewright.machine import Machine
-from tilewright.numbers.calibration import Samples, calibration_of, preprocessing_of
-from tilewright.numerics.formats import FORMATS, Numbers, numbers_of
-from tilewright.numerics.observers import OBSERVERS
+from tilewright.numerics.formats import FORMATS, OBSERVERS, Numbers, numbers_of
+
+if TYPE_CHECKING:
+    from tilewright.machine import Machine
+    from tilewright.numbers.calibration import Samples
 
 
 def complete_format(incomplete: str) -> list[str]:
@@ -73,6 +74,8 @@ EqualiseOption = Annotated[
 
 def samples(path: Path | None, preprocess: str | None = None) -> Samples | None:
     """The calibration data that the options name."""
+    from tilewright.numbers.calibration import calibration_of, preprocessing_of
+
     if path is None:
         if preprocess is not None:
             raise refuse("option-preprocess", "there are no images to preprocess", "--preprocess")

@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from tilewright.cli import console
-from tilewright.cli.optimise import all_passes, optimise_text
 from tilewright.errors import refuse
 
 
@@ -29,6 +28,8 @@ def opt(
 
     Example: tilewright opt kernel.mlir -p place-moves,double-buffer,allocate -t cambricon-x
     """
+    from tilewright.cli.optimise import all_passes, optimise_text
+
     with console.refusals():
         if list_passes:
             for name, made in sorted(all_passes().items()):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tilewright.cli import console, numbers
 from tilewright.cli.sizes import with_constants
-from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
-from tilewright.planning import Plan
+
+if TYPE_CHECKING:
+    from tilewright.planning import Plan
 
 
 def plan_command(
@@ -44,6 +45,8 @@ def plan_command(
 
     Example: tilewright plan vgg16.onnx -t cambricon-x --planner greedy --beside exact
     """
+    from tilewright.compiler.pipeline import plans_of, resolve, run_pipeline
+
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)

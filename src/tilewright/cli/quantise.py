@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
+from tilewright.choices import SAMPLES
 from tilewright.cli import console, numbers
 from tilewright.cli.sizes import bound_model
-from tilewright.compiler.pipeline import resolve
 from tilewright.errors import refuse
-from tilewright.numerics.formats import numbers_of
-from tilewright.report.quantisation import SAMPLES, quantisation_report
 
 
 def quantise(
@@ -40,6 +38,10 @@ def quantise(
 
     Example: tilewright quantise resnet50.onnx --numbers int8 --calibration images/
     """
+    from tilewright.compiler.pipeline import resolve
+    from tilewright.numerics.formats import numbers_of
+    from tilewright.report.quantisation import quantisation_report
+
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
         if format is None and machine.computes_as_given:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import onnx
 import typer
-from google.protobuf.message import DecodeError
 
 from tilewright.cli import console
 from tilewright.cli.run import InputOption, RandomOption
 from tilewright.errors import refuse
-from tilewright.frontends.onnx import import_onnx
-from tilewright.graph.dialect import network_of
-from tilewright.ir.types import element_dtype, shape_of, tensor_type
-from tilewright.report.agreement import agreement
-from tilewright.targets.base import TensorInfo, find_target
+
+if TYPE_CHECKING:
+    from tilewright.targets.base import TensorInfo
+
 
 TARGETS = ("cpu", "cambricon-x")
 
@@ -39,6 +36,12 @@ def replay(
 
     Example: tilewright replay build/fuzz/1f3a90c2d4e5.onnx
     """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    from tilewright.report.agreement import agreement
+    from tilewright.targets.base import find_target
+
     with console.refusals(as_json), console.progress(quiet) as progress:
         for name in targets or ():
             find_target(name)
@@ -66,6 +69,11 @@ def replay(
 
 def _inputs(model: Path) -> tuple[TensorInfo, ...]:
     """What the model takes; raises TilewrightError."""
+    from tilewright.frontends.onnx import import_onnx
+    from tilewright.graph.dialect import network_of
+    from tilewright.ir.types import element_dtype, shape_of, tensor_type
+    from tilewright.targets.base import TensorInfo
+
     kinds = network_of(import_onnx(model).module).inputs
     return tuple(
         TensorInfo(name, shape_of(value), str(element_dtype(tensor_type(value).element_type)))

@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tilewright.cli import console, hlal, numbers
 from tilewright.cli.engine import EngineOption, run_layers
 from tilewright.cli.sizes import bound_model, bound_package
-from tilewright.compiler.api import compile
-from tilewright.compiler.pipeline import Progress
 from tilewright.errors import refuse
-from tilewright.runtime import Executable
+
+if TYPE_CHECKING:
+    from tilewright.compiler.pipeline import Progress
+    from tilewright.runtime import Executable
+
 
 ModelArgument = Annotated[Path, typer.Argument(help=f"{console.MODELS} Or a package, or .hlal.")]
 InputOption = Annotated[
@@ -58,6 +60,9 @@ def open_or_compile(
     A model that was compiled before is taken from the cache, unless told not to ``keep`` it.
     Free dims take their sizes from ``shape`` and from the shapes of the arrays in ``files``.
     """
+    from tilewright.compiler.api import compile
+    from tilewright.runtime import Executable
+
     if model.is_dir():
         found = Executable.load(model, cache=console.cache(), progress=progress)
         fixed = constants or (bool(shape) and not found.free)

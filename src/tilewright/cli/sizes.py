@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tilewright import frontends
 from tilewright.cli import console
-from tilewright.compiler.pipeline import Model, Progress
 from tilewright.errors import refuse
-from tilewright.runtime import Executable
-from tilewright.shapes import Bounds, Settled, Shapes, TensorDims, settle, sizes_of
+
+if TYPE_CHECKING:
+    from tilewright.compiler.pipeline import Model, Progress
+    from tilewright.runtime import Executable
+    from tilewright.shapes import Bounds, Settled, Shapes
 
 
 def bound_model(
@@ -22,6 +24,9 @@ def bound_model(
     constants: list[str] | None = None,
 ) -> tuple[Model, Shapes]:
     """A model file and shapes that leave no dim free; reads the file where dims may be free."""
+    from tilewright import frontends
+    from tilewright.shapes import settle
+
     shapes = console.shapes(shape)
     found = None if weights else with_constants(model, constants)
     if not isinstance(found, frontends.Opened):
@@ -32,6 +37,8 @@ def bound_model(
 
 def with_constants(model: Path, constants: list[str] | None) -> Model:
     """The model, opened with the values of inputs that ``--constant`` gives."""
+    from tilewright import frontends
+
     return frontends.open_model(model, constants=console.constants(constants)) or model
 
 
@@ -39,6 +46,8 @@ def bound_package(
     executable: Executable, shape: list[str] | None, files: list[str] | None, progress: Progress
 ) -> Executable:
     """A package's specialisation for what the options say; itself, where no dims are free."""
+    from tilewright.shapes import TensorDims, settle
+
     if not executable.free:
         return executable
     stated = [TensorDims(info.name, info.shape, info.dtype) for info in executable.inputs]
@@ -59,6 +68,8 @@ def _sizes(
     progress: Progress,
 ) -> dict[str, int]:
     """A size for every free dim; refuses (``shape-open``) what nothing tells."""
+    from tilewright.shapes import sizes_of
+
     given = {
         name: console.shape_of_file(path)
         for name, path in console.input_files(list(settled.inputs), files).items()

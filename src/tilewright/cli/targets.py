@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from tilewright.choices import target_names
 from tilewright.cli import console
-from tilewright.targets.base import find_target, target_names
 
 
 def targets(
@@ -21,6 +21,8 @@ def targets(
 
     Example: tilewright targets cambricon-x --json
     """
+    from tilewright.targets.base import find_target
+
     with console.refusals(as_json):
         if name is None:
             rows = [

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 
 from tilewright.cli import console
-from tilewright.compiler.tune import tune
 from tilewright.errors import refuse
 
 
@@ -48,6 +47,8 @@ def tune_command(
 
     Example: tilewright tune resnet50.onnx --seconds 600 --database resnet50.sqlite
     """
+    from tilewright.compiler.tune import tune
+
     with (
         console.refusals(as_json),
         console.progress(quiet) as progress,

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from tilewright.errors import refuse
-from tilewright.numerics.observers import OBSERVERS, ObserverName
+
+ObserverName = Literal["minimum-maximum", "percentile", "mean-squared-error"]
+
+OBSERVERS: tuple[ObserverName, ...] = get_args(ObserverName)
+"""What chooses ranges (observers.py); the first is the default."""
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import frexp
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.numerics.formats import ObserverName
+
 Array = NDArray[Any]
-
-ObserverName = Literal["minimum-maximum", "percentile", "mean-squared-error"]
-
-OBSERVERS: tuple[ObserverName, ...] = get_args(ObserverName)
 
 PERCENTILE = 99.99
 """Percent of a value's magnitudes that the observer ``percentile`` keeps from saturating."""

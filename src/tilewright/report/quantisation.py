@@ -7,6 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from tilewright.choices import SAMPLES
 from tilewright.compiler.pipeline import Model, Progress, quiet, run_pipeline
 from tilewright.compiler.quantise import check_numbers
 from tilewright.machine import Machine
@@ -16,9 +17,6 @@ from tilewright.report.measures import Measures
 from tilewright.report.variants import FixedVariants, QuantisedVariants, Variants
 from tilewright.shapes import Shapes
 from tilewright.targets.base import Target
-
-SAMPLES = 4
-"""Samples on which errors are measured: the first of the calibration data."""
 
 
 @dataclass(frozen=True)

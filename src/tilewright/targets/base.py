@@ -6,18 +6,16 @@ its folder. Graph passes, planning and tile passes ask the machine, never the ta
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tilewright.choices import target_names, target_points
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.graph.arenas import Arenas
 from tilewright.ir import ModuleOp
@@ -366,24 +364,9 @@ class Target(ABC):
         return {}
 
 
-def _points() -> Mapping[str, EntryPoint]:
-    return _points_along(tuple(sys.path))
-
-
-@cache
-def _points_along(_: tuple[str, ...]) -> Mapping[str, EntryPoint]:
-    """Targets by name; looking through all installed packages takes milliseconds."""
-    return {point.name: point for point in entry_points(group="tilewright.targets")}
-
-
-def target_names() -> list[str]:
-    """The names of the installed targets, sorted."""
-    return sorted(_points())
-
-
 def find_target(name: str) -> Target:
     """The installed target of that name; refuses an unknown one with the list."""
-    points = _points()
+    points = target_points()
     if name not in points:
         raise refuse("target-unknown", f"no target {name!r}", help=", ".join(sorted(points)))
     try:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.choices import ENGINES
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.frontends.caffe import import_caffe
 from tilewright.graph.dialect import network_of
@@ -27,9 +28,6 @@ from tilewright.integrations.dlplib.layers import STEPS, Device, Step
 from tilewright.ir.types import Array, shape_of
 from tilewright.numbers.calibration import Samples
 from tilewright.targets.base import TensorInfo
-
-ENGINES = ("DLP", "CAFFE")
-"""DLP is the accelerator; CAFFE is Caffe's own name for the processor at hand."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tilewright.choices import PLANNERS
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning import PlanCache, Timer, plan
@@ -16,16 +17,6 @@ from tilewright.planning.plan import Plan
 from tilewright.planning.planners.greedy import AUTOMATIC, Greedy
 from tilewright.planning.planners.measured import Measure, best_known, plan_measured
 from tilewright.planning.planners.stationary import KINDS, Kind, Stationary, is_product
-
-PLANNERS = {
-    "model": "the best of the whole space by the machine's cost model (the default)",
-    "exact": "the same, by name, on machines whose software manages the memories",
-    "greedy": "DLIR's partitioning; options start=one|granule and buffers=auto|1|2",
-    "stationary": "products whose operand or result stays on the chip (the DaVinci thesis), other "
-    "kernels by the model; options kind=os|is|ws and buffers=1|2",
-    "measured": "the best candidates, run on the processor at hand",
-}
-"""Every planner and what it does."""
 
 CUTTING = ("exact", "greedy", "stationary")
 """Planners that cut tiles for memories that software manages."""

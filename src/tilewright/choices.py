@@ -1,0 +1,41 @@
+"""What options offer, apart from the code that does it: ``--help`` lists it and imports nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+PLANNERS: Mapping[str, str] = {
+    "model": "the best of the whole space by the machine's cost model (the default)",
+    "exact": "the same, by name, on machines whose software manages the memories",
+    "greedy": "DLIR's partitioning; options start=one|granule and buffers=auto|1|2",
+    "stationary": "products whose operand or result stays on the chip (the DaVinci thesis), other "
+    "kernels by the model; options kind=os|is|ws and buffers=1|2",
+    "measured": "the best candidates, run on the processor at hand",
+}
+"""Every planner and what it does (planning/planners/choice.py)."""
+
+ENGINES = ("DLP", "CAFFE")
+"""What runs a layer of a prototxt (integrations/dlplib/caffe.py): DLP is the accelerator, CAFFE is
+Caffe's own name for the processor at hand."""
+
+SAMPLES = 4
+"""Samples on which errors of numbers are measured: the first of the calibration data."""
+
+
+def target_points() -> Mapping[str, EntryPoint]:
+    """The installed targets by name, not loaded."""
+    return _points_along(tuple(sys.path))
+
+
+@cache
+def _points_along(_: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    """Looking through all installed packages takes milliseconds."""
+    return {point.name: point for point in entry_points(group="tilewright.targets")}
+
+
+def target_names() -> list[str]:
+    """The names of the installed targets, sorted."""
+    return sorted(target_points())
