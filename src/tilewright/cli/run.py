@@ -208,9 +208,9 @@ def run(
                 how = "bit for bit" if compared.exact else "within the tolerance of float32"
                 if tolerance := executable.runner.tolerance:
                     how = f"within {tolerance:g} of the largest, as the target's numbers allow"
+                error, wrong = compared.max_abs_error, compared.mismatches
                 console.say(
-                    f"check {word} ({how}): largest error {compared.max_abs_error:.3g},"
-                    f" {compared.mismatches} mismatches"
+                    f"check {word} ({how}):\n  largest error {error:.3g}, {wrong} mismatches"
                 )
     if compared is not None and not compared.passed:
         raise typer.Exit(1)

@@ -5,6 +5,7 @@ docs/reports.md says how to read it. Every figure is one of ``summary`` (runtime
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Mapping
@@ -151,11 +152,16 @@ def _reasons(rows: list[Row]) -> str:
     """Why kernels are on the host, the most frequent first."""
     counted = Counter(row.get("reason") or "no reason is recorded" for row in rows)
     listed = [
-        textwrap.shorten(reason, 100, placeholder=" ...") + (f" ({n} kernels)" if n > 1 else "")
+        _short(reason) + (f" ({n} kernels)" if n > 1 else "")
         for reason, n in counted.most_common(2)
     ]
     more = len(counted) - len(listed)
     return "; ".join(listed) + (f"; and {more} more reasons" if more > 0 else "")
+
+
+def _short(reason: str) -> str:
+    """A reason without what it says in brackets, which may be long, and cut where that is not."""
+    return textwrap.shorten(re.sub(r" \([^()]*\)", "", reason), 100, placeholder=" ...")
 
 
 def _count(kernels: int) -> str:

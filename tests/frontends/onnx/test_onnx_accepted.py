@@ -80,6 +80,100 @@ def test_branches_are_chosen_at_run_time(first, second, tmp_path):
     agree(branches(), feeds, tmp_path)
 
 
+def chosen_by_sum():
+    """Nodes that give ``r`` from ``h``, by a branch for positive sums and one for others."""
+    scaled = [helper.make_node("Mul", ["h", "k"], ["t0"]), helper.make_node("Tanh", ["t0"], ["t1"])]
+    moved = [helper.make_node("Relu", ["h"], ["e0"]), helper.make_node("Sub", ["e0", "k"], ["e1"])]
+    choose = helper.make_node(
+        "If",
+        ["c"],
+        ["r"],
+        then_branch=branch("t", scaled, "t1"),
+        else_branch=branch("e", moved, "e1"),
+    )
+    total = helper.make_node("ReduceSum", ["h"], ["s"], keepdims=0)
+    return [total, helper.make_node("Greater", ["s", "zero"], ["c"]), choose]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("operator", ["Loop", "Scan"])
+def test_branches_within_a_loop_are_chosen_in_each_round(operator, seed, tmp_path):
+    """The condition depends on what the rounds before gave: both branches are taken."""
+    constants = {"k": np.float32(-2.0), "zero": np.float32(0.0)}
+    if operator == "Loop":
+        body = helper.make_graph(
+            [
+                helper.make_node("Identity", ["on"], ["on1"]),
+                helper.make_node("Identity", ["state"], ["h"]),
+                *chosen_by_sum(),
+                helper.make_node("Identity", ["r"], ["next"]),
+                helper.make_node("Identity", ["c"], ["taken"]),
+            ],
+            "body",
+            [info("i", INT64, []), info("on", BOOL, []), info("state", FLOAT, [2, 3])],
+            [info("on1", BOOL, []), info("next", FLOAT, [2, 3]), info("taken", BOOL, [])],
+        )
+        node = helper.make_node("Loop", ["n", "true", "x"], ["y", "taken_each"], body=body)
+        constants |= {"n": np.int64(6), "true": np.bool_(True)}
+        shape, values = [2, 3], noise(2, 3, seed=seed)
+    else:
+        body = helper.make_graph(
+            [
+                helper.make_node("Add", ["state", "row"], ["h"]),
+                *chosen_by_sum(),
+                helper.make_node("Identity", ["r"], ["next"]),
+                helper.make_node("Identity", ["c"], ["taken"]),
+            ],
+            "body",
+            [info("state", FLOAT, [3]), info("row", FLOAT, [3])],
+            [info("next", FLOAT, [3]), info("taken", BOOL, [])],
+        )
+        outputs = ["y", "taken_each"]
+        node = helper.make_node("Scan", ["start", "x"], outputs, body=body, num_scan_inputs=1)
+        constants["start"] = np.zeros(3, np.float32)
+        shape, values = [6, 3], noise(6, 3, seed=seed)
+    kept = {name: np.asarray(value) for name, value in constants.items()}
+    built = model([node], {"x": (FLOAT, shape)}, {"y": FLOAT, "taken_each": BOOL}, kept)
+    agree(built, {"x": values}, tmp_path)
+    taken = onnxruntime_of(built, {"x": values})["taken_each"]
+    assert taken.any() and not taken.all()
+
+
+@pytest.mark.parametrize("rate", [8000, 16000])
+def test_branches_with_convolutions_before_a_recurrence(rate, tmp_path):
+    """As a detector of voices has them: a kernel for each sampling rate, then an LSTM."""
+    small, large = noise(4, 1, 3), noise(4, 1, 5, seed=1)
+    halved = helper.make_node("Conv", ["u", "w"], ["t1"], pads=[1, 1], strides=[2])
+    wide = helper.make_node("Conv", ["u", "v"], ["e0"], pads=[2, 2], strides=[2])
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "axis"], ["u"]),
+        helper.make_node("Equal", ["rate", "high"], ["c"]),
+        helper.make_node(
+            "If",
+            ["c"],
+            ["r"],
+            then_branch=branch("t", [halved], "t1", constants={"w": small}),
+            else_branch=branch(
+                "e",
+                [wide, helper.make_node("Relu", ["e0"], ["e1"])],
+                "e1",
+                constants={"v": large},
+            ),
+        ),
+        helper.make_node("Transpose", ["r"], ["steps"], perm=[2, 0, 1]),
+        helper.make_node("LSTM", ["steps", "W", "R"], ["", "y"], hidden_size=3),
+    ]
+    constants = {
+        "axis": np.array([1]),
+        "high": np.array(16000),
+        "W": noise(1, 12, 4, seed=2),
+        "R": noise(1, 12, 3, seed=3),
+    }
+    inputs = {"x": (FLOAT, [2, 16]), "rate": (INT64, [])}
+    feeds = {"x": noise(2, 16, seed=4), "rate": np.array(rate)}
+    agree(model(nodes, inputs, {"y": FLOAT}, constants), feeds, tmp_path)
+
+
 def test_the_branch_that_is_not_taken_may_divide_by_zero_and_read_nowhere(tmp_path):
     choose = helper.make_node(
         "If",
