@@ -9,9 +9,8 @@ from typing import Any
 from tilewright.errors import refuse
 from tilewright.frontends.imported import Imported, ModelNode
 from tilewright.frontends.mapped import MappedFile
-from tilewright.frontends.modules import TorchModule, is_torch_module
+from tilewright.frontends.modules import Exported, TorchModule, is_torch_module
 from tilewright.frontends.opened import Opened
-from tilewright.frontends.stablehlo.reader import Exported
 from tilewright.graph.names import network_name
 from tilewright.shapes import Shapes
 from tilewright.shapes.forms import concrete

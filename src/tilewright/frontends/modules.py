@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Exported(Protocol):
+    """What ``jax.export.export(jax.jit(f))(...)`` returns."""
+
+    @property
+    def mlir_module_serialized(self) -> bytes:
+        """The program in the portable form of StableHLO."""
+        ...
 
 
 class TorchModule(Protocol):

@@ -12,7 +12,7 @@ biases, which only the last sums meet, leave the result there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import gcd
@@ -192,8 +192,11 @@ class Caches:
         passing = [sum(row[number] for number in self._passing) for row in boxes]
         for level, (capacity, bandwidth) in enumerate(self.levels):
             last = level == len(self.levels) - 1
-            crowding = [0.0 if last else self._crowding(body, capacity) for body in bodies]
-            sizes = [total + more for total, more in zip(totals, crowding, strict=True)]
+            sizes, crowded = totals, 0.0
+            if self._rows and not last:
+                crowding = [self._crowding(body, capacity) for body in bodies]
+                sizes = [total + more for total, more in zip(totals, crowding, strict=True)]
+                crowded = crowding[-1]
             misses = self._misses(nest, boxes, sizes, capacity, None if level == 0 else passing)
             main = sum(misses)
             weights = written = inputs = 0.0
@@ -218,7 +221,7 @@ class Caches:
                 again = (part + self.costs.row_bytes / run) * (written - once)
                 written = once * pieces + again + inputs * begun
             beside = self.costs.near if not level else self.costs.cold if last else part
-            if crowding[-1]:
+            if crowded:
                 # No prefetcher foresees parts that lie so far apart, and lines are read whole.
                 beside = 1.0
                 _, along, _, element_bytes = self._rows[0]
@@ -288,7 +291,7 @@ class Caches:
         self,
         nest: Nest,
         boxes: list[list[int]],
-        totals: list[float],
+        totals: Sequence[float],
         capacity: float,
         passing: list[int] | None,
     ) -> list[float]:

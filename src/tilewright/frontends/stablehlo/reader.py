@@ -10,11 +10,12 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 import numpy as np
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.frontends.modules import Exported
 from tilewright.frontends.stablehlo.limits import (
     MAX_DOCUMENT_BYTES,
     MAX_FILE_BYTES,
@@ -24,16 +25,6 @@ from tilewright.frontends.stablehlo.limits import (
 )
 from tilewright.frontends.stablehlo.program import Program, program_of
 from tilewright.ir.types import Array
-
-
-@runtime_checkable
-class Exported(Protocol):
-    """What ``jax.export.export(jax.jit(f))(...)`` returns."""
-
-    @property
-    def mlir_module_serialized(self) -> bytes:
-        """The program in the portable form of StableHLO."""
-        ...
 
 
 @dataclass(frozen=True)

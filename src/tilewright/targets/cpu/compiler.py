@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-from tilewright.errors import refuse
+from tilewright.errors import TilewrightError, refuse
 
 FLAGS = ("-std=gnu99", "-O2", "-fno-math-errno", "-fPIC", "-pthread", "-Wall", "-Wextra")
 """-O2 does not vectorise by itself where it should not, and contracts multiply-adds;
@@ -143,6 +143,20 @@ def build_library(
         shutil.copyfile(linked, name)
         Path(name).chmod(0o755)
         Path(name).replace(target)
+
+
+def precompile(header: Path, includes: Sequence[Path], flags: Sequence[str]) -> None:
+    """Read a header once for all sources that begin with it: GCC finds what it leaves beside it.
+
+    A compiler that makes nothing of it reads the header again.
+    """
+    search = [f"-I{path}" for path in includes]
+    made = header.with_name(f"{header.name}.gch")
+    command = [*find_compiler(), *flags, *search, "-x", "c-header", str(header), "-o", str(made)]
+    try:
+        run_compiler(command)
+    except TilewrightError:
+        made.unlink(missing_ok=True)
 
 
 def run_compiler(command: Sequence[str]) -> None:

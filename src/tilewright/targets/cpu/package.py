@@ -22,8 +22,8 @@ from tilewright.targets.cpu.building import (
 )
 from tilewright.targets.cpu.ports import Port, distinct_ports
 from tilewright.targets.cpu.processors import Processor
+from tilewright.targets.cpu.program import ALIGNMENT, MANIFEST, WEIGHTS_FILE
 from tilewright.targets.cpu.texts import (
-    ALIGNMENT,
     Functions,
     Step,
     header_text,
@@ -41,9 +41,6 @@ SUPPORT = Path(__file__).parent
 """Where the headers lie that every package includes as they are."""
 
 HEADERS = ("checksum.h", "integers.h", "pieces.h", "scalars.h", "shorts.h", "team.h", "vectors.h")
-
-MANIFEST = "program.json"
-WEIGHTS_FILE = "weights.bin"
 
 
 def write_package(

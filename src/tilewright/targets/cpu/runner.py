@@ -25,8 +25,13 @@ from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import Array
 from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
 from tilewright.targets.cpu import libraries
-from tilewright.targets.cpu.compiler import FLAGS, build_library, compiler_version, openmp_flags
-from tilewright.targets.cpu.package import MANIFEST, WEIGHTS_FILE
+from tilewright.targets.cpu.compiler import (
+    FLAGS,
+    build_library,
+    compiler_version,
+    openmp_flags,
+    precompile,
+)
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.processors import (
     NATIVE,
@@ -35,7 +40,7 @@ from tilewright.targets.cpu.processors import (
     refuse_foreign,
     this_processor,
 )
-from tilewright.targets.cpu.texts import ALIGNMENT
+from tilewright.targets.cpu.program import ALIGNMENT, MANIFEST, WEIGHTS_FILE
 
 LARGEST_ARENA = 1 << 36
 MOST_THREADS = 1024
@@ -44,6 +49,9 @@ _HUGE = 2 << 20
 Steps = Sequence[tuple[str, tuple[str, ...]]]
 """Symbol and nodes of every step, in the order of a run."""
 
+
+SOURCES_WITH_HEADER = 8
+"""Sources from which on it takes less time to compile their common header first."""
 
 SOURCES = (
     *(("src", "*.c"), ("src", "*.h"), ("include", "*.h")),
@@ -80,7 +88,11 @@ def load_library(program: Path, prefix: str, flags: Sequence[str] = ()) -> Path:
                 place.parent.mkdir(exist_ok=True)
                 place.write_bytes(text)
             sources = [Path(scratch) / path for path in texts if path.suffix == ".c"]
-            build_library(sources, library, (Path(scratch, "include"), Path(scratch, "src")), flags)
+            includes = (Path(scratch, "include"), Path(scratch, "src"))
+            common = Path(scratch, "src", f"{prefix}_kernels.h")
+            if len(sources) > SOURCES_WITH_HEADER and common.is_file():
+                precompile(common, includes, flags)
+            build_library(sources, library, includes, flags)
 
     return libraries.obtain(f"{prefix}-{digest.hexdigest()[:32]}", build)
 

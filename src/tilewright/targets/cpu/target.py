@@ -14,9 +14,8 @@ from tilewright.planning.planners.measured import Measure
 from tilewright.targets.base import Compilation, Runner, Target
 from tilewright.targets.cpu.compiler import FLAGS, compiler_version
 from tilewright.targets.cpu.machine import machine
-from tilewright.targets.cpu.measure import measure
-from tilewright.targets.cpu.package import WEIGHTS_FILE, write_package
 from tilewright.targets.cpu.processors import NATIVE, PROCESSORS, processor, this_processor
+from tilewright.targets.cpu.program import WEIGHTS_FILE
 from tilewright.targets.cpu.runner import CpuRunner
 
 
@@ -59,6 +58,10 @@ class CpuTarget(Target):
 
         Raises TilewrightError for an operation that is neither in a kernel nor a mere view.
         """
+        from tilewright.targets.cpu.package import (
+            write_package,  # The generators of all primitives.
+        )
+
         for op in network_of(compilation.network).block.ops:
             if isinstance(op, GraphOperation) and op.name.removeprefix("graph.") not in VIEWS:
                 raise refuse("cpu-operation", f"no kernel computes {op.name}", op.node_name)
@@ -72,6 +75,8 @@ class CpuTarget(Target):
 
     def measurer(self) -> Measure:
         """Builds and runs kernels here."""
+        from tilewright.targets.cpu.measure import measure  # With the generators, too.
+
         return measure
 
     def built(self) -> str:

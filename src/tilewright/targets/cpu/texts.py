@@ -10,10 +10,8 @@ from tilewright.graph.placement import WEIGHTS
 from tilewright.targets.base import Compilation, CompiledKernel, Form
 from tilewright.targets.cpu.copies import divided, write_enter, write_leave
 from tilewright.targets.cpu.ports import Port
+from tilewright.targets.cpu.program import ALIGNMENT
 from tilewright.targets.cpu.walk import KERNEL, KernelSource
-
-ALIGNMENT = 64
-"""Bytes to which both arenas are aligned."""
 
 Functions = list[tuple[str, KernelSource, list[CompiledKernel]]]
 """Name and source of every function, and the kernels that it computes."""
