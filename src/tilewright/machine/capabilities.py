@@ -22,6 +22,7 @@ class Capability(StrEnum):
     """A key that takes a target's support: a key of the machine, or of a kind of part."""
 
     CORES = "cores"
+    SPAWN_CYCLES = "spawn_cycles"
     ISSUE_CYCLES = "issue_cycles"
     LATE_LOADS = "late_loads"
     PART_STORES = "part_stores"

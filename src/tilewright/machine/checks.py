@@ -140,6 +140,9 @@ def _check_moves(machine: Machine, found: _Findings) -> None:
         first = ends.setdefault((move.source, move.target), move.name)
         if first != move.name:
             found.add(where, f"move {first} has the same source and target")
+        if (move.curve or move.curves) and move.curve not in move.curves:
+            names = ", ".join(move.curves) or "none"
+            found.add(f"{where}.curve", f"there is no curve {shown(move.curve)!r}", names)
         lengths = [length for length, _ in move.efficiency]
         if lengths != sorted(set(lengths)) or (lengths and lengths[0] < 1):
             found.add(f"{where}.efficiency", "block lengths must be positive and ascending")

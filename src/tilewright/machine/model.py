@@ -90,8 +90,18 @@ class Move(_Part):
     has blocks, each with its latency."""
     efficiency: tuple[tuple[int, float], ...] = ()
     """(bytes of a contiguous block, fraction of the bandwidth), ascending; interpolated."""
+    curves: dict[str, tuple[tuple[int, float], ...]] = {}
+    """Efficiencies by name, where measurements differ; ``curve`` says which holds."""
+    curve: str = ""
     c: CFunction | None = None
     """Its function in C."""
+
+    @model_validator(mode="after")
+    def _chosen(self) -> Self:
+        if self.curve in self.curves:
+            # The only place that writes to a frozen part: its own efficiency follows the name.
+            object.__setattr__(self, "efficiency", self.curves[self.curve])
+        return self
 
 
 class Engine(_Part):
@@ -321,6 +331,10 @@ class Machine(_Part):
     """What floats of 16 bits become beyond the largest of them."""
     synchronisation: Literal["counters", "none"] = "counters"
     cores: int = Field(default=1, gt=0, le=MAX_VALUE)
+    """Where software manages the memories, each core has its own of each but the main memory, whose
+    moves share the bandwidths of the description (planning/planners/cores.py)."""
+    spawn_cycles: int = Field(default=0, ge=0, le=MAX_VALUE)
+    """Cycles to start the cores on a kernel and to wait for the last of them."""
     late_loads: bool = False
     """Whether loads that wait for their only slot stand behind the others of their tile in the
     queue (tile/passes/late_loads.py)."""

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 _TOP = (
     *("clock_hz", "issue_cycles", "cores", "instruction_bytes", "memory_growth", "weights_kept"),
-    *("element", "accumulator", "overflow", "synchronisation", "pieces"),
+    *("element", "accumulator", "overflow", "synchronisation", "pieces", "spawn_cycles"),
 )
 _FIELDS = {
     "memory": ("bytes", "banks", "granule", "managed", "bytes_per_cycle", "reserved"),
-    "move": ("bytes_per_cycle", "latency", "in_flight", "transaction"),
+    "move": ("bytes_per_cycle", "latency", "in_flight", "transaction", "curve"),
     "engine": ("queue",),
     "primitive": ("cycles", "peak"),
     "fusion": ("gain",),
@@ -28,7 +28,7 @@ _FIELDS = {
 _TABLES = ("limits", "multiples")
 _TEXT = (
     *("element", "accumulator", "overflow", "synchronisation", "pieces"),
-    *("managed", "cycles", "peak"),
+    *("managed", "cycles", "peak", "curve"),
 )
 
 

@@ -18,6 +18,7 @@ from tilewright.planning.chains import plan_chain
 from tilewright.planning.domain import Kernel
 from tilewright.planning.layout import Layout
 from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.planners.cores import plan_cores
 from tilewright.planning.planners.exact import plan_exact
 
 
@@ -65,7 +66,8 @@ def plan(
         planner = search
     else:
         behind_caches = in_place(kernel, machine, primitives_for(kernel, machine)[0])
-        planner = plan_cached if behind_caches else plan_exact
+        tiles = plan_cores if machine.cores > 1 else plan_exact
+        planner = plan_cached if behind_caches else tiles
     result = planner(kernel, machine, timer=timer, budget=budget)
     if cache is not None:
         cache[key] = _renamed(result, names)

@@ -40,7 +40,8 @@ class Schedule:
     options: tuple[tuple[str, int | str], ...] = ()
     """Choices that belong to the primitive (such as its vectorised dim)."""
     shared: str = ""
-    """The dim whose outermost loop the cores share, each a run of its iterations; "" for none."""
+    """The dim whose outermost loop the cores share, each a run of its iterations; several dims,
+    with spaces between, whose outermost loops they share as one; "" for none."""
     staged: tuple[tuple[str, str, int], ...] = ()
     producers: tuple[Schedule, ...] = ()
     """How each of the kernel's producers computes what one tile reads of it, in their order. The

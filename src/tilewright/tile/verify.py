@@ -35,9 +35,9 @@ def check_program(program: ProgramOp) -> None:
     reduction = program.reduction_dims
     if reduction and tuple(names[-len(reduction) :]) != reduction:
         raise VerifyException("tile.program: the reduction dims must be the last dims, in order")
-    shared = None if program.shared is None else program.shared.data
-    if shared is not None and (shared not in names or shared in reduction):
-        raise VerifyException(f"tile.program: cores cannot share {shared!r}: no parallel dim")
+    for shared in [] if program.shared is None else program.shared.data.split():
+        if shared not in names or shared in reduction:
+            raise VerifyException(f"tile.program: cores cannot share {shared!r}: no parallel dim")
     symbols: dict[type[Operation], list[str]] = {TensorOp: [], BufferOp: []}
     for op in program.walk():
         if isinstance(op, (TensorOp, BufferOp)):

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
+
+C_TYPES: Mapping[str, str] = {
+    "float32": "float",
+    "fixed16": "int16_t",
+    "fixed32": "int32_t",
+    "float64": "double",
+    "float16": "uint16_t",
+    "bfloat16": "uint16_t",
+    "bool": "uint8_t",
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+"""Floats of 16 bits are kept as their bits, a boolean as 0 or 1 in a byte."""
 
 
 def comment(text: str) -> str:

@@ -11,21 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 
-from tilewright.codegen.c.source import total
+from tilewright.codegen.c.source import C_TYPES, total
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Factor, Layout
-
-C_TYPES: Mapping[str, str] = {
-    "float32": "float",
-    "fixed16": "int16_t",
-    "fixed32": "int32_t",
-    "float64": "double",
-    "float16": "uint16_t",
-    "bfloat16": "uint16_t",
-    "bool": "uint8_t",
-    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-}
-"""Floats of 16 bits are kept as their bits, a boolean as 0 or 1 in a byte."""
 
 
 @dataclass(frozen=True)

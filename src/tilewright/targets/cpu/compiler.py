@@ -159,11 +159,16 @@ def precompile(header: Path, includes: Sequence[Path], flags: Sequence[str]) -> 
         made.unlink(missing_ok=True)
 
 
-def run_compiler(command: Sequence[str]) -> None:
-    """Run the compiler; raises TilewrightError with its first words if it fails."""
+def run_compiler(command: Sequence[str], folder: Path | None = None) -> None:
+    """Run the compiler in a folder; raises TilewrightError with its first words if it fails."""
     try:
         ran = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_SECONDS,
+            cwd=folder,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise refuse("cpu-compiler", f"the C compiler failed: {error}", command[0]) from error

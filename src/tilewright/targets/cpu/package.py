@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 
+from tilewright.codegen import c as codegen_c
 from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import identifier, network_name
@@ -38,7 +39,9 @@ from tilewright.targets.cpu.weights import array_text, checksum_of, write_weight
 from tilewright.tile.dialect import programs_of
 
 SUPPORT = Path(__file__).parent
-"""Where the headers lie that every package includes as they are."""
+CODEGEN = Path(codegen_c.__file__).parent
+"""Where the headers lie that every package includes as they are: the target's, and those that all
+targets of C have."""
 
 HEADERS = ("checksum.h", "integers.h", "pieces.h", "scalars.h", "shorts.h", "team.h", "vectors.h")
 
@@ -101,7 +104,8 @@ def support_text(name: str, prefix: str) -> str:
 
     Two packages' sources can lie in one folder, also of different versions of Tilewright.
     """
-    text = (SUPPORT / name).read_text().replace("TILEWRIGHT_", f"{prefix.upper()}_")
+    folder = CODEGEN if (CODEGEN / name).exists() else SUPPORT
+    text = (folder / name).read_text().replace("TILEWRIGHT_", f"{prefix.upper()}_")
     return text.replace('#include "', f'#include "{prefix}_')
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.codegen.c.source import C_TYPES
 from tilewright.errors import refuse
 from tilewright.graph.arenas import Arenas, box
 from tilewright.graph.names import identifier
@@ -16,7 +17,6 @@ from tilewright.ir import SSAValue
 from tilewright.ir.types import Array, element_dtype, layout_of, shape_of, tensor_type
 from tilewright.planning.layout import Layout
 from tilewright.targets.base import TensorInfo
-from tilewright.targets.cpu.address import C_TYPES
 
 
 @dataclass(frozen=True)

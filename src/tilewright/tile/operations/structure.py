@@ -52,7 +52,8 @@ class ProgramOp(TileOperation):
     levels = opt_prop_def(ArrayAttr)
     """Memories of the schedule's levels, outermost first; see place-moves."""
     shared = opt_prop_def(StringAttr)
-    """The dim whose outermost loop the machine's cores share; absent: one core runs it all."""
+    """The dim whose outermost loop the machine's cores share, or several with spaces between, whose
+    outermost loops they share as one; absent: one core runs it all."""
     containers = opt_prop_def(UnitAttr)
     """Whether commands run in containers, as DLIR generates them; see pair-iterations."""
     body = region_def("single_block")

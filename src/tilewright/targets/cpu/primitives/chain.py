@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tilewright.codegen.c.meaning import AFFINE, affine_expression, expression
 from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance, Step
-from tilewright.targets.cpu.meaning import AFFINE, affine_expression, expression
 
 
 def vector_at(

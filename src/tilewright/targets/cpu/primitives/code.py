@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tilewright.codegen.c.meaning import SHORT_FLOATS
 from tilewright.codegen.c.source import Writer
 from tilewright.errors import refuse
 from tilewright.targets.cpu.instance import Instance
-from tilewright.targets.cpu.meaning import SHORT_FLOATS
 
 NAME = "@NAME@"
 """Stands for a function's name in its own text, until the name is known."""

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tilewright.codegen.c.source import byte_string, literal
+from tilewright.codegen.c.source import C_TYPES, byte_string, literal
 from tilewright.errors import refuse
-from tilewright.targets.cpu.address import C_TYPES
 
 Form = Literal["s", "d", "v"]
 

@@ -1,0 +1,1 @@
+"""From tile programs to athread C."""

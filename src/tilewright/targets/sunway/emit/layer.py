@@ -1,0 +1,107 @@
+"""The MPE's part of a layer: LAYER.h, LAYER_para.h and LAYER.c.
+
+The structure of the parameters is seen by two files alone, LAYER.c and LAYER_slave.c; everyone else
+calls a layer as an ordinary function of its tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.codegen.c.source import Writer, comment
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A parameter of a layer's function: its name there, the tensor, and its element type."""
+
+    name: str
+    tensor: str
+    c_type: str = "float"
+    written: bool = False
+
+    @property
+    def declaration(self) -> str:
+        """The parameter in C."""
+        return f"{'' if self.written else 'const '}{self.c_type} *{self.name}"
+
+
+@dataclass(frozen=True)
+class LayerHead:
+    """What a layer's callers see of it."""
+
+    name: str
+    nodes: tuple[str, ...]
+    tensors: tuple[Tensor, ...]
+
+    @property
+    def prototype(self) -> str:
+        """The function's head."""
+        return f"void {self.name}({', '.join(tensor.declaration for tensor in self.tensors)})"
+
+    @property
+    def about(self) -> str:
+        """The model's nodes, for a comment."""
+        return comment(", ".join(self.nodes) or self.name)
+
+
+def header_text(layer: LayerHead) -> str:
+    """LAYER.h."""
+    writer = Writer()
+    guard = f"{layer.name.upper()}_H"
+    writer.line(f"/* {layer.about} */")
+    writer.line(f"#ifndef {guard}")
+    writer.line(f"#define {guard}")
+    writer.line()
+    if any(tensor.c_type.endswith("_t") for tensor in layer.tensors):
+        writer.line("#include <stdint.h>")
+        writer.line()
+    _about_tensors(writer, layer.tensors)
+    writer.line(f"{layer.prototype};")
+    writer.line()
+    writer.line("#endif")
+    return str(writer)
+
+
+def _about_tensors(writer: Writer, tensors: Sequence[Tensor]) -> None:
+    for tensor in tensors:
+        writer.line(f"/* {tensor.name}: {comment(tensor.tensor)} */")
+
+
+def parameters_text(layer: LayerHead) -> str:
+    """LAYER_para.h."""
+    writer = Writer()
+    guard = f"{layer.name.upper()}_PARA_H"
+    writer.line(f"/* What the MPE tells the CPEs of {layer.about}. */")
+    writer.line(f"#ifndef {guard}")
+    writer.line(f"#define {guard}")
+    writer.line()
+    with writer.block(f"struct {layer.name}_para"):
+        for tensor in layer.tensors:
+            writer.line(f"{tensor.declaration}; /* {comment(tensor.tensor)} */")
+    writer.lines[-1] += ";"
+    writer.line()
+    writer.line("#endif")
+    return str(writer)
+
+
+def wrapper_text(layer: LayerHead) -> str:
+    """LAYER.c of a layer on the CPEs."""
+    writer = Writer()
+    name = layer.name
+    writer.line(f"/* {layer.about}: the MPE's part. */")
+    writer.line("#include <athread.h>")
+    writer.line()
+    writer.line(f'#include "{name}.h"')
+    writer.line(f'#include "{name}_para.h"')
+    writer.line()
+    writer.line(f"extern void SLAVE_FUN({name}_slave)(void *);")
+    writer.line()
+    with writer.block(layer.prototype):
+        writer.line(f"struct {name}_para para;")
+        for tensor in layer.tensors:
+            writer.line(f"para.{tensor.name} = {tensor.name};")
+        writer.line(f"athread_spawn({name}_slave, &para);")
+        writer.line("athread_join();")
+    return str(writer)

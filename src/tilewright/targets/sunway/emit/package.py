@@ -1,0 +1,205 @@
+"""Writing a package: the layers, main.c, the shim and the makefile.
+
+    main.c                     allocation, parameters and input, computation, output
+    layers/LAYER.c  .h         the MPE's part of a layer, an ordinary function
+    layers/LAYER_para.h        what the MPE tells the CPEs; seen by LAYER.c and LAYER_slave.c alone
+    layers/LAYER_slave.c       the CPEs' part
+    slave/, mpe/               what the layers on the CPEs, and those on the MPE, share
+    shim/                      athread.h, slave.h, simd.h and dma.h for the host
+    Makefile                   for sw5cc, and with the target ``shim`` for the host
+    weights.bin, program.json
+
+Kernels that the CPEs do not compute are the cpu target's C, which the MPE runs: they have LAYER.c
+and LAYER.h alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from tilewright.errors import refusals_of, refuse
+from tilewright.graph.dialect import GraphOperation, KernelOp, network_of
+from tilewright.graph.names import network_name
+from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
+from tilewright.ir import SSAValue
+from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
+from tilewright.planning.layout import Layout
+from tilewright.targets.base import Compilation, CompiledKernel
+from tilewright.targets.cpu.host import PORTABLE, host_kernels
+from tilewright.targets.cpu.machine import machine as cpu_machine
+from tilewright.targets.cpu.package import WEIGHTS_FILE
+from tilewright.targets.cpu.ports import Port
+from tilewright.targets.cpu.walk import KERNEL, kernel_source
+from tilewright.targets.cpu.weights import write_weights
+from tilewright.targets.generic.host import steps_of
+from tilewright.targets.sunway.emit.layer import (
+    LayerHead,
+    Tensor,
+    header_text,
+    parameters_text,
+    wrapper_text,
+)
+from tilewright.targets.sunway.emit.main import Call, main_text
+from tilewright.targets.sunway.emit.makefile import makefile_text
+from tilewright.targets.sunway.emit.nest import buffer_names
+from tilewright.targets.sunway.emit.slave import Layer, slave_text
+from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp, programs_of
+
+MANIFEST = "program.json"
+
+SHIM = ("athread.h", "dma.h", "shim.c", "shim.h", "simd.h", "slave.h")
+SLAVE = ("cpe.h", "ldm_slave.c")
+MPE = ("integers.h", "pieces.h", "shorts.h", "vectors.h")
+
+
+def write_package(compilation: Compilation, directory: Path) -> None:
+    """Write all files.
+
+    Raises KernelError for a kernel that the CPEs cannot run, TilewrightError for what the MPE
+    cannot.
+    """
+    network = network_of(compilation.network)
+    name = network_name(network.symbol.data)
+    on_host = tuple(kernel for kernel in compilation.kernels if kernel.on_host)
+    hosted = {k.kernel.symbol: k for k in host_kernels(compilation, cpu_machine(PORTABLE))}
+    compiled = {kernel.kernel.symbol: kernel for kernel in compilation.kernels}
+    texts: dict[str, str] = {}
+    calls: list[Call] = []
+    rows: list[dict[str, Any]] = []
+    for _, op in steps_of(network):
+        if not isinstance(op, KernelOp):
+            where = op.node_name if isinstance(op, GraphOperation) else ""
+            raise refuse("sunway-operation", f"no kernel computes {op.name}", where)
+        kernel = compiled[op.symbol.data]
+        with refusals_of(kernel.kernel.symbol):
+            own = hosted.get(op.symbol.data)
+            call = _layer(kernel, own, op.result, texts)
+        calls.append(call)
+        rows.append(
+            {
+                "symbol": kernel.kernel.symbol,
+                "nodes": list(kernel.kernel.nodes),
+                "on_host": kernel.on_host,
+                "start": call.result[0],
+                "bytes": call.result[1],
+                "predicted_cycles": kernel.predicted_cycles,
+            }
+        )
+    inputs = [Port.of(name, value) for name, value in network.inputs]
+    outputs = [Port.of(name, value) for name, value in network.outputs]
+    for port in (*inputs, *outputs):
+        if not port.dense:
+            raise refuse("sunway-operand", "does not lie as a file of it would", port.name)
+    sizes = (compilation.arenas.get(WEIGHTS, 0), compilation.arenas.get(ACTIVATIONS, 0), 0)
+    texts["main.c"] = main_text(name, calls, inputs, outputs, sizes)
+    texts["Makefile"] = makefile_text(
+        name,
+        [call.layer.name for call in calls],
+        [call.layer.name for call in calls if f"layers/{call.layer.name}_slave.c" in texts],
+    )
+    texts |= _support(bool(on_host))
+    manifest = {
+        "format": 1,
+        "name": name,
+        "machine": compilation.machine.to_json(),
+        "weight_bytes": sizes[0],
+        "activation_bytes": sizes[1],
+        "inputs": [port.to_json() for port in inputs],
+        "outputs": [port.to_json() for port in outputs],
+        "layers": rows,
+    }
+    texts[MANIFEST] = json.dumps(manifest, indent=1) + "\n"
+    for path, text in sorted(texts.items()):
+        place = directory / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    write_weights(network, compilation, directory / WEIGHTS_FILE)
+
+
+def _layer(
+    kernel: CompiledKernel, hosted: CompiledKernel | None, result: SSAValue, texts: dict[str, str]
+) -> Call:
+    """The files of one layer, and its call."""
+    symbol, nodes = kernel.kernel.symbol, kernel.kernel.nodes
+    program = (kernel if hosted is None else hosted).program
+    if program is None:
+        raise refuse("sunway-operation", "neither the CPEs nor the MPE compute it", symbol)
+    program_op = programs_of(program)[0]
+    if hosted is None:
+        head = LayerHead(symbol, nodes, tuple(_parameters(program_op)))
+        layer = Layer(symbol, nodes, program_op, str(kernel.schedule))
+        texts[f"layers/{symbol}_slave.c"] = slave_text(layer)
+        texts[f"layers/{symbol}_para.h"] = parameters_text(head)
+        texts[f"layers/{symbol}.c"] = wrapper_text(head)
+    else:
+        source = kernel_source(program, PORTABLE.lanes)
+        head = LayerHead(
+            symbol,
+            nodes,
+            tuple(Tensor(a.pointer, a.tensor, a.c_type, a.written) for a in source.arguments),
+        )
+        texts[f"layers/{symbol}.c"] = (
+            f"/* {head.about}: on the MPE. */\n#define LANES {PORTABLE.lanes}\n"
+            f'#include "../mpe/pieces.h"\n#include "{symbol}.h"\n\n'
+            + source.text.replace(KERNEL, symbol)
+        )
+    texts[f"layers/{symbol}.h"] = header_text(head)
+    tensors = program_op.tensors
+    arguments = tuple(_argument(tensor, tensors[tensor.tensor]) for tensor in head.tensors)
+    return Call(head, arguments, _span(result))
+
+
+def _parameters(program: ProgramOp) -> list[Tensor]:
+    """A pointer for each buffer, as the slave names them."""
+    buffers = [op for op in program.walk() if isinstance(op, BufferOp)]
+    names = buffer_names(buffers)
+    return [
+        Tensor(names[b], b.tensor_op.symbol.data, "float", b.tensor_op.role.data == "output")
+        for b in buffers
+    ]
+
+
+def _argument(tensor: Tensor, op: TensorOp) -> str:
+    """C of the pointer that a call gives for a tensor."""
+    if op.arena is None or op.offset is None:
+        raise refuse("sunway-operand", f"tensor {tensor.tensor} has no place")
+    arena = "weights" if op.arena.data == WEIGHTS else "activations"
+    constant = "" if tensor.written else "const "
+    return f"({constant}{tensor.c_type} *)({arena} + {op.offset.value.data})"
+
+
+def _span(value: SSAValue) -> tuple[int, int]:
+    """The first byte of a value in its arena, and the bytes up to its last."""
+    place, shape = placement_of(value), shape_of(value)
+    size = element_dtype(tensor_type(value).element_type).itemsize
+    physical = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
+    last = sum((n - 1) * step for n, step in zip(physical, place.strides, strict=True))
+    return place.offset, (last + 1) * size
+
+
+def _support(on_host: bool) -> Mapping[str, str]:
+    """The files that are the same in every package."""
+    c, cpu = files("tilewright.codegen.c"), files("tilewright.targets.cpu")
+    sunway = files("tilewright.targets.sunway")
+    texts = {f"shim/{name}": (sunway / "shim" / name).read_text() for name in SHIM}
+    texts |= {f"slave/{name}": (sunway / "emit" / "slave" / name).read_text() for name in SLAVE}
+    texts["slave/scalars.h"] = (c / "scalars.h").read_text()
+    if on_host:
+        texts["mpe/scalars.h"] = texts["slave/scalars.h"]
+        texts |= {f"mpe/{name}": (cpu / name).read_text() for name in MPE}
+    return texts
+
+
+def sources_of(layers: Sequence[str], slaves: Sequence[str]) -> list[str]:
+    """The C files of a package for the host, the shim's included."""
+    return [
+        "main.c",
+        *(f"layers/{name}.c" for name in layers),
+        *(f"layers/{name}_slave.c" for name in slaves),
+        "slave/ldm_slave.c",
+        "shim/shim.c",
+    ]

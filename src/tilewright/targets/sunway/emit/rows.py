@@ -1,0 +1,533 @@
+"""Stages on tiles in LDM as loops over rows: what every operation without a primitive of its own
+tile code is computed by.
+
+A *row* runs along the dim that lies innermost in the result. Reductions add to the row in place::
+
+    for (long co = ...) for (long oh = ...) {
+        row = bias
+        for (long ci = ...) for (long kh = ...) for (long kw = ...)
+            row_fma(y + ..., x + ..., step, w[...], n);
+        row = relu(row)
+    }
+
+Padding is not stored: loops leave out what lies outside of the tensor. Where the operands of a
+product lie along the reduction (weights of a fully connected layer), elements are dot products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilewright.codegen.c.meaning import element_expression
+from tilewright.codegen.c.source import Writer, literal, total
+from tilewright.errors import refuse
+from tilewright.ir import SSAValue
+from tilewright.ir.types import element_name, tensor_type
+from tilewright.planning.domain import Affine
+from tilewright.targets.sunway.emit.nest import Extent
+from tilewright.targets.sunway.emit.transfers import Place
+from tilewright.tile.dialect import BufferType, StageOp, buffer_of, windows_of
+
+PRODUCTS = ("conv", "matmul", "depthwise_conv")
+POOLS = ("max_pool", "average_pool")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand of a stage in LDM."""
+
+    place: Place
+    window: tuple[Affine, ...]
+
+    @property
+    def pointer(self) -> str:
+        """C of its buffer."""
+        return self.place.name
+
+    @property
+    def box(self) -> str:
+        """C of its box, up to the member."""
+        return f"{self.place.name}_b->"
+
+    def moving(self, dim: str) -> list[tuple[int, int]]:
+        """The axes that depend on a dim, with the coefficients."""
+        return [
+            (axis, dict(affine.terms)[dim])
+            for axis, affine in enumerate(self.window)
+            if dim in affine.dims and self.place.shape[axis] > 1
+        ]
+
+    def step(self, dim: str) -> str:
+        """C of the elements from one index of a dim to the next; "0" if there is one element."""
+        terms: list[tuple[int, str]] = []
+        constant = 0
+        for axis, coefficient in self.moving(dim):
+            step = self.step_of(axis)
+            if step.isdigit():
+                constant += coefficient * int(step)
+            else:
+                terms.append((coefficient, step))
+        return total(terms, constant)
+
+    def step_of(self, axis: int) -> str:
+        """C of the elements from one index of an axis to the next."""
+        text = self.place.steps(self.box)[axis]
+        return text if text.isdigit() else f"{self.pointer}_{axis}"
+
+    def innermost(self, dim: str) -> bool:
+        """Whether indices of a dim lie side by side."""
+        moving = self.moving(dim)
+        return len(moving) == 1 and moving[0][1] == 1 and self.step_of(moving[0][0]) == "1"
+
+    def offset(self, indices: Mapping[str, str]) -> str:
+        """C of the offset of the element at indices of the dims."""
+        terms: list[tuple[int, str]] = []
+        constant = 0
+        for axis, affine in enumerate(self.window):
+            if self.place.shape[axis] == 1:
+                continue
+            step, start = self.step_of(axis), self.place.start(axis, self.box)
+            index = self.index(axis, indices)
+            if step.isdigit():
+                pieces, number = _split(affine, indices)
+                terms += [(c * int(step), name) for name, c in pieces.items()]
+                constant += number * int(step)
+                if start.isdigit():
+                    constant -= int(start) * int(step)
+                else:
+                    terms.append((-int(step), start))
+            else:
+                inside = index if start == "0" else f"{index} - {start}"
+                wrapped = f"({inside})" if " " in inside else inside
+                if inside != "0":
+                    terms.append((1, f"{wrapped} * {step}"))
+        return total(terms, constant)
+
+    def index(self, axis: int, indices: Mapping[str, str]) -> str:
+        """C of the tensor's index along an axis."""
+        pieces, number = _split(self.window[axis], indices)
+        return total([(c, name) for name, c in pieces.items()], number)
+
+
+def _split(affine: Affine, indices: Mapping[str, str]) -> tuple[dict[str, int], int]:
+    """Variables with their coefficients, and the rest."""
+    pieces: dict[str, int] = {}
+    number = affine.offset
+    for dim, coefficient in affine.terms:
+        text = indices[dim]
+        if text.isdigit():
+            number += coefficient * int(text)
+        else:
+            pieces[text] = pieces.get(text, 0) + coefficient
+    return pieces, number
+
+
+@dataclass
+class Rows:
+    """Writes the body of a compute's function."""
+
+    stages: Sequence[StageOp]
+    places: Mapping[SSAValue, Place]
+    output: Place
+    extents: Mapping[str, Extent]
+    """Every dim as it is where the compute stands."""
+    whole: Mapping[str, int]
+    """The extents of the program's dims."""
+    reduction: Sequence[str]
+    split: bool
+    """Whether the reduction has several computes: ``first`` and ``last`` say which this is."""
+    writer: Writer = field(default_factory=lambda: Writer(1))
+
+    def __post_init__(self) -> None:
+        self.anchor = self.stages[0]
+        self.operation = self.anchor.operation.data
+        for stage in self.stages:
+            for value in (*stage.inputs, stage.result):
+                kind = value.type.of if isinstance(value.type, BufferType) else tensor_type(value)
+                if element_name(kind.element_type) != "float32":
+                    raise refuse("sunway-element", f"{stage.operation.data} of other than float32")
+        windows = windows_of(self.stages[-1])
+        self.result = Operand(self.output, tuple(windows[-1].data))
+        self.row = self._row_dim()
+        self.line = self.writer.line
+
+    def _row_dim(self) -> str:
+        """The dim along which rows run; "" where the result has one element."""
+        for axis in reversed(range(len(self.output.shape))):
+            dims = self.result.window[axis].dims
+            if self.output.shape[axis] > 1 and len(dims) == 1:
+                return dims[0]
+        return ""
+
+    def operand(self, stage: StageOp, number: int) -> Operand:
+        """An operand of a stage that lies in LDM."""
+        value = stage.inputs[number]
+        if value not in self.places:
+            raise refuse("sunway-operand", f"{stage.operation.data} reads what is no tile")
+        return Operand(self.places[value], tuple(windows_of(stage)[number].data))
+
+    def operands(self) -> list[Operand]:
+        """All that lie in LDM, each buffer once, the result last."""
+        found: dict[str, Operand] = {}
+        for stage in self.stages:
+            for number, value in enumerate(stage.inputs):
+                if buffer_of(value) is not None:
+                    own = self.operand(stage, number)
+                    found.setdefault(own.pointer, own)
+        found[self.result.pointer] = self.result
+        return list(found.values())
+
+    def write(self) -> list[str]:
+        """The lines of the body."""
+        for operand in self.operands():
+            for axis, step in enumerate(operand.place.steps(operand.box)):
+                if not step.isdigit() and operand.place.shape[axis] > 1:
+                    self.line(f"const long {operand.pointer}_{axis} = {step};")
+        if self.operation == "softmax":
+            self._softmax()
+        elif self.operation in PRODUCTS or self.operation in POOLS or self.operation == "lrn":
+            self._reduction()
+        elif not self.reduction:
+            self._map()
+        else:
+            raise refuse("sunway-operation", f"no loops are written for {self.operation}")
+        return self.writer.lines
+
+    # -------------------------------------------------------------- loops
+
+    def open(self, dim: str, *, always: bool = False) -> None:
+        """Open a loop over a dim of the tile."""
+        extent = self.extents[dim]
+        if extent.size == "1" and not always:
+            return
+        self.line(f"for (long {dim} = {extent.start}; {dim} < {extent.end}; {dim}++) {{")
+        self.writer.depth += 1
+
+    def close(self, depth: int) -> None:
+        """Close loops down to a depth."""
+        while self.writer.depth > depth:
+            self.writer.depth -= 1
+            self.line("}")
+
+    def indices(self, opened: Sequence[str]) -> dict[str, str]:
+        """C of every dim's index within loops over some."""
+        return {
+            dim: dim if dim in opened and extent.size != "1" else extent.start
+            for dim, extent in self.extents.items()
+        }
+
+    @property
+    def length(self) -> str:
+        """C of the elements of a row."""
+        return self.extents[self.row].size if self.row else "1"
+
+    def parallel(self) -> list[str]:
+        """The dims of the result, but the row's."""
+        return [dim for dim in self.extents if dim not in self.reduction and dim != self.row]
+
+    # -------------------------------------------------------------- reductions
+
+    def _reduction(self) -> None:
+        outer = self.parallel()
+        for dim in outer:
+            self.open(dim)
+        depth = self.writer.depth
+        if not [dim for dim in outer if self.extents[dim].size != "1"]:
+            self.line("{")
+            self.writer.depth += 1
+            depth = self.writer.depth
+        at = self.indices(outer)
+        self.line(f"float *y = {self._at(self.result, at)};")
+        self._start(at)
+        self._accumulate(at)
+        self.close(depth)
+        self._complete(at, outer)
+        self.close(1)
+
+    def _at(self, operand: Operand, at: Mapping[str, str]) -> str:
+        offset = operand.offset(at)
+        if offset.startswith("-"):
+            return f"{operand.pointer} + ({offset})"
+        return operand.pointer if offset == "0" else f"{operand.pointer} + {offset}"
+
+    def _start(self, at: Mapping[str, str]) -> None:
+        """What the row is before anything is added."""
+        value = {"max_pool": "-INFINITY"}.get(self.operation, "0.0f")
+        if self.operation in PRODUCTS and len(self.anchor.inputs) > 2:
+            bias = self.operand(self.anchor, 2)
+            value = f"{bias.pointer}[{self._moved(bias, at)}]"
+        self._each("y[i] = {value};", value, "first")
+
+    def _each(self, text: str, value: str, when: str) -> None:
+        """A statement for each element of the row."""
+        condition = f"if ({when})" if self.split else ""
+        loop = f"for (long i = 0; i < {self.length}; i++)"
+        if condition:
+            self.line(condition)
+            self.writer.depth += 1
+        self.line(loop)
+        self.line("    " + text.format(value=value))
+        if condition:
+            self.writer.depth -= 1
+
+    def _moved(self, operand: Operand, at: Mapping[str, str], variable: str = "i") -> str:
+        """C of the offset of a row's element, ``variable`` counting from the row's start."""
+        offset = operand.offset(at)
+        step = operand.step(self.row) if self.row else "0"
+        if step == "0":
+            return offset
+        moved = variable if step == "1" else f"{variable} * {_wrapped(step)}"
+        return moved if offset == "0" else f"{offset} + {moved}"
+
+    def _accumulate(self, at: Mapping[str, str]) -> None:
+        operands = [self.operand(self.anchor, 0)]
+        if self.operation in PRODUCTS:
+            operands.append(self.operand(self.anchor, 1))
+        x = operands[0]
+        dot = self._dot_dim(operands)
+        if dot:
+            self._dots(operands, dot, at)
+            return
+        pending = [(operand, axis) for operand in operands for axis in self._clipped(operand)]
+        needed = {dim for operand, axis in pending for dim in operand.window[axis].dims}
+        opened = [dim for dim in at if dim not in self.reduction]
+        indices = dict(at)
+        for dim in self.reduction:
+            if self.extents[dim].size != "1" or dim in needed:
+                self.open(dim, always=True)
+                indices[dim] = dim
+            opened.append(dim)
+            for operand, axis in list(pending):
+                dims = operand.window[axis].dims
+                if self.row in dims or not set(dims) <= set(opened):
+                    continue
+                pending.remove((operand, axis))
+                index, size = operand.index(axis, indices), operand.place.shape[axis]
+                self.line(f"if ({index} < 0 || {index} >= {size})")
+                self.line("    continue;")
+        low, count = self._clip_row(pending, indices)
+        y = "y" if low == "0" else f"y + {low}"
+        rows = {
+            operand.pointer: (self._shifted(operand, indices, low), operand.step(self.row))
+            for operand in operands
+        }
+        place, step = rows[x.pointer]
+        if self.operation in PRODUCTS:
+            w = operands[1]
+            other, its = rows[w.pointer]
+            if its == "0":
+                self.line(f"row_fma({y}, {place}, {step}, *({other}), {count});")
+            elif step == "0":
+                self.line(f"row_fma({y}, {other}, {its}, *({place}), {count});")
+            else:
+                self.line(f"for (long i = 0; i < {count}; i++)")
+                xs, ws = (_wrapped(s) for s in (step, its))
+                self.line(f"    ({y})[i] += ({place})[i * {xs}] * ({other})[i * {ws}];")
+            return
+        function = {"max_pool": "row_max", "lrn": "row_squares"}.get(self.operation, "row_add")
+        self.line(f"{function}({y}, {place}, {step}, {count});")
+
+    def _clipped(self, operand: Operand) -> list[int]:
+        """The axes along which windows reach beyond the tensor."""
+        found: list[int] = []
+        for axis, affine in enumerate(operand.window):
+            low, count = affine.interval({d: (0, self.whole[d]) for d in affine.dims})
+            if low < 0 or low + count > operand.place.shape[axis]:
+                found.append(axis)
+        return found
+
+    def _clip_row(
+        self, pending: Sequence[tuple[Operand, int]], indices: Mapping[str, str]
+    ) -> tuple[str, str]:
+        """The part of a row whose windows lie in the tensor: its start and length; writes them."""
+        if not pending:
+            return "0", self.length
+        lows, ends = ["0"], [self.length]
+        for operand, axis in pending:
+            coefficient = dict(operand.window[axis].terms)[self.row]
+            base, size = operand.index(axis, indices), operand.place.shape[axis]
+            if coefficient < 1:
+                raise refuse("sunway-operation", f"{self.operation} runs backwards")
+            lows.append(f"first_inside({base}, {coefficient})")
+            ends.append(f"end_inside({base}, {coefficient}, {size})")
+        self.line(f"const long low = {_extreme('MAX', lows)};")
+        self.line(f"const long end = {_extreme('MIN', ends)};")
+        self.line("if (low >= end)")
+        self.line("    continue;")
+        return "low", "end - low"
+
+    def _shifted(self, operand: Operand, indices: Mapping[str, str], low: str) -> str:
+        """C of a pointer to the element of a row's index ``low``."""
+        offset = operand.offset(indices)
+        step = operand.step(self.row) if self.row else "0"
+        parts = [operand.pointer]
+        if low != "0" and step != "0":
+            offset = f"{low} + {offset}" if step == "1" else f"{low} * {_wrapped(step)} + {offset}"
+            return f"{operand.pointer} + ({offset})"
+        if offset != "0":
+            parts.append(f"({offset})" if "-" in offset else offset)
+        return " + ".join(parts)
+
+    def _dot_dim(self, operands: Sequence[Operand]) -> str:
+        """The reduction dim along which both factors lie, if the row's elements do not in one."""
+        if self.operation not in PRODUCTS:
+            return ""
+        if self.row and any(operand.innermost(self.row) for operand in operands):
+            return ""
+        for dim in self.reduction:
+            if all(operand.innermost(dim) for operand in operands) and not any(
+                self._clipped(operand) for operand in operands
+            ):
+                return dim
+        return ""
+
+    def _dots(self, operands: Sequence[Operand], dot: str, at: Mapping[str, str]) -> None:
+        x, w = operands
+        for dim in self.reduction:
+            if dim != dot:
+                self.open(dim)
+        indices = {**at, **{dim: dim for dim in self.reduction if dim != dot}}
+        for dim in self.reduction:
+            if dim != dot and self.extents[dim].size == "1":
+                indices[dim] = self.extents[dim].start
+        places = [f"{o.pointer} + {self._moved(o, indices)}" for o in (x, w)]
+        self.line(f"for (long i = 0; i < {self.length}; i++)")
+        self.line(f"    y[i] += row_dot({places[0]}, {places[1]}, {self.extents[dot].size});")
+
+    # -------------------------------------------------------------- maps
+
+    def _complete(self, at: Mapping[str, str], opened: Sequence[str]) -> None:
+        """From sums to results: means, and the stages behind the anchor."""
+        own = self.operation in ("average_pool", "lrn")
+        if not own and len(self.stages) == 1:
+            return
+        del opened
+        head = "if (last)" if self.split else ""
+        if head:
+            self.line(head)
+            self.writer.depth += 1
+        with self.writer.block(f"for (long i = 0; i < {self.length}; i++)"):
+            value = "y[i]"
+            if self.operation == "average_pool":
+                value = f"y[i] / (float)({self._taps(at)})"
+            elif self.operation == "lrn":
+                x = self.operand(self.anchor, 0)
+                window = windows_of(self.anchor)[-1].data
+                center = Operand(x.place, tuple(window))
+                parameters = self.anchor.parameters
+                scale = literal(float(parameters["alpha"]) / int(parameters["size"]))
+                bias, beta = (literal(float(parameters[name])) for name in ("bias", "beta"))
+                place = f"{x.pointer}[{self._moved(center, at)}]"
+                value = f"{place} / pow_s(y[i] * {scale} + {bias}, {beta})"
+            self.line(f"const float t0 = {value};")
+            self.line(f"y[i] = {self._chain(at)};")
+        if head:
+            self.writer.depth -= 1
+
+    def _taps(self, at: Mapping[str, str]) -> str:
+        """C of the elements that a mean divides by."""
+        x = self.operand(self.anchor, 0)
+        counted = tuple(self.anchor.parameters.get("counted", (0, 0, 0, 0)))
+        factors: list[str] = []
+        for number, (axis, dim) in enumerate(((2, "kh"), (3, "kw"))):
+            affine, size = x.window[axis], x.place.shape[axis]
+            low, end = -counted[number], size + counted[2 + number]
+            first, count = affine.interval({d: (0, self.whole[d]) for d in affine.dims})
+            if first >= low and first + count <= end:
+                factors.append(str(self.whole[dim]))
+                continue
+            rest = Affine(tuple(t for t in affine.terms if t[0] != dim), affine.offset)
+            pieces, offset = _split(rest, at)
+            if self.row in rest.dims:
+                terms = dict(rest.terms)
+                pieces = dict(pieces)
+                pieces["i"] = terms[self.row]
+            base = total([(c, name) for name, c in pieces.items()], offset)
+            step = dict(affine.terms)[dim]
+            factors.append(f"taps({base}, {step}, {self.whole[dim]}, {low}, {end})")
+        return " * ".join(factors)
+
+    def _chain(self, at: Mapping[str, str]) -> str:
+        """C of the last stage's value of a row's element, ``t0`` being the anchor's."""
+        names: dict[SSAValue, str] = {self.anchor.result: "t0"}
+        for number, stage in enumerate(self.stages[1:], 1):
+            arguments = [
+                names[value] if value in names else f"{self._loaded(stage, place, at)}"
+                for place, value in enumerate(stage.inputs)
+            ]
+            text = _expression(stage, arguments)
+            name = f"t{number}"
+            self.line(f"const float {name} = {text};")
+            names[stage.result] = name
+        return names[self.stages[-1].result]
+
+    def _loaded(self, stage: StageOp, number: int, at: Mapping[str, str]) -> str:
+        operand = self.operand(stage, number)
+        return f"{operand.pointer}[{self._moved(operand, at)}]"
+
+    def _map(self) -> None:
+        outer = self.parallel()
+        for dim in outer:
+            self.open(dim)
+        if self.writer.depth == 1:
+            self.line("{")
+            self.writer.depth += 1
+        at = self.indices(outer)
+        self.line(f"float *y = {self._at(self.result, at)};")
+        with self.writer.block(f"for (long i = 0; i < {self.length}; i++)"):
+            arguments = [
+                self._loaded(self.anchor, number, at) for number in range(len(self.anchor.inputs))
+            ]
+            self.line(f"const float t0 = {_expression(self.anchor, arguments)};")
+            self.line(f"y[i] = {self._chain(at)};")
+        self.close(1)
+
+    def _softmax(self) -> None:
+        x, (axis,) = self.operand(self.anchor, 0), self.reduction
+        outer = [dim for dim in self.extents if dim != axis]
+        for dim in outer:
+            self.open(dim)
+        if self.writer.depth == 1:
+            self.line("{")
+            self.writer.depth += 1
+        at = self.indices(outer)
+        step = {operand.pointer: operand.step(axis) for operand in (x, self.result)}
+        source, target = (
+            f"{name}[i * {_wrapped(step[name])}]" if step[name] != "1" else f"{name}[i]"
+            for name in (x.pointer, self.result.pointer)
+        )
+        source = source.replace(x.pointer, "x", 1)
+        target = target.replace(self.result.pointer, "y", 1)
+        count = self.extents[axis].size
+        self.line(f"const float *x = {self._at(x, at)};")
+        self.line(f"float *y = {self._at(self.result, at)};")
+        self.line("float most = -INFINITY, sum = 0.0f;")
+        self.line(f"for (long i = 0; i < {count}; i++)")
+        self.line(f"    most = {source} > most ? {source} : most;")
+        with self.writer.block(f"for (long i = 0; i < {count}; i++)"):
+            self.line(f"{target} = exp_s({source} - most);")
+            self.line(f"sum += {target};")
+        if len(self.stages) > 1:
+            raise refuse("sunway-operation", "no loops are written for stages behind softmax")
+        self.line(f"for (long i = 0; i < {count}; i++)")
+        self.line(f"    {target} /= sum;")
+        self.close(1)
+
+
+def _expression(stage: StageOp, arguments: list[str]) -> str:
+    elements = ["float32"] * len(arguments)
+    return element_expression(
+        stage.operation.data, arguments, stage.parameters, elements, "float32"
+    )
+
+
+def _wrapped(text: str) -> str:
+    return f"({text})" if " " in text else text
+
+
+def _extreme(name: str, values: Sequence[str]) -> str:
+    text = values[0]
+    for value in values[1:]:
+        text = f"{name}({text}, {value})"
+    return text

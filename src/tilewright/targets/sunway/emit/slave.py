@@ -1,0 +1,398 @@
+"""LAYER_slave.c: what each CPE runs for a kernel.
+
+    parse the parameters
+    for each part of the result that is this CPE's:
+        for the tiles of the part:
+            fetch what they need (the next tile's while this one is computed), compute, write
+
+The loops, the buffers and their moves are the tile program's. A buffer that is loaded in loops with
+two slots is fetched one visit ahead: ``next_NAME`` steps the indices of the loops around it, from
+the innermost outwards (swATOP, section 4.5.2). A result with two slots is waited for when its slot
+is written again. All other moves are waited for where they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tilewright.codegen.c.source import Writer, comment
+from tilewright.errors import refuse
+from tilewright.ir import Block, Operation, SSAValue
+from tilewright.targets.sunway.emit.nest import Loop, Nest, buffer_names
+from tilewright.targets.sunway.emit.rows import Rows
+from tilewright.targets.sunway.emit.transfers import (
+    Place,
+    box_function,
+    place_of,
+    transfer_function,
+)
+from tilewright.targets.sunway.machine import CPES
+from tilewright.tile.dialect import (
+    BufferOp,
+    ComputeOp,
+    LoopOp,
+    MoveOp,
+    ProgramOp,
+    TensorOp,
+    buffer_of,
+)
+
+TileCode = Callable[[Rows], list[str]]
+"""Writes the body of the function that computes a tile."""
+
+TILE_CODE: Mapping[str, TileCode] = {}
+"""By primitive, for those that are computed by other code than rows."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A kernel's part of the package."""
+
+    name: str
+    nodes: tuple[str, ...]
+    program: ProgramOp
+    schedule: str
+
+
+@dataclass
+class SlaveWriter:
+    """Writes the text of one layer."""
+
+    layer: Layer
+    writer: Writer = field(default_factory=Writer)
+
+    def __post_init__(self) -> None:
+        self.program = self.layer.program
+        self.nest = Nest(self.program)
+        self.buffers = [op for op in self.program.walk() if isinstance(op, BufferOp)]
+        names = buffer_names(self.buffers)
+        self.places = {op: place_of(self.nest, op, names[op]) for op in self.buffers}
+        self.moves = [op for op in self.program.walk() if isinstance(op, MoveOp)]
+        self.loads = {op.buffer for op in self.moves if op.loads}
+        self.computes = [op for op in self.program.walk() if isinstance(op, ComputeOp)]
+        if len(self.computes) != 1:
+            raise refuse("sunway-program", f"{len(self.computes)} computes in one kernel")
+        self.ahead = [
+            buffer
+            for buffer in self.buffers
+            if buffer in self.loads and buffer.slot_count > 1 and self._own(buffer)
+        ]
+        self.line = self.writer.line
+
+    def _own(self, buffer: BufferOp) -> list[Loop]:
+        """The loops around a buffer that each CPE runs."""
+        block = buffer.parent_block()
+        assert block is not None
+        return self.nest.own(block)
+
+    def slots(self, buffer: BufferOp) -> int:
+        """Slots of a buffer in C: one that is fetched once for a part needs no second."""
+        fetched = buffer in self.loads and buffer not in self.ahead
+        return 1 if fetched else buffer.slot_count
+
+    def text(self) -> str:
+        """The whole file."""
+        name = self.layer.name
+        line = self.line
+        line(f"/* {comment(', '.join(self.layer.nodes) or name)}: the CPEs' part.")
+        line(f"   {comment(self.layer.schedule)} */")
+        line('#include "../slave/cpe.h"')
+        line('#include "../slave/scalars.h"')
+        line(f'#include "{name}_para.h"')
+        line()
+        self._tile()
+        self._memory()
+        for buffer in self.buffers:
+            self.writer.lines += box_function(self.places[buffer]).splitlines()
+            line()
+        for move in self.moves:
+            place = self.places[move.buffer]
+            self.writer.lines += transfer_function(place, name, get=move.loads).splitlines()
+            line()
+        for buffer in self.ahead:
+            self._next(buffer)
+        self._compute()
+        self._function()
+        return str(self.writer)
+
+    def _tile(self) -> None:
+        self.line("/* Where a tile lies: first index and extent along each dim that is cut. */")
+        self.line("struct tile {")
+        for loop in self.nest.loops.values():
+            self.line(f"    long {loop.name}, {loop.name}_n;")
+        if not self.nest.loops:
+            self.line("    long whole; /* nothing is cut */")
+        self.line("};")
+        self.line()
+
+    def _memory(self) -> None:
+        name = self.layer.name
+        self.line("/* The tiles in LDM. */")
+        self.line(f"struct {name}_ldm {{")
+        for buffer in sorted(self.buffers, key=lambda op: int(op.get("address"))):
+            place, floats = self.places[buffer], -(-int(buffer.get("bytes")) // 32) * 8
+            tensor = comment(buffer.tensor_op.symbol.data)
+            self.line(f"    float {place.name}[{self.slots(buffer)}][{floats}]; /* {tensor} */")
+        self.line("};")
+        self.line(f"typedef char {name}_fits[sizeof(struct {name}_ldm) <= LDM_BYTES ? 1 : -1];")
+        self.line(f"#define TILES ((struct {name}_ldm *)ldm)")
+        self.line()
+
+    def _next(self, buffer: BufferOp) -> None:
+        """The function that steps to the tile behind one; 0 where there is none."""
+        place, loops = self.places[buffer], self._own(buffer)
+        self.line(f"/* Steps to the next tile of {place.name}; 0 behind the last of the part. */")
+        with self.writer.block(f"static int next_{place.name}(struct tile *at)"):
+            for number in reversed(range(len(loops))):
+                loop = loops[number]
+                self.line(f"at->{loop.name} += {loop.step};")
+                with self.writer.block(f"if (at->{loop.name} < {loop.end('at->')})"):
+                    self.line(f"at->{loop.name}_n = {loop.size('at->')};")
+                    for inner in loops[number + 1 :]:
+                        self._first(inner, "at->")
+                    self.line("return 1;")
+            self.line("return 0;")
+        self.line()
+
+    def _first(self, loop: Loop, at: str) -> None:
+        """A loop's variables at its first iteration."""
+        self.line(f"{at}{loop.name} = {loop.start(at)};")
+        self.line(f"{at}{loop.name}_n = {loop.size(at)};")
+
+    # -------------------------------------------------------------- the compute
+
+    def _operands(self) -> list[Place]:
+        """The buffers of the compute, the result's last."""
+        op = self.computes[0]
+        found: dict[str, Place] = {}
+        for stage in op.stages:
+            for value in stage.inputs:
+                buffer = buffer_of(value)
+                if buffer is not None:
+                    found.setdefault(self.places[buffer].name, self.places[buffer])
+                elif isinstance(value.owner, TensorOp):
+                    raise refuse("sunway-operand", "an operand is in no tile")
+        output = buffer_of(op.output)
+        if output is None:
+            raise refuse("sunway-operand", "the result is in no tile")
+        place = self.places[output]
+        found.pop(place.name, None)
+        return [*found.values(), place]
+
+    def _split(self) -> list[str]:
+        """The reduction dims that are cut."""
+        cut = {loop.op.dim.data for loop in self.nest.loops.values()}
+        return [dim for dim in self.program.reduction_dims if dim in cut]
+
+    def _compute(self) -> None:
+        op = self.computes[0]
+        block = op.parent_block()
+        output = buffer_of(op.output)
+        assert block is not None and output is not None
+        values: dict[SSAValue, Place] = {b.result: place for b, place in self.places.items()}
+        rows = Rows(
+            op.stages,
+            values,
+            self.places[output],
+            self.nest.extents(block, "at->"),
+            self.program.extents,
+            self.program.reduction_dims,
+            bool(self._split()),
+        )
+        body = TILE_CODE.get(op.primitive.data, Rows.write)(rows)
+        operations = ", ".join(stage.operation.data for stage in op.stages)
+        self.line(f"/* Computes a tile: {operations}. */")
+        self.line("static void compute(const struct tile *at,")
+        places = self._operands()
+        parameters: list[str] = []
+        for place in places:
+            kind = "float" if place is places[-1] else "const float"
+            parameters.append(f"const struct box *{place.name}_b, {kind} *{place.name}")
+        if self._split():
+            parameters.append("int first, int last")
+        for number, parameter in enumerate(parameters):
+            self.line(" " * 20 + parameter + ("," if number < len(parameters) - 1 else ")"))
+        with self.writer.block():
+            text = "\n".join(body)
+            for name in ["at", *(f"{place.name}_b" for place in places)]:
+                if f"{name}->" not in text:
+                    self.line(f"(void){name};")
+            self.writer.lines += body
+        self.line()
+
+    # -------------------------------------------------------------- the CPE's function
+
+    def _function(self) -> None:
+        name = self.layer.name
+        with self.writer.block(f"void {name}_slave(void *argument)"):
+            self._declare()
+            self.line()
+            self.line("/* The parameters. */")
+            self.line(
+                "athread_get(PE_MODE, argument, &para, sizeof para, (void *)&reply, 0, 0, 0);"
+            )
+            self.line("dma_wait(&reply, 1);")
+            self.line()
+            self._block(self.program.body.block)
+            self._finish()
+
+    def _declare(self) -> None:
+        self.line(f"struct {self.layer.name}_para para;")
+        self.line("struct tile at;")
+        if self.ahead:
+            self.line("struct tile next;")
+            self.line("struct box next_b;")
+        self.line("volatile int reply = 0;")
+        for buffer in self.buffers:
+            place, slots = self.places[buffer], self.slots(buffer)
+            zeros = ", ".join("0" for _ in range(slots))
+            name = place.name
+            self.line(f"struct box {name}_b;")
+            slot = f", {name}_slot = 0" if slots > 1 else ""
+            self.line(f"volatile int {name}_reply[{slots}] = {{{zeros}}};")
+            self.line(f"int {name}_count[{slots}] = {{{zeros}}}{slot};")
+        if not self.nest.loops:
+            self.line("(void)at;")
+
+    def _slot(self, buffer: BufferOp) -> str:
+        return f"{self.places[buffer].name}_slot" if self.slots(buffer) > 1 else "0"
+
+    def _block(self, block: Block) -> None:
+        """The operations of a block; loops that the CPEs share are one loop over parts."""
+        ops = list(block.ops)
+        if not self.nest.around(block) and not self.nest.shared:
+            # There is one part: CPE 0's.
+            self.line("if (athread_get_id(-1) != 0)")
+            self.line("    return;")
+        self._enter(block)
+        for op in ops:
+            if isinstance(op, LoopOp):
+                self._loop(op)
+            elif isinstance(op, ComputeOp):
+                self._call(op)
+            elif isinstance(op, MoveOp) and not op.loads:
+                self._put(op)
+        for buffer in self._of(block):
+            if self.slots(buffer) > 1:
+                slot = self._slot(buffer)
+                self.line(f"{slot} = ({slot} + 1) % {self.slots(buffer)};")
+
+    def _of(self, block: Block) -> list[BufferOp]:
+        return [op for op in block.ops if isinstance(op, BufferOp)]
+
+    def _enter(self, block: Block) -> None:
+        """Start the block's loads, then wait for what its computes need."""
+        waits: list[str] = []
+        for buffer in self._of(block):
+            place, slot = self.places[buffer], self._slot(buffer)
+            name = place.name
+            if buffer in self.ahead:
+                other = f"({slot} + 1) % {self.slots(buffer)}"
+                self.line(f"{name}_b = {name}_box(&at);")
+                self.line("next = at;")
+                with self.writer.block(f"if (next_{name}(&next))"):
+                    self.line(f"next_b = {name}_box(&next);")
+                    self._get(buffer, "&next_b", other)
+            elif buffer in self.loads:
+                self.line(f"{name}_b = {name}_box(&at);")
+                self._get(buffer, f"&{name}_b", slot)
+            else:
+                self.line(f"{name}_b = {name}_box(&at);")
+            waits.append(f"dma_wait(&{name}_reply[{slot}], {name}_count[{slot}]);")
+        for wait in waits:
+            self.line(wait)
+
+    def _get(self, buffer: BufferOp, box: str, slot: str) -> None:
+        name = self.places[buffer].name
+        self.line(f"{name}_count[{slot}] =")
+        self.line(f"    get_{name}(&para, {box}, TILES->{name}[{slot}], &{name}_reply[{slot}]);")
+
+    def _put(self, move: MoveOp) -> None:
+        name, slot = self.places[move.buffer].name, self._slot(move.buffer)
+        self.line(f"{name}_count[{slot}] =")
+        self.line(
+            f"    put_{name}(&para, &{name}_b, TILES->{name}[{slot}], &{name}_reply[{slot}]);"
+        )
+
+    def _call(self, op: ComputeOp) -> None:
+        arguments = ["&at"]
+        by_name = {self.places[buffer].name: buffer for buffer in self.buffers}
+        for place in self._operands():
+            slot = self._slot(by_name[place.name])
+            arguments.append(f"&{place.name}_b, TILES->{place.name}[{slot}]")
+        split = self._split()
+        if split:
+            names = {loop.op.dim.data: loop for loop in self.nest.loops.values()}
+            first = " && ".join(f"at.{names[dim].name} == 0" for dim in split)
+            last = " && ".join(
+                f"at.{names[dim].name} + at.{names[dim].name}_n == {self.program.extents[dim]}"
+                for dim in split
+            )
+            arguments.append(f"{first}, {last}")
+        self.line(f"compute({arguments[0]},")
+        for number, argument in enumerate(arguments[1:], 1):
+            self.line("        " + argument + (");" if number == len(arguments) - 1 else ","))
+
+    def _loop(self, op: LoopOp) -> None:
+        loop = self.nest.loops[op]
+        if loop in self.nest.shared:
+            self._shared(op, loop)
+            return
+        parent = op.parent_block()
+        assert parent is not None
+        if not self.nest.own(parent):
+            self._first_tiles(op)
+        at, name = "at.", loop.name
+        ends = f"at.{name} = {loop.start(at)}; at.{name} < {loop.end(at)}"
+        head = f"for ({ends}; at.{name} += {loop.step})"
+        with self.writer.block(head):
+            self.line(f"at.{name}_n = {loop.size(at)};")
+            self._block(op.body.block)
+
+    def _first_tiles(self, op: Operation) -> None:
+        """Fetch the first tiles of what is fetched ahead in the loops within an operation."""
+        inside = [buffer for buffer in self.ahead if buffer in list(op.walk())]
+        for buffer in inside:
+            name = self.places[buffer].name
+            self.line(f"/* The first tile of {name}. */")
+            self.line("next = at;")
+            for loop in self._own(buffer):
+                self._first(loop, "next.")
+            self.line(f"next_b = {name}_box(&next);")
+            self._get(buffer, "&next_b", self._slot(buffer))
+
+    def _shared(self, op: LoopOp, loop: Loop) -> None:
+        shared = self.nest.shared
+        if loop is not shared[0]:
+            self._block(op.body.block)
+            return
+        parts = self.nest.parts
+        each = -(-parts // CPES)
+        self.line(f"/* {parts} parts, {each} for each CPE. */")
+        self.line(f"const long begin = athread_get_id(-1) * {each};")
+        self.line(f"const long end = MIN(begin + {each}, {parts});")
+        with self.writer.block("for (long part = begin; part < end; part++)"):
+            inner = parts
+            for number, one in enumerate(shared):
+                inner //= one.trips
+                index = "part" if inner == 1 else f"part / {inner}"
+                index += f" % {one.trips}" if number else ""
+                self.line(f"at.{one.name} = {index} * {one.step};")
+                self.line(f"at.{one.name}_n = {one.size('at.')};")
+            self._block(op.body.block)
+
+    def _finish(self) -> None:
+        self.line()
+        self.line("/* What is still being written. */")
+        for buffer in self.buffers:
+            if buffer in self.loads:
+                continue
+            name = self.places[buffer].name
+            for slot in range(self.slots(buffer)):
+                self.line(f"dma_wait(&{name}_reply[{slot}], {name}_count[{slot}]);")
+
+
+def slave_text(layer: Layer) -> str:
+    """LAYER_slave.c; refuses what the target cannot say."""
+    return SlaveWriter(layer).text()

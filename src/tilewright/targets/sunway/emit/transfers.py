@@ -1,0 +1,233 @@
+"""Boxes of tensors and the DMA that moves them: a few C functions for each buffer of a layer.
+
+    static struct box input_box(const struct tile *at)
+    static int get_input(const struct PARA *para, const struct box *box, float *to, reply)
+
+A box lies dense in LDM. In main memory its innermost axes are one contiguous block, if they are
+whole but for the last; the axis around them gives one command of several blocks with a gap between,
+and any further axis a loop of commands. So a box takes the fewest commands that descriptors say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.codegen.c.source import Writer, comment, total
+from tilewright.errors import refuse
+from tilewright.ir.types import layout_of, shape_of
+from tilewright.planning.layout import Layout
+from tilewright.targets.sunway.emit.nest import Axis, Nest, box_axes
+from tilewright.tile.dialect import BufferOp
+
+RANK = 6
+"""Axes that ``struct box`` has."""
+
+MOST_GAP = (1 << 31) - 1
+"""Bytes of the largest gap of a descriptor."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A buffer: what C calls it, the box that it holds, and where its tensor lies."""
+
+    name: str
+    buffer: BufferOp
+    axes: tuple[Axis, ...]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """Of the tensor in main memory, in elements."""
+
+    @property
+    def member(self) -> str:
+        """The member of the layer's parameters that points to the tensor."""
+        return self.name
+
+    def size(self, axis: int, box: str) -> str:
+        """C of the box's extent along an axis."""
+        own = self.axes[axis]
+        return own.size if own.size.isdigit() and not own.clipped else f"{box}n[{axis}]"
+
+    def start(self, axis: int, box: str) -> str:
+        """C of the box's first index along an axis."""
+        own = self.axes[axis].start
+        return own if own.isdigit() else f"{box}at[{axis}]"
+
+    def steps(self, box: str) -> list[str]:
+        """C of the elements in LDM from one index of each axis to the next."""
+        steps: list[str] = []
+        for axis in range(len(self.shape)):
+            steps.append(
+                _product([self.size(inner, box) for inner in range(axis + 1, len(self.shape))])
+            )
+        return steps
+
+
+def place_of(nest: Nest, buffer: BufferOp, name: str) -> Place:
+    """A buffer of a program; refuses what the target does not address."""
+    tensor = buffer.tensor_op
+    shape = shape_of(tensor.result)
+    layout = Layout.parse(layout_of(tensor.result), len(shape))
+    if not layout.row_major or len(shape) > RANK:
+        raise refuse("sunway-operand", f"{tensor.symbol.data} has a layout of {layout}")
+    strides = tuple(int(s) for s in tensor.get("strides", ())) or layout.strides(shape)
+    block = buffer.parent_block()
+    assert block is not None
+    extents = nest.extents(block, "at->")
+    axes = box_axes(buffer.window.data, shape, extents, nest.program.extents)
+    return Place(name, buffer, tuple(axes), shape, strides)
+
+
+def box_function(place: Place) -> str:
+    """C that gives the box of a tile."""
+    writer = Writer()
+    window = ", ".join(str(axis) for axis in place.buffer.window.data)
+    tensor = comment(place.buffer.tensor_op.symbol.data)
+    writer.line(f"/* The box of {tensor} that a tile needs: [{window}]. */")
+    with writer.block(f"static struct box {place.name}_box(const struct tile *at)"):
+        writer.line("struct box box;")
+        if not any("at->" in axis.start + axis.size for axis in place.axes):
+            writer.line("(void)at;")
+        for number, axis in enumerate(place.axes):
+            writer.line(f"box.at[{number}] = {axis.start};")
+            size = f"{axis.size} - box.at[{number}]" if axis.clipped else axis.size
+            writer.line(f"box.n[{number}] = {size};")
+        writer.line("return box;")
+    return str(writer)
+
+
+def transfer_function(place: Place, layer: str, *, get: bool) -> str:
+    """C that starts the DMA of a box, and returns how many commands that took."""
+    writer = Writer()
+    tensor = comment(place.buffer.tensor_op.symbol.data)
+    if get:
+        writer.line(f"/* Fetches a box of {tensor} from main memory. */")
+        head = (
+            f"static int get_{place.name}(const struct {layer}_para *para, const struct box *box,"
+        )
+        rest = "float *to, volatile int *reply)"
+    else:
+        writer.line(f"/* Writes a box of {tensor} to main memory. */")
+        head = (
+            f"static int put_{place.name}(const struct {layer}_para *para, const struct box *box,"
+        )
+        rest = "const float *from, volatile int *reply)"
+    writer.line(head)
+    with writer.block(" " * (head.index("(") + 1) + rest):
+        _commands(writer, place, get=get)
+    return str(writer)
+
+
+def _commands(writer: Writer, place: Place, *, get: bool) -> None:
+    run, outer = _run(place)
+    rank = len(place.shape)
+    offset = total(
+        [
+            (place.strides[axis], place.start(axis, "box->"))
+            for axis in range(rank)
+            if place.strides[axis] and place.start(axis, "box->") != "0"
+        ]
+    )
+    offset = _folded(place, offset)
+    block = _product([place.size(axis, "box->") for axis in run])
+    strided = outer[-1] if outer else None
+    loops = outer[:-1]
+    writer.line(f"const long block = {block};")
+    if strided is None:
+        count, gap = "1", "0"
+    else:
+        count = place.size(strided, "box->")
+        gap = f"{place.strides[strided]} - block"
+        if place.strides[strided] * 4 > MOST_GAP:
+            raise refuse(
+                "sunway-descriptor",
+                f"blocks of {place.buffer.tensor_op.symbol.data} lie "
+                f"{place.strides[strided] * 4} bytes apart; a descriptor has 31 bits for it",
+                help="a smaller tensor, or another layout",
+            )
+    empty = [f"box->n[{axis}] <= 0" for axis in range(rank) if place.axes[axis].clipped]
+    writer.line("*reply = 0;")
+    if empty:
+        writer.line(f"if ({' || '.join(empty)})")
+        writer.line("    return 0;")
+    depth = writer.depth
+    ldm, memory = "to" if get else "from", f"para->{place.member}"
+    inside, outside = [], []
+    steps = place.steps("box->")
+    for axis in loops:
+        name = f"i{axis}"
+        writer.line(f"for (long {name} = 0; {name} < {place.size(axis, 'box->')}; {name}++)")
+        writer.depth += 1
+        outside.append(f"{name} * {place.strides[axis]}")
+        inside.append(f"{name} * {_factor(steps[axis])}")
+    far = " + ".join([memory, *([offset] if offset != "0" else []), *outside])
+    near = " + ".join([ldm, *inside])
+    bytes_ = "block * 4" if count == "1" else f"{_factor(count)} * block * 4"
+    stride, length = ("0", "0") if count == "1" else (f"({gap}) * 4", "block * 4")
+    if get:
+        writer.line(f"athread_get(PE_MODE, (void *)({far}), {near},")
+        writer.line(f"            {bytes_}, (void *)reply, 0, {stride}, {length});")
+    else:
+        writer.line(f"athread_put(PE_MODE, (void *)({near}), {far},")
+        writer.line(f"            {bytes_}, (void *)reply, {stride}, {length});")
+    writer.depth = depth
+    writer.line(f"return {_product([place.size(axis, 'box->') for axis in loops])};")
+
+
+def _folded(place: Place, text: str) -> str:
+    """An offset with its numbers added up."""
+    del place
+    parts = text.split(" + ")
+    if not any(" * " in part and all(p.isdigit() for p in part.split(" * ")) for part in parts):
+        return text
+    constant, rest = 0, list[str]()
+    for part in parts:
+        factors = part.split(" * ")
+        if all(factor.isdigit() for factor in factors):
+            number = 1
+            for factor in factors:
+                number *= int(factor)
+            constant += number
+        else:
+            rest.append(part)
+    return total([(1, part) for part in rest], constant)
+
+
+def _run(place: Place) -> tuple[list[int], list[int]]:
+    """The axes that are one contiguous block, and those around it that are more than one index."""
+    run: list[int] = []
+    expected, whole = 1, True
+    outer: list[int] = []
+    for axis in reversed(range(len(place.shape))):
+        size = place.axes[axis]
+        fixed = size.size if not size.clipped and size.size.isdigit() else ""
+        if fixed == "1":
+            # One index: it takes no part, but nothing around it is contiguous if it is cut.
+            whole = whole and place.shape[axis] == 1
+            expected *= place.shape[axis]
+            continue
+        if whole and not outer and place.strides[axis] == expected:
+            run.insert(0, axis)
+            expected *= place.shape[axis]
+            whole = fixed == str(place.shape[axis])
+        else:
+            outer.insert(0, axis)
+    return run, outer
+
+
+def _product(factors: Sequence[str]) -> str:
+    """C of a product, numbers multiplied."""
+    number, rest = 1, list[str]()
+    for factor in factors:
+        if factor.isdigit():
+            number *= int(factor)
+        else:
+            rest.append(_factor(factor))
+    if number != 1 or not rest:
+        rest.append(str(number))
+    return " * ".join(rest)
+
+
+def _factor(text: str) -> str:
+    """C that can stand in a product."""
+    return f"({text})" if " + " in text or " - " in text else text

@@ -1,0 +1,171 @@
+"""One core group of the SW26010: an MPE, 8 x 8 CPEs with 64 KB of LDM each, 8 GB of memory.
+
+Figures and where they come from: clock 1.45 GHz, 8 FLOP a cycle and CPE (a fused multiply-add on
+four lanes, float and double alike), 34.1 GB/s of main memory for the group. What public sources
+leave open has a name here, and is printed by who uses it:
+
+``move.get.curve``, ``move.put.curve``
+    Part of the 34.1 GB/s that a transfer reaches by the length of its contiguous blocks. Two
+    public measurements differ by 3.6 at 64 bytes: ``swgemm``, the map of a GEMM tuner's strided
+    tiles (feifeibear/swGEMM, without its dips at 96, 224 and 448 bytes), and ``swcandle``, in which
+    each CPE copies a region of its own (jameslinsjtu/swCandle).
+``move.get.latency``
+    278 cycles from a command to its first byte: the upper end of what was measured.
+``memory.ldm.reserved``
+    8 KB of LDM for the stack: public kernels take 55 to 57 KB for data.
+``spawn_cycles``
+    15,000 (10 us) to start 64 CPEs and wait for them: an estimate, from intercepts of 16 to 35 us
+    that have start-ups of DMA in them.
+
+Each CPE works for itself here (planning/planners/cores.py): registers are not exchanged. The cycles
+of products are those of the loops of emit/rows.py: a vector of four multiply-adds takes six slots
+of the memory pipeline (two loads and a store of what is not aligned, two slots each), or four where
+the sum stays in a register. A primitive that multiplies tiles across the mesh has figures of its
+own, and code of its own (TILE_CODE in emit/slave.py).
+"""
+
+from __future__ import annotations
+
+from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
+
+CPES = 64
+LDM_BYTES = 64 << 10
+STACK_BYTES = 8 << 10
+CLOCK_HZ = 1.45e9
+PEAK_RATE = 34.1
+"""GB/s of one core group's main memory."""
+
+RATES: dict[str, tuple[tuple[int, float], ...]] = {
+    "swgemm": (
+        *((16, 3.4), (32, 6.1), (64, 11.9), (128, 13.4), (256, 17.5), (512, 21.0)),
+        *((1024, 23.6), (2048, 24.6), (4080, 25.4)),
+    ),
+    "swcandle": (
+        *((16, 1.1), (32, 2.11), (64, 3.30), (128, 5.16), (256, 8.42), (512, 11.8)),
+        *((1024, 14.5), (2048, 17.4), (4096, 18.7), (8192, 19.6)),
+    ),
+}
+"""GB/s of a core group by bytes of a contiguous block, as measured; 16 bytes of swCandle are the
+middle of 0.8 to 1.4."""
+
+CURVES = {
+    name: tuple((size, round(rate / PEAK_RATE, 4)) for size, rate in rates)
+    for name, rates in RATES.items()
+}
+
+UNARY = (
+    *("relu", "clip", "leaky_relu", "identity", "neg", "abs", "sqrt", "floor", "ceil", "round"),
+    *("sign", "batch_norm", "hard_sigmoid", "hard_swish"),
+)
+"""Maps of a few instructions."""
+
+FUNCTIONS = (
+    *("sigmoid", "tanh", "silu", "exp", "log", "erf", "gelu", "elu", "softplus"),
+    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"),
+)
+"""Maps that call the C library: there is no vector exponential."""
+
+BINARY = ("add", "sub", "mul", "div", "max", "min", "pow", "prelu")
+
+FOLDS = ("reduce_mean", "reduce_sum", "reduce_product", "reduce_max", "reduce_min")
+
+LDM = Storage(memory="ldm", elements=("float32",))
+OPERANDS = {"input": LDM, "residual": LDM, "output": LDM}
+PRODUCT = {**OPERANDS, "weight": LDM, "bias": LDM}
+POINTS = "d0*d1*d2*d3*d4*d5"
+
+
+def _primitive(
+    name: str,
+    operations: tuple[str, ...],
+    operands: dict[str, Storage],
+    cycles: str,
+    peak: str,
+    whole: tuple[str, ...] = (),
+) -> Primitive:
+    return Primitive(
+        name=name,
+        operations=operations,
+        engine="cpe",
+        operands=operands,
+        epilogue_any=True,
+        cycles=cycles,
+        peak=peak,
+        whole=whole,
+    )
+
+
+def _primitives() -> tuple[Primitive, ...]:
+    return (
+        _primitive(
+            "conv",
+            ("conv",),
+            PRODUCT,
+            "n*g*co*oh*ci*kh*kw*(6*ceil(ow/4)+8)",
+            "n*g*co*oh*ow*ci*kh*kw/4",
+        ),
+        _primitive(
+            "matmul",
+            ("matmul",),
+            {**PRODUCT, "weight": Storage(memory="ldm", layout="OI", elements=("float32",))},
+            "b0*b1*m*n*co*(4*ceil(ci/4)+12)",
+            "b0*b1*m*n*co*ci/4",
+        ),
+        _primitive(
+            "depthwise_conv",
+            ("depthwise_conv",),
+            PRODUCT,
+            "n*c*oh*kh*kw*(6*ceil(ow/4)+8)",
+            "n*c*oh*ow*kh*kw/4",
+        ),
+        _primitive(
+            "pool",
+            ("max_pool", "average_pool"),
+            OPERANDS,
+            "n*c*oh*kh*kw*(6*ceil(ow/4)+8)",
+            "n*c*oh*ow*kh*kw/4",
+            whole=("kh", "kw"),
+        ),
+        _primitive("lrn", ("lrn",), OPERANDS, "n*c*h*w*(3*j+80)", "n*c*h*w*(j/4+20)", whole=("j",)),
+        _primitive(
+            "softmax", ("softmax",), OPERANDS, f"{POINTS}*axis*60", f"{POINTS}*axis*20", ("axis",)
+        ),
+        _primitive(
+            "vector",
+            (*UNARY, *FUNCTIONS, *BINARY),
+            {**OPERANDS, "weight": LDM, "bias": LDM},
+            f"{POINTS}*3",
+            f"{POINTS}/4",
+        ),
+    )
+
+
+MACHINE = Machine(
+    name="sw26010",
+    description="one core group of SW26010: an MPE and 64 CPEs of 64 KB LDM, float, 34.1 GB/s",
+    clock_hz=CLOCK_HZ,
+    memories=(
+        Memory(name="dram", bytes_per_cycle=PEAK_RATE * 1e9 / CLOCK_HZ),
+        Memory(name="ldm", bytes=LDM_BYTES, reserved=STACK_BYTES, granule=32),
+    ),
+    moves=tuple(
+        Move(
+            name=name,
+            source=source,
+            target=target,
+            engine=name,
+            bytes_per_cycle=PEAK_RATE * 1e9 / CLOCK_HZ,
+            latency=278,
+            curves=CURVES,
+            curve="swgemm",
+        )
+        for name, source, target in (("get", "dram", "ldm"), ("put", "ldm", "dram"))
+    ),
+    engines=(Engine(name="get"), Engine(name="put"), Engine(name="cpe")),
+    primitives=_primitives(),
+    cores=CPES,
+    spawn_cycles=15_000,
+    issue_cycles=25,
+    layouts={"activation": "NCHW", "weight": "OIHW"},
+)
+"""One core group."""

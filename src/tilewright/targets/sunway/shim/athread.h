@@ -1,0 +1,22 @@
+/* athread.h for the host: what MPE programs include. */
+#ifndef ATHREAD_H
+#define ATHREAD_H
+
+#include <stdlib.h>
+
+#include "shim.h"
+
+#define SLAVE_FUN(name) name
+
+#define athread_init() shim_init()
+#define athread_spawn(function, argument) shim_spawn(function, (void *)(argument), SHIM_HERE)
+#define athread_join() shim_join(SHIM_HERE)
+#define athread_halt() shim_halt()
+#define athread_set_num_threads(count) ((void)(count))
+
+/* DMA reaches what the MPE has allocated, and its stack. */
+#define malloc(bytes) shim_malloc(bytes)
+#define calloc(count, bytes) shim_calloc(count, bytes)
+#define free(memory) shim_free(memory)
+
+#endif

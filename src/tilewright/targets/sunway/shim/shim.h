@@ -1,0 +1,34 @@
+/* What the shim's athread.h, slave.h, simd.h and dma.h share; see shim.c. Programs do not include
+   this file themselves. */
+#ifndef SHIM_H
+#define SHIM_H
+
+#include <stddef.h>
+
+#define SHIM_HERE __FILE__, __LINE__
+
+enum { SHIM_CPES = 64, SHIM_SIDE = 8, SHIM_LDM_BYTES = 65536 };
+
+/* The MPE's side. */
+int shim_init(void);
+void shim_spawn(void (*function)(void *), void *argument, const char *file, int line);
+void shim_join(const char *file, int line);
+void shim_halt(void);
+void *shim_malloc(size_t bytes);
+void *shim_calloc(size_t count, size_t bytes);
+void shim_free(void *memory);
+
+/* The CPEs' side. */
+int shim_id(void);
+int shim_get(int mode, const void *source, void *target, long bytes, volatile void *reply,
+             int mask, long stride, long block, const char *file, int line);
+int shim_put(int mode, const void *source, void *target, long bytes, volatile void *reply,
+             long stride, long block, const char *file, int line);
+void shim_wait(volatile void *reply, int count, const char *file, int line);
+void shim_syn(int scope, int mask, const char *file, int line);
+
+/* Register communication: 32 bytes to a CPE of the row or column; 8 is all others there. */
+void shim_send(int column, const void *vector, int target, const char *file, int line);
+void shim_receive(int column, void *vector, const char *file, int line);
+
+#endif

@@ -1,0 +1,41 @@
+"""The target object that the entry point names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tilewright.machine import Machine
+from tilewright.machine.capabilities import Capability
+from tilewright.targets.base import Compilation, Runner, Target
+from tilewright.targets.cpu.package import WEIGHTS_FILE
+from tilewright.targets.sunway.emit.package import write_package
+from tilewright.targets.sunway.machine import MACHINE
+from tilewright.targets.sunway.runner import SunwayRunner
+
+
+class SunwayTarget(Target):
+    """C for one core group of SW26010, which the host runs through a shim of its interface."""
+
+    name = "sunway"
+    description = "athread C for one core group of SW26010, run on the host through a shim"
+    implements = frozenset(
+        {
+            *(Capability.CORES, Capability.SPAWN_CYCLES, Capability.ISSUE_CYCLES),
+            *(Capability.EFFICIENCY, Capability.TRANSACTION, Capability.IN_FLIGHT),
+            Capability.EPILOGUE_ANY,
+        }
+    )
+    falls_back = True
+    weights_file = WEIGHTS_FILE
+
+    def machine(self) -> Machine:
+        """One core group."""
+        return MACHINE
+
+    def emit(self, compilation: Compilation, directory: Path) -> None:
+        """Write the C of the network, the shim, and its weights."""
+        write_package(compilation, directory)
+
+    def load(self, directory: Path) -> Runner:
+        """A runner that builds the package with the shim."""
+        return SunwayRunner(directory)
