@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.targets.base import Compilation, Runner, Target
 from tilewright.targets.cpu.package import WEIGHTS_FILE
 from tilewright.targets.sunway.emit.package import write_package
-from tilewright.targets.sunway.machine import MACHINE
+from tilewright.targets.sunway.machine import CPES, LDM_BYTES, MACHINE
 from tilewright.targets.sunway.runner import SunwayRunner
 
 
@@ -31,6 +32,19 @@ class SunwayTarget(Target):
     def machine(self) -> Machine:
         """One core group."""
         return MACHINE
+
+    def check_machine(self, machine: Machine, source: str = "") -> None:
+        """Refuse what no core group is: more than 64 CPEs, more than 64 KB of LDM."""
+        super().check_machine(machine, source)
+        names = {memory.name for memory in machine.memories}
+        if names != {machine.main, "ldm"}:
+            raise refuse("sunway-machine", "has one memory beside the main one, ldm", machine.name)
+        if machine.cores > CPES:
+            reason = f"{machine.cores} cores; a core group has {CPES} CPEs"
+            raise refuse("sunway-machine", reason, "cores", f"cores = {CPES} at most")
+        if (machine.memory("ldm").bytes or 0) > LDM_BYTES:
+            reason = f"a CPE has {LDM_BYTES} bytes of LDM"
+            raise refuse("sunway-machine", reason, "memory.ldm.bytes")
 
     def emit(self, compilation: Compilation, directory: Path) -> None:
         """Write the C of the network, the shim, and its weights."""

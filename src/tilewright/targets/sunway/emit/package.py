@@ -16,6 +16,7 @@ and LAYER.h alone.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -27,6 +28,7 @@ from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
 from tilewright.ir import SSAValue
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
+from tilewright.machine import Machine
 from tilewright.planning.layout import Layout
 from tilewright.targets.base import Compilation, CompiledKernel
 from tilewright.targets.cpu.host import PORTABLE, host_kernels
@@ -77,7 +79,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
         kernel = compiled[op.symbol.data]
         with refusals_of(kernel.kernel.symbol):
             own = hosted.get(op.symbol.data)
-            call = _layer(kernel, own, op.result, texts)
+            call = _layer(kernel, own, op.result, texts, compilation.machine.cores)
         calls.append(call)
         rows.append(
             {
@@ -101,7 +103,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
         [call.layer.name for call in calls],
         [call.layer.name for call in calls if f"layers/{call.layer.name}_slave.c" in texts],
     )
-    texts |= _support(bool(on_host))
+    texts |= _support(compilation.machine, on_host=bool(on_host))
     manifest = {
         "format": 1,
         "name": name,
@@ -121,7 +123,11 @@ def write_package(compilation: Compilation, directory: Path) -> None:
 
 
 def _layer(
-    kernel: CompiledKernel, hosted: CompiledKernel | None, result: SSAValue, texts: dict[str, str]
+    kernel: CompiledKernel,
+    hosted: CompiledKernel | None,
+    result: SSAValue,
+    texts: dict[str, str],
+    cores: int,
 ) -> Call:
     """The files of one layer, and its call."""
     symbol, nodes = kernel.kernel.symbol, kernel.kernel.nodes
@@ -131,7 +137,7 @@ def _layer(
     program_op = programs_of(program)[0]
     if hosted is None:
         head = LayerHead(symbol, nodes, tuple(_parameters(program_op)))
-        layer = Layer(symbol, nodes, program_op, str(kernel.schedule))
+        layer = Layer(symbol, nodes, program_op, str(kernel.schedule), cores)
         texts[f"layers/{symbol}_slave.c"] = slave_text(layer)
         texts[f"layers/{symbol}_para.h"] = parameters_text(head)
         texts[f"layers/{symbol}.c"] = wrapper_text(head)
@@ -181,12 +187,14 @@ def _span(value: SSAValue) -> tuple[int, int]:
     return place.offset, (last + 1) * size
 
 
-def _support(on_host: bool) -> Mapping[str, str]:
-    """The files that are the same in every package."""
+def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
+    """The files that are the same in every package but for the machine's LDM."""
     c, cpu = files("tilewright.codegen.c"), files("tilewright.targets.cpu")
     sunway = files("tilewright.targets.sunway")
     texts = {f"shim/{name}": (sunway / "shim" / name).read_text() for name in SHIM}
     texts |= {f"slave/{name}": (sunway / "emit" / "slave" / name).read_text() for name in SLAVE}
+    room = f"#define LDM_BYTES {machine.memory('ldm').room}\n"
+    texts["slave/cpe.h"] = re.sub(r"#define LDM_BYTES .*\n", room, texts["slave/cpe.h"])
     texts["slave/scalars.h"] = (c / "scalars.h").read_text()
     if on_host:
         texts["mpe/scalars.h"] = texts["slave/scalars.h"]

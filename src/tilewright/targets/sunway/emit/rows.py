@@ -148,7 +148,7 @@ class Rows:
                 if element_name(kind.element_type) != "float32":
                     raise refuse("sunway-element", f"{stage.operation.data} of other than float32")
         windows = windows_of(self.stages[-1])
-        self.result = Operand(self.output, tuple(windows[-1].data))
+        self.result = Operand(self.output, self.output.ordered(windows[-1].data))
         self.row = self._row_dim()
         self.line = self.writer.line
 
@@ -165,7 +165,8 @@ class Rows:
         value = stage.inputs[number]
         if value not in self.places:
             raise refuse("sunway-operand", f"{stage.operation.data} reads what is no tile")
-        return Operand(self.places[value], tuple(windows_of(stage)[number].data))
+        place = self.places[value]
+        return Operand(place, place.ordered(windows_of(stage)[number].data))
 
     def operands(self) -> list[Operand]:
         """All that lie in LDM, each buffer once, the result last."""
@@ -414,7 +415,7 @@ class Rows:
             elif self.operation == "lrn":
                 x = self.operand(self.anchor, 0)
                 window = windows_of(self.anchor)[-1].data
-                center = Operand(x.place, tuple(window))
+                center = Operand(x.place, x.place.ordered(window))
                 parameters = self.anchor.parameters
                 scale = literal(float(parameters["alpha"]) / int(parameters["size"]))
                 bias, beta = (literal(float(parameters[name])) for name in ("bias", "beta"))
@@ -431,7 +432,8 @@ class Rows:
         counted = tuple(self.anchor.parameters.get("counted", (0, 0, 0, 0)))
         factors: list[str] = []
         for number, (axis, dim) in enumerate(((2, "kh"), (3, "kw"))):
-            affine, size = x.window[axis], x.place.shape[axis]
+            own = x.place.order.index(axis)
+            affine, size = x.window[own], x.place.shape[own]
             low, end = -counted[number], size + counted[2 + number]
             first, count = affine.interval({d: (0, self.whole[d]) for d in affine.dims})
             if first >= low and first + count <= end:

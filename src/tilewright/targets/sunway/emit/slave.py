@@ -27,7 +27,6 @@ from tilewright.targets.sunway.emit.transfers import (
     place_of,
     transfer_function,
 )
-from tilewright.targets.sunway.machine import CPES
 from tilewright.tile.dialect import (
     BufferOp,
     ComputeOp,
@@ -53,6 +52,8 @@ class Layer:
     nodes: tuple[str, ...]
     program: ProgramOp
     schedule: str
+    cores: int
+    """CPEs that work on it."""
 
 
 @dataclass
@@ -218,6 +219,9 @@ class SlaveWriter:
             for name in ["at", *(f"{place.name}_b" for place in places)]:
                 if f"{name}->" not in text:
                     self.line(f"(void){name};")
+            for name in ["first", "last"] if self._split() else []:
+                if f"if ({name})" not in text:
+                    self.line(f"(void){name};")
             self.writer.lines += body
         self.line()
 
@@ -368,7 +372,7 @@ class SlaveWriter:
             self._block(op.body.block)
             return
         parts = self.nest.parts
-        each = -(-parts // CPES)
+        each = -(-parts // self.layer.cores)
         self.line(f"/* {parts} parts, {each} for each CPE. */")
         self.line(f"const long begin = athread_get_id(-1) * {each};")
         self.line(f"const long end = MIN(begin + {each}, {parts});")
@@ -378,7 +382,8 @@ class SlaveWriter:
                 inner //= one.trips
                 index = "part" if inner == 1 else f"part / {inner}"
                 index += f" % {one.trips}" if number else ""
-                self.line(f"at.{one.name} = {index} * {one.step};")
+                step = "" if one.step == 1 else f" * {one.step}"
+                self.line(f"at.{one.name} = {index}{step};")
                 self.line(f"at.{one.name}_n = {one.size('at.')};")
             self._block(op.body.block)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from tilewright.codegen.c.source import Writer, comment, total
 from tilewright.errors import refuse
 from tilewright.ir.types import layout_of, shape_of
+from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
 from tilewright.targets.sunway.emit.nest import Axis, Nest, box_axes
 from tilewright.tile.dialect import BufferOp
@@ -34,9 +35,16 @@ class Place:
     name: str
     buffer: BufferOp
     axes: tuple[Axis, ...]
+    """In the order in which they lie in memory, the outermost first, as the shape and strides."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """Of the tensor in main memory, in elements."""
+    order: tuple[int, ...]
+    """The tensor's axis that each of these is."""
+
+    def ordered(self, window: Sequence[Affine]) -> tuple[Affine, ...]:
+        """A window of the tensor, its axes as they lie in memory."""
+        return tuple(window[axis] for axis in self.order)
 
     @property
     def member(self) -> str:
@@ -66,22 +74,25 @@ class Place:
 def place_of(nest: Nest, buffer: BufferOp, name: str) -> Place:
     """A buffer of a program; refuses what the target does not address."""
     tensor = buffer.tensor_op
-    shape = shape_of(tensor.result)
-    layout = Layout.parse(layout_of(tensor.result), len(shape))
-    if not layout.row_major or len(shape) > RANK:
+    logical = shape_of(tensor.result)
+    layout = Layout.parse(layout_of(tensor.result), len(logical))
+    order = tuple(factor.axis for factor in layout.factors)
+    if len(order) > RANK or any(f.modulus or f.divisor != 1 for f in layout.factors):
         raise refuse("sunway-operand", f"{tensor.symbol.data} has a layout of {layout}")
-    strides = tuple(int(s) for s in tensor.get("strides", ())) or layout.strides(shape)
+    shape = tuple(logical[axis] for axis in order)
+    strides = tuple(int(s) for s in tensor.get("strides", ())) or layout.strides(logical)
     block = buffer.parent_block()
     assert block is not None
     extents = nest.extents(block, "at->")
-    axes = box_axes(buffer.window.data, shape, extents, nest.program.extents)
-    return Place(name, buffer, tuple(axes), shape, strides)
+    window = [buffer.window.data[axis] for axis in order]
+    axes = box_axes(window, shape, extents, nest.program.extents)
+    return Place(name, buffer, tuple(axes), shape, strides, order)
 
 
 def box_function(place: Place) -> str:
     """C that gives the box of a tile."""
     writer = Writer()
-    window = ", ".join(str(axis) for axis in place.buffer.window.data)
+    window = ", ".join(map(str, place.ordered(place.buffer.window.data)))
     tensor = comment(place.buffer.tensor_op.symbol.data)
     writer.line(f"/* The box of {tensor} that a tile needs: [{window}]. */")
     with writer.block(f"static struct box {place.name}_box(const struct tile *at)"):
@@ -102,19 +113,17 @@ def transfer_function(place: Place, layer: str, *, get: bool) -> str:
     tensor = comment(place.buffer.tensor_op.symbol.data)
     if get:
         writer.line(f"/* Fetches a box of {tensor} from main memory. */")
-        head = (
-            f"static int get_{place.name}(const struct {layer}_para *para, const struct box *box,"
-        )
-        rest = "float *to, volatile int *reply)"
+        name, pointer = f"get_{place.name}", "float *to"
     else:
         writer.line(f"/* Writes a box of {tensor} to main memory. */")
-        head = (
-            f"static int put_{place.name}(const struct {layer}_para *para, const struct box *box,"
-        )
-        rest = "const float *from, volatile int *reply)"
+        name, pointer = f"put_{place.name}", "const float *from"
+    head = f"static int {name}(const struct {layer}_para *para, const struct box *box,"
     writer.line(head)
-    with writer.block(" " * (head.index("(") + 1) + rest):
+    with writer.block(" " * (head.index("(") + 1) + f"{pointer}, volatile int *reply)"):
+        start = len(writer.lines)
         _commands(writer, place, get=get)
+        if not any("box->" in line for line in writer.lines[start:]):
+            writer.lines.insert(start, "    (void)box;")
     return str(writer)
 
 

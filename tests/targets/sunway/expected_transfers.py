@@ -1,0 +1,142 @@
+"""Which bytes each CPE has to move for a tile program, by walking the program in Python.
+
+It shares nothing with what writes C but the meaning of the dialect: boxes come from windows and
+intervals, the parts of the CPEs from the numbers of the shared loops' iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import ceil, prod
+
+from tilewright.ir import Block
+from tilewright.ir.types import layout_of, shape_of
+from tilewright.planning.domain import Interval
+from tilewright.planning.layout import Layout
+from tilewright.tile.dialect import BufferOp, LoopOp, MoveOp, ProgramOp
+
+Runs = list[tuple[int, int]]
+"""First byte and bytes of contiguous runs, one after the other; what touches is one run."""
+
+
+def add(runs: Runs, start: int, size: int) -> None:
+    """Append a run."""
+    if runs and sum(runs[-1]) == start:
+        runs[-1] = (runs[-1][0], runs[-1][1] + size)
+    else:
+        runs.append((start, size))
+
+
+@dataclass
+class Walk:
+    """The moves of one CPE: by direction and tensor, the runs of bytes in its arena."""
+
+    program: ProgramOp
+    cpe: int
+    cores: int
+    found: dict[tuple[str, str], Runs] = field(default_factory=dict[tuple[str, str], Runs])
+
+    def run(self) -> dict[tuple[str, str], Runs]:
+        """Walk the whole program."""
+        shared = [] if self.program.shared is None else self.program.shared.data.split()
+        self.left = len(shared)
+        dims = {dim: (0, extent) for dim, extent in self.program.extents.items()}
+        if shared or self.cpe == 0:
+            self.block(self.program.body.block, dims)
+        return self.found
+
+    def block(self, block: Block, dims: Mapping[str, Interval]) -> None:
+        boxes: dict[BufferOp, list[Interval]] = {}
+        for op in block.ops:
+            if isinstance(op, BufferOp):
+                boxes[op] = box_of(op, dims)
+            elif isinstance(op, LoopOp):
+                self.loop(op, dims)
+            elif isinstance(op, MoveOp):
+                kind = "get" if op.loads else "put"
+                tensor = op.buffer.tensor_op
+                runs = self.found.setdefault((kind, tensor.symbol.data), [])
+                for start, size in bytes_of(op.buffer, boxes[op.buffer]):
+                    add(runs, start, size)
+
+    def loop(self, op: LoopOp, dims: Mapping[str, Interval]) -> None:
+        if not self.left:
+            for inner in iterations(op, dims):
+                self.block(op.body.block, inner)
+            return
+        chain = [op]
+        while len(chain) < self.left:
+            chain.append(next(o for o in chain[-1].body.block.ops if isinstance(o, LoopOp)))
+        self.left = 0
+        choices = [list(iterations(loop, dims)) for loop in chain]
+        each = ceil(prod(map(len, choices)) / self.cores)
+        for number, chosen in enumerate(product(*choices)):
+            if number // each == self.cpe:
+                inside = dict(dims)
+                for loop, one in zip(chain, chosen, strict=True):
+                    inside[loop.dim.data] = one[loop.dim.data]
+                self.part(chain, inside)
+        self.left = len(chain)
+
+    def part(self, chain: Sequence[LoopOp], dims: Mapping[str, Interval]) -> None:
+        """One part: what stands in the bodies of the shared loops, each once."""
+        for loop in chain:
+            boxes = {o: box_of(o, dims) for o in loop.body.block.ops if isinstance(o, BufferOp)}
+            for op in loop.body.block.ops:
+                if isinstance(op, LoopOp) and loop is chain[-1]:
+                    self.loop(op, dims)
+                elif isinstance(op, MoveOp):
+                    kind = "get" if op.loads else "put"
+                    runs = self.found.setdefault((kind, op.buffer.tensor_op.symbol.data), [])
+                    for start, size in bytes_of(op.buffer, boxes[op.buffer]):
+                        add(runs, start, size)
+
+
+def iterations(op: LoopOp, dims: Mapping[str, Interval]) -> Iterator[dict[str, Interval]]:
+    """The dims in each iteration of a loop."""
+    start, size = dims[op.dim.data]
+    end = min(op.upper_bound, size)
+    for at in range(op.lower_bound, end, op.step_size):
+        yield {**dims, op.dim.data: (start + at, min(op.step_size, end - at))}
+
+
+def box_of(op: BufferOp, dims: Mapping[str, Interval]) -> list[Interval]:
+    """The part of a buffer's window that lies in the tensor."""
+    box: list[Interval] = []
+    for affine, extent in zip(op.window.data, op.tensor_shape, strict=True):
+        low, size = affine.interval(dims)
+        start, end = max(low, 0), min(low + size, extent)
+        box.append((start, max(end - start, 0)))
+    return box
+
+
+def bytes_of(op: BufferOp, box: Sequence[Interval]) -> Iterator[tuple[int, int]]:
+    """The float32 elements of a box, in the order of memory."""
+    tensor = op.tensor_op
+    shape = shape_of(tensor.result)
+    layout = Layout.parse(layout_of(tensor.result), len(shape))
+    order = [factor.axis for factor in layout.factors]
+    strides = tuple(tensor.get("strides", ())) or layout.strides(shape)
+    offset = 0 if tensor.offset is None else tensor.offset.value.data
+    for index in product(*(range(box[axis][0], sum(box[axis])) for axis in order)):
+        yield offset + 4 * sum(i * int(s) for i, s in zip(index, strides, strict=True)), 4
+
+
+def traced(lines: Sequence[str], spawn: int) -> dict[tuple[int, str, str], Runs]:
+    """What a trace of the shim says of a spawn: CPE, file and line of the command -> runs.
+
+    The parameters' gets, which come from the MPE's stack, are left out.
+    """
+    found: dict[tuple[int, str, str], Runs] = {}
+    for line in lines:
+        number, cpe, _, block, offset, size, stride, length, file, row = line.split()
+        if int(number) != spawn or int(block) < 0:
+            continue
+        runs = found.setdefault((int(cpe), file, row), [])
+        at = int(offset)
+        for _ in range(int(size) // int(length)):
+            add(runs, at, int(length))
+            at += int(length) + int(stride)
+    return found

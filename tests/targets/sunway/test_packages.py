@@ -1,0 +1,153 @@
+"""Whole networks as athread C: built without a warning, run on the shim, every layer compared."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.slow import but_fast
+from tests.targets.sunway.sunway_networks import NETWORKS
+
+import tilewright
+from tilewright.errors import TilewrightError
+from tilewright.runtime import Executable
+from tilewright.targets.sunway.runner import SunwayRunner, build
+
+STRICT = ("-O1", "-Wall", "-Wextra", "-Werror")
+SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+@pytest.fixture(scope="module", params=but_fast(NETWORKS, ["tiny"]))
+def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Executable:
+    folder = tmp_path_factory.mktemp("network")
+    return tilewright.compile(NETWORKS[request.param](folder), "sunway", directory=folder / "p")
+
+
+def runner_of(package: Executable) -> SunwayRunner:
+    assert isinstance(package.runner, SunwayRunner)
+    return package.runner
+
+
+def inputs_of(package: Executable, seed: int) -> dict[str, NDArray[np.float32]]:
+    random = np.random.default_rng(seed)
+    return {
+        info.name: random.normal(size=[int(n) for n in info.shape]).astype(np.float32)
+        for info in package.inputs
+    }
+
+
+def test_every_layer_is_what_the_interpreter_computes(package: Executable) -> None:
+    runner = runner_of(package)
+    runner._program = build(runner.directory, runner.manifest, STRICT)
+    for seed in (1, 2):
+        inputs = inputs_of(package, seed)
+        seen: dict[str, NDArray[np.float32]] = {}
+        wanted: dict[str, NDArray[np.float32]] = {}
+        result = package.run(inputs, observe=lambda name, array: seen.update({name: array}))
+        package.reference(inputs, lambda name, array: wanted.update({name: array}))
+        assert len(seen) > 3
+        for name, array in seen.items():
+            # What lies between the operations of a kernel is in the interpreter's walk alone.
+            largest = float(np.abs(wanted[name]).max(initial=1e-30))
+            error = float(np.abs(array - wanted[name]).max(initial=0.0)) / largest
+            assert error <= 1e-4, f"{name}: {error}"
+        assert set(result) == {info.name for info in package.outputs}
+
+
+def test_the_order_of_the_cores_changes_nothing(package: Executable) -> None:
+    runner, inputs = runner_of(package), inputs_of(package, 3)
+    runner._program = build(runner.directory, runner.manifest, STRICT)
+    first = package.run(inputs)
+    runner.order = "7"
+    second = package.run(inputs)
+    runner.order = ""
+    for name, array in first.items():
+        assert np.array_equal(array, second[name])
+
+
+def test_the_package_is_laid_out_as_swtvm_has_it(package: Executable) -> None:
+    program = runner_of(package).directory
+    main = (program / "main.c").read_text()
+    for row in runner_of(package).layers:
+        name = str(row["symbol"])
+        assert f"{name}(" in main
+        header = f'"{name}_para.h"'
+        users = [p.name for p in program.rglob("*.[ch]") if header in p.read_text()]
+        assert sorted(users) == ([] if row["on_host"] else [f"{name}.c", f"{name}_slave.c"])
+    for path in (*program.glob("layers/*"), program / "main.c"):
+        text = path.read_text()
+        assert len(text.splitlines()) < 400, path.name
+        assert path.name == "main.c" or not re.search(r"\b[mc]alloc\(", text)
+        assert "shim" not in text.lower()
+    assert main.index("/* Memory. */") < main.index("/* Parameters") < main.index("/* Computation")
+
+
+@pytest.mark.slow
+def test_sanitizers_find_nothing(package: Executable) -> None:
+    runner, inputs = runner_of(package), inputs_of(package, 4)
+    runner._program = build(runner.directory, runner.manifest, SANITIZED)
+    checked = package.check(inputs, package.run(inputs))
+    assert checked.passed
+
+
+def test_the_makefile_builds_the_same_program(tmp_path: Path) -> None:
+    package = tilewright.compile(NETWORKS["tiny"](tmp_path), "sunway", directory=tmp_path / "p")
+    program = tmp_path / "p" / "program"
+    made = subprocess.run(
+        ["make", "-C", str(program), "shim", "CFLAGS=-O1 -Wall -Wextra -Werror"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    inputs = inputs_of(package, 5)
+    (tmp_path / "x").write_bytes(inputs["x"].tobytes())
+    words = [program / "tiny_shim", program / "weights.bin", tmp_path / "x", tmp_path / "y"]
+    subprocess.run([str(word) for word in words], check=True)
+    (name, wanted), *_ = package.run(inputs).items()
+    assert np.allclose(np.fromfile(tmp_path / "y", np.float32), wanted.ravel(), atol=1e-6), name
+
+
+def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
+    model = NETWORKS["tiny"](tmp_path)
+    texts: list[dict[Path, bytes]] = []
+    for name in ("a", "b"):
+        tilewright.compile(model, "sunway", directory=tmp_path / name)
+        program = tmp_path / name / "program"
+        texts.append({p.relative_to(program): p.read_bytes() for p in program.rglob("*.*")})
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"memory.ldm.bytes": 10240},
+        {"memory.ldm.bytes": 9216, "cores": 3},
+        {"cores": 1, "memory.ldm.bytes": 16384},
+        {"move.get.curve": "swcandle", "move.put.curve": "swcandle"},
+    ],
+)
+@pytest.mark.parametrize("name", ["tiny", "residual", "mixed"])
+def test_other_core_groups(name: str, values: dict[str, float], tmp_path: Path) -> None:
+    package = tilewright.compile(NETWORKS[name](tmp_path), "sunway", values=values)
+    inputs = inputs_of(package, 6)
+    assert package.check(inputs, package.run(inputs)).passed
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({"cores": 65}, "64 CPEs"),
+        ({"memory.ldm.bytes": 1 << 17}, "LDM"),
+        ({"move.get.curve": "fast"}, "curve"),
+    ],
+)
+def test_machines_that_no_core_group_is(values: dict[str, float], word: str, tmp_path: Path) -> None:
+    with pytest.raises(TilewrightError) as raised:
+        tilewright.compile(NETWORKS["tiny"](tmp_path), "sunway", values=values)
+    assert word in str(raised.value)
