@@ -17,7 +17,7 @@ LAYER = "k1_conv2"
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
     folder = tmp_path_factory.mktemp("mutations")
-    return Package.of(NETWORKS["tiny"](folder), folder, {"memory.ldm.bytes": 9216, "cores": 8})
+    return Package.of(NETWORKS["tiny"](folder), folder, {"memory.ldm.bytes": 10240, "cores": 8})
 
 
 def mutants(text: str) -> Iterator[tuple[str, str]]:

@@ -147,7 +147,9 @@ def test_other_core_groups(name: str, values: dict[str, float], tmp_path: Path) 
         ({"move.get.curve": "fast"}, "curve"),
     ],
 )
-def test_machines_that_no_core_group_is(values: dict[str, float], word: str, tmp_path: Path) -> None:
+def test_machines_that_no_core_group_is(
+    values: dict[str, float], word: str, tmp_path: Path
+) -> None:
     with pytest.raises(TilewrightError) as raised:
         tilewright.compile(NETWORKS["tiny"](tmp_path), "sunway", values=values)
     assert word in str(raised.value)

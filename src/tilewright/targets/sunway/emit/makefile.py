@@ -27,6 +27,7 @@ SLAVES = {_listed(slaves)}
 
 MPE = main.c $(LAYERS:%=layers/%.c)
 CPE = slave/ldm_slave.c $(SLAVES:%=layers/%_slave.c)
+SHIM = $(wildcard shim/*.c)
 HEADERS = $(wildcard layers/*.h slave/*.h mpe/*.h)
 
 all: {name}
@@ -42,7 +43,7 @@ all: {name}
 
 shim: {name}_shim
 
-{name}_shim: $(MPE:%.c=%.shim.o) $(CPE:%.c=%.shim.o) shim/shim.shim.o
+{name}_shim: $(MPE:%.c=%.shim.o) $(CPE:%.c=%.shim.o) $(SHIM:%.c=%.shim.o)
 	$(CC) $(CFLAGS) {" ".join(SHIM_LINK)} $^ -o $@ -lm
 
 %.shim.o: %.c $(HEADERS) $(wildcard shim/*.h)

@@ -53,7 +53,8 @@ from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp, programs_of
 
 MANIFEST = "program.json"
 
-SHIM = ("athread.h", "dma.h", "shim.c", "shim.h", "simd.h", "slave.h")
+SHIM_HEADERS = ("athread.h", "dma.h", "internal.h", "shim.h", "simd.h", "slave.h")
+SHIM_SOURCES = ("buses.c", "dma.c", "memory.c", "shim.c")
 SLAVE = ("cpe.h", "ldm_slave.c")
 MPE = ("integers.h", "pieces.h", "shorts.h", "vectors.h")
 
@@ -191,7 +192,10 @@ def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
     """The files that are the same in every package but for the machine's LDM."""
     c, cpu = files("tilewright.codegen.c"), files("tilewright.targets.cpu")
     sunway = files("tilewright.targets.sunway")
-    texts = {f"shim/{name}": (sunway / "shim" / name).read_text() for name in SHIM}
+    texts = {
+        f"shim/{name}": (sunway / "shim" / name).read_text()
+        for name in (*SHIM_HEADERS, *SHIM_SOURCES)
+    }
     texts |= {f"slave/{name}": (sunway / "emit" / "slave" / name).read_text() for name in SLAVE}
     room = f"#define LDM_BYTES {machine.memory('ldm').room}\n"
     texts["slave/cpe.h"] = re.sub(r"#define LDM_BYTES .*\n", room, texts["slave/cpe.h"])
@@ -209,5 +213,5 @@ def sources_of(layers: Sequence[str], slaves: Sequence[str]) -> list[str]:
         *(f"layers/{name}.c" for name in layers),
         *(f"layers/{name}_slave.c" for name in slaves),
         "slave/ldm_slave.c",
-        "shim/shim.c",
+        *(f"shim/{name}" for name in SHIM_SOURCES),
     ]

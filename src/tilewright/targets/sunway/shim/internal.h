@@ -1,0 +1,89 @@
+/* What the files of the shim share among themselves. */
+#ifndef INTERNAL_H
+#define INTERNAL_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include "shim.h"
+
+enum {
+    STACK_BYTES = 1 << 18,
+    MOST_PENDING = 128,
+    FIFO = 64 /* vectors that the largest buffer of a bus holds */
+};
+
+struct place {
+    const char *file;
+    int line;
+};
+
+struct transfer {
+    int get, mode, mask;
+    const char *source;
+    char *target;
+    long bytes, stride, block;
+    volatile int *reply;
+    uint64_t sum;
+    struct place from;
+};
+
+enum state { READY, SYNCHRONISING, SENDING, RECEIVING, DONE };
+
+struct fifo {
+    char vector[FIFO][32];
+    int first, count;
+};
+
+struct cpe {
+    ucontext_t context;
+    char *stack;
+    enum state state;
+    struct place at; /* of the call in which it blocks */
+    struct transfer pending[MOST_PENDING];
+    int count;
+    int scope, mask; /* of athread_syn; scope 0 or 1 of a bus */
+    struct fifo received[2];
+};
+
+extern struct cpe cpes[SHIM_CPES];
+extern int current;     /* the CPE that runs; -1 while the MPE does */
+extern int spawns;      /* kernels so far */
+extern uint32_t epoch;  /* from a spawn or athread_syn of all CPEs to the next */
+extern long progress;   /* counts what CPEs get done */
+extern int depth;       /* vectors that a CPE's end of a bus holds */
+extern FILE *trace;
+
+/* shim.c */
+__attribute__((noreturn, format(printf, 2, 3))) void fail(struct place at, const char *format, ...);
+void block(enum state state, struct place at); /* lets others run, until the CPE's turn again */
+int same_scope(int a, int b, int scope);
+
+/* memory.c */
+struct memory {
+    char *data;
+    size_t bytes;
+    uint32_t *writers, *readers; /* of each word: epoch << 8 | CPE + 1, or SEVERAL */
+};
+long ldm_size(void); /* bytes of the program's variables in LDM */
+void open_ldm(void);
+void map_ldm(int cpe);
+void spoil_ldm(void);
+void enter_kernel(char *frame);
+const struct memory *memory_of(const char *start, long bytes);
+int number_of(const struct memory *memory);
+int in_main_memory(const char *start, long bytes);
+int in_ldm(const char *start, long bytes);
+void mark_written(struct place by, const char *start, long bytes);
+void mark_read(struct place by, const char *start, long bytes);
+
+/* dma.c */
+void poison(char *data, long bytes);
+
+#endif

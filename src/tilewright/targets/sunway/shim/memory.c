@@ -1,0 +1,161 @@
+/* Main memory and LDM.
+
+   Each allocation of the MPE has a page behind it that nobody may touch. LDM is the section
+   "shim_ldm", which the linker puts apart from everything: the pages of the CPE that runs are mapped
+   there. Words of main memory know who wrote and read them since the last athread_syn of all CPEs. */
+#include "internal.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    MOST_BLOCKS = 256,
+    SEVERAL = 255 /* CPEs have read a word */
+};
+
+extern char __start_shim_ldm[] __attribute__((weak)), __stop_shim_ldm[] __attribute__((weak));
+
+static struct memory blocks[MOST_BLOCKS];
+static int block_count;
+static char *mpe_frame; /* the stack's end at the last spawn: parameters lie above */
+static int ldm_file = -1;
+
+void *shim_malloc(size_t bytes)
+{
+    struct place nowhere = {"malloc", 0};
+    if (block_count == MOST_BLOCKS)
+        fail(nowhere, "more than %d allocations", MOST_BLOCKS);
+    struct memory *block = &blocks[block_count];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), size = (bytes + page - 1) / page * page;
+    /* A page that nobody may touch lies behind each allocation. */
+    char *data = mmap(NULL, size + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                      -1, 0);
+    if (data == MAP_FAILED)
+        return NULL;
+    if (size && mprotect(data + page, size, PROT_READ | PROT_WRITE))
+        return NULL;
+    block->data = data + page;
+    block->bytes = bytes;
+    block->writers = mmap(NULL, 2 * (size + page), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (block->writers == MAP_FAILED)
+        return NULL;
+    block->readers = block->writers + (size + page) / 4;
+    block_count++;
+    return block->data;
+}
+
+void *shim_calloc(size_t count, size_t bytes)
+{
+    return shim_malloc(count * bytes);
+}
+
+void shim_free(void *memory)
+{
+    for (int number = 0; number < block_count; number++)
+        if (blocks[number].data == memory)
+            blocks[number].bytes = 0;
+}
+
+const struct memory *memory_of(const char *start, long bytes)
+{
+    for (int number = 0; number < block_count; number++) {
+        const struct memory *block = &blocks[number];
+        if (start >= block->data && start + bytes <= block->data + block->bytes)
+            return block;
+    }
+    return NULL;
+}
+
+int number_of(const struct memory *memory)
+{
+    return (int)(memory - blocks);
+}
+
+int in_main_memory(const char *start, long bytes)
+{
+    return memory_of(start, bytes)
+        || (start >= mpe_frame && start + bytes <= mpe_frame + (1 << 20));
+}
+
+void enter_kernel(char *frame)
+{
+    mpe_frame = frame;
+}
+
+int in_ldm(const char *start, long bytes)
+{
+    const char *stack = cpes[current].stack;
+    if (start >= __start_shim_ldm && start + bytes <= __start_shim_ldm + SHIM_LDM_BYTES)
+        return 1;
+    return start >= stack && start + bytes <= stack + STACK_BYTES;
+}
+
+long ldm_size(void)
+{
+    return (long)((uintptr_t)__stop_shim_ldm - (uintptr_t)__start_shim_ldm);
+}
+
+void map_ldm(int cpe)
+{
+    if (!ldm_size())
+        return;
+    void *place = mmap(__start_shim_ldm, SHIM_LDM_BYTES, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_FIXED, ldm_file, (off_t)cpe * SHIM_LDM_BYTES);
+    if (place != __start_shim_ldm) {
+        perror("shim: mmap");
+        _Exit(3);
+    }
+}
+
+void open_ldm(void)
+{
+    struct place here = {"athread_init", 0};
+    if (ldm_size() > SHIM_LDM_BYTES)
+        fail(here, "variables in LDM take %ld bytes, and it has %d", ldm_size(), SHIM_LDM_BYTES);
+    if ((ldm_file = memfd_create("ldm", 0)) < 0
+        || ftruncate(ldm_file, (off_t)SHIM_CPES * SHIM_LDM_BYTES))
+        fail(here, "the system gives no memory for LDM");
+}
+
+void spoil_ldm(void)
+{
+    if (ldm_size())
+        poison(__start_shim_ldm, SHIM_LDM_BYTES);
+}
+
+void mark_written(struct place by, const char *start, long bytes)
+{
+    const struct memory *block = memory_of(start, bytes);
+    uint32_t mark = epoch << 8 | (uint32_t)(current + 1);
+    if (!block)
+        return;
+    uint32_t *writers = block->writers + (start - block->data) / 4;
+    const uint32_t *readers = block->readers + (start - block->data) / 4;
+    for (long word = 0; word < bytes / 4; word++) {
+        uint32_t before = writers[word], read = readers[word];
+        if (before >> 8 == mark >> 8 && before != mark)
+            fail(by, "this put writes what CPE %d has written, too", (int)(before & 255) - 1);
+        if (read >> 8 == mark >> 8 && read != mark)
+            fail(by, "this put writes what another CPE reads");
+        writers[word] = mark;
+    }
+}
+
+void mark_read(struct place by, const char *start, long bytes)
+{
+    const struct memory *block = memory_of(start, bytes);
+    uint32_t mark = epoch << 8 | (uint32_t)(current + 1);
+    if (!block)
+        return;
+    const uint32_t *writers = block->writers + (start - block->data) / 4;
+    uint32_t *readers = block->readers + (start - block->data) / 4;
+    for (long word = 0; word < bytes / 4; word++) {
+        uint32_t wrote = writers[word];
+        if (wrote >> 8 == mark >> 8 && wrote != mark)
+            fail(by, "this get reads what CPE %d writes", (int)(wrote & 255) - 1);
+        readers[word] = readers[word] >> 8 == mark >> 8 && readers[word] != mark
+                            ? epoch << 8 | SEVERAL
+                            : mark;
+    }
+}
