@@ -27,6 +27,17 @@ def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return tilewright.compile(NETWORKS[request.param](folder), "sunway", directory=folder / "p")
 
 
+class Seen:
+    """The values of a run by name."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, NDArray[np.float32]] = {}
+
+    def see(self, name: str, array: NDArray[np.float32]) -> None:
+        """Keep one."""
+        self.values[name] = array
+
+
 def runner_of(package: Executable) -> SunwayRunner:
     assert isinstance(package.runner, SunwayRunner)
     return package.runner
@@ -45,15 +56,14 @@ def test_every_layer_is_what_the_interpreter_computes(package: Executable) -> No
     runner._program = build(runner.directory, runner.manifest, STRICT)
     for seed in (1, 2):
         inputs = inputs_of(package, seed)
-        seen: dict[str, NDArray[np.float32]] = {}
-        wanted: dict[str, NDArray[np.float32]] = {}
-        result = package.run(inputs, observe=lambda name, array: seen.update({name: array}))
-        package.reference(inputs, lambda name, array: wanted.update({name: array}))
-        assert len(seen) > 3
-        for name, array in seen.items():
+        seen, wanted = Seen(), Seen()
+        result = package.run(inputs, observe=seen.see)
+        package.reference(inputs, wanted.see)
+        assert len(seen.values) > 3
+        for name, array in seen.values.items():
             # What lies between the operations of a kernel is in the interpreter's walk alone.
-            largest = float(np.abs(wanted[name]).max(initial=1e-30))
-            error = float(np.abs(array - wanted[name]).max(initial=0.0)) / largest
+            largest = float(np.abs(wanted.values[name]).max(initial=1e-30))
+            error = float(np.abs(array - wanted.values[name]).max(initial=0.0)) / largest
             assert error <= 1e-4, f"{name}: {error}"
         assert set(result) == {info.name for info in package.outputs}
 

@@ -13,10 +13,12 @@ until the next bound exceeds the best so far, ``PLANNED`` at most.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from itertools import product
-from math import ceil, prod
+from dataclasses import replace
+from math import ceil
 from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive, parse_expression
@@ -30,16 +32,15 @@ from tilewright.planning.schedule import Level, Schedule
 PLANNED = 6
 """Grids of a primitive that are planned at most."""
 
+SETTLED = 0.02
+"""No further grid is planned whose bound leaves less than this to be gained."""
+
 ROUNDS = 4
 """Parts of each core at most, which even out what does not divide."""
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A cut of the result: size of a part along the dims that are cut, and parts in all."""
-
-    sizes: tuple[tuple[str, int], ...]
-    parts: int
+Columns = Mapping[str, NDArray[np.int64]]
+"""Size of a part along every dim, one row for each grid."""
 
 
 def one_core(machine: Machine) -> Machine:
@@ -82,27 +83,29 @@ def plan_cores(
     primitives = agreeing(kernel, machine)
     for primitive in primitives:
         alone = one.model_copy(update={"primitives": (primitive,)})
-        ranked = sorted(
-            ((_bound(kernel, one, primitive, grid, cores), number, grid))
-            for number, grid in enumerate(grids(kernel, primitive, cores))
-        )
-        for bound, _, grid in ranked[:PLANNED]:
-            if best is not None and bound + machine.spawn_cycles >= best.predicted_cycles:
+        sizes = grids(kernel, primitive, cores)
+        parts = parts_of(kernel, sizes)
+        rounds = -(-parts // cores)
+        bounds = rounds * _bounds(kernel, one, primitive, sizes)
+        for row in np.argsort(bounds, kind="stable")[:PLANNED].tolist():
+            enough = float(bounds[row]) * (1 + SETTLED) + machine.spawn_cycles
+            if best is not None and enough >= best.predicted_cycles:
                 break
+            extents = kernel.anchor.extents
+            grid = {d: int(c[row]) for d, c in sizes.items() if int(c[row]) < extents[d]}
             try:
                 found = plan_exact(part_of(kernel, grid), alone, budget=budget)
             except TilewrightError as error:
                 failure = failure or error
                 continue
             considered, priced = considered + found.candidates, priced + found.priced
-            rounds = ceil(grid.parts / cores)
-            cycles = rounds * found.predicted_cycles + machine.spawn_cycles
+            cycles = int(rounds[row]) * found.predicted_cycles + machine.spawn_cycles
             if best is None or cycles < best.predicted_cycles:
                 best = replace(
                     found,
                     schedule=_whole(found, grid, machine),
                     predicted_cycles=cycles,
-                    moved_bytes=found.moved_bytes * grid.parts,
+                    moved_bytes=found.moved_bytes * int(parts[row]),
                 )
     if best is None:
         assert failure is not None
@@ -118,20 +121,30 @@ def plan_cores(
     )
 
 
-def grids(kernel: Kernel, primitive: Primitive, cores: int) -> list[Grid]:
+def grids(kernel: Kernel, primitive: Primitive, cores: int) -> Columns:
     """The grids worth a look: parts for every core, where the dims give that many."""
-    extents = kernel.anchor.extents
-    allowed = [dim for dim in extents if dim in _shareable(kernel) and dim not in primitive.whole]
-    sizes = {dim: _sizes(extents[dim], primitive.multiples.get(dim, 1), cores) for dim in allowed}
-    # A dim that a part has one index of is cut as far as it goes: this many parts are there.
-    most = min(cores, prod(ceil(extents[dim] / sizes[dim][-1]) for dim in allowed))
-    found: list[Grid] = []
-    for chosen in product(*(sizes[dim] for dim in allowed)):
-        parts = prod(ceil(extents[d] / s) for d, s in zip(allowed, chosen, strict=True))
-        if most <= parts <= cores * ROUNDS:
-            cut = [(d, s) for d, s in zip(allowed, chosen, strict=True) if s < extents[d]]
-            found.append(Grid(tuple(cut), parts))
-    return found or [Grid((), 1)]
+    shareable = _shareable(kernel) - set(primitive.whole)
+    columns: dict[str, NDArray[np.int64]] = {}
+    parts = np.ones(1, np.int64)
+    for dim, extent in kernel.anchor.extents.items():
+        granule = primitive.multiples.get(dim, 1)
+        sizes = np.array(_sizes(extent, granule, cores) if dim in shareable else [extent])
+        columns = {other: np.repeat(column, len(sizes)) for other, column in columns.items()}
+        columns[dim] = np.tile(sizes, len(parts))
+        parts = np.repeat(parts, len(sizes)) * -(-extent // columns[dim])
+        kept = np.flatnonzero(parts <= cores * ROUNDS)
+        parts, columns = parts[kept], {other: column[kept] for other, column in columns.items()}
+    kept = np.flatnonzero(parts >= min(cores, int(parts.max())))
+    return {dim: column[kept] for dim, column in columns.items()}
+
+
+def parts_of(kernel: Kernel, sizes: Columns) -> NDArray[np.int64]:
+    """Parts of each grid."""
+    first = next(iter(sizes.values()))
+    count = np.ones(len(first), np.int64)
+    for dim, extent in kernel.anchor.extents.items():
+        count *= -(-extent // sizes[dim])
+    return count
 
 
 def _sizes(extent: int, granule: int, cores: int) -> list[int]:
@@ -149,39 +162,37 @@ def _shareable(kernel: Kernel) -> frozenset[str]:
     return found
 
 
-def part_of(kernel: Kernel, grid: Grid) -> Kernel:
+def part_of(kernel: Kernel, grid: Mapping[str, int]) -> Kernel:
     """The kernel of one part, the largest."""
-    sizes = dict(grid.sizes)
 
     def cut(stage: Stage) -> Stage:
-        dims = tuple(replace(dim, extent=sizes.get(dim.name, dim.extent)) for dim in stage.dims)
+        dims = tuple(replace(dim, extent=grid.get(dim.name, dim.extent)) for dim in stage.dims)
         return replace(stage, dims=dims)
 
     return replace(kernel, stages=tuple(cut(stage) for stage in kernel.stages))
 
 
-def _bound(kernel: Kernel, one: Machine, primitive: Primitive, grid: Grid, cores: int) -> float:
-    """Cycles that the core with the most parts takes at least: its computes, or what it moves."""
-    part = part_of(kernel, grid)
-    extents: Mapping[str, int] = part.anchor.extents
-    compute = float(parse_expression(primitive.cycles).evaluate(extents))
-    intervals = {dim: (0, extent) for dim, extent in extents.items()}
-    moved = 0
-    for operand in part.operands:
-        lengths = (
-            min(axis.interval(intervals)[1], size)
-            for axis, size in zip(operand.access, operand.shape, strict=True)
-        )
-        moved += prod(lengths) * operand.element_bytes
-    rounds = ceil(grid.parts / cores)
-    return rounds * max(compute, moved / main_bandwidth(one))
+def _bounds(
+    kernel: Kernel, one: Machine, primitive: Primitive, sizes: Columns
+) -> NDArray[np.float64]:
+    """Cycles that a core takes at least for one part of each grid: to compute, or to move it."""
+    compute = parse_expression(primitive.cycles).evaluate(dict(sizes))
+    moved = np.zeros(len(next(iter(sizes.values()))))
+    for operand in kernel.operands:
+        count = np.full(len(moved), float(operand.element_bytes))
+        for axis, extent in zip(operand.access, operand.shape, strict=True):
+            length = np.ones(len(moved), np.int64)
+            for dim, coefficient in axis.terms:
+                length = length + abs(coefficient) * (sizes[dim] - 1)
+            count = count * np.minimum(length, extent)
+        moved = moved + count
+    return np.maximum(compute, moved / main_bandwidth(one))
 
 
-def _whole(found: Plan, grid: Grid, machine: Machine) -> Schedule:
+def _whole(found: Plan, grid: Mapping[str, int], machine: Machine) -> Schedule:
     """The schedule of the whole kernel: the part's, within loops over the parts."""
-    if not grid.sizes:
+    if not grid:
         return found.schedule
-    dims = tuple(dim for dim, _ in grid.sizes)
-    outer = Level(machine.main, grid.sizes, dims)
+    outer = Level(machine.main, tuple(grid.items()), tuple(grid))
     levels = (outer, *found.schedule.levels)
-    return replace(found.schedule, levels=levels, shared=" ".join(dims))
+    return replace(found.schedule, levels=levels, shared=" ".join(grid))
