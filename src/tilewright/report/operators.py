@@ -246,7 +246,7 @@ def documented() -> str:
     from tilewright.targets.cpu.processors import Processor
 
     # One processor, so that the page is the same wherever it is made.
-    others = ("cambricon", "cambricon-x", "shidiannao")
+    others = ("cambricon", "cambricon-x", "shidiannao", "sunway")
     machines = [(name, find_target(name).machine()) for name in others]
     return operators_table([("cpu", cpu(Processor(16, 32, 2.0))), *machines])
 

@@ -38,6 +38,8 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
     ``share`` of all kernels' times, ``bound_time`` (granule bound, seconds) and ``of_bound``.
     ``runs`` are the runs after the first of which ``profile`` is the median; 0 for a first run.
     """
+    if profile is not None and profile.cycles is None and profile.seconds is None:
+        profile = None  # a run of which no times are known
     whole = totals(manifest)
     measured = {} if profile is None else {k.symbol: k for k in profile.kernels}
     clock = float(manifest.machine["clock_hz"])

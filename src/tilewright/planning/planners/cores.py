@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import TilewrightError
-from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.machine import Machine, Move, Primitive, parse_expression
 from tilewright.planning.bounds import granule_bound, main_bandwidth, physical_bound
 from tilewright.planning.domain import Kernel, Stage
+from tilewright.planning.footprint import run_elements
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.exact import plan_exact
 from tilewright.planning.planners.schedules import agreeing
@@ -179,14 +180,27 @@ def _bounds(
     compute = parse_expression(primitive.cycles).evaluate(dict(sizes))
     moved = np.zeros(len(next(iter(sizes.values()))))
     for operand in kernel.operands:
+        lengths: list[NDArray[np.int64]] = []
         count = np.full(len(moved), float(operand.element_bytes))
         for axis, extent in zip(operand.access, operand.shape, strict=True):
             length = np.ones(len(moved), np.int64)
             for dim, coefficient in axis.terms:
                 length = length + abs(coefficient) * (sizes[dim] - 1)
-            count = count * np.minimum(length, extent)
+            lengths.append(np.minimum(length, extent))
+            count = count * lengths[-1]
+        # Blocks of a tile are no longer than those of the part, so no more efficient.
+        curve = _move(one, primitive, operand.role).efficiency
+        if curve and lengths:
+            run = run_elements(operand, lengths) * operand.element_bytes
+            count = count / np.interp(run, *zip(*curve, strict=True))
         moved = moved + count
     return np.maximum(compute, moved / main_bandwidth(one))
+
+
+def _move(machine: Machine, primitive: Primitive, role: str) -> Move:
+    """The move of an operand between main memory and the first memory on its way."""
+    ends = (machine.main, primitive.operands[role].memory)
+    return machine.path(*ends)[0] if role != "output" else machine.path(*ends[::-1])[-1]
 
 
 def _whole(found: Plan, grid: Mapping[str, int], machine: Machine) -> Schedule:

@@ -83,7 +83,7 @@ class SunwayRunner(Runner):
                 port.name: np.fromfile(path, np.dtype(port.dtype)).reshape(port.shape)
                 for port, path in zip(self._outputs, results, strict=True)
             }
-        return RunResult(outputs, self.predicted)
+        return RunResult(outputs, self.profile)
 
     def _execute(self, words: Sequence[Path]) -> None:
         environment = os.environ | ({"SHIM_ORDER": self.order} if self.order else {})
@@ -115,29 +115,14 @@ class SunwayRunner(Runner):
             arenas[ACTIVATIONS][row["start"] : row["start"] + row["bytes"]] = data
             watch(str(row["symbol"]), arenas)
 
-    def predicted(self) -> Profile:
-        """What the plans expect: the host's time says nothing of the machine's."""
-        kernels: list[KernelProfile] = []
-        start = 0.0
-        for row in self.layers:
-            symbol, nodes = str(row["symbol"]), tuple(map(str, row["nodes"]))
-            if row["on_host"]:
-                kernels.append(KernelProfile(symbol, nodes, on_host=True))
-                continue
-            cycles = float(row["predicted_cycles"])
-            kernels.append(KernelProfile(symbol, nodes, cycles, start, start + cycles))
-            start += cycles
+    def profile(self) -> Profile:
+        """No times: the host's say nothing of the machine's, and reports have what is predicted."""
         memory = self.manifest["weight_bytes"] + self.manifest["activation_bytes"]
-        return Profile(
-            tuple(kernels),
-            cycles=round(start),
-            clock_hz=float(self.manifest["machine"]["clock_hz"]),
-            peak_memory_bytes=memory,
+        kernels = tuple(
+            KernelProfile(str(row["symbol"]), tuple(map(str, row["nodes"])), on_host=row["on_host"])
+            for row in self.layers
         )
-
-    def timed(self) -> Profile:
-        """The same without a run."""
-        return self.predicted()
+        return Profile(kernels, peak_memory_bytes=memory)
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
@@ -152,7 +137,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
             sound = sound and str(row["symbol"]).isidentifier()
             end = int(row["start"]) + int(row["bytes"])
             sound = sound and 0 <= int(row["start"]) <= end <= content["activation_bytes"]
-            float(row["predicted_cycles"])
+            sound = sound and isinstance(row["on_host"], bool)
         for row in (*content["inputs"], *content["outputs"]):
             Port.of_json(row)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -109,7 +109,7 @@ class Nest:
             around = [o for o in enclosing_loops(op) if o.dim.data == dim]
             outer = self.loops[around[-1]] if around else None
             if op.lower_bound or len(around) != number - 1:
-                raise refuse("sunway-program", f"a nest of loops over {dim} that is none")
+                raise refuse("lower-program", f"a nest of loops over {dim} that is none")
             self.loops[op] = Loop(op, name, outer, program.extents[dim])
 
     @cached_property

@@ -89,7 +89,6 @@ def write_package(compilation: Compilation, directory: Path) -> None:
                 "on_host": kernel.on_host,
                 "start": call.result[0],
                 "bytes": call.result[1],
-                "predicted_cycles": kernel.predicted_cycles,
             }
         )
     inputs = [Port.of(name, value) for name, value in network.inputs]

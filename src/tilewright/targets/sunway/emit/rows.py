@@ -146,7 +146,7 @@ class Rows:
             for value in (*stage.inputs, stage.result):
                 kind = value.type.of if isinstance(value.type, BufferType) else tensor_type(value)
                 if element_name(kind.element_type) != "float32":
-                    raise refuse("sunway-element", f"{stage.operation.data} of other than float32")
+                    raise refuse("lower-element", f"{stage.operation.data} of other than float32")
         windows = windows_of(self.stages[-1])
         self.result = Operand(self.output, self.output.ordered(windows[-1].data))
         self.row = self._row_dim()
@@ -164,7 +164,7 @@ class Rows:
         """An operand of a stage that lies in LDM."""
         value = stage.inputs[number]
         if value not in self.places:
-            raise refuse("sunway-operand", f"{stage.operation.data} reads what is no tile")
+            raise refuse("lower-operand", f"{stage.operation.data} reads what is no tile")
         place = self.places[value]
         return Operand(place, place.ordered(windows_of(stage)[number].data))
 
@@ -192,7 +192,7 @@ class Rows:
         elif not self.reduction:
             self._map()
         else:
-            raise refuse("sunway-operation", f"no loops are written for {self.operation}")
+            raise refuse("lower-operation", f"no loops are written for {self.operation}")
         return self.writer.lines
 
     # -------------------------------------------------------------- loops
@@ -349,7 +349,7 @@ class Rows:
             coefficient = dict(operand.window[axis].terms)[self.row]
             base, size = operand.index(axis, indices), operand.place.shape[axis]
             if coefficient < 1:
-                raise refuse("sunway-operation", f"{self.operation} runs backwards")
+                raise refuse("lower-operation", f"{self.operation} runs backwards")
             lows.append(f"first_inside({base}, {coefficient})")
             ends.append(f"end_inside({base}, {coefficient}, {size})")
         self.line(f"const long low = {_extreme('MAX', lows)};")
@@ -510,10 +510,11 @@ class Rows:
         with self.writer.block(f"for (long i = 0; i < {count}; i++)"):
             self.line(f"{target} = exp_s({source} - most);")
             self.line(f"sum += {target};")
-        if len(self.stages) > 1:
-            raise refuse("sunway-operation", "no loops are written for stages behind softmax")
-        self.line(f"for (long i = 0; i < {count}; i++)")
-        self.line(f"    {target} /= sum;")
+        # The stages behind see the row along the axis.
+        self.row = axis
+        with self.writer.block(f"for (long i = 0; i < {count}; i++)"):
+            self.line(f"const float t0 = {target} / sum;")
+            self.line(f"{target} = {self._chain(at)};")
         self.close(1)
 
 

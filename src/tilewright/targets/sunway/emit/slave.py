@@ -73,7 +73,7 @@ class SlaveWriter:
         self.loads = {op.buffer for op in self.moves if op.loads}
         self.computes = [op for op in self.program.walk() if isinstance(op, ComputeOp)]
         if len(self.computes) != 1:
-            raise refuse("sunway-program", f"{len(self.computes)} computes in one kernel")
+            raise refuse("lower-program", f"{len(self.computes)} computes in one kernel")
         self.ahead = [
             buffer
             for buffer in self.buffers
@@ -173,10 +173,10 @@ class SlaveWriter:
                 if buffer is not None:
                     found.setdefault(self.places[buffer].name, self.places[buffer])
                 elif isinstance(value.owner, TensorOp):
-                    raise refuse("sunway-operand", "an operand is in no tile")
+                    raise refuse("lower-operand", "an operand is in no tile")
         output = buffer_of(op.output)
         if output is None:
-            raise refuse("sunway-operand", "the result is in no tile")
+            raise refuse("lower-operand", "the result is in no tile")
         place = self.places[output]
         found.pop(place.name, None)
         return [*found.values(), place]

@@ -78,7 +78,7 @@ def place_of(nest: Nest, buffer: BufferOp, name: str) -> Place:
     layout = Layout.parse(layout_of(tensor.result), len(logical))
     order = tuple(factor.axis for factor in layout.factors)
     if len(order) > RANK or any(f.modulus or f.divisor != 1 for f in layout.factors):
-        raise refuse("sunway-operand", f"{tensor.symbol.data} has a layout of {layout}")
+        raise refuse("lower-operand", f"{tensor.symbol.data} has a layout of {layout}")
     shape = tuple(logical[axis] for axis in order)
     strides = tuple(int(s) for s in tensor.get("strides", ())) or layout.strides(logical)
     block = buffer.parent_block()
@@ -149,7 +149,7 @@ def _commands(writer: Writer, place: Place, *, get: bool) -> None:
         gap = f"{place.strides[strided]} - block"
         if place.strides[strided] * 4 > MOST_GAP:
             raise refuse(
-                "sunway-descriptor",
+                "lower-descriptor",
                 f"blocks of {place.buffer.tensor_op.symbol.data} lie "
                 f"{place.strides[strided] * 4} bytes apart; a descriptor has 31 bits for it",
                 help="a smaller tensor, or another layout",
