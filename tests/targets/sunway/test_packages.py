@@ -53,7 +53,7 @@ def inputs_of(package: Executable, seed: int) -> dict[str, NDArray[np.float32]]:
 
 def test_every_layer_is_what_the_interpreter_computes(package: Executable) -> None:
     runner = runner_of(package)
-    runner._program = build(runner.directory, runner.manifest, STRICT)
+    runner.program = build(runner.directory, runner.manifest, STRICT)
     for seed in (1, 2):
         inputs = inputs_of(package, seed)
         seen, wanted = Seen(), Seen()
@@ -70,7 +70,7 @@ def test_every_layer_is_what_the_interpreter_computes(package: Executable) -> No
 
 def test_the_order_of_the_cores_changes_nothing(package: Executable) -> None:
     runner, inputs = runner_of(package), inputs_of(package, 3)
-    runner._program = build(runner.directory, runner.manifest, STRICT)
+    runner.program = build(runner.directory, runner.manifest, STRICT)
     first = package.run(inputs)
     runner.order = "7"
     second = package.run(inputs)
@@ -99,7 +99,7 @@ def test_the_package_is_laid_out_as_swtvm_has_it(package: Executable) -> None:
 @pytest.mark.slow
 def test_sanitizers_find_nothing(package: Executable) -> None:
     runner, inputs = runner_of(package), inputs_of(package, 4)
-    runner._program = build(runner.directory, runner.manifest, SANITIZED)
+    runner.program = build(runner.directory, runner.manifest, SANITIZED)
     checked = package.check(inputs, package.run(inputs))
     assert checked.passed
 

@@ -192,7 +192,8 @@ def _bounds(
         curve = _move(one, primitive, operand.role).efficiency
         if curve and lengths:
             run = run_elements(operand, lengths) * operand.element_bytes
-            count = count / np.interp(run, *zip(*curve, strict=True))
+            known, fractions = zip(*curve, strict=True)
+            count = count / np.interp(run, known, fractions)
         moved = moved + count
     return np.maximum(compute, moved / main_bandwidth(one))
 

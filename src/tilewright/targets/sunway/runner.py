@@ -46,12 +46,13 @@ class SunwayRunner(Runner):
         self.layers: Sequence[Mapping[str, Any]] = self.manifest["layers"]
         self.order = ""
         """A seed for the order in which CPEs run; "" is that of their numbers."""
-        self._program: Path | None = None
+        self.program: Path | None = None
+        """What the compiler made of it, once it is there."""
 
     def prepare(self) -> None:
         """Build the program."""
-        if self._program is None:
-            self._program = build(self.directory, self.manifest)
+        if self.program is None:
+            self.program = build(self.directory, self.manifest)
 
     def run(
         self,
@@ -89,7 +90,7 @@ class SunwayRunner(Runner):
         environment = os.environ | ({"SHIM_ORDER": self.order} if self.order else {})
         try:
             ran = subprocess.run(
-                [str(self._program), *map(str, words)],
+                [str(self.program), *map(str, words)],
                 capture_output=True,
                 text=True,
                 errors="replace",
