@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.slow import but_fast
-from tests.targets.sunway.sunway_networks import NETWORKS
+from tests.targets.sunway.sunway_networks import NETWORKS, Network
 
 import tilewright
 from tilewright.errors import TilewrightError
@@ -163,3 +163,41 @@ def test_machines_that_no_core_group_is(
     with pytest.raises(TilewrightError) as raised:
         tilewright.compile(NETWORKS["tiny"](tmp_path), "sunway", values=values)
     assert word in str(raised.value)
+
+
+def test_a_layer_that_fits_no_tile_runs_on_the_mpe(tmp_path: Path) -> None:
+    net = Network(1, 40)
+    x = net.op("Softmax", net.linear("x", 40, 9000), axis=1)
+    package = tilewright.compile(net.save(tmp_path / "wide.onnx", x), "sunway")
+    rows = runner_of(package).layers
+    assert [row["on_host"] for row in rows] == [False, True]
+    inputs = inputs_of(package, 7)
+    assert package.check(inputs, package.run(inputs)).passed
+
+
+def test_names_of_the_model_are_never_names_of_the_c(tmp_path: Path) -> None:
+    net = Network(1, 3, 8, 8)
+    net.op("Relu", net.conv("x", 3, 4, 3))
+    net.nodes[0].name, net.nodes[1].name = 'while */ ??/ "x" \\', "int"
+    net.nodes[0].output[0] = net.nodes[1].input[0] = "double"
+    net.nodes[1].output[0] = "return"
+    model = net.save(tmp_path / "shim.onnx", "return")
+    package = tilewright.compile(model, "sunway")
+    runner, inputs = runner_of(package), inputs_of(package, 8)
+    runner.program = build(runner.directory, runner.manifest, STRICT)
+    assert package.check(inputs, package.run(inputs)).passed
+
+
+def test_a_damaged_manifest_is_refused(tmp_path: Path) -> None:
+    package = tilewright.compile(NETWORKS["tiny"](tmp_path), "sunway", directory=tmp_path / "p")
+    place = runner_of(package).directory / "program.json"
+    text = place.read_text()
+    for damage in (
+        text[:-20],
+        text.replace('"format": 1', '"format": 2'),
+        re.sub(r'"start": \d+', '"start": 999999999', text, count=1),
+        re.sub(r'"symbol": "\w+"', '"symbol": "../x"', text, count=1),
+    ):
+        place.write_text(damage)
+        with pytest.raises(TilewrightError, match="package-invalid"):
+            SunwayRunner(place.parent)

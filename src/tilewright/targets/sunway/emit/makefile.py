@@ -12,8 +12,8 @@ SHIM_LINK = ("-no-pie", "-Wl,--section-start=shim_ldm=0x70000000")
 def makefile_text(name: str, layers: Sequence[str], slaves: Sequence[str]) -> str:
     """The text."""
     return f"""\
-# make        {name} for SW26010, with its compiler: MPE and CPE programs are compiled apart and
-#             linked into one static executable
+# make        {name}_sw26010, with the machine's compiler: MPE and CPE programs are compiled apart
+#             and linked into one static executable
 # make shim   {name}_shim, which runs on this computer
 SW5CC ?= sw5cc
 HOSTFLAGS ?= -O2
@@ -30,9 +30,9 @@ CPE = slave/ldm_slave.c $(SLAVES:%=layers/%_slave.c)
 SHIM = $(wildcard shim/*.c)
 HEADERS = $(wildcard layers/*.h slave/*.h mpe/*.h)
 
-all: {name}
+all: {name}_sw26010
 
-{name}: $(MPE:%.c=%.mpe.o) $(CPE:%.c=%.cpe.o)
+{name}_sw26010: $(MPE:%.c=%.mpe.o) $(CPE:%.c=%.cpe.o)
 	$(SW5CC) -hybrid $^ -o $@ -lm
 
 %.mpe.o: %.c $(HEADERS)
@@ -50,7 +50,7 @@ shim: {name}_shim
 	$(CC) {" ".join(SHIM_FLAGS)} $(CFLAGS) -c $< -o $@
 
 clean:
-	rm -f {name} {name}_shim *.o */*.o
+	rm -f {name}_sw26010 {name}_shim *.o */*.o
 
 .PHONY: all shim clean
 """

@@ -15,7 +15,7 @@
 
 enum {
     STACK_BYTES = 1 << 18,
-    MOST_PENDING = 128,
+    MOST_PENDING = 4096, /* DMA commands of a CPE under way: what the machine holds is not known */
     FIFO = 64 /* vectors that the largest buffer of a bus holds */
 };
 

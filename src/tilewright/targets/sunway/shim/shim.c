@@ -203,14 +203,14 @@ void shim_join(const char *file, int line)
         fail(here, "nothing was spawned");
     for (int number = 0; number < SHIM_CPES; number++) {
         struct cpe *own = &cpes[number];
-        char *stack = own->stack;
         /* Nothing of a spawn before is left, in LDM either. */
-        memset(own, 0, sizeof *own);
-        own->stack = stack;
+        own->state = READY;
+        own->count = 0;
+        own->received[0].count = own->received[1].count = 0;
         map_ldm(number);
         spoil_ldm();
         getcontext(&own->context);
-        own->context.uc_stack.ss_sp = stack;
+        own->context.uc_stack.ss_sp = own->stack;
         own->context.uc_stack.ss_size = STACK_BYTES;
         own->context.uc_link = &mpe;
         makecontext(&own->context, enter, 0);
