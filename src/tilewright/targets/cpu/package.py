@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
 
-from tilewright.codegen import c as codegen_c
 from tilewright.errors import refuse
 from tilewright.graph.dialect import network_of
 from tilewright.graph.names import identifier, network_name
@@ -39,9 +38,7 @@ from tilewright.targets.cpu.weights import array_text, checksum_of, write_weight
 from tilewright.tile.dialect import programs_of
 
 SUPPORT = Path(__file__).parent
-CODEGEN = Path(codegen_c.__file__).parent
-"""Where the headers lie that every package includes as they are: the target's, and those that all
-targets of C have."""
+"""Where the headers lie that every package includes as they are."""
 
 HEADERS = ("checksum.h", "integers.h", "pieces.h", "scalars.h", "shorts.h", "team.h", "vectors.h")
 
@@ -104,8 +101,7 @@ def support_text(name: str, prefix: str) -> str:
 
     Two packages' sources can lie in one folder, also of different versions of Tilewright.
     """
-    folder = CODEGEN if (CODEGEN / name).exists() else SUPPORT
-    text = (folder / name).read_text().replace("TILEWRIGHT_", f"{prefix.upper()}_")
+    text = (SUPPORT / name).read_text().replace("TILEWRIGHT_", f"{prefix.upper()}_")
     return text.replace('#include "', f'#include "{prefix}_')
 
 

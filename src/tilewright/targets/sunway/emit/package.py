@@ -189,7 +189,7 @@ def _span(value: SSAValue) -> tuple[int, int]:
 
 def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
     """The files that are the same in every package but for the machine's LDM."""
-    c, cpu = files("tilewright.codegen.c"), files("tilewright.targets.cpu")
+    cpu = files("tilewright.targets.cpu")
     sunway = files("tilewright.targets.sunway")
     texts = {
         f"shim/{name}": (sunway / "shim" / name).read_text()
@@ -198,7 +198,7 @@ def _support(machine: Machine, *, on_host: bool) -> Mapping[str, str]:
     texts |= {f"slave/{name}": (sunway / "emit" / "slave" / name).read_text() for name in SLAVE}
     room = f"#define LDM_BYTES {machine.memory('ldm').room}\n"
     texts["slave/cpe.h"] = re.sub(r"#define LDM_BYTES .*\n", room, texts["slave/cpe.h"])
-    texts["slave/scalars.h"] = (c / "scalars.h").read_text()
+    texts["slave/scalars.h"] = (cpu / "scalars.h").read_text()
     if on_host:
         texts["mpe/scalars.h"] = texts["slave/scalars.h"]
         texts |= {f"mpe/{name}": (cpu / name).read_text() for name in MPE}

@@ -129,12 +129,16 @@ class SlaveWriter:
 
     def _memory(self) -> None:
         name = self.layer.name
-        self.line("/* The tiles in LDM. */")
-        self.line(f"struct {name}_ldm {{")
+        used, lines = 0, list[str]()
         for buffer in sorted(self.buffers, key=lambda op: int(op.get("address"))):
             place, floats = self.places[buffer], -(-int(buffer.get("bytes")) // 32) * 8
-            tensor = comment(buffer.tensor_op.symbol.data)
-            self.line(f"    float {place.name}[{self.slots(buffer)}][{floats}]; /* {tensor} */")
+            tensor, slots = comment(buffer.tensor_op.symbol.data), self.slots(buffer)
+            used += slots * floats * 4
+            lines.append(f"    float {place.name}[{slots}][{floats}]; /* {tensor} */")
+        self.line(f"/* The tiles in LDM: {used:,} bytes. */")
+        self.line(f"struct {name}_ldm {{")
+        for line in lines:
+            self.line(line)
         self.line("};")
         self.line(f"typedef char {name}_fits[sizeof(struct {name}_ldm) <= LDM_BYTES ? 1 : -1];")
         self.line(f"#define TILES ((struct {name}_ldm *)ldm)")
