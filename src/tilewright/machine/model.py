@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tilewright.machine.checks import MAX_ENGINES, check
+from tilewright.machine.rounding import Rounding
 from tilewright.numerics.element_types import ELEMENTS, Element, ElementType
 
 MAX_VALUE = 1 << 48
@@ -117,7 +118,8 @@ class Storage(_Part):
 
     memory: str
     multiples: dict[str, int] = {}
-    """Dim -> granule to which the operand's extent along it is rounded up in this memory."""
+    """Dim -> granule to which the operand's extent along it is rounded up in this memory; times the
+    dim's step where it has one: rows of an image that a stride of 2 reads come by twice as many."""
     joined: str | None = None
     """Name of another role in whose move this one travels (one latency for both)."""
     layout: str = ""
@@ -329,6 +331,8 @@ class Machine(_Part):
     """What sums are kept in; the rest of a primitive's chain computes on it, too."""
     overflow: Literal["infinity", "saturate"] = "infinity"
     """What floats of 16 bits become beyond the largest of them."""
+    rounding: Rounding = Rounding()
+    """Of fixed point: what the machine computes otherwise than exactly with one rounding."""
     synchronisation: Literal["counters", "none"] = "counters"
     cores: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Where software manages the memories, each core has its own of each but the main memory, whose
@@ -489,4 +493,14 @@ def _named(parts: tuple[_Named, ...], name: str) -> _Named:
     raise KeyError(name)
 
 
-__all__ = ["MAX_ENGINES", "Engine", "Fusion", "Machine", "Memory", "Move", "Primitive", "Storage"]
+__all__ = [
+    "MAX_ENGINES",
+    "Engine",
+    "Fusion",
+    "Machine",
+    "Memory",
+    "Move",
+    "Primitive",
+    "Rounding",
+    "Storage",
+]

@@ -123,6 +123,19 @@ def average_pool2d(
     return rounded_divide(reference.sum_pool2d(x, kernel, strides, pads), counts).astype(x.dtype)
 
 
+def scaled_pool2d(
+    x: Array,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    factor: int,
+    shift: int,
+) -> Array:
+    """Sums of windows times factor / 2**shift, rounded half up and saturated, of the same dtype."""
+    total = reference.sum_pool2d(x, kernel, strides, pads).astype(np.int64) * factor
+    return saturate((total + (1 << shift >> 1)) >> shift, x.dtype)
+
+
 def reduce_mean(x: Array, axes: Sequence[int], keep_dims: bool) -> Array:
     """The mean over axes, rounded half up, of the same dtype."""
     total = x.sum(axis=tuple(axes), keepdims=keep_dims, dtype=np.int64)

@@ -213,23 +213,29 @@ def _prelu_fixed(arrays: Sequence[Array], fractions: Sequence[int], _: Attribute
     return _sloped(arrays[0], arrays[1].astype(np.int64), fractions[1])
 
 
-def _aligned(arrays: Sequence[Array], fractions: Sequence[int]) -> tuple[Array, Array]:
-    """Two operands as int64 at the larger of their binary points."""
-    point = max(fractions)
+def _aligned(
+    arrays: Sequence[Array], fractions: Sequence[int], values: Attributes
+) -> tuple[Array, Array]:
+    """Two operands as int64 at one binary point.
+
+    That is the larger of theirs, or ``guard`` bits behind the smaller: then they are cut there.
+    """
+    guard = values.get("guard")
+    point = max(fractions) if guard is None else min(fractions) + guard
     x, y = (
-        array.astype(np.int64) << (point - fraction)
+        array.astype(np.int64) << max(point - fraction, 0) >> max(fraction - point, 0)
         for array, fraction in zip(arrays, fractions, strict=True)
     )
     return x, y
 
 
-def _add_fixed(arrays: Sequence[Array], fractions: Sequence[int], _: Attributes) -> Array:
-    x, y = _aligned(arrays, fractions)
+def _add_fixed(arrays: Sequence[Array], fractions: Sequence[int], values: Attributes) -> Array:
+    x, y = _aligned(arrays, fractions, values)
     return fixed_point.wrap32(x + y)
 
 
-def _sub_fixed(arrays: Sequence[Array], fractions: Sequence[int], _: Attributes) -> Array:
-    x, y = _aligned(arrays, fractions)
+def _sub_fixed(arrays: Sequence[Array], fractions: Sequence[int], values: Attributes) -> Array:
+    x, y = _aligned(arrays, fractions, values)
     return fixed_point.wrap32(x - y)
 
 

@@ -239,7 +239,7 @@ class Tiling:
                     element = max(element, ELEMENT_BYTES[self.machine.accumulator])
                 size = element
                 for axis, length in zip(operand.access, lengths, strict=True):
-                    granule = max((storage.multiples.get(dim, 1) for dim in axis.dims), default=1)
+                    granule = axis.granule(storage.multiples)
                     size *= -(-int(length.size.max()) // granule) * granule
                 yield Buffer(
                     operand.name,

@@ -67,6 +67,15 @@ class Affine:
             parts.append(str(self.offset))
         return " + ".join(parts).replace("+ -", "- ")
 
+    def granule(self, multiples: Mapping[str, int], names: Mapping[str, str] | None = None) -> int:
+        """The largest of its dims' granules (dim -> granule), times the dim's step; 1 if none.
+
+        ``names`` has what ``multiples`` call a dim, where that is not its own name.
+        """
+        known = names or {}
+        granules = [multiples.get(known.get(dim, dim), 0) * abs(c) for dim, c in self.terms]
+        return max(granules, default=0) or 1
+
     @cached_property
     def dims(self) -> tuple[str, ...]:
         """The names of the dims that the expression depends on."""

@@ -79,10 +79,7 @@ def uses_of(kernel: Kernel, machine: Machine, primitive: Primitive) -> tuple[Use
                 "the planner exact plans a tile for each memory",
             )
         move = path[0] if path else None
-        granules = tuple(
-            max((storage.multiples.get(dim, 1) for dim in axis.dims), default=1)
-            for axis in operand.access
-        )
+        granules = tuple(axis.granule(storage.multiples) for axis in operand.access)
         host = hosts.get(storage.joined, "") if storage.joined else ""
         found.append(Use(operand, memory, move, granules, host, output, storage.leaves))
     own = [use for use in found if not use.host]

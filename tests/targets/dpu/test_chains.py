@@ -43,7 +43,7 @@ def load_weights(build, address, row):
     """Weights of both groups of outputs, and their biases, behind register 0."""
     for out in range(CHANNELS):
         build.add(
-            "load", bank_id=SMALL.group("weights").first + out % 4,
+            "load", bank_id=SMALL.group("weight").first + out % 4,
             bank_addr=row + out // 4 * 9 * GROUPS, length=9, channel=CHANNELS,
             jump_read=CHANNELS, jump_write=GROUPS, ddr_addr=address + out * 9 * CHANNELS,
         )  # fmt: skip
@@ -213,7 +213,7 @@ def test_channel_augmentation_makes_one_pixel_of_a_row_of_the_kernel(stride):
         )  # fmt: skip
     for out in range(8):
         build.add(
-            "load", bank_id=core.group("weights").first + out, length=3, channel=run,
+            "load", bank_id=core.group("weight").first + out, length=3, channel=run,
             jump_read=run, jump_write=groups, ddr_addr=out * 27,
         )  # fmt: skip
     build.add("load", bank_id=core.group("bias").first, channel=8, ddr_addr=216)

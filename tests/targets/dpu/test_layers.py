@@ -168,7 +168,7 @@ def test_sizes_of_the_published_cores():
     assert CORES["dpu-b4096"].group_bytes == 262_144
     firsts = {group.name: (group.first, group.count) for group in ISA0.bank_groups}
     assert firsts == {
-        "vb0": (0, 8), "vb1": (8, 8), "weights": (16, 16), "depthwise": (32, 1), "bias": (33, 1),
+        "vb0": (0, 8), "vb1": (8, 8), "weight": (16, 16), "depthwise": (32, 1), "bias": (33, 1),
     }  # fmt: skip
     assert 2 * ZU2.macs * ZU2.clock_hz == pytest.approx(380.16e9)
     with pytest.raises(TilewrightError, match="target-unknown"):

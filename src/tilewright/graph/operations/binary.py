@@ -41,18 +41,37 @@ class SumOperation(BinaryOperation):
         return max(fractions)
 
 
+class GuardedSum(SumOperation):
+    """A sum whose operands, in fixed point, may be cut to a few fraction bits beyond the coarsest.
+
+    With ``guard`` bits g and binary points f, each operand is floor(x * 2**g / 2**(f - least f)),
+    and the result has its point at g + least f.
+    """
+
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"guard": None}
+
+    def result_point(self, fractions: Sequence[int]) -> int:
+        """The larger of the operands' points, or the guard bits behind the smaller."""
+        point = super().result_point(fractions)
+        if self.get("guard", -1) == -1:
+            return point
+        return min(fractions) + self.integer("guard", 0, 8)
+
+
 @irdl_op_definition
-class AddOp(SumOperation):
+class AddOp(GuardedSum):
     """x + y."""
 
     name = "graph.add"
+    guard = opt_prop_def()
 
 
 @irdl_op_definition
-class SubOp(SumOperation):
+class SubOp(GuardedSum):
     """x - y."""
 
     name = "graph.sub"
+    guard = opt_prop_def()
 
 
 @irdl_op_definition

@@ -102,7 +102,8 @@ class AveragePoolOp(PoolOperation):
     """The mean of each window.
 
     The divisor counts the window's elements in the image and in ``counted``, the part of the
-    padding (top, left, bottom, right) that counts.
+    padding (top, left, bottom, right) that counts. In fixed point a ``factor`` may stand for the
+    division: (factor, shift) for sum * factor / 2**shift, rounded half up.
     """
 
     name = "graph.average_pool"
@@ -110,12 +111,23 @@ class AveragePoolOp(PoolOperation):
     strides = opt_prop_def()
     pads = opt_prop_def()
     counted = opt_prop_def()
+    factor = opt_prop_def()
     DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {
         "kernel": None,
         "strides": (1, 1),
         "pads": (0, 0, 0, 0),
         "counted": (0, 0, 0, 0),
+        "factor": None,
     }
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether every window counts all of its elements."""
+        kernel, strides = self.integers("kernel"), self.integers("strides")
+        pads, counted = self.integers("pads"), self.integers("counted")
+        shape = shape_of(self.inputs[0])[2:]
+        counts = reference.axis_counts(shape, kernel, strides, pads, (1, 1), counted)
+        return all(bool((axis == size).all()) for axis, size in zip(counts, kernel, strict=True))
 
     def evaluate(self, *arrays: Array) -> Array:
         """Float32 sums in float32; fixed point divides the exact sum, rounding half up."""
@@ -125,6 +137,8 @@ class AveragePoolOp(PoolOperation):
             self.integers("pads"),
             self.integers("counted"),
         )
+        if self.is_fixed and "factor" in self.values:
+            return fixed.scaled_pool2d(arrays[0], *attributes[:3], *self.integers("factor", 2, 0))
         if self.is_fixed:
             return fixed.average_pool2d(arrays[0], *attributes)
         (x,) = widened(arrays)

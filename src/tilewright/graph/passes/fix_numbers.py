@@ -64,7 +64,11 @@ class FixNumbers(ModulePass):
             return
         fixed_values = accelerated_values(network)
         points = Points(
-            context, value_names(op), 2.0 ** (31 - self.headroom), context.machine.fixed_bits
+            context,
+            value_names(op),
+            2.0 ** (31 - self.headroom),
+            context.machine.fixed_bits,
+            context.machine.rounding,
         )
         for step in network.block.ops:
             if isinstance(step, KernelOp) and not step.on_host:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import floor, log2
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilewright.graph.dialect import KernelOp, NetworkOp, OutputOp, WeightOp
 from tilewright.graph.operations import Operation
+from tilewright.graph.operations.pooling import AveragePoolOp
 from tilewright.graph.passes.editing import constant, erase, insert, make
 from tilewright.graph.passes.enclosing import enclose, kernel_symbol, symbols_of
-from tilewright.graph.passes.points import KEEPING, Points, largest_product_sum
+from tilewright.graph.passes.points import ALIGNING, KEEPING, Points, largest_product_sum
 from tilewright.graph.values import value_names
 from tilewright.ir import (
     ArrayAttr,
@@ -53,6 +56,20 @@ def quantise_weight(array: Array, element: FixedType) -> Array:
         part = slice(start, start + _CHUNK)
         result[part] = fixed.quantise(flat[part], fraction, dtype)
     return result.reshape(array.shape)
+
+
+def quantise_bias(array: Array, point: int, bits: int) -> NDArray[np.int32]:
+    """A bias at its sum's binary point, of so many bits at the finest point at which it fits.
+
+    That is at most the sum's own.
+    """
+    largest = float(np.abs(array, dtype=np.float64).max(initial=0.0))
+    if bits == 32 or not largest:
+        return fixed.quantise32(array, point)
+    limit = 2 ** (bits - 1) - 1
+    own = min(floor(log2(limit / largest)), point)
+    scaled = np.rint(array.astype(np.float64) * 2.0**own)
+    return (np.clip(scaled, -limit - 1, limit).astype(np.int64) << (point - own)).astype(np.int32)
 
 
 @dataclass
@@ -191,9 +208,8 @@ class NumbersRewriter:
             kind = None
             if not step.wide and op.operation not in KEEPING:
                 kind = tensor(shape_of(op.result), FixedType.of(self.points.bits, step.point))
-            made_op = make(
-                op.operation, operands, op.values, before=kernel, like=op, result_type=kind
-            )
+            values = self.values(op)
+            made_op = make(op.operation, operands, values, before=kernel, like=op, result_type=kind)
             chain.append(made_op)
             known[op.result] = made_op.result
             if step.wide:
@@ -207,6 +223,17 @@ class NumbersRewriter:
             self.note(made_op.result, value, guarantee)
         self.note(made_kernel.result, kernel.result)
         return made_kernel
+
+    def values(self, op: Operation) -> dict[str, PythonValue]:
+        """An operation's attributes, with the machine's rules where it does not compute exactly."""
+        values, rounding = dict(op.values), self.points.rounding
+        if op.operation in ALIGNING and rounding.guard_bits is not None:
+            values["guard"] = rounding.guard_bits
+        if isinstance(op, AveragePoolOp):
+            factor = rounding.average(*op.integers("kernel"))
+            if factor is not None and op.counts_all:
+                values["factor"] = factor
+        return values
 
     def operand(self, argument: SSAValue, outer: SSAValue, before: AnyOperation) -> SSAValue:
         """A kernel's operand."""
@@ -224,7 +251,8 @@ class NumbersRewriter:
         array = constant(outer, self.ctx)
         assert array is not None, "partition leaves computed biases to the host"
         element, hint = FixedType.of(32, point), self.points.names[outer]
-        made = self.weight(fixed.quantise32(array, point), element, before, hint)
+        bits = self.points.rounding.bias_bits
+        made = self.weight(quantise_bias(array, point, bits), element, before, hint)
         made.name_hint = outer.name_hint
         return made
 

@@ -20,6 +20,7 @@ from tilewright.graph.passes.editing import constant
 from tilewright.ir import SSAValue
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array
+from tilewright.machine.rounding import Rounding
 
 KEEPING = frozenset(
     (
@@ -116,6 +117,8 @@ class Points:
     """Accumulators stay below this magnitude."""
     bits: int = 16
     """Bits of the values between kernels, and of weights."""
+    rounding: Rounding = field(default_factory=Rounding)
+    """How the machine computes what is not exact."""
     missing: list[str] = field(default_factory=list[str])
     _classes: dict[SSAValue, PointClass] = field(default_factory=dict[SSAValue, PointClass])
     _ranges: dict[SSAValue, tuple[float, float]] = field(
@@ -228,7 +231,7 @@ class Points:
             if op.operation in ALIGNING or op.operation in PRODUCTS:
                 before = point if wide else None
                 segment = (*segment, *narrow) if wide else tuple(narrow)
-                point = max(found) if op.operation in ALIGNING else sum(found)
+                point = self._sum_point(found) if op.operation in ALIGNING else sum(found)
                 wide = True
             elif op.operation not in KEEPING:
                 made = self.class_of(op.result)
@@ -251,6 +254,11 @@ class Points:
             self.join(classes[current], final)
         return KernelPoints(steps, None)
 
+    def _sum_point(self, points: list[int]) -> int:
+        """Binary point of a sum of operands with these points."""
+        guard = self.rounding.guard_bits
+        return max(points) if guard is None else min(points) + guard
+
     def _table_input(self, value: SSAValue, op: Operation) -> PointClass:
         """The class of what is requantised for a table: cut to where the function varies."""
         found = self.class_of(value)
@@ -261,7 +269,10 @@ class Points:
 
     def _lower(self, kernel: KernelOp) -> bool:
         """Lower classes that a kernel cannot do with; whether there were any."""
-        for step in self.walk(kernel).steps:
+        walk = self.walk(kernel)
+        if self._shift_lowers(kernel, walk):
+            return True
+        for step in walk.steps:
             if not step.wide:
                 continue
             if step.op.operation in ALIGNING:
@@ -275,6 +286,22 @@ class Points:
             if excess > 0 and _drop(step, excess):
                 return True
         return False
+
+    def _shift_lowers(self, kernel: KernelOp, walk: KernelPoints) -> bool:
+        """Lower a class that makes the shift from a kernel's sums to its results impossible."""
+        anchor = walk.steps[0]
+        limits = self.rounding.shifts.get(anchor.op.operation)
+        if limits is None or walk.requantise is None:
+            return False
+        result, point = walk.requantise
+        shift = point - result.fraction
+        if shift < limits[0]:
+            return _set_highest(result, point - limits[0])
+        if shift <= limits[1]:
+            return False
+        weights = [found for found in anchor.sources if found.is_weight]
+        finest = max(weights or anchor.sources, key=lambda found: found.fraction)
+        return _set_highest(finest, finest.fraction - (shift - limits[1]))
 
     def _bias(self, kernel: KernelOp, op: Operation) -> float:
         """Magnitude of a product's bias, which has to fit at the accumulator's binary point."""

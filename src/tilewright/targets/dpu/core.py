@@ -83,7 +83,7 @@ class Core:
         first = self.groups * self.rows
         return (
             *maps,
-            BankGroup("weights", "weights", first, self.channels),
+            BankGroup("weight", "weights", first, self.channels),
             BankGroup("depthwise", "depthwise", first + self.channels, 1),
             BankGroup("bias", "bias", first + self.channels + 1, 1),
         )

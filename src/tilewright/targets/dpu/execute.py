@@ -175,7 +175,7 @@ def _conv(state: State, operation: Operation, span: Span | None) -> None:
     window = _window(state, operation, 0).astype(np.float64)
     taps = _taps(operation, window)
     groups = fields["channel_group"]
-    rows = places.block(core, "weights", fields["bank_addr_weights"], len(taps) * groups)
+    rows = places.block(core, "weight", fields["bank_addr_weights"], len(taps) * groups)
     weights = state.banks[rows].reshape(core.channels, len(taps), -1).astype(np.float64)
     total = np.zeros((fields["valid_pixel_parallel"], fields["length"], core.channels))
     for number, tap in enumerate(taps):

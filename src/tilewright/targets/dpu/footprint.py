@@ -154,7 +154,7 @@ def _conv(core: Core, operation: Operation) -> Footprint:
         raise operation.refuse(f"the strides of a convolution are 1 to {MOST_STRIDE}")
     window, groups = _window(core, operation)
     count = _weights(core, operation, groups)
-    weights = places.block(core, "weights", fields["bank_addr_weights"], count)
+    weights = places.block(core, "weight", fields["bank_addr_weights"], count)
     bias = places.block(core, "bias", fields["bank_addr_bias"], 1)
     result = places.output_image(core, operation, 1).rows
     return Footprint(joined([window, weights, bias]), joined([result]))

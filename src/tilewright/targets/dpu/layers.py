@@ -311,7 +311,7 @@ class _WindowProgram:
         size = layer.taps * layer.channels
         for channel in range(min(core.channels, layer.outputs - group * core.channels)):
             build.add(
-                "load", bank_id=core.group("weights").first + channel, bank_addr=place,
+                "load", bank_id=core.group("weight").first + channel, bank_addr=place,
                 length=layer.taps, channel=layer.channels, jump_read=layer.channels,
                 jump_write=self.groups_in, reg_id=PARAMETERS,
                 ddr_addr=(group * core.channels + channel) * size,

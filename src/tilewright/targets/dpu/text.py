@@ -6,6 +6,7 @@ from tilewright.codegen import words
 from tilewright.codegen.words import from_bytes, to_bytes
 from tilewright.targets.dpu.core import DEPTH, Core
 from tilewright.targets.dpu.isa import REVISIONS
+from tilewright.targets.generic.program_file import ProgramParts, remarks_of
 
 
 def assemble(core: Core, text: str, name: str = "assembly") -> bytes:
@@ -40,3 +41,10 @@ def manual(core: Core) -> str:
         f"are modulo {DEPTH}. `take` waits for a token of each class that it names, `put` leaves "
         "one; both name the instruction's own class.",
     )
+
+
+def package_listing(core: Core, parts: ProgramParts) -> str:
+    """The disassembly of a package's programs, kernels and nodes as remarks."""
+    instructions = REVISIONS[core.isa]
+    rows = remarks_of(parts.file.kernels)
+    return words.disassemble(instructions, from_bytes(instructions, parts.data), rows)

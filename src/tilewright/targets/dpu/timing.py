@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.errors import Problem, TilewrightError
-from tilewright.machine import Machine
 from tilewright.simulate import (
     TIMED,
     Timeline,
@@ -26,6 +25,7 @@ from tilewright.simulate.commands import AccessArray, TimedArray
 from tilewright.targets.dpu.core import DEPTH, Core
 from tilewright.targets.dpu.footprint import Footprint, Span, footprint
 from tilewright.targets.dpu.formats import CATEGORIES
+from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.operations import Operation
 from tilewright.targets.dpu.places import Rows
 from tilewright.targets.dpu.tokens import match
@@ -56,62 +56,6 @@ class Report:
     def race_free(self) -> bool:
         """Whether every order that the engines may take gives the same result."""
         return not self.problems
-
-
-def machine_of(core: Core) -> Machine:
-    """A core as the timing core knows machines: memories, the moves between them, engines."""
-    port = core.port
-    groups = core.bank_groups
-    move = {
-        "bytes_per_cycle": port.bytes_per_cycle,
-        "latency": port.latency,
-        "in_flight": port.in_flight,
-    }
-    return Machine.model_validate(
-        {
-            "name": core.name,
-            "clock_hz": core.clock_hz,
-            "issue_cycles": port.issue_cycles,
-            "memories": [
-                {
-                    "name": "dram",
-                    "bytes_per_cycle": core.memory_bytes_per_second / core.clock_hz,
-                },
-                *(
-                    {
-                        "name": group.name,
-                        "bytes": group.count * core.channels * DEPTH,
-                        "banks": group.count,
-                    }
-                    for group in groups
-                ),
-            ],
-            "moves": [
-                *(
-                    {
-                        "name": f"load-{group.name}",
-                        "source": "dram",
-                        "target": group.name,
-                        "engine": "load",
-                        **move,
-                    }
-                    for group in groups
-                ),
-                *(
-                    {
-                        "name": f"save-{group.name}",
-                        "source": group.name,
-                        "target": "dram",
-                        "engine": "save",
-                        **move,
-                    }
-                    for group in groups
-                ),
-            ],
-            "engines": [{"name": name, "queue": port.queue} for name in CATEGORIES],
-            "primitives": [],
-        }
-    )
 
 
 def cycles(operation: Operation) -> int:

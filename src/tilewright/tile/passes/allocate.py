@@ -167,9 +167,7 @@ def _multiples(buffer: BufferOp, user: ComputeOp, machine: Machine) -> list[int]
     window, names = buffer.window.data, user.primitive_names
     if written:
         window = user.stages[-1].windows.data[-1].data
-    return [
-        max((multiples.get(names.get(d, d), 1) for d in axis.dims), default=1) for axis in window
-    ]
+    return [axis.granule(multiples, names) for axis in window]
 
 
 def _size(buffer: BufferOp) -> int:

@@ -1,0 +1,1 @@
+"""From tile programs to instructions of the core; see network.py."""

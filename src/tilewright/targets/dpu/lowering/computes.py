@@ -1,0 +1,312 @@
+"""Computes of tiles as instructions: one for as many rows as the core computes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.ir.types import fraction_of
+from tilewright.numerics.power_of_two import AVERAGE_FACTORS, GUARD_BITS
+from tilewright.targets.dpu.build import Builder
+from tilewright.targets.dpu.core import DEPTH, Core
+from tilewright.targets.dpu.formats import ACTIVATIONS, ALU_MODES
+from tilewright.targets.dpu.lowering.epilogue import Epilogue
+from tilewright.targets.dpu.lowering.tiles import Tile
+from tilewright.tile.dialect import StageOp
+
+MOST_SHIFT = 63
+"""Right shift of sums of products at most."""
+
+MOST_POOL = 8
+"""Rows and columns of a POOL's window at most, and its strides."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """How a window moves over an image."""
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int] = (1, 1)
+    pads: tuple[int, int] = (0, 0)
+    """Top and left; those of the far side follow from the sizes."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One tile to compute."""
+
+    build: Builder
+    stage: StageOp
+    inputs: list[Tile]
+    output: Tile
+    epilogue: Epilogue
+    bias_row: int
+    bias_shift: int
+    """Field ``shift_bias``."""
+
+    @property
+    def core(self) -> Core:
+        """The core."""
+        return self.build.core
+
+    @cached_property
+    def parameters(self) -> Mapping[str, object]:
+        """The operation's attributes."""
+        return self.stage.parameters
+
+    def pair(self, name: str, default: tuple[int, int] = (1, 1)) -> tuple[int, int]:
+        """Two integers of an attribute."""
+        found = self.parameters.get(name, default)
+        assert isinstance(found, Sequence)
+        return int(found[0]), int(found[1])
+
+    def refuse(self, code: str, reason: str, help: str = "") -> TilewrightError:
+        """The refusal of this operation."""
+        node = self.stage.node.data if self.stage.node is not None else ""
+        return refuse(code, f"{self.stage.operation.data}: {reason}", node, help)
+
+    def initialise(self, mnemonic: str, values: Mapping[str, int]) -> None:
+        """Add an INIT, where it differs from the one before."""
+        for statement in reversed(self.build.statements):
+            if statement.mnemonic == mnemonic:
+                if statement.values == values:
+                    return
+                break
+        self.build.add(mnemonic, **values)
+
+    def blocks(self, most: int) -> Iterator[tuple[int, int]]:
+        """First row, counted from the tile's, and number of rows of what is computed at once."""
+        for row in range(0, self.output.rows, most):
+            yield row, min(most, self.output.rows - row)
+
+    def source(self, window: Window, row: int, rows: int) -> dict[str, int]:
+        """Fields of where the windows of some rows of results begin, and of their padding."""
+        image, out = self.inputs[0], self.output
+        (kernel_h, kernel_w), (down, along) = window.kernel, window.strides
+        shape, axes = image.tensor.shape, image.tensor.axes
+        height = 1 if axes.row is None else shape[axes.row]
+        width = 1 if axes.pixel is None else shape[axes.pixel]
+        y = (out.first_row + row) * down - window.pads[0]
+        x = out.first_pixel * along - window.pads[1]
+        turn, bank, line = image.line(y - image.first_row)
+        left = (x - image.first_pixel) * image.jump
+        names = ("bank_addr_in", "bank_addr_in_1", "bank_addr_in_2", "bank_addr_in_3")
+        bases = {
+            name: (image.base + (turn + k) * image.turn + left) % DEPTH
+            for k, name in enumerate(names)
+        }
+        below = y + (rows - 1) * down + kernel_h - height
+        beyond = x + (out.pixels - 1) * along + kernel_w - width
+        return {
+            **bases,
+            "bank_id_in": image.group.first + bank,
+            "stride_offset_in": line,
+            "pad_top": max(0, -y),
+            "pad_left": max(0, -x),
+            "pad_bottom": kernel_h - 1 - max(0, below),
+            "pad_right": kernel_w - 1 - max(0, beyond),
+        }
+
+    def target(self, row: int, group: int = 0) -> dict[str, int]:
+        """Fields of where results go."""
+        bank, address = self.output.address(row)
+        return {"bank_id_out": bank, "bank_addr_out": address + group}
+
+    def common(self, window: Window, rows: int) -> dict[str, int]:
+        """Fields of all INITs of windows."""
+        image = self.inputs[0]
+        if window.strides[0] != image.step:
+            raise self.refuse("lower-stride", "its rows lie in the banks by another stride")
+        return {
+            "jump_read": image.jump,
+            "jump_read_endl": image.groups,
+            "jump_write": self.output.groups,
+            "jump_write_endl": 1,
+            "kernel_h": window.kernel[0],
+            "kernel_w": window.kernel[1],
+            "stride_h": window.strides[0],
+            "stride_w": window.strides[1],
+            "valid_pixel_parallel": rows,
+        }
+
+    def sums(self) -> dict[str, int]:
+        """Fields of INITs of sums of products."""
+        shift = self.epilogue.shift
+        if not 0 <= shift <= MOST_SHIFT:
+            raise self.refuse(
+                "lower-shift",
+                f"its sums have binary point {self.epilogue.sums}, its result "
+                f"{self.epilogue.result}: a shift to the right by {shift}",
+                f"binary points with a shift of 0 to {MOST_SHIFT}",
+            )
+        return {"shift_cut": shift, "shift_bias": self.bias_shift}
+
+    @property
+    def unused(self) -> int:
+        """Channels at the end of the input's last group that hold nothing."""
+        image = self.inputs[0]
+        return image.groups * self.core.channels - image.channels
+
+
+def product(at: Execution) -> None:
+    """A convolution, or a product of matrices as one with a kernel of 1 x 1."""
+    build, core = at.build, at.core
+    weight = at.inputs[1]
+    window = Window((1, 1))
+    if at.stage.operation.data == "conv":
+        if at.pair("dilations") != (1, 1):
+            raise at.refuse("lower-dilation", "windows have no gaps", "a dilation of 1")
+        sizes = weight.tensor.shape
+        window = Window((sizes[2], sizes[3]), at.pair("strides"), at.pair("pads", (0, 0)))
+    elif not at.parameters.get("transpose_b", False):
+        raise at.refuse("lower-layout", "weights are [input, output]", "constant weights")
+    if max(window.strides) > MOST_POOL:
+        raise at.refuse("lower-stride", f"strides {list(window.strides)}", "strides up to 8")
+    image = at.inputs[0]
+    step = window.kernel[0] * window.kernel[1] * image.groups
+    activation = ACTIVATIONS.index(at.epilogue.activation)
+    for row, rows in at.blocks(core.rows):
+        source = at.source(window, row, rows)
+        init = {"act_type": activation, "stride_offset_in": source.pop("stride_offset_in")}
+        at.initialise("convinit", at.common(window, rows) | at.sums() | init)
+        for group in range(at.output.groups):
+            build.add(
+                "conv", **source, **at.target(row, group), length=at.output.pixels,
+                channel_group=image.groups, channel_offset=at.unused,
+                bank_addr_weights=(weight.base + group * step) % DEPTH,
+                bank_addr_bias=at.bias_row + (group if at.bias_shift else 0),
+            )  # fmt: skip
+
+
+def depthwise(at: Execution) -> None:
+    """A convolution channel by channel."""
+    weight, image = at.inputs[1], at.inputs[0]
+    if at.pair("dilations") != (1, 1):
+        raise at.refuse("lower-dilation", "windows have no gaps", "a dilation of 1")
+    sizes = weight.tensor.shape
+    window = Window((sizes[2], sizes[3]), at.pair("strides"), at.pair("pads", (0, 0)))
+    if max(window.strides) > 16:
+        raise at.refuse("lower-stride", f"strides {list(window.strides)}", "strides up to 16")
+    for row, rows in at.blocks(at.core.misc_rows):
+        source = at.source(window, row, rows)
+        offset = {"stride_offset_in": source.pop("stride_offset_in")}
+        at.initialise("dwinit", at.common(window, rows) | at.sums() | offset)
+        at.build.add(
+            "dwconv", **source, **at.target(row), length=at.output.pixels,
+            channel_group=image.groups, channel_offset=at.unused,
+            bank_addr_weights=weight.base, bank_addr_bias=at.bias_row,
+            act_type=ACTIVATIONS.index(at.epilogue.activation),
+        )  # fmt: skip
+
+
+def maximum(at: Execution) -> None:
+    """The maximum of windows: by POOL where its fields hold the window, else by the ALU."""
+    kernel = at.pair("kernel")
+    if at.pair("dilations") != (1, 1):
+        raise at.refuse("lower-dilation", "windows have no gaps", "a dilation of 1")
+    window = Window(kernel, at.pair("strides"), at.pair("pads", (0, 0)))
+    if max(*kernel, *window.strides) <= MOST_POOL:
+        _pool(at, window, {"pool_type": 0, "shift_cut": 0})
+    else:
+        _alu(at, window, {"exec_mode": ALU_MODES.index("max"), "shift_cut": 0})
+
+
+def average(at: Execution) -> None:
+    """The mean of windows, by the factor that stands for the division."""
+    window = Window(at.pair("kernel"), at.pair("strides"), at.pair("pads", (0, 0)))
+    if "factor" not in at.parameters:
+        raise at.refuse(
+            "lower-average",
+            "windows at the border count fewer elements, and the core divides all by one number",
+            "count the padding (count_include_pad), or pad less",
+        )
+    factor, shift = at.pair("factor")
+    height, width = window.kernel
+    plain = factor == 1 or (height == width and (factor, shift) == AVERAGE_FACTORS.get(width))
+    if at.core.isa == 0 and plain and max(*window.kernel, *window.strides) <= MOST_POOL:
+        return _pool(at, window, {"pool_type": 1, "shift_cut": 0})
+    values = {"exec_mode": ALU_MODES.index("average"), "shift_cut": 8 + shift}
+    return _alu(at, window, values | {"multi_factor": factor})
+
+
+def _pool(at: Execution, window: Window, values: Mapping[str, int]) -> None:
+    for row, rows in at.blocks(at.core.misc_rows):
+        source = at.source(window, row, rows)
+        common = at.common(window, rows)
+        common["stride_offset_in"] = source.pop("stride_offset_in")
+        lines = {name: common.pop(name) for name in ("jump_read_endl", "jump_write_endl")}
+        at.initialise("poolinit", common | values)
+        at.build.add(
+            "pool", **source, **at.target(row), **lines, length=at.output.pixels,
+            channel_group=at.output.groups,
+        )  # fmt: skip
+
+
+def _alu(at: Execution, window: Window, values: Mapping[str, int]) -> None:
+    if at.core.isa == 0:
+        raise at.refuse(
+            "lower-window", f"a window of {list(window.kernel)} with strides "
+            f"{list(window.strides)}: this revision has POOL alone", f"sizes up to {MOST_POOL}",
+        )  # fmt: skip
+    for row, rows in at.blocks(at.core.misc_rows):
+        source = at.source(window, row, rows)
+        common = at.common(window, rows)
+        del common["valid_pixel_parallel"]
+        common |= {
+            "stride_offset_in": source.pop("stride_offset_in"),
+            "length": at.output.pixels,
+            "channel_group": at.output.groups,
+        }
+        at.initialise("aluinit", common | values)
+        at.build.add("alu", **source, **at.target(row), valid_pixel_parallel=rows)
+
+
+def points(at: Execution) -> None:
+    """A sum or a product of two maps of one size."""
+    build, out = at.build, at.output
+    shapes = {one.tensor.shape for one in (*at.inputs, out)}
+    if len(shapes) != 1 or len(out.tensor.shape) != 4 or len(at.inputs) != 2:
+        raise at.refuse("lower-broadcast", "operands are images of one size", "")
+    multiply = at.stage.operation.data == "mul"
+    fractions = [fraction_of(value.type.of) for value in at.stage.inputs]
+    least = min(fractions)
+    if multiply:
+        shifts, write = [0, 0], at.epilogue.result - sum(fractions)
+    else:
+        if at.parameters.get("guard") != GUARD_BITS:
+            raise at.refuse("lower-sum", f"operands are cut at {GUARD_BITS} guard bits")
+        shifts, write = [one - least for one in fractions], at.epilogue.result - least
+    if max(shifts) > 15 or not -23 <= write <= 7:
+        raise at.refuse(
+            "lower-shift",
+            f"operands have binary points {fractions}, the result {at.epilogue.result}",
+            "binary points that lie nearer to each other",
+        )
+    for row, rows in at.blocks(at.core.elementwise_rows):
+        for number, (image, shift) in enumerate(zip(at.inputs, shifts, strict=True)):
+            bank, address = image.address(row)
+            build.add(
+                "elewinit", bank_id_in=bank, bank_addr_in=address, jump_read=image.groups,
+                jump_read_endl=image.turn, shift_read=shift, id=number,
+            )  # fmt: skip
+        build.add(
+            "elew", num=2, length=out.pixels, channel_group=out.groups,
+            valid_pixel_parallel=rows, **at.target(row), jump_write=out.groups,
+            jump_write_endl=out.turn, elew_type=int(multiply),
+            act_type=int(at.epilogue.activation == "relu"),
+            shift_write=write if write >= 0 else 8 - write,
+        )  # fmt: skip
+
+
+COMPUTES: Mapping[str, Callable[[Execution], None]] = {
+    "conv": product,
+    "matmul": product,
+    "depthwise_conv": depthwise,
+    "max_pool": maximum,
+    "average_pool": average,
+    "add": points,
+    "mul": points,
+}
+"""Operation of a kernel's first stage -> what adds its instructions."""

@@ -1,0 +1,226 @@
+"""One kernel: the executions of its tile program in order, each as instructions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilewright.errors import refuse
+from tilewright.targets.dpu.build import Builder
+from tilewright.targets.dpu.core import DEPTH
+from tilewright.targets.dpu.lowering.computes import COMPUTES, Execution
+from tilewright.targets.dpu.lowering.epilogue import Epilogue
+from tilewright.targets.dpu.lowering.tiles import Tensor, Tile
+from tilewright.targets.dpu.machine import MOST_GROUPS
+from tilewright.targets.dpu.registers import BIASES, REGISTERS
+from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace
+from tilewright.tile.boxes import Boxes
+from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, StageOp, TensorOp
+from tilewright.tile.iteration import Order
+from tilewright.tile.queues import Command, commands_of
+
+if TYPE_CHECKING:
+    from tilewright.targets.dpu.lowering.network import Lowering
+
+ZEROS = DEPTH - MOST_GROUPS
+"""First row of the bias bank that kernels without a bias fill with zeros."""
+
+
+class KernelLowering:
+    """One kernel being lowered into a builder."""
+
+    def __init__(self, whole: Lowering, program: ProgramOp, build: Builder) -> None:
+        self.whole = whole
+        self.core = whole.core
+        self.program = program
+        self.build = build
+        self.order = Order(program)
+        self._buffers: dict[BufferOp, BufferPlace] = {}
+        self._boxes: dict[BufferOp, Boxes] = {}
+        self._tensors: dict[TensorOp, Tensor] = {}
+
+    def lower(self) -> None:
+        """Add all instructions. Raises TilewrightError."""
+        commands = commands_of(self.program)
+        for op in commands:
+            if isinstance(op, ComputeOp) and self.bias_of(op) is None and _adds_bias(op):
+                self._load_zeros()
+                break
+        events = sorted(
+            (int(key), number, row)
+            for number, op in enumerate(commands)
+            for row, key in enumerate(self.order.rows(op).key)
+        )
+        epilogues = {op: Epilogue.of(op) for op in commands if isinstance(op, ComputeOp)}
+        for _, number, row in events:
+            op = commands[number]
+            if isinstance(op, MoveOp):
+                self._move(op, row)
+            else:
+                self._compute(op, row, epilogues[op])
+
+    def _load_zeros(self) -> None:
+        build, core = self.build, self.core
+        build.add(
+            "load", bank_id=core.group("bias").first, bank_addr=ZEROS,
+            channel=MOST_GROUPS * core.channels, reg_id=REGISTERS[BIASES],
+        )  # fmt: skip
+
+    def tensor(self, op: TensorOp) -> Tensor:
+        """A tensor in main memory; refuses one that lies beyond what addresses reach."""
+        if op not in self._tensors:
+            place = TensorPlace.of(op, dict.fromkeys(REGISTERS, 0))
+            arena = "" if op.arena is None else op.arena.data
+            if place.range[1] > 1 << 29:
+                raise refuse(
+                    "lower-address",
+                    f"it ends {place.range[1]} bytes behind its register; addresses have 29 bits",
+                    op.symbol.data,
+                )
+            self._tensors[op] = Tensor(
+                REGISTERS[arena], place.address, place.strides, place.shape, op.symbol.data
+            )
+        return self._tensors[op]
+
+    def buffer(self, op: BufferOp) -> BufferPlace:
+        """The place of a buffer."""
+        if op not in self._buffers:
+            self._buffers[op] = BufferPlace(op, self.order, 1)
+            self._boxes[op] = self._buffers[op].boxes
+        return self._buffers[op]
+
+    def tile(self, buffer: BufferOp, command: Command, row: int) -> Tile:
+        """What a buffer holds in one execution of a command, and where."""
+        place = self.buffer(buffer)
+        boxes = self._boxes[buffer]
+        visit = int(self.order.visit(buffer, command)[row])
+        group = self.core.group(buffer.memory)
+        address = place.address + visit % buffer.slot_count * place.bytes
+        tensor = self.tensor(buffer.tensor_op)
+        box = tuple(
+            (int(start), int(size))
+            for start, size in zip(
+                boxes.clamped_start[:, visit], boxes.clamped_size[:, visit], strict=True
+            )
+        )
+        row_bytes = group.count * self.core.channels * (4 if group.kind == "bias" else 1)
+        step = 1
+        if tensor.axes.row is not None and buffer.get("role") == "input":
+            terms = dict(buffer.window.data[tensor.axes.row].terms)
+            step = abs(terms.get("oh", 1))
+        return Tile(self.core, group, address // row_bytes, tensor, box, step)
+
+    def _move(self, op: MoveOp, row: int) -> None:
+        buffer = op.buffer
+        tile = self.tile(buffer, op, row)
+        if tile.group.kind == "map":
+            tile.transfer(self.build, "load" if op.loads else "save")
+        elif tile.group.kind == "weights":
+            self._load_weights(buffer, tile)
+        elif tile.group.kind == "depthwise":
+            self._load_depthwise(tile)
+        else:
+            self._load_bias(tile)
+
+    def _load_weights(self, buffer: BufferOp, tile: Tile) -> None:
+        """A LOAD for every output channel: its taps, of all input channels each."""
+        outer, inner, taps, apart = self._weight_axes(buffer, tile)
+        groups = -(-inner // self.core.channels)
+        start = [first for first, _ in tile.box]
+        first, count = tile.box[outer]
+        for channel in range(count):
+            index = list(start)
+            index[outer] = first + channel
+            turn, bank = divmod(channel, self.core.channels)
+            self.build.add(
+                "load", bank_id=tile.group.first + bank,
+                bank_addr=(tile.base + turn * taps * groups) % DEPTH, length=taps, channel=inner,
+                jump_read=apart, jump_write=groups, reg_id=tile.tensor.register,
+                ddr_addr=tile.tensor.address(index),
+            )  # fmt: skip
+
+    def _weight_axes(self, buffer: BufferOp, tile: Tile) -> tuple[int, int, int, int]:
+        """(axis of the outputs, input channels, taps, bytes from tap to tap) of weights."""
+        axes = [axis.dims for axis in buffer.window.data]
+        outer = next(i for i, dims in enumerate(axes) if "co" in dims)
+        inner = next((i for i, dims in enumerate(axes) if "ci" in dims), -1)
+        strides, sizes = tile.tensor.strides, [size for _, size in tile.box]
+        if len(axes) == 4:
+            inner = 1
+            taps, apart = sizes[2] * sizes[3], strides[3]
+            dense = sizes[2] == 1 or strides[2] == sizes[3] * strides[3]
+        else:
+            taps, apart, dense = 1, 1, True
+        channels = sizes[inner]
+        if not dense or (channels > 1 and strides[inner] != 1):
+            raise refuse(
+                "lower-layout",
+                "weights lie in another order than [output, tap, input] in main memory",
+                tile.tensor.name,
+                "constant weights, which the compiler lays out",
+            )
+        return outer, channels, taps, max(apart, 1) if taps > 1 else 1
+
+    def _load_depthwise(self, tile: Tile) -> None:
+        sizes, strides = [size for _, size in tile.box], tile.tensor.strides
+        taps = sizes[2] * sizes[3]
+        if strides[0] != 1 or (sizes[2] > 1 and strides[2] != sizes[3] * strides[3]):
+            raise refuse(
+                "lower-layout", "weights lie in another order than [tap, channel] in main memory",
+                tile.tensor.name,
+            )  # fmt: skip
+        self.build.add(
+            "load", bank_id=tile.group.first, bank_addr=tile.base, length=taps, channel=sizes[0],
+            jump_read=strides[3] if taps > 1 else 1,
+            jump_write=-(-sizes[0] // self.core.channels), reg_id=tile.tensor.register,
+            ddr_addr=tile.tensor.address([start for start, _ in tile.box]),
+        )  # fmt: skip
+
+    def _load_bias(self, tile: Tile) -> None:
+        tensor = tile.tensor
+        found = self.whole.bias(tensor.offset, tensor.shape[0], tensor.name)
+        start, count = tile.box[0]
+        self.build.add(
+            "load", bank_id=tile.group.first, bank_addr=tile.base, channel=count,
+            reg_id=REGISTERS[BIASES], ddr_addr=found.offset + start,
+        )  # fmt: skip
+
+    def bias_of(self, op: ComputeOp) -> BufferOp | None:
+        """The buffer of a compute's bias, if it has one."""
+        return next((b for b in _inputs(op.stages[0]) if b.get("role") == "bias"), None)
+
+    def _compute(self, op: ComputeOp, row: int, epilogue: Epilogue) -> None:
+        stage = op.stages[0]
+        output = op.output.owner
+        assert isinstance(output, BufferOp)
+        bias = self.bias_of(op)
+        shift, bias_row = 0, ZEROS
+        if bias is not None:
+            tile = self.tile(bias, op, row)
+            tensor = tile.tensor
+            shift = self.whole.bias(tensor.offset, tensor.shape[0], tensor.name).shift + 1
+            bias_row = tile.base
+        inputs = [self.tile(buffer, op, row) for buffer in _inputs(stage) if buffer is not bias]
+        lower = COMPUTES.get(stage.operation.data)
+        if lower is None:
+            raise refuse("lower-operation", f"{stage.operation.data} has no instruction")
+        lower(
+            Execution(
+                self.build,
+                stage,
+                inputs,
+                self.tile(output, op, row),
+                epilogue,
+                bias_row,
+                shift,
+            )
+        )
+
+
+def _inputs(stage: StageOp) -> list[BufferOp]:
+    """The buffers that a stage reads, in the order of its operands."""
+    return [value.owner for value in stage.inputs if isinstance(value.owner, BufferOp)]
+
+
+def _adds_bias(op: ComputeOp) -> bool:
+    """Whether a compute's instruction adds a bias in any case."""
+    return op.stages[0].operation.data in ("conv", "depthwise_conv", "matmul")

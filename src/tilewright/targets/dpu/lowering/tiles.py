@@ -1,0 +1,149 @@
+"""Boxes of tensors in main memory and in the banks, row by row.
+
+A box has rows, pixels and channels whatever its tensor's axes are: the rows of a matrix are those
+of an image of one pixel each. In the banks, row L of a box lies in bank L // step % rows of its
+group; ``step`` rows share a bank (the stride of the window that reads them), side by side pixel for
+pixel, and a turn round the banks takes step * pixels * groups of channels of bank rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.errors import refuse
+from tilewright.targets.dpu.build import Builder
+from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
+
+Box = Sequence[tuple[int, int]]
+"""Start and size along each axis of a tensor."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Which axes of a tensor are channels, rows and pixels; others have one index in a box."""
+
+    channel: int
+    row: int | None
+    pixel: int | None
+
+    @classmethod
+    def of(cls, rank: int) -> Axes:
+        """Of an image [n, c, h, w], or of a matrix [..., rows, channels]."""
+        return cls(1, 2, 3) if rank == 4 else cls(rank - 1, rank - 2 if rank > 1 else None, None)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of bytes in main memory."""
+
+    register: int
+    offset: int
+    strides: tuple[int, ...]
+    """Bytes along each axis."""
+    shape: tuple[int, ...]
+    name: str
+
+    @property
+    def axes(self) -> Axes:
+        """Its axes as those of an image."""
+        return Axes.of(len(self.shape))
+
+    def address(self, start: Sequence[int]) -> int:
+        """The byte of an index, behind the register."""
+        return self.offset + sum(i * s for i, s in zip(start, self.strides, strict=True))
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A box of a tensor in one group of banks."""
+
+    core: Core
+    group: BankGroup
+    base: int
+    """Row of the banks at which it begins."""
+    tensor: Tensor
+    box: tuple[tuple[int, int], ...]
+    step: int = 1
+
+    def _along(self, axis: int | None) -> tuple[int, int]:
+        return (0, 1) if axis is None else self.box[axis]
+
+    @property
+    def first_row(self) -> int:
+        """Index of its first row in the tensor."""
+        return self._along(self.tensor.axes.row)[0]
+
+    @property
+    def rows(self) -> int:
+        """Number of its rows."""
+        return self._along(self.tensor.axes.row)[1]
+
+    @property
+    def first_pixel(self) -> int:
+        """Index of its first pixel in a row of the tensor."""
+        return self._along(self.tensor.axes.pixel)[0]
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of a row."""
+        return self._along(self.tensor.axes.pixel)[1]
+
+    @property
+    def channels(self) -> int:
+        """Channels of a pixel."""
+        return self.box[self.tensor.axes.channel][1]
+
+    @property
+    def groups(self) -> int:
+        """Bank rows of a pixel."""
+        return -(-self.channels // self.core.channels)
+
+    @property
+    def jump(self) -> int:
+        """Bank rows from pixel to pixel."""
+        return self.step * self.groups
+
+    @property
+    def turn(self) -> int:
+        """Bank rows of a turn round the banks."""
+        return self.pixels * self.jump
+
+    def line(self, row: int) -> tuple[int, int, int]:
+        """Turn, bank in the group, and place in the bank of a row, counted from the first.
+
+        Rows before the first have the places that they would have: they are padding.
+        """
+        slot, line = divmod(row, self.step)
+        turn, bank = divmod(slot, self.core.rows)
+        return turn, bank, line
+
+    def address(self, row: int) -> tuple[int, int]:
+        """Bank, and row of the bank, of the first pixel of a row."""
+        turn, bank, line = self.line(row)
+        return self.group.first + bank, (self.base + turn * self.turn + line * self.groups) % DEPTH
+
+    def transfer(self, build: Builder, mnemonic: str) -> None:
+        """LOADs or SAVEs of all rows."""
+        tensor = self.tensor
+        axes = tensor.axes
+        if tensor.strides[axes.channel] != 1 and self.channels > 1:
+            raise refuse(
+                "lower-layout",
+                f"channels lie {tensor.strides[axes.channel]} bytes apart in main memory",
+                tensor.name,
+            )
+        inside, outside = ("jump_write", "jump_read")[:: 1 if mnemonic == "load" else -1]
+        start = [first for first, _ in self.box]
+        apart = 1 if axes.pixel is None else tensor.strides[axes.pixel]
+        for row in range(self.rows):
+            bank, address = self.address(row)
+            index = list(start)
+            if axes.row is not None:
+                index[axes.row] += row
+            values = {inside: self.jump, outside: apart if self.pixels > 1 else 1}
+            build.add(
+                mnemonic, bank_id=bank, bank_addr=address, length=self.pixels,
+                channel=self.channels, reg_id=tensor.register, ddr_addr=tensor.address(index),
+                **values,
+            )  # fmt: skip

@@ -1,0 +1,191 @@
+"""A core as planning knows machines: memories, moves, engines, primitives, all from core.py.
+
+A memory is a group of banks. Its granule is a row of all of them, so that an address in bytes is a
+row by division, and extents are rounded to what the banks hold: rows of an image come in turns of
+``rows`` banks (times the stride, whose rows share a bank), channels in groups of ``channels``. What
+the planner counts as bytes is then what the tile takes of the banks.
+
+Every kernel reads group vb0 and writes group vb1. Sums do not outlive a CONV: a tile has all input
+channels and the whole kernel. A bias counts as 4 bytes, which the graph's biases have; the banks
+hold them as bytes with a binary point of their own, so the bias bank counts fourfold.
+"""
+
+from __future__ import annotations
+
+from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
+from tilewright.machine.rounding import Rounding
+from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
+from tilewright.targets.dpu.formats import CATEGORIES
+
+BIAS_BYTES = 4
+"""Bytes of a bias in the graph."""
+
+MOST_GROUPS = 256
+"""Groups of channels of a pixel that instructions can name."""
+
+MOST_LENGTH = 1024
+"""Pixels of a row that instructions can name."""
+
+MOST_KERNEL = 16
+"""Rows and columns of a convolution's kernel."""
+
+ROUNDING = Rounding(
+    bias_bits=8,
+    guard_bits=2,
+    average_bits=7,
+    averages={
+        "3x3": (28, 8),
+        "5x5": (10, 8),
+        "6x6": (7, 8),
+        "7x7": (21, 10),
+    },
+    shifts={"conv": (0, 16), "matmul": (0, 16), "add": (-5, 17), "mul": (-3, 23)},
+)
+"""numerics/power_of_two.py as rules for the graph. The shifts of sums of products are those that
+Vitis AI's quantiser allows; others are what the fields hold."""
+
+ACTIVATIONS = ("relu", "clip")
+"""Maps that instructions apply to sums; ``clip`` as ReLU6."""
+
+
+def machine_of(core: Core) -> Machine:
+    """The machine of a core."""
+    port = core.port
+    return Machine(
+        name=core.name,
+        description=(
+            f"FPGA CNN core: {core.rows} rows x {core.channels} input x {core.channels} output "
+            f"channels at once, int8 with power-of-two scales, {core.clock_hz / 1e6:g} MHz"
+        ),
+        clock_hz=core.clock_hz,
+        issue_cycles=port.issue_cycles,
+        instruction_bytes=0,
+        element="fixed8",
+        accumulator="fixed32",
+        rounding=ROUNDING,
+        memories=(
+            Memory(name="dram", bytes_per_cycle=core.memory_bytes_per_second / core.clock_hz),
+            *(_memory(core, group) for group in core.bank_groups),
+        ),
+        moves=(
+            *(_move(core, "load", group) for group in core.bank_groups),
+            *(_move(core, "save", group) for group in core.bank_groups),
+        ),
+        engines=tuple(Engine(name=name, queue=port.queue) for name in CATEGORIES),
+        primitives=_primitives(core),
+        layouts={"activation": "NHWC", "weight": "OHWI"},
+    )
+
+
+def _move(core: Core, engine: str, group: BankGroup) -> Move:
+    """The path of LOADs into a group, or of SAVEs from it."""
+    ends = ("dram", group.name) if engine == "load" else (group.name, "dram")
+    memory = core.memory_bytes_per_second / core.clock_hz
+    return Move(
+        name=f"{engine}-{group.name}",
+        source=ends[0],
+        target=ends[1],
+        engine=engine,
+        bytes_per_cycle=min(core.port.bytes_per_cycle, memory),
+        latency=core.port.latency,
+        in_flight=core.port.in_flight,
+    )
+
+
+def _memory(core: Core, group: BankGroup) -> Memory:
+    row = group.count * core.channels * (BIAS_BYTES if group.kind == "bias" else 1)
+    return Memory(name=group.name, bytes=row * DEPTH, banks=group.count, granule=row)
+
+
+def _primitives(core: Core) -> tuple[Primitive, ...]:
+    rows, channels = core.rows, core.channels
+    most = MOST_GROUPS * channels
+    bias = Storage(memory="bias", multiples={"co": channels})
+    return (
+        Primitive(
+            name="conv",
+            operations=("conv",),
+            engine="conv",
+            operands={
+                "input": Storage(memory="vb0", multiples={"oh": rows, "ci": channels}),
+                "weight": Storage(memory="weight", multiples={"co": channels, "ci": channels}),
+                "bias": bias,
+                "output": Storage(memory="vb1", multiples={"oh": rows, "co": channels}),
+            },
+            epilogue=(ACTIVATIONS, ("requantise",)),
+            cycles=f"n*g*ceil(oh/{rows})*ow*ceil(co/{channels})*ceil(ci/{channels})*kh*kw",
+            peak=f"n*g*oh*ow*co*ci*kh*kw/{core.macs}",
+            multiples={"oh": rows, "co": channels, "ci": channels},
+            limits={"n": 1, "g": 1, "ow": MOST_LENGTH, "co": most},
+            extents={"ci": (1, most), "kh": (1, MOST_KERNEL), "kw": (1, MOST_KERNEL)},
+            whole=("ci", "kh", "kw"),
+        ),
+        Primitive(
+            name="fc",
+            operations=("matmul",),
+            engine="conv",
+            operands={
+                "input": Storage(memory="vb0", multiples={"m": rows, "ci": channels}),
+                "weight": Storage(memory="weight", multiples={"co": channels, "ci": channels}),
+                "bias": bias,
+                "output": Storage(memory="vb1", multiples={"m": rows, "co": channels}),
+            },
+            epilogue=(ACTIVATIONS, ("requantise",)),
+            cycles=f"ceil(m/{rows})*ceil(co/{channels})*ceil(ci/{channels})",
+            peak=f"m*co*ci/{core.macs}",
+            multiples={"m": rows, "co": channels, "ci": channels},
+            limits={"co": most},
+            extents={"ci": (1, most), "n": (1, 1), "b0": (1, 1), "b1": (1, 1)},
+            whole=("ci",),
+        ),
+        Primitive(
+            name="depthwise",
+            operations=("depthwise_conv",),
+            engine="misc",
+            operands={
+                "input": Storage(memory="vb0", multiples={"oh": rows, "c": channels}),
+                "weight": Storage(memory="depthwise", layout="HWIO", multiples={"c": channels}),
+                "bias": Storage(memory="bias", multiples={"c": channels}),
+                "output": Storage(memory="vb1", multiples={"oh": rows, "c": channels}),
+            },
+            epilogue=(ACTIVATIONS, ("requantise",)),
+            **_windows(core),
+            extents={"kh": (1, MOST_KERNEL), "kw": (1, MOST_KERNEL)},
+        ),
+        Primitive(
+            name="pool",
+            operations=("max_pool", "average_pool"),
+            engine="misc",
+            operands={
+                "input": Storage(memory="vb0", multiples={"oh": rows, "c": channels}),
+                "output": Storage(memory="vb1", multiples={"oh": rows, "c": channels}),
+            },
+            **_windows(core),
+        ),
+        Primitive(
+            name="elementwise",
+            operations=("add", "mul"),
+            engine="misc",
+            operands={
+                "input": Storage(memory="vb0", multiples={"d2": rows, "d1": channels}),
+                "output": Storage(memory="vb1", multiples={"d2": rows, "d1": channels}),
+            },
+            epilogue=(("relu",), ("requantise",)),
+            cycles=f"d0*ceil(d2/{core.elementwise_rows})*d3*ceil(d1/{channels})*2",
+            peak=f"d0*d1*d2*d3*2/{core.elementwise_rows * channels}",
+            multiples={"d1": channels, "d2": rows},
+            limits={"d0": 1, "d3": MOST_LENGTH, "d1": most},
+        ),
+    )
+
+
+def _windows(core: Core) -> dict[str, object]:
+    """Cycles and tiles of what reduces windows channel by channel."""
+    rows, channels = core.misc_rows, core.channels
+    return {
+        "cycles": f"n*ceil(oh/{rows})*ow*ceil(c/{channels})*kh*kw",
+        "peak": f"n*oh*ow*c*kh*kw/{rows * channels}",
+        "multiples": {"oh": core.rows, "c": channels},
+        "limits": {"n": 1, "ow": MOST_LENGTH, "c": MOST_GROUPS * channels},
+        "whole": ("kh", "kw"),
+    }

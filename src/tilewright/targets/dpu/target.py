@@ -1,0 +1,112 @@
+"""The target objects that the entry points name."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from tilewright.errors import Problem, TilewrightError
+from tilewright.machine import Machine
+from tilewright.machine.capabilities import Capability
+from tilewright.targets.base import Compilation, Runner, Target
+from tilewright.targets.dpu.core import Core, core_named
+from tilewright.targets.dpu.machine import machine_of
+from tilewright.targets.dpu.package import WORD_BYTES, read_package, write_package
+from tilewright.targets.dpu.runner import CoreRunner
+from tilewright.targets.dpu.text import assemble, disassemble, manual, package_listing
+
+
+class CoreTarget(Target):
+    """A core of DNNVM in one of its sizes, simulated bit for bit."""
+
+    takes_computed_weights = False
+    falls_back = True
+    implements = frozenset({Capability.ISSUE_CYCLES, Capability.IN_FLIGHT, Capability.ROUNDING})
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.name = core.name
+        self.description = (
+            f"FPGA CNN core of DNNVM: {core.rows} x {core.channels} x {core.channels} products of "
+            f"int8 a cycle, {core.clock_hz / 1e6:g} MHz, simulated"
+        )
+
+    @cached_property
+    def _machine(self) -> Machine:
+        return machine_of(self.core)
+
+    def machine(self) -> Machine:
+        """The core as planning sees it."""
+        return self._machine
+
+    def check_machine(self, machine: Machine, source: str = "") -> None:
+        """Refuse what the words do not follow: other banks, primitives or arithmetic."""
+        super().check_machine(machine, source)
+        own, problems = self._machine, list[Problem]()
+        for key in ("primitives", "rounding", "layouts", "element", "synchronisation", "cores"):
+            if getattr(machine, key) != getattr(own, key):
+                problems.append(_fixed(key, self.name))
+        if [m.name for m in machine.memories] != [m.name for m in own.memories]:
+            problems.append(_fixed("memory", self.name))
+        else:
+            for given, core in zip(machine.memories, own.memories, strict=True):
+                for key in ("bytes", "granule", "banks"):
+                    if getattr(given, key) != getattr(core, key):
+                        problems.append(_fixed(f"memory.{given.name}.{key}", self.name))
+        if problems:
+            raise TilewrightError(problems)
+
+    def emit(self, compilation: Compilation, directory: Path) -> None:
+        """Write words, weights, biases and the graph; see package.py."""
+        write_package(compilation, directory, self.core)
+
+    def load(self, directory: Path) -> Runner:
+        """A runner on the simulated core."""
+        return CoreRunner(read_package(directory, self.core))
+
+    def word_bytes(self, machine: Machine) -> int:
+        """Bytes of a word; instructions have several."""
+        return WORD_BYTES
+
+    def assemble(self, text: str, machine: Machine, name: str = "assembly") -> bytes:
+        """Words of a source text."""
+        return assemble(self.core, text, name)
+
+    def disassemble(self, data: bytes, machine: Machine) -> str:
+        """The text of words."""
+        return disassemble(self.core, data)
+
+    def listing(self, directory: Path) -> str:
+        """The disassembly of a package's programs, kernels and nodes as remarks."""
+        package = read_package(directory, self.core)
+        return package_listing(self.core, package.parts)
+
+    def manual(self, machine: Machine) -> str:
+        """The instruction manual."""
+        return manual(self.core)
+
+
+def _fixed(key: str, name: str) -> Problem:
+    return Problem(
+        "machine-capability",
+        f"{name} has fixed banks, instructions and arithmetic; this key cannot vary",
+        key,
+        "choose another core: dpu-b512 to dpu-b4096, zu2, zu9",
+    )
+
+
+def _target(name: str) -> CoreTarget:
+    return CoreTarget(core_named(name))
+
+
+B512 = _target("dpu-b512")
+B800 = _target("dpu-b800")
+B1024 = _target("dpu-b1024")
+B1152 = _target("dpu-b1152")
+B1600 = _target("dpu-b1600")
+B2304 = _target("dpu-b2304")
+B3136 = _target("dpu-b3136")
+B4096 = _target("dpu-b4096")
+B4096_ISA0 = _target("dpu-b4096-isa0")
+ZU2 = _target("zu2")
+ZU9 = _target("zu9")
