@@ -19,6 +19,11 @@ SMALL = ROOT / "examples" / "machines" / "small-npu.toml"
 UNUSUAL = {
     Capability.CORES: 2,
     Capability.SPAWN_CYCLES: 1000,
+    Capability.ROUNDING: {
+        "guard_bits": 2,
+        "averages": {"3x3": [28, 8]},
+        "shifts": {"conv": [0, 16]},
+    },
     Capability.ISSUE_CYCLES: 3,
     Capability.LATE_LOADS: True,
     Capability.PART_STORES: True,
@@ -111,7 +116,10 @@ def test_the_page_lists_who_implements_what():
     text = (ROOT / "docs" / "machine-file.md").read_text()
     rows = re.findall(r"^\| `([a-z_.]+)` \| ((?:`[a-z]+`(?:, )?)+) \|$", text, re.MULTILINE)
     listed = {key: set(re.findall(r"`([a-z]+)`", names)) for key, names in rows}
-    families = {"cpu": "cpu", "cambricon": "cambricon", "machine": "generic", "sunway": "sunway"}
+    families = {
+        "cpu": "cpu", "cambricon": "cambricon", "dpu": "dpu-b4096", "machine": "generic",
+        "sunway": "sunway",
+    }  # fmt: skip
     known = {
         capability.value: {
             shown for shown, name in families.items() if capability in find_target(name).implements

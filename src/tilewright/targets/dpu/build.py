@@ -69,7 +69,7 @@ def synchronised(core: Core, statements: Sequence[Statement]) -> list[Statement]
         for one in statements
     ]
     operations = operations_of(decode(instructions, encode(instructions, bare)))
-    shadow = _Shadow(core)
+    shadow = _Shadow(core, {op.fields["reg_id"] for op in operations if op.mnemonic == "save"})
     needs = [
         (producer, operation.number)
         for operation in operations
@@ -85,7 +85,9 @@ def synchronised(core: Core, statements: Sequence[Statement]) -> list[Statement]
 class _Shadow:
     """Who read and wrote each place last, class by class."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, stored: set[int]) -> None:
+        self.stored = stored
+        """The registers behind which anything is stored: others need no order."""
         size = (CLASSES, core.banks * DEPTH)
         self.read: NDArray[np.int32] = np.full(size, -1, np.int32)
         self.written: NDArray[np.int32] = np.full(size, -1, np.int32)
@@ -96,18 +98,16 @@ class _Shadow:
         """Earlier operations of other classes that one must wait for; remembers what it touches."""
         own = operation.engine
         needs: list[int] = []
-        for other in range(CLASSES):
-            if other == own:
-                continue
-            last = max(
-                self.written[other, touched.reads].max(initial=-1),
-                self.written[other, touched.writes].max(initial=-1),
-                self.read[other, touched.writes].max(initial=-1),
-            )
-            needs.append(int(last))
+        last = np.full(CLASSES, -1)
+        if touched.reads.size:
+            last = np.maximum(last, self.written[:, touched.reads].max(axis=1))
+        if touched.writes.size:
+            last = np.maximum(last, self.written[:, touched.writes].max(axis=1))
+            last = np.maximum(last, self.read[:, touched.writes].max(axis=1))
+        needs += [number for other, number in enumerate(last.tolist()) if other != own]
         self.read[own, touched.reads] = operation.number
         self.written[own, touched.writes] = operation.number
-        if touched.loads is not None:
+        if touched.loads is not None and touched.loads.register in self.stored:
             needs.append(int(self._bytes(touched.loads, True).max(initial=-1)))
             self._bytes(touched.loads, False)[:] = operation.number
         if touched.stores is not None:

@@ -99,7 +99,7 @@ def _memory(core: Core, group: BankGroup) -> Memory:
 
 def _primitives(core: Core) -> tuple[Primitive, ...]:
     rows, channels = core.rows, core.channels
-    most = MOST_GROUPS * channels
+    most, transfer = MOST_GROUPS * channels, _row_cycles(core)
     bias = Storage(memory="bias", multiples={"co": channels})
     return (
         Primitive(
@@ -116,6 +116,7 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
             cycles=f"n*g*ceil(oh/{rows})*ow*ceil(co/{channels})*ceil(ci/{channels})*kh*kw",
             peak=f"n*g*oh*ow*co*ci*kh*kw/{core.macs}",
             multiples={"oh": rows, "co": channels, "ci": channels},
+            issue=f"{transfer}*(oh+kh)",
             limits={"n": 1, "g": 1, "ow": MOST_LENGTH, "co": most},
             extents={"ci": (1, most), "kh": (1, MOST_KERNEL), "kw": (1, MOST_KERNEL)},
             whole=("ci", "kh", "kw"),
@@ -125,17 +126,17 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
             operations=("matmul",),
             engine="conv",
             operands={
-                "input": Storage(memory="vb0", multiples={"m": rows, "ci": channels}),
+                "input": Storage(memory="vb0", multiples={"n": rows, "m": rows, "ci": channels}),
                 "weight": Storage(memory="weight", multiples={"co": channels, "ci": channels}),
                 "bias": bias,
-                "output": Storage(memory="vb1", multiples={"m": rows, "co": channels}),
+                "output": Storage(memory="vb1", multiples={"n": rows, "m": rows, "co": channels}),
             },
             epilogue=(ACTIVATIONS, ("requantise",)),
-            cycles=f"ceil(m/{rows})*ceil(co/{channels})*ceil(ci/{channels})",
-            peak=f"m*co*ci/{core.macs}",
-            multiples={"m": rows, "co": channels, "ci": channels},
+            cycles=f"ceil(n*m/{rows})*ceil(co/{channels})*ceil(ci/{channels})",
+            peak=f"n*m*co*ci/{core.macs}",
+            multiples={"n": rows, "m": rows, "co": channels, "ci": channels},
             limits={"co": most},
-            extents={"ci": (1, most), "n": (1, 1), "b0": (1, 1), "b1": (1, 1)},
+            extents={"ci": (1, most), "b0": (1, 1), "b1": (1, 1)},
             whole=("ci",),
         ),
         Primitive(
@@ -174,9 +175,15 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
             cycles=f"d0*ceil(d2/{core.elementwise_rows})*d3*ceil(d1/{channels})*2",
             peak=f"d0*d1*d2*d3*2/{core.elementwise_rows * channels}",
             multiples={"d1": channels, "d2": rows},
+            issue=f"{transfer}*2*d2",
             limits={"d0": 1, "d3": MOST_LENGTH, "d1": most},
         ),
     )
+
+
+def _row_cycles(core: Core) -> int:
+    """Cycles that a LOAD of a short row takes at least: of a tile, every row has one."""
+    return -(-core.port.latency // core.port.in_flight)
 
 
 def _windows(core: Core) -> dict[str, object]:
@@ -185,6 +192,7 @@ def _windows(core: Core) -> dict[str, object]:
     return {
         "cycles": f"n*ceil(oh/{rows})*ow*ceil(c/{channels})*kh*kw",
         "peak": f"n*oh*ow*c*kh*kw/{rows * channels}",
+        "issue": f"{_row_cycles(core)}*(oh+kh)",
         "multiples": {"oh": core.rows, "c": channels},
         "limits": {"n": 1, "ow": MOST_LENGTH, "c": MOST_GROUPS * channels},
         "whole": ("kh", "kw"),

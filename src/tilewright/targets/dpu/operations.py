@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
-from tilewright.codegen.words import Program, decode, from_bytes, instruction_text
+from tilewright.codegen.words import Group, Program, decode, from_bytes, instruction_text
 from tilewright.errors import TilewrightError, refuse
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.formats import CATEGORIES, CoreInstruction
@@ -25,9 +25,15 @@ class Operation:
     instruction: CoreInstruction
     fields: Mapping[str, int]
     """Its own, and those of the INIT before it."""
-    text: str
+    place: tuple[Group, int]
+    """Its group in the decoded program, and its number there."""
     operands: tuple[Mapping[str, int], ...] = ()
     """Fields of the ELEWINITs of an ELEW."""
+
+    @property
+    def text(self) -> str:
+        """The instruction as the disassembler writes it."""
+        return instruction_text(*self.place)
 
     @property
     def mnemonic(self) -> str:
@@ -62,39 +68,42 @@ def operations_of(program: Program) -> list[Operation]:
     ``program-token`` for one that does not wait for, or does not tell, its own class, and
     ``program-end`` where END does not stand at the end, once.
     """
-    which, index = program.place
-    held: dict[str, dict[str, int]] = {}
-    waiting: list[dict[str, int]] = []
+    which, index = (column.tolist() for column in program.place)
+    statements = program.statements()
+    held: dict[str, Mapping[str, int]] = {}
+    waiting: list[Mapping[str, int]] = []
     operations: list[Operation] = []
     for row in range(program.size):
         group = program.groups[which[row]]
         instruction = cast(CoreInstruction, group.instruction)
-        values = group.values(int(index[row]))
-        text = instruction_text(group, int(index[row]))
-        place = f"instruction {row} ({text})"
+        values: Mapping[str, int] = statements[row].values
+        operation = Operation(row, instruction, values, (group, index[row]))
         own = 1 << CATEGORIES.index(instruction.category)
         if not values["take"] & values["put"] & own:
             raise refuse(
-                "program-token", f"take and put must both name {instruction.category}", place
+                "program-token",
+                f"take and put must both name {instruction.category}",
+                operation.name,
             )
-        operands: tuple[dict[str, int], ...] = ()
+        operands: tuple[Mapping[str, int], ...] = ()
         if instruction.mnemonic == "elewinit":
             if len(waiting) == MOST_OPERANDS:
-                raise refuse("program-state", f"no ELEW uses {MOST_OPERANDS} ELEWINITs", place)
+                raise refuse(
+                    "program-state", f"no ELEW uses {MOST_OPERANDS} ELEWINITs", operation.name
+                )
             waiting.append(values)
         elif instruction.sets:
             held[instruction.sets] = values
         elif instruction.mnemonic == "elew":
             if len(waiting) < values["num"]:
-                raise refuse(
-                    "program-state", f"has {len(waiting)} ELEWINITs of {values['num']}", place
-                )
+                reason = f"has {len(waiting)} ELEWINITs of {values['num']}"
+                raise refuse("program-state", reason, operation.name)
             operands, waiting = tuple(waiting[: values["num"]]), waiting[values["num"] :]
         elif instruction.mnemonic in ("conv", "pool", "dwconv", "alu"):
             if instruction.mnemonic not in held:
-                raise refuse("program-state", "no INIT stands before it", place)
+                raise refuse("program-state", "no INIT stands before it", operation.name)
             values = {**held[instruction.mnemonic], **values}
         if (instruction.mnemonic == "end") != (row == program.size - 1):
-            raise refuse("program-end", "END is the last instruction, and no other", place)
-        operations.append(Operation(row, instruction, values, text, operands))
+            raise refuse("program-end", "END is the last instruction, and no other", operation.name)
+        operations.append(replace(operation, fields=values, operands=operands))
     return operations

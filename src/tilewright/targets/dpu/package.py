@@ -54,9 +54,6 @@ def write_package(compilation: Compilation, directory: Path, core: Core) -> None
     lowering = Lowering(core, weights)
     steps, rows = _lower(compilation, network, lowering)
     words = lowering.words()
-    problems = Segments.read(core, words).problems()
-    if problems:  # a defect of the compiler, whatever the network is
-        raise TilewrightError(problems)
     write_program(
         compilation,
         directory,

@@ -21,7 +21,9 @@ class CoreTarget(Target):
 
     takes_computed_weights = False
     falls_back = True
-    implements = frozenset({Capability.ISSUE_CYCLES, Capability.IN_FLIGHT, Capability.ROUNDING})
+    implements = frozenset(
+        {Capability.ISSUE_CYCLES, Capability.IN_FLIGHT, Capability.ISSUE, Capability.ROUNDING}
+    )
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -50,9 +52,11 @@ class CoreTarget(Target):
             problems.append(_fixed("memory", self.name))
         else:
             for given, core in zip(machine.memories, own.memories, strict=True):
-                for key in ("bytes", "granule", "banks"):
-                    if getattr(given, key) != getattr(core, key):
-                        problems.append(_fixed(f"memory.{given.name}.{key}", self.name))
+                keys = [
+                    key for key in ("granule", "banks") if getattr(given, key) != getattr(core, key)
+                ]
+                keys += ["bytes"] * ((given.bytes or 0) > (core.bytes or 0))
+                problems += [_fixed(f"memory.{given.name}.{key}", self.name) for key in keys]
         if problems:
             raise TilewrightError(problems)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.errors import refuse
@@ -19,7 +20,7 @@ from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Command, commands_of
 
 if TYPE_CHECKING:
-    from tilewright.targets.dpu.lowering.network import Lowering
+    from tilewright.targets.dpu.lowering.network import Bias, Lowering
 
 ZEROS = DEPTH - MOST_GROUPS
 """First row of the bias bank that kernels without a bias fill with zeros."""
@@ -176,13 +177,18 @@ class KernelLowering:
         )  # fmt: skip
 
     def _load_bias(self, tile: Tile) -> None:
-        tensor = tile.tensor
-        found = self.whole.bias(tensor.offset, tensor.shape[0], tensor.name)
-        start, count = tile.box[0]
+        found = self.bias(tile.tensor)
+        start, count = tile.box[-1]
         self.build.add(
             "load", bank_id=tile.group.first, bank_addr=tile.base, channel=count,
             reg_id=REGISTERS[BIASES], ddr_addr=found.offset + start,
         )  # fmt: skip
+
+    def bias(self, tensor: Tensor) -> Bias:
+        """A bias as bytes; refuses one that is not the same for all rows."""
+        if prod(tensor.shape) != tensor.shape[-1]:
+            raise refuse("lower-bias", "rows have biases of their own", tensor.name)
+        return self.whole.bias(tensor.offset, tensor.shape[-1], tensor.name)
 
     def bias_of(self, op: ComputeOp) -> BufferOp | None:
         """The buffer of a compute's bias, if it has one."""
@@ -196,9 +202,7 @@ class KernelLowering:
         shift, bias_row = 0, ZEROS
         if bias is not None:
             tile = self.tile(bias, op, row)
-            tensor = tile.tensor
-            shift = self.whole.bias(tensor.offset, tensor.shape[0], tensor.name).shift + 1
-            bias_row = tile.base
+            shift, bias_row = self.bias(tile.tensor).shift + 1, tile.base
         inputs = [self.tile(buffer, op, row) for buffer in _inputs(stage) if buffer is not bias]
         lower = COMPUTES.get(stage.operation.data)
         if lower is None:

@@ -1,0 +1,109 @@
+"""Words against the graph's meaning, bit for bit, and free of races, for tiles of all sizes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.targets.dpu.lowering import lowered_cases
+from tests.targets.dpu.lowering.lowered_cases import image, lower_case
+from tests.targets.generic.kernel_cases import KernelBuilder
+
+from tilewright.errors import TilewrightError
+from tilewright.targets.dpu.core import ISA0, ZU2, Core
+from tilewright.targets.dpu.machine import machine_of
+
+SMALL = Core("small", 4, 4, misc_rows=2, elementwise_rows=2)
+"""Few channels at once, so that small layers have several groups of them."""
+
+KINDS = ("convolution", "product", "depthwise", "pool", "points")
+
+
+def crowded(core: Core, part: int):
+    """The machine of a core of which a part of the banks is used, so that there are many tiles."""
+    machine = machine_of(core)
+    values = {
+        f"memory.{memory.name}.bytes": memory.bytes // part
+        for memory in machine.memories
+        if memory.name in ("vb0", "vb1", "weight")
+    }
+    return machine.with_values(values)
+
+
+def check(kind: str, seed: int, core: Core, part: int) -> None:
+    case = getattr(lowered_cases, kind)(seed)
+    lowered = lower_case(case, core, crowded(core, part))
+    assert not lowered.segments.problems()
+    np.testing.assert_array_equal(lowered.run(), case.expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(6))
+def test_words_compute_what_the_graph_means(kind: str, seed: int) -> None:
+    check(kind, seed, SMALL, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(6, 46))
+def test_words_compute_what_the_graph_means_on_other_cores(kind: str, seed: int) -> None:
+    check(kind, seed, (SMALL, ZU2)[seed % 2], (1, 4, 16)[seed % 3])
+
+
+@pytest.mark.parametrize("kind", ["convolution", "product", "depthwise", "points"])
+def test_the_older_instructions_compute_the_same(kind: str) -> None:
+    check(kind, 3, replace(ISA0, rows=4, channels=4, misc_rows=2), 4)
+
+
+def test_small_tiles_are_many() -> None:
+    case = lowered_cases.convolution(0)
+    sizes = [len(lower_case(case, SMALL, crowded(SMALL, p)).segments.operations) for p in (1, 16)]
+    assert sizes[1] > sizes[0]
+
+
+def dilated(build: KernelBuilder):
+    weight = build.operand((8, 8, 3, 3), 5, 8, "OHWI")
+    return build.op("conv", image(build, 1, 8, 12, 12), weight, dilations=(2, 2))
+
+
+def clipped(build: KernelBuilder):
+    y = build.op("conv", image(build, 1, 8, 12, 12), build.operand((8, 8, 1, 1), 5, 8, "OHWI"))
+    return build.op("clip", y, minimum=0.0, maximum=5.0)
+
+
+def with_wide_bias(build: KernelBuilder):
+    operands = image(build, 1, 8, 12, 12), build.operand((8, 8, 1, 1), 5, 8, "OHWI")
+    return build.op("conv", *operands, build.operand((8,), 9, bits=32))
+
+
+def exact_sum(build: KernelBuilder):
+    return build.op("add", image(build, 1, 8, 9, 9), image(build, 1, 8, 9, 9, fraction=2))
+
+
+def partial_average(build: KernelBuilder):
+    return build.op("average_pool", image(build, 1, 8, 9, 9), kernel=(3, 3), pads=(1, 1, 1, 1))
+
+
+REFUSED = {
+    "lower-dilation": dilated,
+    "lower-activation": clipped,
+    "lower-bias": with_wide_bias,
+    "lower-sum": exact_sum,
+    "lower-average": partial_average,
+}
+
+
+@pytest.mark.parametrize("code", REFUSED)
+def test_what_no_instruction_says_is_refused(code: str) -> None:
+    build = KernelBuilder(1)
+    y = REFUSED[code](build)
+    if code != "lower-average":
+        y = build.op("requantise", y, result=(8, 4))
+    with pytest.raises(TilewrightError, match=code):
+        lower_case(build.finish(y), ZU2)
+
+
+def test_shifts_to_the_left_are_refused() -> None:
+    build = KernelBuilder(1)
+    y = build.op("conv", image(build, 1, 8, 12, 12), build.operand((8, 8, 1, 1), 5, 8, "OHWI"))
+    with pytest.raises(TilewrightError, match=r"lower-shift.*shift to the right by -1"):
+        lower_case(build.finish(build.op("requantise", y, result=(8, 10))), ZU2)

@@ -1,0 +1,155 @@
+"""Networks on the core, bit for bit the graph's meaning, and packages that are damaged."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from tests.end_to_end.end_to_end_models import lenet, network, run_checked
+
+import tilewright
+from tilewright.errors import TilewrightError
+from tilewright.targets.base import find_target
+
+
+class Net:
+    """Builds an ONNX model node by node, with random weights."""
+
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: list[onnx.TensorProto] = []
+        self.random = np.random.default_rng(5)
+
+    def tensor(self, array) -> str:
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(array, np.float32), name))
+        return name
+
+    def op(self, kind: str, *inputs: str, **attributes: object) -> str:
+        name = f"{kind.lower()}{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
+        return name
+
+    def conv(self, x: str, channels: int, outputs: int, kernel: int, then="Relu", **attributes):
+        inputs = channels // attributes.get("group", 1)
+        scale = (2 / (inputs * kernel * kernel)) ** 0.5
+        weight = self.tensor(self.random.normal(0, scale, (outputs, inputs, kernel, kernel)))
+        bias = self.tensor(self.random.normal(0, 0.1, outputs))
+        attributes.setdefault("pads", [kernel // 2] * 4)
+        y = self.op("Conv", x, weight, bias, kernel_shape=[kernel, kernel], **attributes)
+        if then == "Clip":
+            return self.op("Clip", y, self.tensor(0), self.tensor(6))
+        return self.op(then, y) if then else y
+
+    def model(self, y: str) -> onnx.ModelProto:
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)
+        out = helper.make_tensor_value_info(y, TensorProto.FLOAT, None)
+        graph = helper.make_graph(self.nodes, "net", [x], [out], self.weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+        model.ir_version = 8
+        return model
+
+
+def mixed() -> onnx.ModelProto:
+    """Strides, a residual, siblings that are concatenated, a depthwise layer, pools, a product."""
+    net = Net(1, 3, 26, 26)
+    x = net.conv("x", 3, 20, 5, strides=[2, 2])
+    x = net.op("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    y = net.conv(net.conv(x, 20, 9, 1), 9, 20, 3, then="")
+    x = net.op("Relu", net.op("Add", x, y))
+    parts = [net.conv(x, 20, 13, 1), net.conv(x, 20, 8, 3)]
+    x = net.op("Concat", *parts, axis=1)
+    x = net.conv(x, 21, 21, 3, then="Clip", group=21, strides=[2, 2])
+    x = net.op("Flatten", net.op("GlobalAveragePool", x))
+    weight = net.tensor(net.random.normal(0, 0.3, (10, 21)))
+    return net.model(net.op("Gemm", x, weight, net.tensor(np.arange(10) / 50), transB=1))
+
+
+@pytest.fixture(scope="module")
+def executable(tmp_path_factory):
+    return run_checked(mixed(), "zu2", tmp_path_factory.mktemp("mixed"))
+
+
+def test_a_network_of_all_kinds_runs_on_the_core(executable) -> None:
+    hosts = [k.symbol for k in executable.profile.kernels if k.on_host and k.nodes]
+    assert not hosts
+    assert executable.profile.cycles > 0
+    assert 0 < executable.summary()["efficiency"] <= 1
+
+
+def test_packages_list_assemble_and_trace(executable, tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    executable.save(package)
+    loaded = tilewright.load_package(package)
+    target = find_target("zu2")
+    program = next(package.rglob("program.bin"))
+    text = target.listing(program.parent)
+    assert text.count("; kernel ") == sum(not k.on_host for k in executable.profile.kernels)
+    assert target.assemble(text, target.machine()) == program.read_bytes()
+    trace = tmp_path / "trace.json"
+    loaded.run({"x": np.zeros((1, 3, 26, 26), np.float32)}, trace=trace)
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert {event.get("name") for event in events} >= {"load", "save", "conv", "elew"}
+
+
+@pytest.mark.parametrize("damage", ["short", "opcode", "end", "core"])
+def test_damaged_packages_are_refused(executable, damage: str, tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    executable.save(package)
+    folder = next(package.rglob("program.bin")).parent
+    words = (folder / "program.bin").read_bytes()
+    target = "zu2"
+    if damage == "short":
+        words = words[: len(words) // 2]
+    elif damage == "opcode":
+        words = b"\xff" * 4 + words[4:]
+    elif damage == "end":
+        words = words[:-4]
+    else:
+        target = "dpu-b4096"
+    (folder / "program.bin").write_bytes(words)
+    with pytest.raises(TilewrightError, match=r"package-invalid"):
+        find_target(target).load(folder)
+
+
+def test_what_the_core_cannot_do_runs_on_the_host(tmp_path: Path) -> None:
+    net = Net(1, 8, 14, 14)
+    x = net.conv("x", 8, 16, 3, pads=[2, 2, 2, 2], dilations=[2, 2])
+    x = net.op("AveragePool", x, kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    x = net.conv(x, 16, 8, 1)
+    executable = run_checked_loosely(net.model(x), tmp_path)
+    reasons = executable.explain() if hasattr(executable, "explain") else ""
+    hosts = {node for k in executable.profile.kernels if k.on_host for node in k.nodes}
+    assert {"conv0", "averagepool2"} <= hosts and "conv3" not in hosts, reasons
+
+
+def run_checked_loosely(model: onnx.ModelProto, folder: Path):
+    """Compile and check a network of which the host computes a part in float32."""
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    sample = {"x": np.random.default_rng(0).normal(size=(1, 8, 14, 14)).astype(np.float32)}
+    executable = tilewright.compile(path, "zu2", calibration=[sample])
+    assert executable.check(sample, executable.run(sample, check_races=True)).passed
+    return executable
+
+
+def test_other_banks_are_refused() -> None:
+    with pytest.raises(TilewrightError, match=r"machine-capability.*memory.vb0.bytes"):
+        tilewright.compile(lenet(), "zu2", values={"memory.vb0.bytes": 1 << 20})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["zu2", "zu9", "dpu-b512", "dpu-b4096-isa0"])
+def test_lenet(target: str, tmp_path: Path) -> None:
+    executable = run_checked(lenet(), target, tmp_path)
+    assert not [k.symbol for k in executable.profile.kernels if k.on_host and k.nodes]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["squeezenet", "resnet18"])
+def test_networks_of_the_benchmarks(model: str, tmp_path: Path) -> None:
+    executable = run_checked(network(model, 64), "zu2", tmp_path)
+    assert not [k.symbol for k in executable.profile.kernels if k.on_host and k.nodes]
