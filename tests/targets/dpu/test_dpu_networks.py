@@ -11,6 +11,7 @@ from tests.end_to_end.end_to_end_models import lenet, network, run_checked
 
 import tilewright
 from tilewright.errors import TilewrightError
+from tilewright.runtime import Executable
 from tilewright.targets.base import find_target
 
 
@@ -83,7 +84,7 @@ def test_a_network_of_all_kinds_runs_on_the_core(executable) -> None:
 def test_packages_list_assemble_and_trace(executable, tmp_path: Path) -> None:
     package = tmp_path / "package"
     executable.save(package)
-    loaded = tilewright.load_package(package)
+    loaded = Executable.load(package)
     target = find_target("zu2")
     program = next(package.rglob("program.bin"))
     text = target.listing(program.parent)

@@ -20,7 +20,6 @@ from tilewright.errors import refuse
 from tilewright.targets.dpu.build import Builder
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.kernel import KernelLowering
-from tilewright.targets.dpu.lowering.order import interleaved
 from tilewright.targets.dpu.machine import MOST_GROUPS
 from tilewright.tile.dialect import ProgramOp
 
@@ -72,7 +71,7 @@ class Lowering:
         if not self._open:
             self.segments.append(Builder(self.core))
             self._open = True
-        self.segments[-1].statements += interleaved(build)
+        self.segments[-1].statements += build.statements
         size = len(build.statements)
         self.starts.append((self._count, self._count + size))
         self._count += size
