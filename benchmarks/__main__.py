@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.papers import ascend, dlir, dlplib, hlal, swatop
+from benchmarks.papers import dlir, dlplib, dnnvm, hlal, swatop
 from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import (
@@ -60,6 +61,7 @@ PAGES: Mapping[str, Entry] = {
         ("simulation", simulation),
         ("dlir", dlir),
         ("dlplib", dlplib),
+        ("dnnvm", dnnvm),
         ("hlal", hlal),
         ("swatop", swatop),
         ("ascend", ascend),

@@ -1,6 +1,6 @@
 """The FPGA CNN core of DNNVM (AMD's DPUCZDX8G), simulated: words, banks, tokens.
 
-There is no target to compile networks for yet (README.md says what there is). A program of words:
+target.py has the targets that networks are compiled for (README.md). A program of words:
 
     core = core_named("dpu-b4096-isa0")
     operations = read_program(core, data)
