@@ -16,8 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.papers import ascend, dlir, dlplib, hlal, swatop
-from benchmarks.papers import dlir, dlplib, dnnvm, hlal, swatop
+from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop
 from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tilewright import frontends
 from tilewright.compiler.fall_back import give_to_host, remember
-from tilewright.compiler.quantise import calibrate, kept_on_host, quantise
+from tilewright.compiler.quantise import calibrate, kept_on_host, quantise, read_stated_points
 from tilewright.compiler.state import (
     CompilationState,
     Model,
@@ -22,6 +22,7 @@ from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.passes import kernel_pipeline, place_pipeline, simplify_pipeline
 from tilewright.graph.passes.block_channels import BlockChannels
+from tilewright.graph.passes.stated_points import other_points
 from tilewright.graph.placement import arenas_of
 from tilewright.graph.values import value_names
 from tilewright.ir import SSAValue, StringAttr
@@ -89,6 +90,8 @@ def import_model(work: CompilationState) -> None:
 
 def optimise_graph(work: CompilationState) -> None:
     """Graph passes that keep the model's numbers."""
+    if work.machine.fixed_bits:
+        read_stated_points(work)
     work.runner.run(work.network, simplify_pipeline(work.machine), "graph-")
     drop_dead_weights(work)
 
@@ -109,6 +112,8 @@ def place_graph(work: CompilationState) -> None:
     if work.planner is None:  # A planner that was asked for cuts single kernels.
         form_chains(network_of(work.network), work.machine, work.known, work.progress)
     work.runner.run(work.network, passes[laid:], "graph-")
+    if work.stated is not None:
+        work.notes += other_points(network_of(work.network), work.stated.nodes)
     drop_dead_weights(work)
 
 

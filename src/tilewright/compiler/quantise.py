@@ -10,6 +10,7 @@ from tilewright.graph.dialect import GraphOperation, network_of
 from tilewright.graph.passes.editing import operations_of
 from tilewright.graph.passes.equalise_sites import equalising_sites, factors_of
 from tilewright.graph.passes.quantise import check_nodes, quantise_pipeline
+from tilewright.graph.passes.stated_points import read_points
 from tilewright.graph.values import value_names
 from tilewright.machine import Machine
 from tilewright.numbers.calibration import (
@@ -26,6 +27,20 @@ from tilewright.numerics.observers import Observer
 
 CHANNEL_SAMPLES = 16
 """Samples on which magnitudes of channels are observed."""
+
+
+def read_stated_points(work: CompilationState) -> None:
+    """The binary points of a quantised model are its tensors' own, in place of calibrated ones."""
+    network = network_of(work.network)
+    if network.numbers is not None:
+        return
+    found = read_points(network, work.runner.context)
+    work.notes += found.left
+    if found.fractions:
+        work.stated = found
+        work.ranges = {**found.ranges(work.machine.fixed_bits), **(work.ranges or {})}
+        count = len(found.fractions)
+        work.notes.append(f"{count} tensors keep the binary points that the model states")
 
 
 def quantise(work: CompilationState) -> None:

@@ -11,6 +11,7 @@ from tilewright import frontends
 from tilewright.errors import Problem
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import context as graph_context
+from tilewright.graph.passes.stated_points import StatedPoints
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp
 from tilewright.ir.passes import CompilerContext, PassRunner
@@ -88,6 +89,8 @@ class CompilationState:
     """The plans of kernels that differ in names only."""
     formed: Formed | None = None
     """What compiler/fall_back.py goes back to."""
+    stated: StatedPoints | None = None
+    """Binary points that a quantised model states, for machines of fixed point."""
     refused: dict[str, Problem] = field(default_factory=dict[str, Problem])
     """Why kernels that the machine computes run on the host even so, by their symbols."""
 

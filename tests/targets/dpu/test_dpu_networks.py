@@ -154,3 +154,82 @@ def test_lenet(target: str, tmp_path: Path) -> None:
 def test_networks_of_the_benchmarks(model: str, tmp_path: Path) -> None:
     executable = run_checked(network(model, 64), "zu2", tmp_path)
     assert not [k.symbol for k in executable.profile.kernels if k.on_host and k.nodes]
+
+
+def quantised(points: dict[str, int], scale: float = 1.0, zero: int = 0) -> onnx.ModelProto:
+    """Two convolutions between pairs of QuantizeLinear and DequantizeLinear, as AMD writes them."""
+    net = Net(1, 6, 12, 12)
+
+    def pair(x: str, point: int) -> str:
+        number = len(net.weights)
+        net.weights.append(numpy_helper.from_array(np.float32(scale * 2.0**-point), f"s{number}"))
+        net.weights.append(numpy_helper.from_array(np.int8(zero), f"z{number}"))
+        q = net.op("QuantizeLinear", x, f"s{number}", f"z{number}")
+        return net.op("DequantizeLinear", q, f"s{number}", f"z{number}")
+
+    def constant(shape: tuple[int, ...], point: int) -> str:
+        name = f"q{len(net.weights)}"
+        values = net.random.integers(-128, 128, shape).astype(np.int8)
+        net.weights.append(numpy_helper.from_array(values, name))
+        net.weights.append(numpy_helper.from_array(np.float32(2.0**-point), f"{name}s"))
+        net.weights.append(numpy_helper.from_array(np.int8(0), f"{name}z"))
+        return net.op("DequantizeLinear", name, f"{name}s", f"{name}z")
+
+    x = pair("x", points["x"])
+    y = net.op("Conv", x, constant((9, 6, 3, 3), 9), constant((9,), 6), pads=[1, 1, 1, 1])
+    y = pair(net.op("Relu", y), points["y"])
+    z = net.op("Conv", y, constant((5, 9, 1, 1), 8), constant((5,), 5))
+    return net.model(pair(z, points["z"]))
+
+
+def points_of(executable) -> dict[str, int]:
+    """Binary points of the results of the accelerator's kernels, by the last node."""
+    from tilewright.graph.dialect import KernelOp, network_of
+    from tilewright.ir.types import fraction_of
+
+    return {
+        op.operations[-1].node_name: fraction_of(op.result)
+        for op in network_of(executable.graph).block.ops
+        if isinstance(op, KernelOp) and not op.on_host
+    }
+
+
+@pytest.mark.parametrize("points", [{"x": 5, "y": 3, "z": 2}, {"x": 7, "y": 5, "z": 4}])
+def test_a_quantised_model_keeps_its_points(points: dict[str, int], tmp_path: Path) -> None:
+    import onnxruntime
+
+    model = quantised(points)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    sample = {"x": np.random.default_rng(0).normal(0, 1, (1, 6, 12, 12)).astype(np.float32)}
+    executable = tilewright.compile(path, "zu2")
+    assert sorted(points_of(executable).values()) == sorted([points["y"], points["z"]])
+    assert any("3 tensors keep" in note for note in executable.manifest.notes)
+    outputs = executable.run(sample, check_races=True)
+    assert executable.check(sample, outputs).exact
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    (want,) = session.run(None, sample)
+    (found,) = outputs.values()
+    # ONNX rounds halves to even, the core upwards: results differ by one unit at most.
+    units = np.abs(found - want) * 2.0 ** points["z"]
+    assert units.max() <= 1 and (units == 0).mean() > 0.9 and np.std(want) > 0
+
+
+def test_shifts_that_the_core_lacks_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(quantised({"x": 5, "y": 3, "z": 14}), path)
+    notes = tilewright.compile(path, "zu2").manifest.notes
+    assert any("states binary point 14 and is computed with 11" in note for note in notes), notes
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [({"scale": 1.1}, "is no power of two"), ({"zero": 3}, "zero point is 3")],
+)
+def test_other_quantisers_are_named_and_run_on_the_host(values, reason, tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(quantised({"x": 5, "y": 3, "z": 2}, **values), path)
+    sample = {"x": np.random.default_rng(0).normal(0, 1, (1, 6, 12, 12)).astype(np.float32)}
+    executable = tilewright.compile(path, "zu2", calibration=[sample])
+    assert any(reason in note for note in executable.manifest.notes), executable.manifest.notes
+    assert executable.check(sample, executable.run(sample)).passed

@@ -139,30 +139,14 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
             extents={"ci": (1, most), "b0": (1, 1), "b1": (1, 1)},
             whole=("ci",),
         ),
-        Primitive(
-            name="depthwise",
-            operations=("depthwise_conv",),
-            engine="misc",
-            operands={
-                "input": Storage(memory="vb0", multiples={"oh": rows, "c": channels}),
-                "weight": Storage(memory="depthwise", layout="HWIO", multiples={"c": channels}),
-                "bias": Storage(memory="bias", multiples={"c": channels}),
-                "output": Storage(memory="vb1", multiples={"oh": rows, "c": channels}),
-            },
-            epilogue=(ACTIVATIONS, ("requantise",)),
-            **_windows(core),
-            extents={"kh": (1, MOST_KERNEL), "kw": (1, MOST_KERNEL)},
+        _windows(
+            core,
+            "depthwise",
+            ("depthwise_conv",),
+            weight=Storage(memory="depthwise", layout="HWIO", multiples={"c": channels}),
+            bias=Storage(memory="bias", multiples={"c": channels}),
         ),
-        Primitive(
-            name="pool",
-            operations=("max_pool", "average_pool"),
-            engine="misc",
-            operands={
-                "input": Storage(memory="vb0", multiples={"oh": rows, "c": channels}),
-                "output": Storage(memory="vb1", multiples={"oh": rows, "c": channels}),
-            },
-            **_windows(core),
-        ),
+        _windows(core, "pool", ("max_pool", "average_pool")),
         Primitive(
             name="elementwise",
             operations=("add", "mul"),
@@ -186,14 +170,26 @@ def _row_cycles(core: Core) -> int:
     return -(-core.port.latency // core.port.in_flight)
 
 
-def _windows(core: Core) -> dict[str, object]:
-    """Cycles and tiles of what reduces windows channel by channel."""
+def _windows(core: Core, name: str, operations: tuple[str, ...], **operands: Storage) -> Primitive:
+    """What reduces windows channel by channel; sums of products have operands beside the image."""
     rows, channels = core.misc_rows, core.channels
-    return {
-        "cycles": f"n*ceil(oh/{rows})*ow*ceil(c/{channels})*kh*kw",
-        "peak": f"n*oh*ow*c*kh*kw/{rows * channels}",
-        "issue": f"{_row_cycles(core)}*(oh+kh)",
-        "multiples": {"oh": core.rows, "c": channels},
-        "limits": {"n": 1, "ow": MOST_LENGTH, "c": MOST_GROUPS * channels},
-        "whole": ("kh", "kw"),
-    }
+    image = {"oh": core.rows, "c": channels}
+    kernel = (1, MOST_KERNEL)
+    return Primitive(
+        name=name,
+        operations=operations,
+        engine="misc",
+        operands={
+            "input": Storage(memory="vb0", multiples=image),
+            **operands,
+            "output": Storage(memory="vb1", multiples=image),
+        },
+        epilogue=(ACTIVATIONS, ("requantise",)) if operands else (),
+        cycles=f"n*ceil(oh/{rows})*ow*ceil(c/{channels})*kh*kw",
+        peak=f"n*oh*ow*c*kh*kw/{rows * channels}",
+        issue=f"{_row_cycles(core)}*(oh+kh)",
+        multiples=image,
+        limits={"n": 1, "ow": MOST_LENGTH, "c": MOST_GROUPS * channels},
+        extents={"kh": kernel, "kw": kernel} if operands else {},
+        whole=("kh", "kw"),
+    )

@@ -22,7 +22,7 @@ def crowded(core: Core, part: int):
     """The machine of a core of which a part of the banks is used, so that there are many tiles."""
     machine = machine_of(core)
     values = {
-        f"memory.{memory.name}.bytes": memory.bytes // part
+        f"memory.{memory.name}.bytes": (memory.bytes or 0) // part
         for memory in machine.memories
         if memory.name in ("vb0", "vb1", "weight")
     }

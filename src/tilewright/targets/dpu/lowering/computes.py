@@ -14,7 +14,7 @@ from tilewright.targets.dpu.core import DEPTH, Core
 from tilewright.targets.dpu.formats import ACTIVATIONS, ALU_MODES
 from tilewright.targets.dpu.lowering.epilogue import Epilogue
 from tilewright.targets.dpu.lowering.tiles import Tile
-from tilewright.tile.dialect import StageOp
+from tilewright.tile.dialect import BufferOp, StageOp
 
 MOST_SHIFT = 63
 """Right shift of sums of products at most."""
@@ -231,7 +231,7 @@ def average(at: Execution) -> None:
     return _alu(at, window, values | {"multi_factor": factor})
 
 
-def _pool(at: Execution, window: Window, values: Mapping[str, int]) -> None:
+def _pool(at: Execution, window: Window, values: dict[str, int]) -> None:
     for row, rows in at.blocks(at.core.misc_rows):
         source = at.source(window, row, rows)
         common = at.common(window, rows)
@@ -244,7 +244,7 @@ def _pool(at: Execution, window: Window, values: Mapping[str, int]) -> None:
         )  # fmt: skip
 
 
-def _alu(at: Execution, window: Window, values: Mapping[str, int]) -> None:
+def _alu(at: Execution, window: Window, values: dict[str, int]) -> None:
     if at.core.isa == 0:
         raise at.refuse(
             "lower-window", f"a window of {list(window.kernel)} with strides "
@@ -270,7 +270,8 @@ def points(at: Execution) -> None:
     if len(shapes) != 1 or len(out.tensor.shape) != 4 or len(at.inputs) != 2:
         raise at.refuse("lower-broadcast", "operands are images of one size", "")
     multiply = at.stage.operation.data == "mul"
-    fractions = [fraction_of(value.type.of) for value in at.stage.inputs]
+    buffers = [value.owner for value in at.stage.inputs if isinstance(value.owner, BufferOp)]
+    fractions = [fraction_of(buffer.result.type.of) for buffer in buffers]
     least = min(fractions)
     if multiply:
         shifts, write = [0, 0], at.epilogue.result - sum(fractions)
