@@ -1,8 +1,8 @@
 """Binary points that a quantised model states, for machines of fixed point.
 
-AMD's quantisers write ``quantise_linear -> dequantise_linear`` around every tensor, with scales that
-are powers of two and zero points of 0. Such a pair says where a tensor has its binary point, and
-nothing else: it is taken out, and the point is the tensor's own in place of one from calibration.
+AMD's quantisers write ``quantise_linear -> dequantise_linear`` around every tensor, with powers of
+two as scales and zero points of 0. Such a pair says where a tensor has its binary point, and no
+more: it is taken out, and the point is the tensor's own in place of one from calibration.
 """
 
 from __future__ import annotations

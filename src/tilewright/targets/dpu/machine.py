@@ -44,6 +44,12 @@ ROUNDING = Rounding(
 """numerics/power_of_two.py as rules for the graph. The shifts of sums of products are those that
 Vitis AI's quantiser allows; others are what the fields hold."""
 
+FEW = "conv-few"
+"""The primitive of convolutions of few input channels: channel augmentation."""
+
+FEW_CHANNELS = 3
+"""Input channels that it takes at most."""
+
 ACTIVATIONS = ("relu", "clip")
 """Maps that instructions apply to sums; ``clip`` as ReLU6."""
 
@@ -101,7 +107,33 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
     rows, channels = core.rows, core.channels
     most, transfer = MOST_GROUPS * channels, _row_cycles(core)
     bias = Storage(memory="bias", multiples={"co": channels})
+    few = min(2 * channels // FEW_CHANNELS, MOST_KERNEL)
     return (
+        Primitive(
+            # LOADs put the pixels of a row of the kernel side by side, as channels of one pixel.
+            name=FEW,
+            operations=("conv",),
+            engine="conv",
+            operands={
+                "input": Storage(memory="vb0", multiples={"oh": rows, "ci": 2 * channels}),
+                "weight": Storage(memory="weight", multiples={"co": channels, "ci": channels}),
+                "bias": bias,
+                "output": Storage(memory="vb1", multiples={"oh": rows, "co": channels}),
+            },
+            epilogue=(ACTIVATIONS, ("requantise",)),
+            cycles=f"n*ceil(oh/{rows})*ow*ceil(co/{channels})*kh*ceil(kw*ci/{channels})",
+            peak=f"n*oh*ow*co*ci*kh*kw/{core.macs}",
+            multiples={"oh": rows, "co": channels},
+            issue=f"{transfer}*(oh+kh)",
+            limits={"n": 1, "ow": MOST_LENGTH, "co": most},
+            extents={
+                "g": (1, 1),
+                "ci": (1, FEW_CHANNELS),
+                "kh": (1, MOST_KERNEL),
+                "kw": (2, few),
+            },
+            whole=("ci", "kh", "kw"),
+        ),
         Primitive(
             name="conv",
             operations=("conv",),

@@ -16,7 +16,7 @@ from tilewright.simulate.trace import write_trace
 from tilewright.targets.base import Profile
 from tilewright.targets.dpu.execute import State, execute
 from tilewright.targets.dpu.package import Package, as_bytes
-from tilewright.targets.dpu.registers import BIASES, REGISTERS
+from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
 from tilewright.targets.dpu.segments import kernel_of_each
 from tilewright.targets.generic.stepped import Simulation, SteppedRunner, Times
 
@@ -28,9 +28,10 @@ class CoreRunner(SteppedRunner):
         super().__init__(package.parts)
         self.package = package
         self.segments = package.segments
-        activations = np.zeros(self.parts.file.arenas[ACTIVATIONS], np.uint8)
-        self.arenas = {WEIGHTS: self.parts.weights, ACTIVATIONS: activations}
-        regions = {**self.arenas, BIASES: self.parts.image}
+        size = self.parts.file.arenas[ACTIVATIONS]
+        guarded = np.zeros(size + 2 * GUARD, np.uint8)
+        self.arenas = {WEIGHTS: self.parts.weights, ACTIVATIONS: guarded[GUARD:][:size]}
+        regions = {WEIGHTS: self.parts.weights, ACTIVATIONS: guarded, BIASES: self.parts.image}
         self.registers = {
             number: np.ascontiguousarray(as_bytes(regions[name]))
             for name, number in REGISTERS.items()

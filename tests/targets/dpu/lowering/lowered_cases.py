@@ -18,7 +18,7 @@ from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.execute import State, execute, run
 from tilewright.targets.dpu.lowering.network import Lowering
 from tilewright.targets.dpu.machine import machine_of
-from tilewright.targets.dpu.registers import BIASES, REGISTERS
+from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
 from tilewright.targets.dpu.segments import Segments
 from tilewright.tile.lower import tile
 
@@ -36,7 +36,7 @@ class Lowered:
     def result(self) -> Any:
         operand = self.case.kernel.output
         offset, shape = self.output
-        flat = self.memory[REGISTERS[ACTIVATIONS]][offset : offset + int(np.prod(shape))]
+        flat = self.memory[REGISTERS[ACTIVATIONS]][offset + GUARD :][: int(np.prod(shape))]
         return Layout.parse(operand.layout, len(operand.shape)).unpack(
             flat.reshape(shape), operand.shape
         )
@@ -48,7 +48,7 @@ class Lowered:
         for operation in program:
             execute(state, operation)
         first = self.result().copy()
-        self.memory[REGISTERS[ACTIVATIONS]][self.output[0] :] = 0
+        self.memory[REGISTERS[ACTIVATIONS]][self.output[0] + GUARD :] = 0
         run(self.segments.core, program, self.memory)
         np.testing.assert_array_equal(self.result(), first)
         return first
@@ -73,7 +73,10 @@ def lower_case(case: Case, core: Core, machine: Machine | None = None) -> Lowere
             images.append((arena, offset, layout.pack(case.operands[operand.name]).tobytes()))
         ends[arena] += -(-layout.size(operand.shape) * operand.element_bytes // 64) * 64
     memory = {name: np.zeros(size, np.uint8) for name, size in ends.items()}
-    for arena, start, data in images:
+    # What lies around the activations must not matter.
+    memory[ACTIVATIONS] = np.full(ends[ACTIVATIONS] + 2 * GUARD, 77, np.uint8)
+    for arena, offset, data in images:
+        start = offset + (GUARD if arena == ACTIVATIONS else 0)
         memory[arena][start : start + len(data)] = np.frombuffer(data, np.uint8)
     program = tile(case.kernel, schedule, machine, placements)
     lowering = Lowering(core, memory[WEIGHTS])
@@ -112,6 +115,22 @@ def convolution(seed: int) -> Case:
         operands.append(bias(build, co, 9))
     y = build.op("conv", *operands, strides=strides, pads=pads, dilations=(1, 1), group=group)
     return closed(build, y, 9)
+
+
+def first_layer(seed: int) -> Case:
+    """A convolution of few input channels, whose rows of windows become channels."""
+    build = KernelBuilder(seed)
+    pick = build.random
+    ci, co = int(pick.integers(1, 4)), int(pick.integers(1, 30))
+    kernel = int(pick.integers(1, 8)), int(pick.integers(2, 8))
+    strides = int(pick.integers(1, 4)), int(pick.integers(1, min(kernel[1], 3) + 1))
+    pads = tuple(int(pick.integers(0, max(kernel[axis % 2] // 2, 1) + 1)) for axis in range(4))
+    pads = tuple(min(pad, kernel[axis % 2] - 1) for axis, pad in enumerate(pads))
+    x = image(build, 1, ci, *(int(v) for v in pick.integers(12, 40, 2)))
+    operands = [x, build.operand((co, ci, *kernel), 5, 8, "OHWI")]
+    if seed % 3:
+        operands.append(bias(build, co, 9))
+    return closed(build, build.op("conv", *operands, strides=strides, pads=pads), 9)
 
 
 def closed(build: KernelBuilder, y: SSAValue, point: int) -> Case:

@@ -15,7 +15,7 @@ from tilewright.targets.dpu.machine import machine_of
 SMALL = Core("small", 4, 4, misc_rows=2, elementwise_rows=2)
 """Few channels at once, so that small layers have several groups of them."""
 
-KINDS = ("convolution", "product", "depthwise", "pool", "points")
+KINDS = ("convolution", "first_layer", "product", "depthwise", "pool", "points")
 
 
 def crowded(core: Core, part: int):
@@ -52,6 +52,15 @@ def test_words_compute_what_the_graph_means_on_other_cores(kind: str, seed: int)
 @pytest.mark.parametrize("kind", ["convolution", "product", "depthwise", "points"])
 def test_the_older_instructions_compute_the_same(kind: str) -> None:
     check(kind, 3, replace(ISA0, rows=4, channels=4, misc_rows=2), 4)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_of_windows_become_channels(seed: int) -> None:
+    case = lowered_cases.first_layer(seed)
+    lowered = lower_case(case, ZU2, crowded(ZU2, (1, 4)[seed % 2]))
+    assert lowered.schedule.primitive == "conv-few"
+    assert not lowered.segments.problems()
+    np.testing.assert_array_equal(lowered.run(), case.expected)
 
 
 def test_small_tiles_are_many() -> None:

@@ -85,9 +85,8 @@ class Execution:
         """Fields of where the windows of some rows of results begin, and of their padding."""
         image, out = self.inputs[0], self.output
         (kernel_h, kernel_w), (down, along) = window.kernel, window.strides
-        shape, axes = image.tensor.shape, image.tensor.axes
-        height = 1 if axes.row is None else shape[axes.row]
-        width = 1 if axes.pixel is None else shape[axes.pixel]
+        axes = image.tensor.axes
+        height = 1 if axes.row is None else image.tensor.shape[axes.row]
         y = (out.first_row + row) * down - window.pads[0]
         x = out.first_pixel * along - window.pads[1]
         turn, bank, line = image.line(y - image.first_row)
@@ -98,7 +97,7 @@ class Execution:
             for k, name in enumerate(names)
         }
         below = y + (rows - 1) * down + kernel_h - height
-        beyond = x + (out.pixels - 1) * along + kernel_w - width
+        beyond = x + (out.pixels - 1) * along + kernel_w - image.width
         return {
             **bases,
             "bank_id_in": image.group.first + bank,
@@ -160,6 +159,9 @@ def product(at: Execution) -> None:
             raise at.refuse("lower-dilation", "windows have no gaps", "a dilation of 1")
         sizes = weight.tensor.shape
         window = Window((sizes[2], sizes[3]), at.pair("strides"), at.pair("pads", (0, 0)))
+        if at.inputs[0].runs is not None:
+            (down, _), (top, _) = window.strides, window.pads
+            window = Window((sizes[2], 1), (down, 1), (top, 0))
     elif not at.parameters.get("transpose_b", False):
         raise at.refuse("lower-layout", "weights are [input, output]", "constant weights")
     if max(window.strides) > MOST_POOL:

@@ -6,13 +6,14 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from tilewright.errors import refuse
+from tilewright.graph.placement import ACTIVATIONS
 from tilewright.targets.dpu.build import Builder
 from tilewright.targets.dpu.core import DEPTH
 from tilewright.targets.dpu.lowering.computes import COMPUTES, Execution
 from tilewright.targets.dpu.lowering.epilogue import Epilogue
-from tilewright.targets.dpu.lowering.tiles import Tensor, Tile
-from tilewright.targets.dpu.machine import MOST_GROUPS
-from tilewright.targets.dpu.registers import BIASES, REGISTERS
+from tilewright.targets.dpu.lowering.tiles import Runs, Tensor, Tile
+from tilewright.targets.dpu.machine import FEW, MOST_GROUPS
+from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
 from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace
 from tilewright.tile.boxes import Boxes
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, StageOp, TensorOp
@@ -38,6 +39,9 @@ class KernelLowering:
         self._buffers: dict[BufferOp, BufferPlace] = {}
         self._boxes: dict[BufferOp, Boxes] = {}
         self._tensors: dict[TensorOp, Tensor] = {}
+        computes = (op for op in commands_of(program) if isinstance(op, ComputeOp))
+        self.product = next((op.stages[0] for op in computes if op.primitive.data == FEW), None)
+        """The convolution, if it is one with channel augmentation."""
 
     def lower(self) -> None:
         """Add all instructions. Raises TilewrightError."""
@@ -78,7 +82,11 @@ class KernelLowering:
                     op.symbol.data,
                 )
             self._tensors[op] = Tensor(
-                REGISTERS[arena], place.address, place.strides, place.shape, op.symbol.data
+                REGISTERS[arena],
+                place.address + (GUARD if arena == ACTIVATIONS else 0),
+                place.strides,
+                place.shape,
+                op.symbol.data,
             )
         return self._tensors[op]
 
@@ -108,7 +116,34 @@ class KernelLowering:
         if tensor.axes.row is not None and buffer.get("role") == "input":
             terms = dict(buffer.window.data[tensor.axes.row].terms)
             step = abs(terms.get("oh", 1))
-        return Tile(self.core, group, address // row_bytes, tensor, box, step)
+        runs = self._runs(buffer, visit) if step and self._few(buffer) else None
+        tile = Tile(self.core, group, address // row_bytes, tensor, box, step, runs)
+        if group.kind == "map" and tile.turns * tile.turn * row_bytes > place.bytes:
+            raise refuse(
+                "lower-bank",
+                f"its rows take {tile.turns * tile.turn} rows of the banks, more than planned",
+                tensor.name,
+            )
+        return tile
+
+    def _few(self, buffer: BufferOp) -> bool:
+        """Whether a buffer holds the input of a convolution with channel augmentation."""
+        return buffer.get("role") == "input" and self.product is not None
+
+    def _runs(self, buffer: BufferOp, visit: int) -> Runs:
+        """The results whose windows a buffer holds."""
+        assert self.product is not None
+        block = buffer.parent_block()
+        assert block is not None
+        rows, parameters = self.order.block(block), self.product.parameters
+        weight = next(b for b in _inputs(self.product) if b.get("role") == "weight")
+        return Runs(
+            int(rows.start("ow")[visit]),
+            int(rows.size("ow")[visit]),
+            weight.tensor_shape[3],
+            int(parameters.get("strides", (1, 1))[1]),
+            int(parameters.get("pads", (0, 0, 0, 0))[1]),
+        )
 
     def _move(self, op: MoveOp, row: int) -> None:
         buffer = op.buffer
@@ -149,6 +184,8 @@ class KernelLowering:
             inner = 1
             taps, apart = sizes[2] * sizes[3], strides[3]
             dense = sizes[2] == 1 or strides[2] == sizes[3] * strides[3]
+            if self.product is not None and dense and strides[3] == sizes[1] and strides[1] == 1:
+                return outer, sizes[3] * sizes[1], sizes[2], strides[2] if sizes[2] > 1 else 1
         else:
             taps, apart, dense = 1, 1, True
         channels = sizes[inner]

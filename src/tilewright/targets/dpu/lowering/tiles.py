@@ -55,6 +55,21 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Runs:
+    """Channel augmentation: a pixel in the banks is a row of a window, all of its channels.
+
+    ``kernel`` pixels of the tensor lie side by side for each of ``count`` results, from the first.
+    """
+
+    first: int
+    count: int
+    kernel: int
+    stride: int
+    left: int
+    """Padding on the left."""
+
+
+@dataclass(frozen=True)
 class Tile:
     """A box of a tensor in one group of banks."""
 
@@ -65,6 +80,7 @@ class Tile:
     tensor: Tensor
     box: tuple[tuple[int, int], ...]
     step: int = 1
+    runs: Runs | None = None
 
     def _along(self, axis: int | None) -> tuple[int, int]:
         return (0, 1) if axis is None else self.box[axis]
@@ -82,17 +98,35 @@ class Tile:
     @property
     def first_pixel(self) -> int:
         """Index of its first pixel in a row of the tensor."""
+        if self.runs is not None:
+            return self.runs.first
         return self._along(self.tensor.axes.pixel)[0]
 
     @property
     def pixels(self) -> int:
         """Pixels of a row."""
+        if self.runs is not None:
+            return self.runs.count
         return self._along(self.tensor.axes.pixel)[1]
 
     @property
     def channels(self) -> int:
         """Channels of a pixel."""
-        return self.box[self.tensor.axes.channel][1]
+        width = 1 if self.runs is None else self.runs.kernel
+        return width * self.box[self.tensor.axes.channel][1]
+
+    @property
+    def width(self) -> int:
+        """Pixels of a whole row, beyond which is padding."""
+        axis = self.tensor.axes.pixel
+        if self.runs is not None:
+            return self.runs.first + self.runs.count
+        return 1 if axis is None else self.tensor.shape[axis]
+
+    @property
+    def turns(self) -> int:
+        """Turns round the banks that its rows take."""
+        return -(-self.rows // (self.step * self.core.rows))
 
     @property
     def groups(self) -> int:
@@ -133,6 +167,8 @@ class Tile:
                 f"channels lie {tensor.strides[axes.channel]} bytes apart in main memory",
                 tensor.name,
             )
+        if self.runs is not None:
+            return self._load_runs(build, self.runs)
         inside, outside = ("jump_write", "jump_read")[:: 1 if mnemonic == "load" else -1]
         start = [first for first, _ in self.box]
         apart = 1 if axes.pixel is None else tensor.strides[axes.pixel]
@@ -146,4 +182,40 @@ class Tile:
                 mnemonic, bank_id=bank, bank_addr=address, length=self.pixels,
                 channel=self.channels, reg_id=tensor.register, ddr_addr=tensor.address(index),
                 **values,
+            )  # fmt: skip
+        return None
+
+    def _load_runs(self, build: Builder, runs: Runs) -> None:
+        """LOADs of rows whose pixels are the windows of results, padding filled with zeros."""
+        tensor, axes = self.tensor, self.tensor.axes
+        assert axes.row is not None and axes.pixel is not None
+        apart, size = tensor.strides[axes.pixel], self.box[axes.channel][1]
+        jump = runs.stride * apart
+        if apart != size or jump > self.channels:
+            raise refuse(
+                "lower-layout",
+                f"pixels lie {apart} bytes apart and windows {jump}: they are no runs of bytes",
+                tensor.name,
+                "an input of its own, and strides up to the kernel",
+            )
+        first = runs.first * runs.stride - runs.left
+        ends = [
+            min((tensor.shape[axes.pixel] - first) * apart - run * jump, self.channels)
+            for run in range(runs.count)
+        ]
+        short = [end for end in ends if end < self.channels]
+        padding = {"pad_start": max(0, -first) * apart}
+        if short:
+            whole = self.groups * self.core.channels
+            padding |= {"pad_idx": len(short), "pad_end": whole - short[0]}
+        start = [index for index, _ in self.box]
+        start[axes.pixel] = first
+        for row in range(self.rows):
+            bank, address = self.address(row)
+            index = list(start)
+            index[axes.row] += row
+            build.add(
+                "load", bank_id=bank, bank_addr=address, length=runs.count, channel=self.channels,
+                jump_read=jump, jump_write=self.jump, reg_id=tensor.register,
+                ddr_addr=tensor.address(index), **padding,
             )  # fmt: skip
