@@ -25,9 +25,20 @@ class Rounding(BaseModel):
     """Bits of the factor that stands for division in averages; 0: they divide."""
     averages: dict[str, tuple[int, int]] = {}
     """Kernel of a pool (``3x3``) -> (factor, shift) of its averages: sum * factor / 2**shift."""
+    slope: tuple[int, int] | None = None
+    """(factor, shift) of leaky ReLU behind a sum: x * factor / 2**shift where x is negative.
+
+    It is rounded with the sum, and stands for slopes that are nearest to it in units of 2**-shift.
+    """
     shifts: dict[str, tuple[int, int]] = {}
     """Operation -> least and greatest right shift from its sums to results; binary points are
     chosen so that the shift lies there."""
+
+    def slope_of(self, alpha: float) -> tuple[int, int] | None:
+        """The factor that stands for a slope behind a sum; None if none does."""
+        if self.slope is None or round(alpha * 2 ** self.slope[1]) != self.slope[0]:
+            return None
+        return self.slope
 
     def average(self, height: int, width: int) -> tuple[int, int] | None:
         """(factor, shift) of averages over windows of that size; None: they divide.

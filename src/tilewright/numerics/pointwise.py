@@ -204,6 +204,10 @@ def _sloped(x: Array, slope: Array | int, fraction: int) -> Array:
 
 
 def _leaky_relu_fixed(arrays: Sequence[Array], _: Sequence[int], values: Attributes) -> Array:
+    if "factor" in values:
+        slope, shift = values["factor"]
+        wide = arrays[0].astype(np.int64)
+        return fixed_point.saturate(np.where(wide < 0, wide * slope, wide << shift), np.int32)
     fraction = fixed_point.SLOPE_FRACTION
     slope = bound(values["alpha"], fraction, np.dtype(np.int16))
     return _sloped(arrays[0], slope, fraction)

@@ -120,7 +120,7 @@ def test_manual():
         for field in one.format.fields:
             assert field.meaning, field.name
     assert "| `length` | 2 | 31:22 | 1 to 1024 | 1 | runs, or pixels of a row of results;" in page
-    assert "`weights` 16 to 31, `depthwise` 32, `bias` 33" in page
+    assert "`weight` 16 to 31, `depthwise` 32, `bias` 33" in page
     assert "| `act_type` | 0 | 19:16 | none, relu, prelu, leaky, relu6 | none |" in page
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from tests.end_to_end.end_to_end_models import lenet, network, run_checked
+from tests.end_to_end.end_to_end_models import image, lenet, network, run_checked
 
 import tilewright
 from tilewright.errors import TilewrightError
@@ -152,7 +152,22 @@ def test_lenet(target: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["squeezenet", "resnet18"])
 def test_networks_of_the_benchmarks(model: str, tmp_path: Path) -> None:
-    executable = run_checked(network(model, 64), "zu2", tmp_path)
+    path = tmp_path / "model.onnx"
+    onnx.save(network(model, 64), path)
+    sample = image(onnx.load(path))
+    executable = tilewright.compile(path, "zu2", calibration=[sample])
+    assert not [k.symbol for k in executable.profile.kernels if k.on_host and k.nodes]
+    check = executable.check(sample, executable.run(sample, check_races=True))
+    assert check.exact and check.passed
+
+
+def test_leaky_slopes_near_26_256_stay_on_the_core(tmp_path: Path) -> None:
+    net = Net(1, 5, 11, 9)
+    x = net.conv("x", 5, 14, 3, then="")
+    x = net.op("LeakyRelu", x, alpha=0.1)
+    x = net.conv(x, 14, 6, 1, then="")
+    model = net.model(net.op("LeakyRelu", x, alpha=0.1))
+    executable = run_checked(model, "zu2", tmp_path)
     assert not [k.symbol for k in executable.profile.kernels if k.on_host and k.nodes]
 
 

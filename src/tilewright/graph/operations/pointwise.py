@@ -123,11 +123,16 @@ class ClipOp(PointwiseOperation):
 
 @irdl_op_definition
 class LeakyReluOp(PointwiseOperation):
-    """x, or alpha * x where x is negative; in fixed point alpha has 14 fraction bits."""
+    """x, or alpha * x where x is negative; in fixed point alpha has 14 fraction bits.
+
+    A ``factor`` (a, s) stands for alpha behind sums of 32 bits: the result is exact, x * 2**s or
+    x * a with s fraction bits more, saturated to 32 bits.
+    """
 
     name = "graph.leaky_relu"
     alpha = opt_prop_def()
-    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"alpha": 0.01}
+    factor = opt_prop_def()
+    DEFAULTS: ClassVar[Mapping[str, PythonValue | None]] = {"alpha": 0.01, "factor": None}
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The operand's type."""
@@ -136,7 +141,14 @@ class LeakyReluOp(PointwiseOperation):
         self.need(not fixed or -2 <= alpha < 2, f"alpha must lie in [-2, 2), is {alpha}")
         if types and not fixed:
             self.need_float(types[0])
-        return super().infer(types)
+        result = super().infer(types)
+        if "factor" not in self.properties:
+            return result
+        _, shift = self.integers("factor", 2, 0)
+        element = result.element_type
+        if not isinstance(element, FixedType) or element.bits.data != 32:
+            raise self.wrong(f"a factor needs sums of fixed point, found {element}")
+        return self.result_of(result.get_shape(), FixedType.of(32, element.fraction.data + shift))
 
 
 @irdl_op_definition

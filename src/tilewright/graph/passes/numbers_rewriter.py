@@ -209,6 +209,8 @@ class NumbersRewriter:
             if not step.wide and op.operation not in KEEPING:
                 kind = tensor(shape_of(op.result), FixedType.of(self.points.bits, step.point))
             values = self.values(op)
+            if step.wide and (slope := self.points.slope_of(op)) is not None:
+                values["factor"] = slope
             made_op = make(op.operation, operands, values, before=kernel, like=op, result_type=kind)
             chain.append(made_op)
             known[op.result] = made_op.result

@@ -233,6 +233,8 @@ class Points:
                 segment = (*segment, *narrow) if wide else tuple(narrow)
                 point = self._sum_point(found) if op.operation in ALIGNING else sum(found)
                 wide = True
+            elif wide and (slope := self.slope_of(op)) is not None:
+                point += slope[1]
             elif op.operation not in KEEPING:
                 made = self.class_of(op.result)
                 if op.operation == "softmax":
@@ -254,6 +256,12 @@ class Points:
             self.join(classes[current], final)
         return KernelPoints(steps, None)
 
+    def slope_of(self, op: Operation) -> tuple[int, int] | None:
+        """The factor of a leaky ReLU behind a sum, if the machine has one for its slope."""
+        if op.operation != "leaky_relu":
+            return None
+        return self.rounding.slope_of(op.number("alpha"))
+
     def _sum_point(self, points: list[int]) -> int:
         """Binary point of a sum of operands with these points."""
         guard = self.rounding.guard_bits
@@ -273,7 +281,7 @@ class Points:
         if self._shift_lowers(kernel, walk):
             return True
         for step in walk.steps:
-            if not step.wide:
+            if not step.wide or self.slope_of(step.op) is not None:  # the latter saturates
                 continue
             if step.op.operation in ALIGNING:
                 # An accumulator never shifts; and operands lie at most a word apart.
@@ -293,7 +301,7 @@ class Points:
         limits = self.rounding.shifts.get(anchor.op.operation)
         if limits is None or walk.requantise is None:
             return False
-        result, point = walk.requantise
+        result, point = walk.requantise[0], anchor.point
         shift = point - result.fraction
         if shift < limits[0]:
             return _set_highest(result, point - limits[0])

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
 from tilewright.machine.rounding import Rounding
+from tilewright.numerics.power_of_two import LEAKY
 from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
 from tilewright.targets.dpu.formats import CATEGORIES
 
@@ -39,6 +40,7 @@ ROUNDING = Rounding(
         "6x6": (7, 8),
         "7x7": (21, 10),
     },
+    slope=(LEAKY, 8),
     shifts={"conv": (0, 16), "matmul": (0, 16), "add": (-5, 17), "mul": (-3, 23)},
 )
 """numerics/power_of_two.py as rules for the graph. The shifts of sums of products are those that
@@ -50,7 +52,7 @@ FEW = "conv-few"
 FEW_CHANNELS = 3
 """Input channels that it takes at most."""
 
-ACTIVATIONS = ("relu", "clip")
+ACTIVATIONS = ("relu", "clip", "leaky_relu")
 """Maps that instructions apply to sums; ``clip`` as ReLU6."""
 
 

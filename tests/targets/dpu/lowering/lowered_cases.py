@@ -135,9 +135,11 @@ def first_layer(seed: int) -> Case:
 
 def closed(build: KernelBuilder, y: SSAValue, point: int) -> Case:
     """A kernel that ends with an activation, or none, and the result's rounding."""
-    kind = int(build.random.integers(3))
+    kind = int(build.random.integers(4))
     if kind == 1:
         y = build.op("relu", y)
+    if kind == 3:
+        y = build.op("leaky_relu", y, alpha=0.1, factor=(26, 8))
     result = 4 if kind == 2 else int(build.random.integers(-1, point + 1))
     if kind == 2:
         y = build.op("clip", y, minimum=0.0, maximum=6.0)

@@ -11,6 +11,7 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.ir.types import fraction_of
 from tilewright.numerics.pointwise import bound
 from tilewright.numerics.power_of_two import RELU6_LIMIT
+from tilewright.targets.dpu.machine import ROUNDING
 from tilewright.tile.dialect import ComputeOp, StageOp
 
 
@@ -42,6 +43,10 @@ class Epilogue:
                 activation = "relu"
             elif name == "clip":
                 activation = _clip(stage, sums, result)
+            elif name == "leaky_relu":
+                if tuple(stage.parameters.get("factor", ())) != ROUNDING.slope:
+                    raise _refuse(stage, "its slope is not 26/256", "a slope of 0.1, as 26/256")
+                activation = "leaky"
             elif name != "requantise":
                 raise _refuse(stage, f"{name} cannot follow sums")
         return cls(activation, sums, result)
@@ -67,8 +72,8 @@ def _clip(stage: StageOp, sums: int, result: int) -> str:
     )
 
 
-def _refuse(stage: StageOp, reason: str) -> TilewrightError:
-    return refuse(
-        "lower-activation", f"{stage.operation.data}: {reason}",
-        stage.node.data if stage.node is not None else "", "ReLU, or ReLU6 at a binary point of 4",
-    )  # fmt: skip
+def _refuse(
+    stage: StageOp, reason: str, help: str = "ReLU, or ReLU6 at a binary point of 4"
+) -> TilewrightError:
+    node = stage.node.data if stage.node is not None else ""
+    return refuse("lower-activation", f"{stage.operation.data}: {reason}", node, help)
