@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.planning import planning_kernels as kernels
+from tilewright.choices import PLANNERS
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine
 from tilewright.planning import plan
-from tilewright.choices import PLANNERS
 from tilewright.planning.planners.choice import planner_of
 from tilewright.planning.planners.greedy import Greedy
 from tilewright.targets.cambricon_x.machine import MACHINE
