@@ -17,6 +17,12 @@ PLANNERS: Mapping[str, str] = {
 }
 """Every planner and what it does (planning/planners/choice.py)."""
 
+FUSION_SEARCHES = ("exact", "paths", "greedy")
+"""Searches that choose groups of kernels (network/fusion/search/)."""
+
+FUSION_COSTS = ("closed", "simulated")
+"""Where the costs of groups come from: planning's prediction, or the target's simulator."""
+
 ENGINES = ("DLP", "CAFFE")
 """What runs a layer of a prototxt (integrations/dlplib/caffe.py): DLP is the accelerator, CAFFE is
 Caffe's own name for the processor at hand."""

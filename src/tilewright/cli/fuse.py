@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tilewright.choices import FUSION_COSTS, FUSION_SEARCHES
 from tilewright.cli import console
 from tilewright.cli.sizes import with_constants
-from tilewright.compiler.fuse import fuse
-from tilewright.compiler.pipeline import resolve
 from tilewright.files import written
-from tilewright.machine import Machine
-from tilewright.network.fusion.cost import SOURCES
-from tilewright.network.fusion.run import FusionReport, PricedCandidate
-from tilewright.network.fusion.search import SEARCHES
+
+if TYPE_CHECKING:
+    from tilewright.machine import Machine
+    from tilewright.network.fusion.run import FusionReport, PricedCandidate
 
 
 def complete_search(incomplete: str) -> list[str]:
     """Searches for tab completion, behind those that are given already."""
     before, comma, last = incomplete.rpartition(",")
     given = before.split(",")
-    return [f"{before}{comma}{n}" for n in SEARCHES if n.startswith(last) and n not in given]
+    return [f"{before}{comma}{n}" for n in FUSION_SEARCHES if n.startswith(last) and n not in given]
 
 
 def complete_cost(incomplete: str) -> list[str]:
     """Sources of costs for tab completion."""
-    return [name for name in SOURCES if name.startswith(incomplete)]
+    return [name for name in FUSION_COSTS if name.startswith(incomplete)]
 
 
 def fuse_command(
@@ -38,10 +37,10 @@ def fuse_command(
         typer.Option(
             "--search",
             metavar="NAME,...",
-            help=f"Of {', '.join(SEARCHES)}; the first one's plan is printed.",
+            help=f"Of {', '.join(FUSION_SEARCHES)}; the first one's plan is printed.",
             autocompletion=complete_search,
         ),
-    ] = ",".join(SEARCHES),
+    ] = ",".join(FUSION_SEARCHES),
     pattern: Annotated[
         list[str] | None,
         typer.Option(
@@ -58,7 +57,7 @@ def fuse_command(
             help="closed: cycles that planning predicts; simulated: those of the simulator.",
             autocompletion=complete_cost,
         ),
-    ] = SOURCES[0],
+    ] = FUSION_COSTS[0],
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Write the first search's plan here."),
@@ -76,6 +75,9 @@ def fuse_command(
 
     Example: tilewright fuse resnet18.onnx -t cambricon-x --pattern "conv -> max_pool" --json
     """
+    from tilewright.compiler.fuse import fuse
+    from tilewright.compiler.pipeline import resolve
+
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
         report = fuse(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from tilewright.choices import FUSION_COSTS
 from tilewright.compiler.pipeline import Stage, advance, run_pipeline
 from tilewright.compiler.state import CompilationState, Model, drop_dead_weights
 from tilewright.errors import refuse
@@ -15,7 +16,7 @@ from tilewright.ir.passes import PassEntry
 from tilewright.machine import Fusion, Machine
 from tilewright.machine.fusions import unserved_vertex
 from tilewright.machine.patterns import PatternError, parse_pattern
-from tilewright.network.fusion.cost import SOURCES, CostOracle
+from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.run import FusionReport, search_fusions
 from tilewright.network.fusion.search import SEARCHES
 from tilewright.runtime.executable import Progress, quiet
@@ -32,7 +33,7 @@ def fuse(
     weights: str | Path | None = None,
     searches: Sequence[str] = tuple(SEARCHES),
     patterns: Sequence[str] = (),
-    cost: str = SOURCES[0],
+    cost: str = FUSION_COSTS[0],
     progress: Progress = quiet,
 ) -> FusionReport:
     """The candidates of a model's fusion, with their costs, and the plans of the searches.
@@ -47,8 +48,8 @@ def fuse(
             raise refuse(
                 "option-search", f"there is no search {name!r}", "--search", _list(SEARCHES)
             )
-    if cost not in SOURCES:
-        raise refuse("option-cost", f"there is no source {cost!r}", "--cost", _list(SOURCES))
+    if cost not in FUSION_COSTS:
+        raise refuse("option-cost", f"there is no source {cost!r}", "--cost", _list(FUSION_COSTS))
     timer = target.timer(machine) if cost == "simulated" else None
     if cost == "simulated" and timer is None:
         raise refuse(

@@ -25,9 +25,6 @@ from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
 from tilewright.planning.sharing import slowest
 
-SOURCES = ("closed", "simulated")
-"""Where costs come from: the names of ``tilewright fuse --cost``."""
-
 
 @dataclass
 class CostOracle:

@@ -19,6 +19,6 @@ SEARCHES: Mapping[str, Callable[[Cover], Selection]] = {
     "paths": paths,
     "greedy": greedy,
 }
-"""Every search by its name on the command line."""
+"""Every search by its name on the command line (choices.py)."""
 
 __all__ = ["SEARCHES", "Cover", "Group", "Selection", "lower_bound"]
