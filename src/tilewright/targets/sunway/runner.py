@@ -61,9 +61,10 @@ class SunwayRunner(Runner):
         trace: Path | None = None,
         check_races: bool = False,
         watch: Watch | None = None,
+        profile: bool = False,
     ) -> RunResult:
         """Run once. The shim refuses (``sunway-shim``) every misuse of DMA, races among them."""
-        del check_races
+        del check_races, profile
         self.check_inputs(inputs)
         self.prepare()
         if trace is not None:
