@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.network.fusion.kernel_networks import MACHINE, formed, kernels_of
 from tilewright.errors import Problem
 from tilewright.graph.dialect import KernelOp
 from tilewright.graph.operations import Operation
+from tilewright.graph.passes.chaining import chained
 from tilewright.graph.passes.choose_methods import ChooseMethods
 from tilewright.graph.passes.constraints import candidate, serving
 from tilewright.graph.passes.fuse_norms import FuseNorms
@@ -18,7 +20,9 @@ from tilewright.graph.passes.fuse_pools import FusePools
 from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.ir import ModuleOp, SSAValue
+from tilewright.machine.load import load_machine
 from tilewright.network.fusion.cost import CostOracle
+from tilewright.network.fusion.forms import described
 from tilewright.planning import plan
 from tilewright.planning.domain import Kernel
 from tilewright.planning.sharing import slowest
@@ -191,3 +195,33 @@ def test_reasons() -> None:
         "lrn", net.conv(net.inputs["x"], 16, **PADS), size=5, alpha=1e-4, beta=0.75, bias=1.0
     )
     assert "no kernel has lrn behind conv" in refusal(net, y)
+
+
+FUSED = load_machine(Path(__file__).parents[3] / "examples" / "machines" / "fused.toml")
+
+
+@pytest.mark.slow
+def test_chains_of_computes() -> None:
+    """Where tiles lie on the chip, a group costs what the plan of its chain costs."""
+    net = Builder(1, x=(1, 16, 8, 8))
+    y = net.op("relu", net.conv(net.inputs["x"], 24, **PADS))
+    y = net.op("relu", net.conv(y, 32, **PADS))
+    module, _ = formed(net, net.op("max_pool", y, **TWO), machine=FUSED)
+    text, oracle = str(module), CostOracle(FUSED)
+    kernels = kernels_of(module)
+    cost = oracle.cost(kernels)
+    assert str(module) == text
+    made = described(chained(kernels), FUSED)
+    assert [len(made.producers), len(made.producers[0].producers)] == [1, 1]
+    elements = {o.element for o in (*made.operands, *made.made)}
+    assert elements == {"fixed16", "fixed32"}
+    assert plan(made, FUSED).cycles == cost
+    with_less = FUSED.with_values({"memory.maps.bytes": 512})
+    module, _ = formed(*small_chain(), machine=with_less)
+    cost = CostOracle(with_less).cost(kernels_of(module))
+    assert isinstance(cost, Problem) and cost.code == "plan-capacity"
+
+
+def small_chain() -> tuple[Builder, SSAValue]:
+    net = Builder(1, x=(1, 16, 12, 12))
+    return net, net.conv(net.conv(net.inputs["x"], 16, **PADS), 16, **PADS)
