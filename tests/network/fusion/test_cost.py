@@ -20,6 +20,7 @@ from tilewright.graph.passes.fuse_pools import FusePools
 from tilewright.graph.passes.fuse_separable import FuseSeparable
 from tilewright.graph.passes.reanchoring import plain_kernel, with_layouts
 from tilewright.ir import ModuleOp, SSAValue
+from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
 from tilewright.network.fusion.cost import CostOracle
 from tilewright.network.fusion.forms import described
@@ -198,6 +199,19 @@ def test_reasons() -> None:
 
 
 FUSED = load_machine(Path(__file__).parents[3] / "examples" / "machines" / "fused.toml")
+
+
+@pytest.mark.parametrize("machine", [MACHINE, FUSED], ids=["cpu", "fused"])
+def test_a_result_that_a_map_behind_reads(machine: Machine) -> None:
+    """A convolution whose kernel adds another's result does not read that on the chip."""
+    net = Builder(1, x=(1, 16, 12, 12), z=(1, 16, 12, 12))
+    first = net.conv(net.inputs["x"], 16, group=16, **PADS)
+    y = net.op("add", net.conv(net.inputs["z"], 16, 1), first)
+    module, _ = formed(net, y, machine=machine, sums=True)
+    kernels = kernels_of(module)
+    assert [len(kernel.operations) for kernel in kernels] == [1, 2]
+    cost = CostOracle(machine).cost(kernels)
+    assert isinstance(cost, Problem) and "by a map behind its results" in cost.reason
 
 
 @pytest.mark.slow

@@ -137,6 +137,9 @@ def _joined(
 ) -> Iterator[tuple[KernelOp, Primitive]]:
     """The forms of two kernels as one, which ``undo`` erases; adds why there are none."""
     anchor = second.operations[0]
+    if not isinstance(anchor, MAPS) and value not in anchor_operands(second):
+        reasons.append(f"{_name(second)} reads it not itself, but by a map behind its results")
+        return
     found = False
     for trial in _chained(first, value, second, machine, undo):
         found = True
@@ -245,6 +248,8 @@ def _pair(
 ) -> Iterator[tuple[KernelOp, Primitive]]:
     """A depthwise convolution and one of single points."""
     objection = pair_objection(first, second)
+    if anchor_operands(second)[0] is not first.result:
+        objection = "the second one does not read the first one's result as its image"
     if objection:
         reasons.append(f"{_name(first)} and {_name(second)}: {objection}")
         return
