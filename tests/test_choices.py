@@ -1,0 +1,8 @@
+"""What options offer is what there is."""
+
+from tilewright import choices
+from tilewright.network.fusion.search import SEARCHES
+
+
+def test_searches_are_those_that_there_are() -> None:
+    assert tuple(SEARCHES) == choices.FUSION_SEARCHES
