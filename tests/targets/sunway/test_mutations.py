@@ -37,9 +37,9 @@ def mutants(text: str) -> Iterator[tuple[str, str]]:
         for change in ("+ 1", "- 1"):
             wait = f"dma_wait(&{found[1]}[{found[2]}], {found[3]} {change});"
             yield f"{found[3]} {change}", text[: found.start()] + wait + text[found.end() :]
-    for found in re.finditer(r"TILES->(\w+)\[\((\w+) \+ 1\) % 2\]", text):
-        same = f"TILES->{found[1]}[{found[2]}]"
-        yield f"{found[1]} into the slot in use", text[: found.start()] + same + text[found.end() :]
+    for found in re.finditer(r"const int other = \((\w+) \+ 1\) % 2;", text):
+        same = f"const int other = {found[1]};"
+        yield f"{found[1]} in use", text[: found.start()] + same + text[found.end() :]
     for found in re.finditer(r"^    float (\w+)\[(\d)\]\[(\d+)\];", text, re.MULTILINE):
         large = f"    float {found[1]}[{found[2]}][{int(found[3]) + 256}];"
         yield f"{found[1]} with 1 KB more", text[: found.start()] + large + text[found.end() :]

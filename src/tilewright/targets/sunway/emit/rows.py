@@ -225,20 +225,21 @@ class Rows:
             for operand in operands
         }
         place, step = rows[x.pointer]
+        self.line(f"const float *x = {place};")
         if self.operation in PRODUCTS:
-            w = operands[1]
-            other, its = rows[w.pointer]
+            other, its = rows[operands[1].pointer]
+            self.line(f"const float *w = {other};")
             if its == "0":
-                self.line(f"row_fma({y}, {place}, {step}, *({other}), {count});")
+                self.line(f"row_fma({y}, x, {step}, *w, {count});")
             elif step == "0":
-                self.line(f"row_fma({y}, {other}, {its}, *({place}), {count});")
+                self.line(f"row_fma({y}, w, {its}, *x, {count});")
             else:
                 self.line(f"for (long i = 0; i < {count}; i++)")
                 xs, ws = (_wrapped(s) for s in (step, its))
-                self.line(f"    ({y})[i] += ({place})[i * {xs}] * ({other})[i * {ws}];")
+                self.line(f"    ({y})[i] += x[i * {xs}] * w[i * {ws}];")
             return
         function = {"max_pool": "row_max", "lrn": "row_squares"}.get(self.operation, "row_add")
-        self.line(f"{function}({y}, {place}, {step}, {count});")
+        self.line(f"{function}({y}, x, {step}, {count});")
 
     def _clipped(self, operand: Operand) -> list[int]:
         """The axes along which windows reach beyond the tensor."""
@@ -303,9 +304,11 @@ class Rows:
         for dim in self.reduction:
             if dim != dot and self.extents[dim].size == "1":
                 indices[dim] = self.extents[dim].start
-        places = [f"{o.pointer} + {self._moved(o, indices)}" for o in (x, w)]
-        self.line(f"for (long i = 0; i < {self.length}; i++)")
-        self.line(f"    y[i] += row_dot({places[0]}, {places[1]}, {self.extents[dot].size});")
+        with self.writer.block(f"for (long i = 0; i < {self.length}; i++)"):
+            for name, operand in (("x", x), ("w", w)):
+                place = f"{operand.pointer} + {self._moved(operand, indices)}"
+                self.line(f"const float *{name} = {place};")
+            self.line(f"y[i] += row_dot(x, w, {self.extents[dot].size});")
 
     # -------------------------------------------------------------- maps
 

@@ -296,12 +296,12 @@ class SlaveWriter:
             place, slot = self.places[buffer], self._slot(buffer)
             name = place.name
             if buffer in self.ahead:
-                other = f"({slot} + 1) % {self.slots(buffer)}"
                 self.line(f"{name}_b = {name}_box(&at);")
                 self.line("next = at;")
                 with self.writer.block(f"if (next_{name}(&next))"):
+                    self.line(f"const int other = ({slot} + 1) % {self.slots(buffer)};")
                     self.line(f"next_b = {name}_box(&next);")
-                    self._get(buffer, "&next_b", other)
+                    self._get(buffer, "&next_b", "other")
             elif buffer in self.loads:
                 self.line(f"{name}_b = {name}_box(&at);")
                 self._get(buffer, f"&{name}_b", slot)
