@@ -221,3 +221,22 @@ def integers_apart(
     stored = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     scale = float(stored[last.input[1]])
     return np.abs(found - wanted) / scale, wanted.size
+
+
+@pytest.mark.slow
+def test_chains_hand_on_16_bits(tmp_path: Path) -> None:
+    """Kernels computed as one round between their computes as they would apart, and move as many
+    bytes as in fixed point of 16 bits."""
+    model, inputs = small_network(), {"image": image_of(9)[None]}
+    machine = ROOT / "examples" / "machines" / "fused.toml"
+    moved: dict[str, int] = {}
+    for element, accumulator in (("fixed16", "fixed32"), ("float16", "float32")):
+        values = {"element": element, "accumulator": accumulator}
+        executable = compiled(model, tmp_path, machine, values=values, calibration=[inputs])
+        outputs = executable.run(inputs, check_races=True)
+        assert executable.check(inputs, outputs).passed
+        assert distance(model, inputs, outputs) < 8 * 2.0**-11
+        rows = [row.nodes for row in executable.manifest.kernels if row.engine != "host"]
+        assert ("deep", "deep.relu", "wide", "sum") in rows
+        moved[element] = executable.summary()["dram_bytes"]
+    assert moved["float16"] == moved["fixed16"]
