@@ -133,7 +133,7 @@ class Storage(_Part):
     O I for the weights of a matrix product (kept as [co, ci], ``transpose_b``), N C for its rows,
     O for a bias (``O16o`` pads it to blocks of 16).
     """
-    elements: tuple[ElementType, ...] = ()
+    elements: tuple[str, ...] = ()
     """Element types that the primitive takes of this operand, or writes, if not any."""
     along: tuple[str, ...] = ()
     """Dims of which one must run along the elements that lie side by side in main memory; none is

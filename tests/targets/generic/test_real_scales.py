@@ -177,15 +177,6 @@ def test_results_that_a_primitive_does_not_write_are_refused() -> None:
         lower_case(wide, schedule, machine, instructions)
 
 
-def test_machine_files_name_elements_that_there_are() -> None:
-    text = FILE.read_text().replace(
-        'operands.input = "scratchpad"',
-        'operands.input = { memory = "scratchpad", elements = ["int7"] }',
-    )
-    with pytest.raises(TilewrightError, match="machine-invalid"):
-        load_machine(text)
-
-
 def test_operands_are_taken_by_what_they_will_be() -> None:
     """Kernels are formed before numbers are chosen."""
     machine = load_machine(FILE.parent / "five-buffers.toml")

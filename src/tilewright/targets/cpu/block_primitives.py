@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.machine import Primitive, Storage
-from tilewright.numerics.element_types import ElementType
 from tilewright.planning.cached_blocks import PANEL
 
 FEW_CHANNELS = 4
 """Convolutions of at most so many input channels take a plain NCHW input."""
 
 
-SHORT_FLOATS: tuple[ElementType, ...] = ("float16", "bfloat16")
+SHORT_FLOATS = ("float16", "bfloat16")
 """Elements that widen to float32 as they are loaded into lanes, and are rounded before they are
 stored."""
 
-_TAKEN: Mapping[str, tuple[ElementType, ...]] = {
+_TAKEN: Mapping[str, tuple[str, ...]] = {
     "weight": ("float32", "int16", *SHORT_FLOATS),
     "bias": ("float32", *SHORT_FLOATS),
     "residual": ("float32", "uint8", "int8", "int16", *SHORT_FLOATS),
