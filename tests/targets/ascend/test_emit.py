@@ -1,0 +1,51 @@
+"""The emitted C: its text, and that compilers take it without a warning."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tilewright.targets.ascend.emit import kernel_text
+from tilewright.targets.ascend.flags import synchronised
+from tilewright.targets.ascend.host import SHIM
+from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.fractal import defractalise
+from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
+from tilewright.targets.ascend.machine import ASCEND_910
+from tilewright.targets.ascend.program import Program
+
+GOLDENS = Path(__file__).parent / "goldens"
+
+PROGRAMS: dict[str, Program] = {
+    "matmul": matmul(
+        Matrices(64, 100, 96, bias=True, relu=True),
+        Tiling(32, 112, 48, 16, 48, 48, l1=2, l0=2, l0c=2, ub=2),
+        ASCEND_910,
+    ),
+    "add": elementwise("add", "half", 1000, ASCEND_910, ub=6 * 2 * 256),
+    "defractalise": defractalise(40, 33, "improved", ASCEND_910),
+}
+
+
+@pytest.mark.parametrize("name", ["matmul", "add"])
+def test_text(name: str) -> None:
+    """``python -m tests.targets.ascend.test_emit`` rewrites the files."""
+    assert kernel_text(synchronised(PROGRAMS[name])) == (GOLDENS / f"{name}.c").read_text()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("compiler", [one for one in ("gcc", "clang") if shutil.which(one)])
+def test_compilers_have_nothing_to_say(name: str, compiler: str, tmp_path: Path) -> None:
+    path = tmp_path / "kernel.c"
+    path.write_text(kernel_text(synchronised(PROGRAMS[name])))
+    flags = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{SHIM}", "-c")
+    command = [compiler, *flags, str(path), "-o", str(tmp_path / "kernel.o")]
+    subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    for golden in sorted(GOLDENS.glob("*.c")):
+        golden.write_text(kernel_text(synchronised(PROGRAMS[golden.stem])))
