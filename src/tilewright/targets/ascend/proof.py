@@ -34,7 +34,7 @@ from tilewright.targets.ascend.program import (
     trace,
 )
 
-PIPES = ("V", "M", "MTE1", "MTE2", "MTE3")
+PIPES: tuple[str, ...] = ("V", "M", "MTE1", "MTE2", "MTE3")
 """The pipes that take commands; S, the scalar unit, issues them."""
 
 PAIR = 2
