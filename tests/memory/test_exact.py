@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.memory import Allocation, Buffer, Problem, allocate, allocate_exactly, improve
+from tilewright.memory import (
+    RULES,
+    Allocation,
+    Buffer,
+    Problem,
+    allocate,
+    allocate_exactly,
+    improve,
+)
 
 
 def problem_of(buffers: Sequence[Buffer], alignment: int = 1) -> Problem:
@@ -87,6 +95,48 @@ def test_tiny_cases_have_the_least_peak(buffers: list[Buffer]) -> None:
     assert found.peak == least_peak(buffers)
 
 
+def scattered(generator: random.Random, most: int) -> list[Buffer]:
+    births = [generator.randint(0, 6) for _ in range(generator.randint(4, most))]
+    return [
+        Buffer(str(i), generator.randint(1, 4), first, first + generator.randint(0, 4))
+        for i, first in enumerate(births)
+    ]
+
+
+def peak_by_every_rule(buffers: Sequence[Buffer]) -> int:
+    peaks = set[int]()
+    for rule in RULES:
+        found = improve(problem_of(buffers), stacked(buffers), rules=(rule,))
+        check(buffers, found)
+        assert found.optimal
+        peaks.add(found.peak)
+    assert len(peaks) == 1
+    return peaks.pop()
+
+
+def test_every_rule_alone_proves_the_same_peak() -> None:
+    generator = random.Random(7)
+    for _ in range(60):
+        peak_by_every_rule(scattered(generator, 12))
+
+
+@pytest.mark.slow
+def test_every_rule_alone_finds_the_least_peak() -> None:
+    generator = random.Random(8)
+    for _ in range(40):
+        buffers = scattered(generator, 6)
+        assert peak_by_every_rule(buffers) == least_peak(buffers)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_alone_puts_rectangles_together_again(rule: int) -> None:
+    for seed in range(4):
+        buffers = cut_rectangle(seed, 20, 64, 20)
+        found = improve(problem_of(buffers), stacked(buffers), rules=(rule,))
+        check(buffers, found)
+        assert found.bound == found.peak == 64
+
+
 @pytest.mark.slow
 def test_the_bound_is_not_always_reached() -> None:
     """Found by search: nine buffers whose least peak lies above the most live bytes."""
@@ -96,6 +146,9 @@ def test_the_bound_is_not_always_reached() -> None:
     found = allocate_exactly(problem_of(buffers))
     check(buffers, found)
     assert (found.bound, found.peak, found.optimal) == (9, 10, True)
+    for rule in RULES:
+        alone = improve(problem_of(buffers), stacked(buffers), rules=(rule,))
+        assert (alone.peak, alone.optimal) == (10, True)
     assert least_peak(buffers) == 10
 
 

@@ -4,7 +4,8 @@ A ``Problem`` has buffers with sizes and lives, an alignment and a capacity; an 
 their offsets and the peak.
 
 - heuristics.py: six greedy orders with first fit and best fit, then a local search;
-- exact.py: branch and bound for the least peak, with a bounded number of nodes;
+- exact.py: branch and bound for the least peak, with a bounded number of nodes; its compiled search
+  is in search.py, the rules of what comes next in rules.py and choices.py;
 - free_list.py: an online manager, best fit with coalescing (DLIR);
 - alignment.py: rounding of sizes and addresses.
 """
@@ -14,10 +15,12 @@ from tilewright.memory.exact import NODES, allocate_exactly, improve
 from tilewright.memory.free_list import FreeList, place_as_they_come
 from tilewright.memory.heuristics import allocate, heuristic_peaks, place
 from tilewright.memory.problem import Allocation, Buffer, Problem, lowest_gap
+from tilewright.memory.rules import RULES
 
 __all__ = [
     "ALIGNMENT",
     "NODES",
+    "RULES",
     "Allocation",
     "Buffer",
     "FreeList",

@@ -2,10 +2,10 @@
 
 A search (search.py) says whether buffers fit under a capacity, or gives up. The first capacity
 tried is the most that is live at one step, or that of the memory if it has one; between the least
-one that is left and the best peak found the next is the middle one. Each is tried in many orders of
-placing the buffers, at first with few nodes each and then with more: where one order is led astray
-another goes straight. Problems of accelerators' on-chip memories are full to the last byte and of
-this kind (Moffitt, MiniMalloc, ASPLOS 2023).
+one that is left and the best peak found the next is the middle one. Each is tried in two ways in
+turn (choices.py) and in many orders of placing the buffers, at first with few nodes each and then
+with more: where one order is led astray another goes straight. Problems of accelerators' on-chip
+memories are full to the last byte and of this kind (Moffitt, MiniMalloc, ASPLOS 2023).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +21,19 @@ from numpy.typing import NDArray
 from tilewright.memory.alignment import ceil_div
 from tilewright.memory.heuristics import allocate
 from tilewright.memory.problem import Allocation, Problem
+from tilewright.memory.rules import RULES, UPWARDS
 
 NODES = 200_000
 """Placements that are tried by default: a few seconds."""
 
+SHARE = 8_000
+"""Nodes of each of the two ways in the first round; each later round has twice as many."""
+
 SHORTEST = 2_000
-"""Nodes of each of the first attempts; each later round has twice as many."""
+"""Nodes of each of the first attempts at valleys; each later series has twice as many."""
 
-ROUND = 256
-"""Attempts before more nodes are spent on each."""
-
-PICKINGS = 4
-"""Rules by which the search picks the section to fill (search.py)."""
+SERIES = 256
+"""Attempts at valleys before more nodes are spent on each."""
 
 REMEMBERED = 1 << 16
 """Sub-problems that do not fit and are remembered."""
@@ -49,6 +51,8 @@ class _Part:
     """First section of each buffer: only steps whose set of live buffers is no part of another's
     are sections."""
     last: _Ints
+    length: _Ints
+    """Steps of each buffer's life."""
     demand: _Ints
     """Sum of live sizes in each section."""
 
@@ -80,8 +84,10 @@ def allocate_exactly(problem: Problem, *, nodes: int = NODES) -> Allocation:
     return improve(problem, allocate(problem), nodes)
 
 
-def improve(problem: Problem, best: Allocation, nodes: int = NODES) -> Allocation:
-    """The search of ``allocate_exactly``, from a given allocation."""
+def improve(
+    problem: Problem, best: Allocation, nodes: int = NODES, rules: Sequence[int] = RULES
+) -> Allocation:
+    """The search of ``allocate_exactly`` from a given allocation, by some rules (rules.py)."""
     fixed = any(buffer.address is not None for buffer in problem.buffers)
     if best.optimal or fixed or (problem.capacity and best.peak <= problem.capacity):
         return best
@@ -95,7 +101,7 @@ def improve(problem: Problem, best: Allocation, nodes: int = NODES) -> Allocatio
     goal = max(bound, (problem.capacity or 0) // unit)
     for part in parts:
         start = [offsets[i] // unit for i in part.members]
-        found, least = _solve(part, start, goal, budget)
+        found, least = _solve(part, start, goal, budget, rules)
         proven = proven and (least or _peak(part, found) <= bound)
         for index, offset in zip(part.members, found, strict=True):
             offsets[index] = offset * unit
@@ -147,10 +153,13 @@ def _part(problem: Problem, members: list[int]) -> _Part:
     live = np.zeros(len(steps) + 1, np.int64)
     np.add.at(live, begin, size)
     np.subtract.at(live, end + 1, size)
-    return _Part(members, size, begin, end, live.cumsum()[:-1])
+    length = (last - first + 1).astype(np.int64)
+    return _Part(members, size, begin, end, length, live.cumsum()[:-1])
 
 
-def _solve(part: _Part, offsets: list[int], goal: int, budget: _Budget) -> tuple[list[int], bool]:
+def _solve(
+    part: _Part, offsets: list[int], goal: int, budget: _Budget, rules: Sequence[int]
+) -> tuple[list[int], bool]:
     """The best offsets that the budget allows, from given ones, and whether they are proven.
 
     ``goal``, at least the part's bound, is as low as they need be.
@@ -162,7 +171,7 @@ def _solve(part: _Part, offsets: list[int], goal: int, budget: _Budget) -> tuple
     capacity = low
     while tried < peak - 1 and budget.left > 0:
         try:
-            found = _fit(part, capacity, budget)
+            found = _fit(part, capacity, budget, rules)
         except _OutOfBudget:
             tried = capacity
         else:
@@ -176,6 +185,37 @@ def _solve(part: _Part, offsets: list[int], goal: int, budget: _Budget) -> tuple
 
 def _peak(part: _Part, offsets: Sequence[int]) -> int:
     return int((np.array(offsets, np.int64) + part.size).max())
+
+
+class _Attempt(NamedTuple):
+    """A search: a rule (rules.py), keys for it, an order of the buffers, a limit of nodes."""
+
+    rule: int
+    order: _Ints
+    keys: _Ints
+    nodes: int
+
+
+def _attempts(part: _Part, rules: Sequence[int]) -> Iterator[_Attempt]:
+    """Without an end: both ways in turn, in each round with twice as many nodes."""
+    length, area, demand = part.length, part.length * part.size, np.full(len(part.size), -1)
+    upwards = ((length, area, demand), (demand, area, length), (demand, length, area))
+    given, keys = np.arange(len(part.size)), [np.stack(kind) for kind in upwards]
+    in_valleys = [rule for rule in rules if rule != UPWARDS]
+    valleys = ((rule, order) for order in _orders(part) for rule in in_valleys)
+    tried = 0
+    for number in count():
+        share = SHARE << min(number, 40)
+        left = share if in_valleys else 0
+        while left > 0:
+            rule, order = next(valleys)
+            nodes = SHORTEST << min(tried // SERIES, 40)
+            yield _Attempt(rule, order, keys[0], nodes)
+            left -= nodes
+            tried += 1
+        if UPWARDS in rules:
+            for kind in keys:
+                yield _Attempt(UPWARDS, given, kind, share // len(keys))
 
 
 def _orders(part: _Part) -> Iterator[_Ints]:
@@ -198,7 +238,7 @@ def _orders(part: _Part) -> Iterator[_Ints]:
         yield np.argsort(-key - 0.25 * random.randn(len(key)), kind="stable").astype(np.int64)
 
 
-def _fit(part: _Part, capacity: int, budget: _Budget) -> list[int] | None:
+def _fit(part: _Part, capacity: int, budget: _Budget, rules: Sequence[int]) -> list[int] | None:
     """Offsets within a capacity, or None if there are none; raises _OutOfBudget.
 
     Takes up to half of the budget.
@@ -212,20 +252,14 @@ def _fit(part: _Part, capacity: int, budget: _Budget) -> list[int] | None:
     failed = np.zeros(REMEMBERED, np.uint64)
     members = np.empty((buffers + 2) * (buffers + 2), np.int64)
     sections = np.empty((4, len(part.demand)), np.int64)
-    orders: list[_Ints] = []
-    source = _orders(part)
-    for attempt in count():
-        if attempt % PICKINGS == 0:
-            orders.append(next(source))
-        members[:buffers] = orders[-1]
-        # Each round of attempts may try twice as much as the last.
-        most = min(SHORTEST << min(attempt // ROUND, 40), allowed - used)
-        nodes = np.array([0, most, 0], np.int64)
+    for attempt in _attempts(part, rules):
+        members[:buffers] = attempt.order
+        nodes = np.array([0, min(attempt.nodes, allowed - used), 0], np.int64)
         offset = np.zeros(buffers, np.int64)
         found = fill(
-            0, buffers, buffers, capacity, attempt % PICKINGS, part.first, part.last, part.size,
-            hashes, np.zeros(buffers, np.int64), offset, part.demand.copy(), members, failed,
-            sections, nodes,
+            0, buffers, buffers, -1, capacity, attempt.rule, attempt.keys, part.first, part.last,
+            part.size, hashes, np.zeros(buffers, np.int64), np.zeros(buffers, np.int64), offset,
+            part.demand.copy(), members, failed, sections, nodes,
         )  # fmt: skip
         used += int(nodes[0])
         budget.left -= int(nodes[0])
