@@ -14,10 +14,10 @@ from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tilewright.machine import Machine
-from tilewright.planning import Budget, Plan, PlanCache, Search, Timer, plan
+from tilewright.planning import Budget, Plan, PlanCache, PlanKey, Search, Timer, plan
 from tilewright.planning.domain import Kernel
 from tilewright.targets.cambricon.timer import timer as cambricon_timer
 from tilewright.targets.generic.isa import InstructionSet
@@ -35,7 +35,7 @@ class KnownPlans:
     """Stands for ``plan``; processes that share the folder share the plans."""
 
     folder: Path
-    found: dict[str, dict[Kernel, Plan]] = field(default_factory=dict[str, dict[Kernel, Plan]])
+    found: dict[str, dict[PlanKey, Plan]] = field(default_factory=dict[str, dict[PlanKey, Plan]])
 
     def __call__(
         self,
@@ -79,46 +79,47 @@ def described(timer: Timer | None) -> str | None:
 
 
 @dataclass
-class Shared(MutableMapping[Kernel, Plan]):
+class Shared(MutableMapping[PlanKey, Plan]):
     """A cache of plans that looks where others keep theirs, too."""
 
     own: PlanCache
-    known: dict[Kernel, Plan]
+    known: dict[PlanKey, Plan]
     folder: Path
-    key: str
+    machine: str
+    """And the timer."""
 
-    def __contains__(self, kernel: object) -> bool:
-        assert isinstance(kernel, Kernel)
-        if kernel in self.own:
+    def __contains__(self, key: object) -> bool:
+        asked = cast(PlanKey, key)
+        if asked in self.own:
             return True
-        if kernel not in self.known and (path := self._path(kernel)).exists():
+        if asked not in self.known and (path := self._path(asked)).exists():
             stored, made = pickle.loads(path.read_bytes())
-            if stored == kernel:
-                self.known[kernel] = made
-        if kernel in self.known:
-            self.own[kernel] = self.known[kernel]
-        return kernel in self.own
+            if stored == asked:
+                self.known[asked] = made
+        if asked in self.known:
+            self.own[asked] = self.known[asked]
+        return asked in self.own
 
-    def __getitem__(self, kernel: Kernel) -> Plan:
-        return self.own[kernel]
+    def __getitem__(self, key: PlanKey) -> Plan:
+        return self.own[key]
 
-    def __setitem__(self, kernel: Kernel, made: Plan) -> None:
-        self.own[kernel] = self.known[kernel] = made
+    def __setitem__(self, key: PlanKey, made: Plan) -> None:
+        self.own[key] = self.known[key] = made
         handle, name = tempfile.mkstemp(dir=self.folder)
         with os.fdopen(handle, "wb") as file:
-            file.write(pickle.dumps((kernel, made)))
-        Path(name).replace(self._path(kernel))
+            file.write(pickle.dumps((key, made)))
+        Path(name).replace(self._path(key))
 
-    def __delitem__(self, kernel: Kernel) -> None:
-        del self.own[kernel]
+    def __delitem__(self, key: PlanKey) -> None:
+        del self.own[key]
 
-    def __iter__(self) -> Iterator[Kernel]:
+    def __iter__(self) -> Iterator[PlanKey]:
         return iter(self.own)
 
     def __len__(self) -> int:
         return len(self.own)
 
-    def _path(self, kernel: Kernel) -> Path:
-        digest = sha256(self.key.encode())
-        digest.update(repr(kernel).encode())
+    def _path(self, key: PlanKey) -> Path:
+        digest = sha256(self.machine.encode())
+        digest.update(repr(key).encode())
         return self.folder / digest.hexdigest()

@@ -88,6 +88,6 @@ def bound(path: Path) -> int:
     target, machine = resolve("cpu")
     direct = tuple(p for p in machine.primitives if not p.approximate and not p.block_cycles)
     machine = machine.model_copy(update={"primitives": direct})
-    work = run_pipeline(path, target, machine, until="numbers, layouts, memory")
-    plan = memory_plan_of(network_of(work.network))
+    state = run_pipeline(path, target, machine, until="numbers, layouts, memory")
+    plan = memory_plan_of(network_of(state.network))
     return plan.weight_bytes + plan.lower_bound

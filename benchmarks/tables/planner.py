@@ -23,13 +23,13 @@ def run(name: str, target: str) -> dict[str, Any]:
     from tilewright.compiler.pipeline import resolve, run_pipeline
 
     watch = Stopwatch()
-    work = run_pipeline(model_path(name), *resolve(target), progress=watch, until="plan")
+    state = run_pipeline(model_path(name), *resolve(target), progress=watch, until="plan")
     watch.stop()
-    plans = list(work.plans.values())
+    plans = list(state.plans.values())
     # Kernels alike are planned once: the others are found without a search.
     searched = [plan for plan in plans if plan.seconds > 0]
     slowest = max(searched, key=lambda plan: plan.seconds)
-    symbol = next(symbol for symbol, plan in work.plans.items() if plan is slowest)
+    symbol = next(symbol for symbol, plan in state.plans.items() if plan is slowest)
     return {
         "network": name,
         "target": target,

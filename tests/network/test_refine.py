@@ -75,8 +75,8 @@ def test_kernels_are_timed_in_rows_of_four(tmp_path: Path, monkeypatch: pytest.M
         timed.append(tuple(kernels))
         return float(len(timed))
 
-    work = planned(path, monkeypatch, prefers)
-    plans = work.plans
+    state = planned(path, monkeypatch, prefers)
+    plans = state.plans
     assert any(plan.near for plan in plans.values())
     symbols = [*plans]
     for kernels in timed:
@@ -105,14 +105,14 @@ def test_what_is_fastest_between_neighbours_is_taken(
     def prefers(kernels: Sequence[CompiledKernel]) -> float:
         return -float(sum(one.schedule == wanted.get(one.kernel.symbol) for one in kernels))
 
-    work = planned(path, monkeypatch, prefers)
-    for one in work.kernels:
+    state = planned(path, monkeypatch, prefers)
+    for one in state.kernels:
         if one.schedule is None:
             continue
         symbol = one.kernel.symbol
         plan = liked.get(symbol) or alone[symbol]
         assert one.schedule == plan.schedule
-        assert work.plans[symbol].timed_cycles == plan.timed_cycles
+        assert state.plans[symbol].timed_cycles == plan.timed_cycles
 
 
 def ran(path: Path, folder: Path) -> Executable:

@@ -26,11 +26,11 @@ def planned_network(*, hold: bool, holds: bool = True) -> CompilationState:
     return run_pipeline(LENET, target, machine.model_copy(update={"memories": memories}), hold=hold)
 
 
-def held_tensors(work: CompilationState) -> set[str]:
+def held_tensors(state: CompilationState) -> set[str]:
     """Names of the tensors that some kernel's tile program finds on the chip."""
     return {
         op.tensor_op.symbol.data
-        for item in work.kernels
+        for item in state.kernels
         if item.program is not None
         for program in programs_of(item.program)
         for op in program.walk()
@@ -40,13 +40,13 @@ def held_tensors(work: CompilationState) -> set[str]:
 
 @pytest.mark.slow
 def test_small_activations_stay_and_cost_nothing() -> None:
-    work = planned_network(hold=True)
-    assert held_tensors(work)
+    state = planned_network(hold=True)
+    assert held_tensors(state)
     alone = planned_network(hold=False)
     assert not held_tensors(alone)
-    for symbol, one in work.held.items():
+    for symbol, one in state.held.items():
         assert one.plan.moved_bytes <= alone.plans[symbol].moved_bytes
-    total = sum(plan.cycles for plan in work.plans.values())
+    total = sum(plan.cycles for plan in state.plans.values())
     assert total < sum(plan.cycles for plan in alone.plans.values())
 
 
@@ -60,13 +60,13 @@ def test_biases_of_short_kernels_are_held() -> None:
 
 @pytest.mark.slow
 def test_what_is_held_meets_no_buffer_and_nothing_that_lives_with_it() -> None:
-    work = planned_network(hold=True)
-    whole = work.machine.memory("vsm").bytes or 0
-    for item in work.kernels:
+    state = planned_network(hold=True)
+    whole = state.machine.memory("vsm").bytes or 0
+    for item in state.kernels:
         if item.program is None or item.machine is None:
             continue
         left = item.machine.memory("vsm").bytes or 0
-        addresses = work.held[item.kernel.symbol].addresses
+        addresses = state.held[item.kernel.symbol].addresses
         assert all(left <= address < whole for address in addresses.values())
         for program in programs_of(item.program):
             for op in program.walk():
@@ -77,9 +77,9 @@ def test_what_is_held_meets_no_buffer_and_nothing_that_lives_with_it() -> None:
 @pytest.mark.slow
 def test_what_leaves_the_chip_is_not_held() -> None:
     """The network's inputs and outputs, and what the host reads, pass main memory."""
-    work = planned_network(hold=True)
-    first = next(item.kernel for item in work.kernels if item.schedule is not None)
-    last = work.kernels[-1].kernel
+    state = planned_network(hold=True)
+    first = next(item.kernel for item in state.kernels if item.schedule is not None)
+    last = state.kernels[-1].kernel
     assert not first.inputs[0].held
     assert not last.output.held
 

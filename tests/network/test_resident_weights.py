@@ -140,8 +140,8 @@ def test_the_run_of_all_kernels_says_whether_holding_pays(
 
     monkeypatch.setattr(CambriconTarget, "run_timer", run_timer)
     target, machine = resolve("cambricon")
-    work = run_pipeline(lstm(tmp_path / "net.onnx"), target, machine, until="plan")
-    assert sum(bool(one.keeps) for one in work.held.values()) == 2 * pays
+    state = run_pipeline(lstm(tmp_path / "net.onnx"), target, machine, until="plan")
+    assert sum(bool(one.keeps) for one in state.held.values()) == 2 * pays
 
 
 def readers(held: Held) -> list[HeldKernel]:
@@ -216,8 +216,8 @@ def test_weights_that_a_kernel_between_overwrites_are_loaded_again(
 def test_no_weights_are_held_that_one_kernel_reads() -> None:
     target, machine = resolve("cambricon")
     lenet = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
-    work = run_pipeline(lenet, target, machine, until="plan")
-    assert not any(one.keeps for one in work.held.values())
+    state = run_pipeline(lenet, target, machine, until="plan")
+    assert not any(one.keeps for one in state.held.values())
 
 
 def test_the_last_tiles_that_fit_stay() -> None:

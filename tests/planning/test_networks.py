@@ -6,7 +6,7 @@ import pytest
 
 from tests.planning import planning_kernels as kernels
 from tests.planning.event_reference import run
-from tilewright.planning import Plan, plan
+from tilewright.planning import Plan, PlanCache, plan
 from tilewright.targets.base import find_target
 from tilewright.targets.cambricon_x.machine import MACHINE
 
@@ -61,7 +61,7 @@ def test_networks_come_close_to_the_granule_bound(
 
 @pytest.mark.slow
 def test_kernels_alike_are_planned_once() -> None:
-    cache: dict[kernels.Kernel, Plan] = {}
+    cache: PlanCache = {}
     network = kernels.resnet50()
     plans = [plan(kernel, MACHINE, cache=cache) for kernel in network]
     assert len(cache) == 25

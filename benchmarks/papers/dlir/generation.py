@@ -92,8 +92,7 @@ def placed_bytes(kernel: Any, schedule: Any, machine: Any, *, best_fit: bool) ->
 def generated(kernels: Sequence[Any], target: str) -> list[Generated]:
     """Kernels that run alone."""
     from tilewright.compiler.pipeline import resolve
-    from tilewright.planning import Plan, plan
-    from tilewright.planning.domain import Kernel
+    from tilewright.planning import PlanCache, plan
     from tilewright.planning.planners.greedy import Greedy
     from tilewright.simulate.timing import simulate
     from tilewright.targets.generic.lower import Lowering
@@ -105,7 +104,7 @@ def generated(kernels: Sequence[Any], target: str) -> list[Generated]:
     timer = known.timer(machine)
     assert timer is not None
     found: list[Generated] = []
-    caches: dict[int, dict[Kernel, Plan]] = {1: {}, 2: {}}
+    caches: dict[int, PlanCache] = {1: {}, 2: {}}
     for kernel in kernels:
         schedules = {
             buffers: plan(
@@ -133,8 +132,8 @@ def network_row(network: str, target: str) -> dict[str, Any]:
 
     model, options = source_of(network)
     known, machine = resolve(target)
-    work = run_pipeline(model, known, machine, until="plan", hold=False, **options)
-    kernels = [item.kernel for item in work.kernels if item.schedule is not None]
+    state = run_pipeline(model, known, machine, until="plan", hold=False, **options)
+    kernels = [item.kernel for item in state.kernels if item.schedule is not None]
     return row_of(network, target, generated(kernels, target))
 
 

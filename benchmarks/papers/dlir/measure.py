@@ -57,12 +57,12 @@ def run(network: str, target: str) -> dict[str, Any]:
         found = made.summary()
     network_kernels = [kernel for kernel, _ in exact.values()]
     if Capability.HOLDS in known.implements:
-        work = run_pipeline(model, known, machine, until="plan", **options)
-        network_kernels = [item.kernel for item in work.kernels if item.schedule is not None]
+        state = run_pipeline(model, known, machine, until="plan", **options)
+        network_kernels = [item.kernel for item in state.kernels if item.schedule is not None]
         # Planners are compared on kernels that run alone: nothing is held on the chip for others.
-        work = run_pipeline(model, known, machine, until="plan", hold=False, **options)
-        planned = [item.kernel for item in work.kernels if item.schedule is not None]
-        exact = {kernel.symbol: (kernel, work.plans[kernel.symbol]) for kernel in planned}
+        state = run_pipeline(model, known, machine, until="plan", hold=False, **options)
+        planned = [item.kernel for item in state.kernels if item.schedule is not None]
+        exact = {kernel.symbol: (kernel, state.plans[kernel.symbol]) for kernel in planned}
     kernels = [kernel for kernel, _ in exact.values()]
     timer = known.timer(machine)
     plans = {"exact": [plan for _, plan in exact.values()]}

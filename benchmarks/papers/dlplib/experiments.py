@@ -154,8 +154,8 @@ def measure(name: str) -> dict[str, Any]:
         package = compile(path, TARGET, calibration=calibration)
         cycles = package.runner.timed().cycles or 0
         known, machine = resolve(TARGET)
-        work = run_pipeline(path, known, machine, calibration=calibration, until="plan")
-        kernels = [item.kernel for item in work.kernels if item.schedule is not None]
+        state = run_pipeline(path, known, machine, calibration=calibration, until="plan")
+        kernels = [item.kernel for item in state.kernels if item.schedule is not None]
         granule = sum(row.granule_bound or 0 for row in package.manifest.kernels)
         latency = sum(least(kernel, machine) for kernel in kernels)
     operators: dict[str, list[int]] = {}

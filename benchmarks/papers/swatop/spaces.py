@@ -74,10 +74,10 @@ def explore(shape: Shape, machine: Machine) -> Explored:
         pick, direct = (_pick(path, described) for described in (machine, exact))
         if shape.kind == "product":
             return Explored((_space(pick.method, pick.kernel, machine),), pick, pick)
-        work = run_pipeline(path, TARGET, machine, until="kernels")
+        state = run_pipeline(path, TARGET, machine, until="kernels")
         op = next(
             op
-            for op in network_of(work.network).block.ops
+            for op in network_of(state.network).block.ops
             if isinstance(op, KernelOp) and isinstance(op.operations[0], ConvOp)
         )
         kernels = [method.kernel for method in methods_of(op, machine)]
@@ -97,12 +97,12 @@ def _space(method: str, kernel: Kernel, machine: Machine) -> Space:
 
 
 def _pick(path: Path, machine: Machine) -> Pick:
-    work = run_pipeline(path, TARGET, machine, until="plan")
-    kernel = next(i.kernel for i in work.kernels if i.kernel.anchor.operation in _TYPES)
+    state = run_pipeline(path, TARGET, machine, until="plan")
+    kernel = next(i.kernel for i in state.kernels if i.kernel.anchor.operation in _TYPES)
     begin = time.process_time()
     plan(kernel, machine)
     took = time.process_time() - begin
-    schedule = replace(work.plans[kernel.symbol].schedule, shared="")
+    schedule = replace(state.plans[kernel.symbol].schedule, shared="")
     return Pick(_method(kernel), kernel, schedule, took)
 
 

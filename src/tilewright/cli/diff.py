@@ -123,11 +123,11 @@ def diff(
         layers = layers_of(network_of(executable.graph), seen)
         shares: dict[str, Noise] = {}
         if with_float and machine.fixed_bits:
-            work = run_pipeline(
+            state = run_pipeline(
                 imported, found, machine, numbers=chosen, progress=progress, until="kernels"
             )
             results = {row.kernel: plain(row.value, row.array) for row in layers if row.kernel}
-            shares = noise(work.network, work.weights, arrays, results)
+            shares = noise(state.network, state.weights, arrays, results)
         progress("reference", 0, 0)
         allowed = tolerance
         if allowed is None:

@@ -44,7 +44,7 @@ def memory(
     with console.refusals(as_json), console.progress(quiet) as progress:
         found, machine = resolve(target, None, console.machine_values(settings))
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
-        work = run_pipeline(
+        state = run_pipeline(
             model,
             found,
             machine,
@@ -56,9 +56,9 @@ def memory(
             exact_memory=exact_memory,
             until="numbers, layouts, memory",
         )
-        network = network_of(work.network)
+        network = network_of(state.network)
         plan = memory_plan_of(network, exact=exact_memory)
-        report = memory_report(work.name, found.name, network, plan)
+        report = memory_report(state.name, found.name, network, plan)
         if svg is not None:
             with written(svg) as fresh:
                 fresh.write_text(picture(report), encoding="utf-8")

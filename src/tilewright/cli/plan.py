@@ -52,7 +52,7 @@ def plan_command(
         given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
         second = None if beside is None else found.planner(beside, machine)
         with found.planner(planner, machine) as asked:
-            work = run_pipeline(
+            state = run_pipeline(
                 with_constants(model, constant) if constant else model,
                 found,
                 machine,
@@ -66,16 +66,16 @@ def plan_command(
             )
         others: dict[str, Plan] = {}
         if second is not None:
-            kernels = [item.kernel for item in work.kernels if item.schedule is not None]
+            kernels = [item.kernel for item in state.kernels if item.schedule is not None]
             with second as asked:
                 others = plans_of(kernels, machine, asked, found.timer(machine), progress)
     rows: list[dict[str, Any]] = []
-    for item in work.kernels:
+    for item in state.kernels:
         row: dict[str, Any] = {"name": item.kernel.symbol, "nodes": list(item.kernel.nodes)}
         if item.schedule is None:
             rows.append(row | {"engine": "host"})
             continue
-        plan = work.plans[item.kernel.symbol]
+        plan = state.plans[item.kernel.symbol]
         row |= {"engine": "accelerator"} | plan.to_json() | {"text": str(plan.schedule)}
         if beside is not None:
             row["beside"] = others[item.kernel.symbol].to_json()

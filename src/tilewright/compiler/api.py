@@ -144,7 +144,7 @@ def compile(
 
     def write(place: Path) -> None:
         with found.planner(planner, described, database) as asked:
-            work = run_pipeline(
+            state = run_pipeline(
                 model,
                 found,
                 described,
@@ -158,7 +158,7 @@ def compile(
                 planner=asked,
                 name=name,
             )
-            emit(work, place, form)
+            emit(state, place, form)
 
     plain = calibration is None and dump is None and database is None and planner == "model"
     if cache is not None and plain:
@@ -215,7 +215,7 @@ def specialise(
         tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
         for tensor in manifest.inputs
     }
-    work = run_pipeline(
+    state = run_pipeline(
         directory / found.file,
         find_target(manifest.target),
         machine_of(manifest.machine, str(directory / MANIFEST)),
@@ -229,7 +229,7 @@ def specialise(
         exact_memory=found.exact_memory,
         name=network_name(manifest.model),
     )
-    emit(work, place)
+    emit(state, place)
 
 
 def _calibrated(
@@ -252,7 +252,7 @@ def _calibrated(
         return None, None
     shapes, samples = sample_shapes(settled.inputs, samples)
     bound = settled.bind(sizes_of(settled.inputs, settled.free, shapes))
-    work = run_pipeline(
+    state = run_pipeline(
         model,
         target,
         machine,
@@ -262,7 +262,7 @@ def _calibrated(
         progress=progress,
         until="calibrate",
     )
-    return work.runner.context.ranges, work.factors
+    return state.runner.context.ranges, state.factors
 
 
 def _written(
@@ -300,23 +300,23 @@ def _form(target: Target, weights_as: str | None, bare: bool) -> Form:
     return Form("array" if bare else weights_as or "file", bare)
 
 
-def emit(work: CompilationState, directory: Path, form: Form = Form()) -> None:  # noqa: B008 -- a value
+def emit(state: CompilationState, directory: Path, form: Form = Form()) -> None:  # noqa: B008 -- a value
     """Let the target emit its part, and write the package around it.
 
     Kernels that it refuses go to the host, where it has one. Raises TilewrightError.
     """
-    advance(work, (), lambda: _write(work, form, directory))
+    advance(state, (), lambda: _write(state, form, directory))
 
 
-def _write(work: CompilationState, form: Form, directory: Path) -> None:
-    work.progress("emit", 0, 0)
-    arenas = arenas_of(network_of(work.network))
-    kernels = tuple(work.kernels)
-    made = Compilation(work.machine, work.network, work.weights, kernels, arenas, form)
+def _write(state: CompilationState, form: Form, directory: Path) -> None:
+    state.progress("emit", 0, 0)
+    arenas = arenas_of(network_of(state.network))
+    kernels = tuple(state.kernels)
+    made = Compilation(state.machine, state.network, state.weights, kernels, arenas, form)
     try:
-        write_package(directory, work.target, made, work.plans, work.name, work.notes)
+        write_package(directory, state.target, made, state.plans, state.name, state.notes)
     except KernelError:
         # Nothing half-written is left to an attempt without that kernel.
         shutil.rmtree(directory / PROGRAM, ignore_errors=True)
         raise
-    check_files(work)
+    check_files(state)

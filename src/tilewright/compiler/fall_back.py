@@ -16,38 +16,40 @@ KERNEL_CODES = ("plan-", "schedule-", "layout-", "tile-", "lower-", "isa-")
 """What the codes of refusals begin with that are of a kernel on a machine, not of an option."""
 
 
-def remember(work: CompilationState) -> None:
+def remember(state: CompilationState) -> None:
     """Keep the network as it is for ``fall_back``, where the target has a use for it."""
-    if work.target.falls_back:
-        weights = work.weights.subset(work.weights)
-        work.formed = Formed(work.network.clone(), weights, work.runner.context, len(work.notes))
+    if state.target.falls_back:
+        weights = state.weights.subset(state.weights)
+        state.formed = Formed(
+            state.network.clone(), weights, state.runner.context, len(state.notes)
+        )
 
 
-def give_to_host(work: CompilationState, error: KernelError) -> None:
+def give_to_host(state: CompilationState, error: KernelError) -> None:
     """Go back to the formed network, with the refused kernels on the host.
 
     Raises the refusal of a kernel for which that does not help: the target has no host, or the
     host has the kernel already.
     """
-    formed = work.formed
+    formed = state.formed
     if formed is None:
         raise error
     kernels = {op.symbol.data for op in formed.network.walk() if isinstance(op, KernelOp)}
     for refusal in (error, *error.others):
-        known = refusal.symbol in kernels and refusal.symbol not in work.refused
+        known = refusal.symbol in kernels and refusal.symbol not in state.refused
         if not known or not refusal.problems[0].code.startswith(KERNEL_CODES):
             raise refusal
-        work.refused[refusal.symbol] = refusal.problems[0]
-    work.network = formed.network.clone()
-    for op in network_of(work.network).block.ops:
-        if isinstance(op, KernelOp) and (problem := work.refused.get(op.symbol.data)) is not None:
+        state.refused[refusal.symbol] = refusal.problems[0]
+    state.network = formed.network.clone()
+    for op in network_of(state.network).block.ops:
+        if isinstance(op, KernelOp) and (problem := state.refused.get(op.symbol.data)) is not None:
             op.engine = StringAttr("host")
             op.reason = StringAttr(_reason(problem))
-    work.weights = formed.weights.subset(formed.weights)
-    work.runner.context = context_of(work, formed.context.ranges)
-    del work.notes[formed.notes :]
-    work.kernels.clear()
-    work.plans, work.held = {}, {}
+    state.weights = formed.weights.subset(formed.weights)
+    state.runner.context = context_of(state, formed.context.ranges)
+    del state.notes[formed.notes :]
+    state.kernels.clear()
+    state.plans, state.held = {}, {}
 
 
 def _reason(problem: Problem) -> str:

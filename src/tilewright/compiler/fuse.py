@@ -56,25 +56,25 @@ def fuse(
             "option-cost", f"target {target.name} has no simulator", "--cost", "use closed"
         )
     fusions = [*machine.fusions, *_given(patterns, machine)]
-    work = run_pipeline(
+    state = run_pipeline(
         model, target, machine, shapes=shapes, weights=weights, progress=progress,
         until="graph passes",
     )  # fmt: skip
-    advance(work, [Stage("kernels", _form_kernels, "graph -> graph of kernels")])
+    advance(state, [Stage("kernels", _form_kernels, "graph -> graph of kernels")])
     oracle = CostOracle(machine, timer)
-    return search_fusions(network_of(work.network), machine, oracle, searches, fusions, progress)
+    return search_fusions(network_of(state.network), machine, oracle, searches, fusions, progress)
 
 
-def _form_kernels(work: CompilationState) -> None:
+def _form_kernels(state: CompilationState) -> None:
     """The passes that form kernels, sums left apart."""
     entries = [
         PassEntry(FusePointwise(sums=False), "which product takes a sum is searched")
         if isinstance(entry.step, FusePointwise)
         else entry
-        for entry in kernel_pipeline(work.machine)
+        for entry in kernel_pipeline(state.machine)
     ]
-    work.runner.run(work.network, entries, "graph-")
-    drop_dead_weights(work)
+    state.runner.run(state.network, entries, "graph-")
+    drop_dead_weights(state)
 
 
 def _given(patterns: Sequence[str], machine: Machine) -> list[Fusion]:

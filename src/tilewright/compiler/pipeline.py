@@ -61,119 +61,120 @@ class Stage:
     what: str
 
 
-def import_model(work: CompilationState) -> None:
+def import_model(state: CompilationState) -> None:
     """Model file to graph."""
-    model = work.model
+    model = state.model
     if isinstance(model, frontends.Imported):
-        if work.weights_file is not None:
+        if state.weights_file is not None:
             raise refuse("model-weights", "the model has been loaded, with its weights")
-        if work.shapes:
+        if state.shapes:
             raise refuse("shape-fixed", "the model has been loaded, with its shapes")
         imported = model
     elif isinstance(model, frontends.Opened):
-        imported = model.load(work.shapes)
+        imported = model.load(state.shapes)
     else:
-        imported = frontends.load(model, shapes=work.shapes, weights=work.weights_file)
-    work.network = imported.module.clone()
-    if work.name:
-        network_of(work.network).properties["symbol"] = StringAttr(work.name)
+        imported = frontends.load(model, shapes=state.shapes, weights=state.weights_file)
+    state.network = imported.module.clone()
+    if state.name:
+        network_of(state.network).properties["symbol"] = StringAttr(state.name)
     if imported is not model:
-        work.runner.trust(work.network)
+        state.runner.trust(state.network)
     # A store of our own: one import may be compiled several times, each time the same.
-    work.weights = imported.weights.subset(imported.weights)
-    work.name = work.name or imported.name
-    work.nodes = imported.nodes
-    work.files = imported.files
-    work.notes += imported.notes
-    work.runner.context = context_of(work, {})
+    state.weights = imported.weights.subset(imported.weights)
+    state.name = state.name or imported.name
+    state.nodes = imported.nodes
+    state.files = imported.files
+    state.notes += imported.notes
+    state.runner.context = context_of(state, {})
 
 
-def optimise_graph(work: CompilationState) -> None:
+def optimise_graph(state: CompilationState) -> None:
     """Graph passes that keep the model's numbers."""
-    if work.machine.fixed_bits:
-        read_stated_points(work)
-    work.runner.run(work.network, simplify_pipeline(work.machine), "graph-")
-    drop_dead_weights(work)
+    if state.machine.fixed_bits:
+        read_stated_points(state)
+    state.runner.run(state.network, simplify_pipeline(state.machine), "graph-")
+    drop_dead_weights(state)
 
 
-def form_kernels(work: CompilationState) -> None:
+def form_kernels(state: CompilationState) -> None:
     """Graph passes that decide what the machine runs, and as which kernels."""
-    work.runner.run(work.network, kernel_pipeline(work.machine, kept_on_host(work)), "graph-")
-    drop_dead_weights(work)
+    state.runner.run(state.network, kernel_pipeline(state.machine, kept_on_host(state)), "graph-")
+    drop_dead_weights(state)
 
 
-def place_graph(work: CompilationState) -> None:
+def place_graph(state: CompilationState) -> None:
     """Graph passes from the choice of numbers to the plan of memory."""
-    if work.formed is None:
-        remember(work)
-    passes = place_pipeline(work.machine, exact_memory=work.exact_memory)
+    if state.formed is None:
+        remember(state)
+    passes = place_pipeline(state.machine, exact_memory=state.exact_memory)
     laid = 1 + next(n for n, one in enumerate(passes) if isinstance(one.step, BlockChannels))
-    work.runner.run(work.network, passes[:laid], "graph-")
-    if work.planner is None:  # A planner that was asked for cuts single kernels.
-        form_chains(network_of(work.network), work.machine, work.known, work.progress)
-    work.runner.run(work.network, passes[laid:], "graph-")
-    if work.stated is not None:
-        work.notes += other_points(network_of(work.network), work.stated.nodes)
-    drop_dead_weights(work)
+    state.runner.run(state.network, passes[:laid], "graph-")
+    if state.planner is None:  # A planner that was asked for cuts single kernels.
+        form_chains(network_of(state.network), state.machine, state.plan_cache, state.progress)
+    state.runner.run(state.network, passes[laid:], "graph-")
+    if state.stated is not None:
+        state.notes += other_points(network_of(state.network), state.stated.nodes)
+    drop_dead_weights(state)
 
 
-def check_files(work: CompilationState) -> None:
+def check_files(state: CompilationState) -> None:
     """Refuse a model that has changed while it was read; let go of its pages."""
-    for file in work.files:
+    for file in state.files:
         file.check()
         file.release()
 
 
-def plan_kernels(work: CompilationState) -> None:
+def plan_kernels(state: CompilationState) -> None:
     """A schedule for every kernel that the accelerator runs."""
-    network = network_of(work.network)
+    network = network_of(state.network)
     names = value_names(network)
     kernels = [op for op in network.block.ops if isinstance(op, KernelOp)]
     ops = {op.symbol.data: op for op in kernels}
-    described = [(_described(op, names, work.machine), op.on_host) for op in kernels]
+    described = [(_described(op, names, state.machine), op.on_host) for op in kernels]
     planned = [kernel for kernel, on_host in described if not on_host]
-    timer = work.target.timer(work.machine)
+    timer = state.target.timer(state.machine)
     if timer is not None and planned:
         # Timed with its first load. The cost model charges every kernel for its own, so where
         # nothing is timed, kernels alike stay alike and are planned once.
         begin = planned[0] = replace(planned[0], first=True)
         described = [(begin if k.symbol == begin.symbol else k, host) for k, host in described]
-    cache = work.known if timer is None else work.plan_cache
-    refused: list[KernelError] | None = [] if work.target.falls_back else None
-    work.plans = plans_of(planned, work.machine, work.planner, timer, work.progress, cache, refused)
+    refused: list[KernelError] | None = [] if state.target.falls_back else None
+    state.plans = plans_of(
+        planned, state.machine, state.planner, timer, state.progress, state.plan_cache, refused
+    )
     if refused is not None:
-        refused += _not_lowered(work, planned, ops, names)
+        refused += _not_lowered(state, planned, ops, names)
         if refused:  # all at once: each return to the formed network costs the whole road
             raise KernelError(refused[0].symbol, refused[0].problems, refused[1:])
     # A planner that was asked for knows nothing of values that are held.
-    if work.hold and Capability.HOLDS in work.target.implements and work.planner is None:
+    if state.hold and Capability.HOLDS in state.target.implements and state.planner is None:
         by_symbol = {kernel.symbol: kernel for kernel in planned}
-        work.held = hold_values(
-            network, work.machine, by_symbol, work.plans, work.target.timer, work.exact_memory
+        state.held = hold_values(
+            network, state.machine, by_symbol, state.plans, state.target.timer, state.exact_memory
         )
-        work.held |= hold_weights(
+        state.held |= hold_weights(
             network,
-            work.machine,
+            state.machine,
             by_symbol,
-            work.plans,
-            work.held,
-            work.target.timer,
-            work.target.run_timer(work.machine, arenas_of(network)),
+            state.plans,
+            state.held,
+            state.target.timer,
+            state.target.run_timer(state.machine, arenas_of(network)),
         )
-        work.plans |= {symbol: one.plan for symbol, one in work.held.items()}
-        work.plans |= beside_neighbours(
+        state.plans |= {symbol: one.plan for symbol, one in state.held.items()}
+        state.plans |= beside_neighbours(
             network,
-            work.machine,
+            state.machine,
             by_symbol,
-            work.plans,
-            work.held,
-            work.target.run_timer(work.machine, arenas_of(network)),
+            state.plans,
+            state.held,
+            state.target.run_timer(state.machine, arenas_of(network)),
         )
     for kernel, on_host in described:
         if on_host:
-            work.kernels.append(CompiledKernel(kernel))
+            state.kernels.append(CompiledKernel(kernel))
         else:
-            found, held = work.plans[kernel.symbol], work.held.get(kernel.symbol)
+            found, held = state.plans[kernel.symbol], state.held.get(kernel.symbol)
             made = CompiledKernel(
                 kernel if held is None else held.kernel,
                 found.schedule,
@@ -182,7 +183,7 @@ def plan_kernels(work: CompilationState) -> None:
                 None if held is None else held.machine,
                 "" if held is None else held.keeps,
             )
-            work.kernels.append(made)
+            state.kernels.append(made)
 
 
 def _described(op: KernelOp, names: Mapping[SSAValue, str], machine: Machine) -> Kernel:
@@ -227,55 +228,57 @@ def plans_of(
 
 
 def _not_lowered(
-    work: CompilationState,
+    state: CompilationState,
     kernels: Sequence[Kernel],
     ops: Mapping[str, KernelOp],
     names: Mapping[SSAValue, str],
 ) -> list[KernelError]:
     """Refusals of the kernels of which the timer could time no schedule, with the reasons."""
-    untimed = [k for k in kernels if k.symbol in work.plans and work.plans[k.symbol].cycles == inf]
+    untimed = [
+        k for k in kernels if k.symbol in state.plans and state.plans[k.symbol].cycles == inf
+    ]
     if not untimed:
         return []
-    run = work.target.run_timer(work.machine, arenas_of(network_of(work.network)))
+    run = state.target.run_timer(state.machine, arenas_of(network_of(state.network)))
     if run is None:
         return []
     refused: list[KernelError] = []
     for kernel in untimed:
-        schedule = work.plans[kernel.symbol].schedule
+        schedule = state.plans[kernel.symbol].schedule
         placements = placements_of(ops[kernel.symbol], names, kernel)
         try:
             with refusals_of(kernel.symbol):
-                program = tile_module(kernel, schedule, work.machine, placements)
+                program = tile_module(kernel, schedule, state.machine, placements)
                 run([CompiledKernel(kernel, schedule, program)])
         except KernelError as error:
             refused.append(error)
     return refused
 
 
-def build_tiles(work: CompilationState) -> None:
+def build_tiles(state: CompilationState) -> None:
     """Kernel and schedule to tile program, and the tile passes."""
-    network = network_of(work.network)
+    network = network_of(state.network)
     names = value_names(network)
     kernels = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
     used: dict[str, tuple[str, ...]] = {}
-    for number, item in enumerate(work.kernels):
-        work.progress("tile", number, len(work.kernels))
+    for number, item in enumerate(state.kernels):
+        state.progress("tile", number, len(state.kernels))
         if item.schedule is None:
             continue
         placements = placements_of(kernels[item.kernel.symbol], names, item.kernel)
-        machine = item.machine or work.machine
-        held = work.held.get(item.kernel.symbol)
+        machine = item.machine or state.machine
+        held = state.held.get(item.kernel.symbol)
         if held is not None:
             placements = held.placed(placements)
         passes = tile_pipeline(machine, tuple(text for texts in used.values() for text in texts))
-        work.runner.context = context_of(work, {}, machine)
+        state.runner.context = context_of(state, {}, machine)
         with refusals_of(item.kernel.symbol):
             program = build(item.kernel, item.schedule, machine, placements)
-            work.runner.run(program, passes, f"{item.kernel.symbol}-")
-        if work.machine.synchronisation != "none":
+            state.runner.run(program, passes, f"{item.kernel.symbol}-")
+        if state.machine.synchronisation != "none":
             for one in programs_of(program):
                 used |= last_used(one)
-        work.kernels[number] = replace(item, program=program)
+        state.kernels[number] = replace(item, program=program)
 
 
 PIPELINE: tuple[Stage, ...] = (
@@ -348,18 +351,18 @@ def run_pipeline(
     With ``hold`` values may stay on the chip between kernels (network/resident_values.py).
     """
     runner = PassRunner(CompilerContext(machine), dump)
-    work = CompilationState(
+    state = CompilationState(
         target, machine, model, shapes or {}, calibration, progress, runner, exact_memory
     )
-    work.weights_file, work.ranges, work.numbers = weights, ranges, numbers
-    work.planner, work.factors, work.hold, work.name = planner, factors, hold, name
+    state.weights_file, state.ranges, state.numbers = weights, ranges, numbers
+    state.planner, state.factors, state.hold, state.name = planner, factors, hold, name
     names = [stage.name for stage in PIPELINE]
-    advance(work, PIPELINE[: names.index(until) + 1])
-    return work
+    advance(state, PIPELINE[: names.index(until) + 1])
+    return state
 
 
 def advance(
-    work: CompilationState, stages: Sequence[Stage], finish: Callable[[], None] | None = None
+    state: CompilationState, stages: Sequence[Stage], finish: Callable[[], None] | None = None
 ) -> None:
     """Run stages, then ``finish``.
 
@@ -369,12 +372,12 @@ def advance(
     while True:
         try:
             for stage in stages:
-                work.progress(stage.name, 0, 0)
-                stage.run(work)
-                check_files(work)
+                state.progress(stage.name, 0, 0)
+                stage.run(state)
+                check_files(state)
             if finish is not None:
                 finish()
             return
         except KernelError as error:
-            give_to_host(work, error)
+            give_to_host(state, error)
             stages = PLACED

@@ -29,82 +29,82 @@ CHANNEL_SAMPLES = 16
 """Samples on which magnitudes of channels are observed."""
 
 
-def read_stated_points(work: CompilationState) -> None:
+def read_stated_points(state: CompilationState) -> None:
     """The binary points of a quantised model are its tensors' own, in place of calibrated ones."""
-    network = network_of(work.network)
+    network = network_of(state.network)
     if network.numbers is not None:
         return
-    found = read_points(network, work.runner.context)
-    work.notes += found.left
+    found = read_points(network, state.runner.context)
+    state.notes += found.left
     if found.fractions:
-        work.stated = found
-        work.ranges = {**found.ranges(work.machine.fixed_bits), **(work.ranges or {})}
+        state.stated = found
+        state.ranges = {**found.ranges(state.machine.fixed_bits), **(state.ranges or {})}
         count = len(found.fractions)
-        work.notes.append(f"{count} tensors keep the binary points that the model states")
+        state.notes.append(f"{count} tensors keep the binary points that the model states")
 
 
-def quantise(work: CompilationState) -> None:
+def quantise(state: CompilationState) -> None:
     """The number format that was asked for; machines of fixed point choose theirs later."""
-    number = work.machine.number
-    if number.kind == "integer" and work.numbers is None and not is_quantised(work):
-        work.numbers = numbers_of(number.name)
-        if work.samples is None and work.ranges is None:
-            work.notes.append(
+    number = state.machine.number
+    if number.kind == "integer" and state.numbers is None and not is_quantised(state):
+        state.numbers = numbers_of(number.name)
+        if state.samples is None and state.ranges is None:
+            state.notes.append(
                 f"scales come from {RANDOM_SAMPLES} random inputs; give calibration data for real "
                 "accuracy"
             )
-    numbers = work.numbers
+    numbers = state.numbers
     if numbers is None:
         return
-    check_numbers(work)
+    check_numbers(state)
     late = number.is_narrow and number.kind != "integer"
     if late or numbers.format.is_plain:
         return
-    prepare_ranges(work, numbers)
-    work.runner.run(work.network, quantise_pipeline(numbers)[-1], "graph-")
-    drop_dead_weights(work)
+    prepare_ranges(state, numbers)
+    state.runner.run(state.network, quantise_pipeline(numbers)[-1], "graph-")
+    drop_dead_weights(state)
 
 
-def is_quantised(work: CompilationState) -> bool:
+def is_quantised(state: CompilationState) -> bool:
     """Whether a network came with integers and scales of its own."""
     scaled = ("quantise_linear", "dequantise_linear", "requantise_linear")
-    return any(op.operation in scaled for op in operations_of(work.network))
+    return any(op.operation in scaled for op in operations_of(state.network))
 
 
-def prepare_ranges(work: CompilationState, numbers: Numbers) -> None:
+def prepare_ranges(state: CompilationState, numbers: Numbers) -> None:
     """The float32 network in the form that is quantised, and, if the format needs them, ranges."""
     before, equalise, _ = quantise_pipeline(numbers)
-    work.runner.run(work.network, before, "graph-")
+    state.runner.run(state.network, before, "graph-")
     if not numbers.needs_ranges:
         return
     if equalise:
-        choose_factors(work, numbers)
-        work.runner.run(work.network, equalise, "graph-")
-    observe(work)
+        choose_factors(state, numbers)
+        state.runner.run(state.network, equalise, "graph-")
+    observe(state)
 
 
-def choose_factors(work: CompilationState, numbers: Numbers) -> None:
+def choose_factors(state: CompilationState, numbers: Numbers) -> None:
     """Let the context know what the channels of values are to be divided by.
 
     Magnitudes of channels come from the first samples alone, which are kept for the observers of
     ranges: samples may be a stream that can be read only once.
     """
-    if work.factors is None and work.samples is not None:
-        context, network = work.runner.context, network_of(work.network)
-        chosen, names = numbers.format, value_names(work.network)
+    if state.factors is None and state.samples is not None:
+        context, network = state.runner.context, network_of(state.network)
+        chosen, names = numbers.format, value_names(state.network)
         sites = equalising_sites(network, context, numbers.keep_float, chosen.per_channel)
         # Between two integer products it made held-out errors of small CNNs 3 to 12 percent larger.
         sites = [site for site in sites if site.way != "product"]
-        work.factors = {}
+        state.factors = {}
         if sites:
-            stream = samples_of(network, work.samples)
+            stream = samples_of(network, state.samples)
             rest = iter(stream)
             first = list(islice(rest, CHANNEL_SAMPLES))
-            work.samples = SampleStream(chain(first, rest), stream.count)
+            state.samples = SampleStream(chain(first, rest), stream.count)
             axes = {names[site.value]: site.axis for site in sites}
             seen = observed_channels(
-                work.network, work.weights, first, axes,
-                lambda done: work.progress("observe channels", done, len(first)),
+                state.network, state.weights, first, axes,
+                lambda done: state.progress("observe channels", done, len(first)),
             )  # fmt: skip
             for site in sites:
                 if (name := names[site.value]) not in seen:
@@ -113,20 +113,20 @@ def choose_factors(work: CompilationState, numbers: Numbers) -> None:
                     site, seen[name], context, chosen.bits, chosen.per_channel, chosen.power_of_two
                 )
                 if factors is not None:
-                    work.factors[name] = factors
-    work.runner.context = context_of(work, {})
+                    state.factors[name] = factors
+    state.runner.context = context_of(state, {})
 
 
-def check_numbers(work: CompilationState) -> None:
+def check_numbers(state: CompilationState) -> None:
     """Refuse a format that the machine does not compute in, and nodes that the model has not."""
-    numbers = work.numbers
+    numbers = state.numbers
     if numbers is None:
         return
-    known = [node.name for node in work.nodes] or sorted(
-        {op.node_name for op in work.network.walk() if isinstance(op, GraphOperation)} - {""}
+    known = [node.name for node in state.nodes] or sorted(
+        {op.node_name for op in state.network.walk() if isinstance(op, GraphOperation)} - {""}
     )
     check_nodes(numbers.keep_float, known)
-    check_format(work.machine, numbers, work.samples is not None or work.ranges is not None)
+    check_format(state.machine, numbers, state.samples is not None or state.ranges is not None)
 
 
 def check_format(machine: Machine, numbers: Numbers, calibrated: bool) -> None:
@@ -155,35 +155,35 @@ def check_format(machine: Machine, numbers: Numbers, calibrated: bool) -> None:
         )
 
 
-def kept_on_host(work: CompilationState) -> tuple[str, ...]:
+def kept_on_host(state: CompilationState) -> tuple[str, ...]:
     """Nodes that are to stay float32, on machines that compute in fixed point."""
-    if work.numbers is None or work.machine.computes_as_given:
+    if state.numbers is None or state.machine.computes_as_given:
         return ()
-    return work.numbers.keep_float
+    return state.numbers.keep_float
 
 
-def calibrate(work: CompilationState) -> None:
+def calibrate(state: CompilationState) -> None:
     """Ranges of all values on sample inputs, for machines that compute in fixed point.
 
     A network that came with its numbers needs none.
     """
-    if work.machine.number.kind != "fixed" or network_of(work.network).numbers is not None:
+    if state.machine.number.kind != "fixed" or network_of(state.network).numbers is not None:
         return
-    if work.samples is None and work.ranges is None:
-        work.notes.append(
+    if state.samples is None and state.ranges is None:
+        state.notes.append(
             f"binary points come from {RANDOM_SAMPLES} random inputs; give calibration data "
             "for real accuracy"
         )
-    observe(work)
+    observe(state)
 
 
-def observe(work: CompilationState) -> None:
+def observe(state: CompilationState) -> None:
     """Let the context know the ranges that the values take on the samples."""
-    numbers = work.numbers
-    if work.samples is None and work.ranges is not None and work.machine.number.kind != "fixed":
-        work.runner.context = context_of(work, work.ranges)
+    numbers = state.numbers
+    if state.samples is None and state.ranges is not None and state.machine.number.kind != "fixed":
+        state.runner.context = context_of(state, state.ranges)
         return
-    samples = samples_of(network_of(work.network), work.samples)
+    samples = samples_of(network_of(state.network), state.samples)
 
     def observer() -> Observer:
         if numbers is None:
@@ -191,6 +191,6 @@ def observe(work: CompilationState) -> None:
         chosen = numbers.format
         return Observer(numbers.observer, levels(chosen.bits), chosen.power_of_two)
 
-    ranges = observed_ranges(work.network, work.weights, samples, observer, work.progress)
+    ranges = observed_ranges(state.network, state.weights, samples, observer, state.progress)
     # Ranges from samples of another shape come first; what they do not name has random ones.
-    work.runner.context = context_of(work, {**ranges, **(work.ranges or {})})
+    state.runner.context = context_of(state, {**ranges, **(state.ranges or {})})

@@ -20,7 +20,7 @@ from tilewright.machine import Machine
 from tilewright.network.resident_values import HeldKernel
 from tilewright.numbers.calibration import Samples
 from tilewright.numerics.formats import Numbers
-from tilewright.planning import Plan, PlanCache
+from tilewright.planning import Plan, PlanCache, PlanKey
 from tilewright.planning.domain import Kernel
 from tilewright.runtime.executable import Progress
 from tilewright.shapes import Shapes
@@ -71,8 +71,6 @@ class CompilationState:
     """The model's files, which weights are views of."""
     planner: Planner | None = None
     """Asked for each kernel's schedule before the cost model is."""
-    known: PlanCache = field(default_factory=dict[Kernel, Plan])
-    """Plans by the cost model alone, which passes that choose methods have asked for, too."""
     weights_file: str | Path | None = None
     """The file of the weights, for model formats that keep them apart."""
     ranges: Mapping[str, tuple[float, float]] | None = None
@@ -85,8 +83,9 @@ class CompilationState:
     """Whether values may stay on the chip between kernels (network/resident_values.py)."""
     held: dict[str, HeldKernel] = field(default_factory=dict[str, HeldKernel])
     """The kernels that run while values do, by their symbols."""
-    plan_cache: PlanCache = field(default_factory=dict[Any, Plan])
-    """The plans of kernels that differ in names only."""
+    plan_cache: PlanCache = field(default_factory=dict[PlanKey, Plan])
+    """Plans of this machine: those that passes have asked for to choose methods, and the final
+    ones."""
     formed: Formed | None = None
     """What compiler/fall_back.py goes back to."""
     stated: StatedPoints | None = None
@@ -96,21 +95,21 @@ class CompilationState:
 
 
 def context_of(
-    work: CompilationState,
+    state: CompilationState,
     ranges: Mapping[str, tuple[float, float]],
     machine: Machine | None = None,
 ) -> CompilerContext:
     """What passes see: the machine, the weights so far, and ranges of values."""
-    made = CompilerContext(machine or work.machine, work.weights, ranges, work.factors)
-    if machine is None or machine is work.machine:
-        made.plans = cast("dict[Any, Any]", work.known)
+    made = CompilerContext(machine or state.machine, state.weights, ranges, state.factors)
+    if machine is None or machine is state.machine:
+        made.plans = cast("dict[Any, Any]", state.plan_cache)
     for dialect in graph_context().loaded_dialects:
         made.load_dialect(dialect)
     return made
 
 
-def drop_dead_weights(work: CompilationState) -> None:
+def drop_dead_weights(state: CompilationState) -> None:
     """Keep only the weights that the network still reads: large ones would pile up."""
-    live = [op.symbol.data for op in work.network.walk() if isinstance(op, WeightOp)]
-    work.weights = work.weights.subset(live)
-    work.runner.context = context_of(work, work.runner.context.ranges)
+    live = [op.symbol.data for op in state.network.walk() if isinstance(op, WeightOp)]
+    state.weights = state.weights.subset(live)
+    state.runner.context = context_of(state, state.runner.context.ranges)

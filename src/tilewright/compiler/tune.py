@@ -93,10 +93,10 @@ def tune(
     measure = found.measurer()
     if measure is None:
         raise refuse("target-measure", f"target {target} runs on no processor at hand")
-    work = run_pipeline(
+    state = run_pipeline(
         model, found, machine, shapes=shapes, weights=weights, progress=progress, until="plan"
     )
-    kernels = [(item.kernel, work.plans.get(item.kernel.symbol)) for item in work.kernels]
+    kernels = [(item.kernel, state.plans.get(item.kernel.symbol)) for item in state.kernels]
     with Measurements(database, found.built()) as known:
         rows: dict[Kernel, Tuned] = {}
         for kernel, plan in kernels:

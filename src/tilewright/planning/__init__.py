@@ -32,8 +32,11 @@ class Search(Protocol):
         ...
 
 
-PlanCache = MutableMapping[Kernel, Plan]
-"""Plans by kernel without names; one cache serves one machine, timer, budget and search."""
+PlanKey = tuple[Kernel, bool]
+"""A kernel without names, and whether a timer was asked."""
+
+PlanCache = MutableMapping[PlanKey, Plan]
+"""Plans of one machine, timer, budget and search."""
 
 
 def plan(
@@ -55,7 +58,8 @@ def plan(
     ``plan-operand`` when the primitive has no place for an operand, ``plan-capacity`` when not
     even the smallest tile fits.
     """
-    key, names = canonical(kernel)
+    unnamed, names = canonical(kernel)
+    key = unnamed, timer is not None
     if cache is not None and key in cache:
         found = cache[key]
         back = {new: old for old, new in names.items()}
@@ -80,4 +84,4 @@ def _renamed(found: Plan, names: Mapping[str, str]) -> Plan:
     return replace(found, schedule=renamed(found.schedule, names), near=near)
 
 
-__all__ = ["Budget", "Layout", "Plan", "PlanCache", "Search", "Timer", "plan"]
+__all__ = ["Budget", "Layout", "Plan", "PlanCache", "PlanKey", "Search", "Timer", "plan"]

@@ -159,7 +159,7 @@ def explain(
     progress: Progress = quiet,
 ) -> Explanation:
     """Compile a model as far as its kernels, and tell what became of each node."""
-    work = run_pipeline(
+    state = run_pipeline(
         model,
         target,
         machine,
@@ -170,42 +170,42 @@ def explain(
         progress=progress,
         until="import",
     )
-    imported = work.network.clone()
-    objections = _prepare(work)
-    calibrate(work)
+    imported = state.network.clone()
+    objections = _prepare(state)
+    calibrate(state)
     if target.falls_back:
         # What its instructions cannot say is known once they are made: as compile does.
         with tempfile.TemporaryDirectory(prefix="tilewright-") as directory:
-            advance(work, PLACED)
-            emit(work, Path(directory))
+            advance(state, PLACED)
+            emit(state, Path(directory))
     else:
-        place_graph(work)
+        place_graph(state)
     return Explanation(
         target.name,
         machine.name,
-        tuple(_Fates(work, imported, objections).all()),
-        tuple(work.notes),
+        tuple(_Fates(state, imported, objections).all()),
+        tuple(state.notes),
         tuple(
             (op.symbol.data, "host" if op.on_host else "accelerator")
-            for op in network_of(work.network).block.ops
+            for op in network_of(state.network).block.ops
             if isinstance(op, KernelOp) and not any(o.node_name for o in op.operations)
         ),
     )
 
 
-def _prepare(work: CompilationState) -> dict[str, Objection]:
+def _prepare(state: CompilationState) -> dict[str, Objection]:
     """The graph passes up to kernels; the objections to the host's kernels by symbol."""
     found: dict[Operation, Objection] = {}
-    optimise_graph(work)
-    quantise(work)
-    for entry in kernel_pipeline(work.machine, kept_on_host(work)):
-        work.runner.run(work.network, [entry], "graph-")
+    optimise_graph(state)
+    quantise(state)
+    for entry in kernel_pipeline(state.machine, kept_on_host(state)):
+        state.runner.run(state.network, [entry], "graph-")
         if isinstance(entry.step, Partition):
-            for op in operations_of(work.network):
-                made = objection_to(op, work.machine)
+            for op in operations_of(state.network):
+                made = objection_to(op, state.machine)
                 if op.engine is not None and op.engine.data == "host" and made is not None:
                     found[op] = made
-    kernels = [op for op in network_of(work.network).block.ops if isinstance(op, KernelOp)]
+    kernels = [op for op in network_of(state.network).block.ops if isinstance(op, KernelOp)]
     return {
         kernel.symbol.data: found[op]
         for kernel in kernels
@@ -227,10 +227,10 @@ class _Fates:
     """Finds the nodes of the model again in the final graph."""
 
     def __init__(
-        self, work: CompilationState, imported: ModuleOp, objections: Mapping[str, Objection]
+        self, state: CompilationState, imported: ModuleOp, objections: Mapping[str, Objection]
     ) -> None:
-        self.work, self.objections = work, objections
-        self.nodes = work.nodes or _nodes_of(imported)
+        self.state, self.objections = state, objections
+        self.nodes = state.nodes or _nodes_of(imported)
         self.inputs = {name for name, _ in network_of(imported).inputs}
         self.kernels: dict[str, list[tuple[KernelOp, GraphOperation, bool]]] = {}
         """Node -> its kernels, its operation there, and whether it was merged into that."""
@@ -239,7 +239,7 @@ class _Fates:
         """Node -> its operations as they were imported."""
         for op in operations_of(imported):
             self.origin.setdefault(op.node_name, []).append(op)
-        for op in network_of(work.network).block.ops:
+        for op in network_of(state.network).block.ops:
             if isinstance(op, KernelOp):
                 for inner in op.operations:
                     self._enter(op, inner)
@@ -299,13 +299,13 @@ class _Fates:
         )
 
     def _objection(self, kernel: KernelOp) -> Objection:
-        refused = self.work.refused.get(kernel.symbol.data)
+        refused = self.state.refused.get(kernel.symbol.data)
         if refused is not None:
             return Objection(refused.code, refused.reason, refused.help)
         known = self.objections.get(kernel.symbol.data)
         first = kernel.operations[0]
         if known is None and isinstance(first, Operation):
-            known = objection_to(first, self.work.machine)
+            known = objection_to(first, self.state.machine)
         if known is None:
             reason = kernel.reason.data if kernel.reason is not None else ""
             known = Objection("asked-for" if reason == "asked for" else "numbers", reason)

@@ -127,7 +127,7 @@ def quantisation_report(
     (random ones where a format needs none and none are given), run by the graph interpreter,
     whose integers are the machine's own. Raises TilewrightError as a compilation does.
     """
-    work = run_pipeline(
+    state = run_pipeline(
         model,
         target,
         machine,
@@ -138,10 +138,10 @@ def quantisation_report(
         progress=progress,
         until="graph passes",
     )
-    check_numbers(work)
+    check_numbers(state)
     kind = FixedVariants if machine.fixed_bits else QuantisedVariants
-    variants: Variants = kind(work, samples)
-    operators = {node.name: node.operator for node in work.nodes}
+    variants: Variants = kind(state, samples)
+    operators = {node.name: node.operator for node in state.nodes}
     rows: list[LayerError] = []
     nodes = [node for node in variants.layers if node not in numbers.keep_float]
     for number, node in enumerate(nodes):
@@ -152,4 +152,4 @@ def quantisation_report(
     together = variants.together()
     rows.sort(key=lambda row: (-row.network.relative, -row.layer.relative))
     count = len(variants.samples)
-    return QuantisationReport(work.name, target.name, numbers, count, tuple(rows), together)
+    return QuantisationReport(state.name, target.name, numbers, count, tuple(rows), together)

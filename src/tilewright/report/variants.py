@@ -27,16 +27,16 @@ _CONVERSIONS = ("quantise", "dequantise")
 class Variants(ABC):
     """The float32 network on samples, and variants of it on the same samples.
 
-    ``work`` has come to the end of the graph passes; its calibration data are read here, and the
+    ``state`` has come to the end of the graph passes; its calibration data are read here, and the
     first ``count`` of them kept.
     """
 
-    def __init__(self, work: CompilationState, count: int) -> None:
-        assert work.numbers is not None
-        self.work = work
-        self.numbers = work.numbers
+    def __init__(self, state: CompilationState, count: int) -> None:
+        assert state.numbers is not None
+        self.state = state
+        self.numbers = state.numbers
         self.samples: list[Mapping[str, Array]] = []
-        stream = samples_of(network_of(work.network), work.samples)
+        stream = samples_of(network_of(state.network), state.samples)
 
         def kept() -> Iterator[Mapping[str, Array]]:
             for sample in stream:
@@ -50,7 +50,7 @@ class Variants(ABC):
         self.prepare()
         if not self.samples:
             self.samples = self.stream.first(count)
-        self.outputs, self.results = self.run(work.network, self.layers)
+        self.outputs, self.results = self.run(state.network, self.layers)
 
     @abstractmethod
     def prepare(self) -> None:
@@ -65,9 +65,9 @@ class Variants(ABC):
 
     def alone(self, node: str) -> tuple[Measures, Measures]:
         """What one layer adds: at its own result, and at the network's outputs."""
-        work, value = self.variant(node)
+        state, value = self.variant(node)
         assert value is not None
-        outputs, results = self.run(work.network, {node: value}, work)
+        outputs, results = self.run(state.network, {node: value}, state)
         return (
             measure(results[node], self.results[node]),
             measure(outputs, self.outputs),
@@ -75,11 +75,14 @@ class Variants(ABC):
 
     def together(self) -> Measures:
         """What all layers do to the network's outputs."""
-        work, _ = self.variant(None)
-        return measure(self.run(work.network, {}, work)[0], self.outputs)
+        state, _ = self.variant(None)
+        return measure(self.run(state.network, {}, state)[0], self.outputs)
 
     def run(
-        self, module: ModuleOp, values: Mapping[str, SSAValue], work: CompilationState | None = None
+        self,
+        module: ModuleOp,
+        values: Mapping[str, SSAValue],
+        state: CompilationState | None = None,
     ) -> tuple[Array, dict[str, Array]]:
         """The float outputs on all samples, one after another, and so the named values."""
         names = value_names(module)
@@ -92,7 +95,7 @@ class Variants(ABC):
                 node, value = wanted[name]
                 found[node].append(plain(value, array).reshape(-1).astype(np.float64))
 
-        weights = (work or self.work).weights
+        weights = (state or self.state).weights
         for sample in self.samples:
             made = interpret(module, weights, sample, observed)
             outputs += [array.reshape(-1) for array in made.values() if array.dtype.kind == "f"]
@@ -100,11 +103,11 @@ class Variants(ABC):
         return joined, {node: np.concatenate(parts) for node, parts in found.items()}
 
     def copy(self) -> tuple[CompilationState, dict[SSAValue, SSAValue]]:
-        """The work with a network and weights of its own, and its values by the original's."""
-        network = self.work.network.clone()
-        weights = self.work.weights.subset(self.work.weights)
-        made = replace(self.work, network=network, weights=weights)
-        pairs = zip(self.work.network.walk(), network.walk(), strict=True)
+        """The state with a network and weights of its own, and its values by the original's."""
+        network = self.state.network.clone()
+        weights = self.state.weights.subset(self.state.weights)
+        made = replace(self.state, network=network, weights=weights)
+        pairs = zip(self.state.network.walk(), network.walk(), strict=True)
         values = {
             old: new
             for first, second in pairs
@@ -125,9 +128,9 @@ class QuantisedVariants(Variants):
     def prepare(self) -> None:
         """Join biases and observe ranges, where the format asks for them."""
         if self.numbers.needs_ranges:
-            self.work.samples = self.stream
-        prepare_ranges(self.work, self.numbers)
-        self.layers = layers_of(self.work.network, self.numbers.format.name)
+            self.state.samples = self.stream
+        prepare_ranges(self.state, self.numbers)
+        self.layers = layers_of(self.state.network, self.numbers.format.name)
 
     def variant(self, node: str | None) -> tuple[CompilationState, SSAValue | None]:
         """A clone that the pass has rewritten."""
@@ -138,7 +141,7 @@ class QuantisedVariants(Variants):
             None if node is None else (node,),
             self.numbers.observer == "mean-squared-error",
         )
-        instead = step.rewrite(made.network, context_of(made, self.work.runner.context.ranges))
+        instead = step.rewrite(made.network, context_of(made, self.state.runner.context.ranges))
         if node is None:
             return made, None
         value = values[self.layers[node]]
@@ -167,17 +170,17 @@ class FixedVariants(Variants):
                     self.members[next(iter(nodes))] = set(nodes)
         last = {
             op.node_name: op.result
-            for op in network_of(self.work.network).block.ops
+            for op in network_of(self.state.network).block.ops
             if isinstance(op, GraphOperation) and op.node_name
         }
         for node, members in self.members.items():
             # The result of the last node in the kernel.
             self.layers[node] = [value for name, value in last.items() if name in members][-1]
 
-    def kernels(self, work: CompilationState, host: tuple[str, ...]) -> None:
+    def kernels(self, state: CompilationState, host: tuple[str, ...]) -> None:
         """Form kernels, some nodes being the host's."""
-        work.runner.context = context_of(work, {})
-        work.runner.run(work.network, kernel_pipeline(work.machine, host), "graph-")
+        state.runner.context = context_of(state, {})
+        state.runner.run(state.network, kernel_pipeline(state.machine, host), "graph-")
 
     def variant(self, node: str | None) -> tuple[CompilationState, SSAValue | None]:
         """A clone in which the host computes all other nodes."""

@@ -250,12 +250,12 @@ def test_streams_and_lists_give_the_same(tmp_path: Path) -> None:
     target, machine = resolve("cpu")
     found: list[tuple[dict[str, list[float]], str]] = []
     for given in (samples, stream(), {"x": np.stack([sample["x"] for sample in samples])}):
-        work = run_pipeline(
+        state = run_pipeline(
             model, target, machine,
             calibration=given, numbers=numbers_of("int8"), until="quantise",
         )  # fmt: skip
-        factors = {name: array.tolist() for name, array in (work.factors or {}).items()}
-        found.append((factors, str(work.network)))
+        factors = {name: array.tolist() for name, array in (state.factors or {}).items()}
+        found.append((factors, str(state.network)))
     assert len(found[0][0]) >= 2
     assert found[0] == found[1] == found[2]
 

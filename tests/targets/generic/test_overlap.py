@@ -96,9 +96,9 @@ def test_a_network_takes_less_than_its_kernels_alone() -> None:
     assert isinstance(executable.runner, InstructionRunner)
     together = executable.runner.timeline.cycles
     target, machine = resolve("cambricon-x")
-    work = run_pipeline(network(), target, machine)
+    state = run_pipeline(network(), target, machine)
     alone = 0.0
-    for item in work.kernels:
+    for item in state.kernels:
         if item.program is None:
             continue
         instructions = executable.runner.package.instructions
@@ -112,9 +112,9 @@ def test_a_network_takes_less_than_its_kernels_alone() -> None:
 @pytest.mark.slow
 def test_buffers_keep_away_from_what_is_used_last() -> None:
     target, machine = resolve("cambricon-x")
-    work = run_pipeline(network(), target, machine)
+    state = run_pipeline(network(), target, machine)
     starts = set()
-    for item in work.kernels:
+    for item in state.kernels:
         for program in [] if item.program is None else programs_of(item.program):
             for op in program.walk():
                 if op.name == "tile.buffer":

@@ -18,10 +18,9 @@ from tilewright.graph.passes.reanchoring import plain_kernel
 from tilewright.ir import Context, ModuleOp, ModulePass
 from tilewright.ir.types import layout_of, shape_of
 from tilewright.machine import Machine
-from tilewright.planning import Plan, PlanCache, plan
+from tilewright.planning import Plan, PlanCache, PlanKey, plan
 from tilewright.planning.bounds import granule_bound
 from tilewright.planning.channel_blocks import by_channel_blocks, layout_of_blocks
-from tilewright.planning.domain import Kernel
 from tilewright.planning.join_pixels import join_pixels, moves_blocks
 from tilewright.planning.planners.schedules import agreeing
 
@@ -78,7 +77,7 @@ class _Pricing:
     """Cycles of kernels as the planner expects them."""
 
     machine: Machine
-    cache: PlanCache = field(default_factory=dict[Kernel, Plan])
+    cache: PlanCache = field(default_factory=dict[PlanKey, Plan])
 
     def choose(self, writers: list[KernelOp]) -> None:
         """Lay out the results of a group of kernels, or leave them as they are."""

@@ -25,8 +25,7 @@ from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import Array, FixedType, shape_of, tensor, tensor_type
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics import sparse
-from tilewright.planning import Plan, PlanCache, plan
-from tilewright.planning.domain import Kernel
+from tilewright.planning import Plan, PlanCache, PlanKey, plan
 
 SEGMENTS = (1 << 30, 1024, 256, 64)
 """Most channels of a segment; for each, the longest that divides the channels is tried."""
@@ -64,7 +63,7 @@ class CompressWeights(ModulePass):
         found = context.machine.primitives_for("sparse_product")
         if not found:
             return
-        network, cache = network_of(op), dict[Kernel, Plan]()
+        network, cache = network_of(op), dict[PlanKey, Plan]()
         for kernel in [k for k in network.block.ops if isinstance(k, KernelOp)]:
             weights = _weights(kernel, context)
             if weights is None or np.count_nonzero(weights) > self.most * weights.size:
