@@ -45,6 +45,19 @@ def imported_modules(path: Path) -> list[str]:
     return found
 
 
+def rooms_in_strings(path: Path) -> set[str]:
+    """Rooms that a file names in strings, if it imports modules by strings."""
+    tree = list(ast.walk(ast.parse(path.read_text())))
+    called = {
+        ast.unparse(node.func).rpartition(".")[2] for node in tree if isinstance(node, ast.Call)
+    }
+    if not called & {"import_module", "__import__", "find_spec", "locate", "run_module"}:
+        return set()
+    texts = [node.value for node in tree if isinstance(node, ast.Constant)]
+    named = [text.split(".") for text in texts if isinstance(text, str) and "\n" not in text]
+    return {parts[1] for parts in named if parts[0] == "tilewright" and len(parts) > 1}
+
+
 ROOMS = sorted({path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in FILES})
 
 
@@ -64,6 +77,14 @@ def test_imports_run_one_way(room: str) -> None:
                 below = floor_of(other) < floor_of(place)
                 pair = floor_of(other) == 0 and floor_of(place) == 0
                 assert below or pair, f"{place} must not import {other} ({path})"
+
+
+def test_no_import_by_a_string_gets_around_the_order() -> None:
+    for path in FILES:
+        room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        place = {"__init__": "api"}.get(room, room)
+        for other in rooms_in_strings(path) - {place}:
+            assert floor_of(other) < floor_of(place), f"{path} imports {other} by a string"
 
 
 def test_files_stay_short() -> None:

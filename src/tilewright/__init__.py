@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilewright.compiler.api import compile
+    from tilewright.compiler.packages import DynamicExecutable, Executable
     from tilewright.errors import TilewrightError
     from tilewright.frontends import load
     from tilewright.machine import Machine
-    from tilewright.runtime import Cache, DynamicExecutable, Executable
+    from tilewright.runtime import Cache
     from tilewright.shapes import Bounds
 
     __version__: str
@@ -24,8 +25,8 @@ _HOMES = {
     "TilewrightError": "tilewright.errors",
     "load": "tilewright.frontends",
     "Machine": "tilewright.machine",
-    "Executable": "tilewright.runtime",
-    "DynamicExecutable": "tilewright.runtime",
+    "Executable": "tilewright.compiler.packages",
+    "DynamicExecutable": "tilewright.compiler.packages",
     "Cache": "tilewright.runtime",
     "Bounds": "tilewright.shapes",
 }

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,6 +121,25 @@ def test_equal_packages_have_equal_bytes(file: Path, tmp_path: Path) -> None:
     assert content(tmp_path / "one") == content(tmp_path / "two")
     assert set(content(tmp_path / "one")) == {"manifest.json", "model/model.onnx"}
     assert (tmp_path / "one/model/model.onnx").read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize("room", ["tilewright", "tilewright.runtime"])
+def test_the_public_names_bring_the_compiler_along(room: str, file: Path, tmp_path: Path) -> None:
+    """Packages alone know of none; each name is tried in a process that has imported nothing."""
+    made = tilewright.compile(file, "cambricon-x", shapes={"n": "1..8"})
+    made.save(tmp_path / "package")
+    program = f"""
+from {room} import Executable
+from tilewright.errors import TilewrightError
+try:
+    Executable.load({str(tmp_path / "package")!r}).specialise({{"n": 1, "t": {len(room)}}})
+    print("built")
+except TilewrightError as error:
+    print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    expected = {"tilewright": "built", "tilewright.runtime": "no compiler is there"}
+    assert expected[room] in ran.stdout, ran.stdout + ran.stderr
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import numpy as np
 
 from tilewright import frontends
 from tilewright.compiler.cached import obtained
+from tilewright.compiler.packages import opened
 from tilewright.compiler.pipeline import advance, check_files, resolve, run_pipeline
 from tilewright.compiler.quantise import check_format
 from tilewright.compiler.state import CompilationState, Model
@@ -31,7 +32,7 @@ from tilewright.numbers.calibration import (
 )
 from tilewright.numerics.formats import Numbers, numbers_of
 from tilewright.runtime.cache import Cache
-from tilewright.runtime.executable import Executable, Progress, opened, quiet, replacing
+from tilewright.runtime.executable import Executable, Progress, quiet, replacing
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest
 from tilewright.runtime.open_package import Recipe, write_open_package
 from tilewright.runtime.package import write_package

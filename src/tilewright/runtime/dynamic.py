@@ -12,10 +12,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cache as once
 from hashlib import sha256
-from importlib import import_module
 from pathlib import Path
 from threading import RLock
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -100,7 +99,12 @@ class DynamicExecutable(Executable):
     def _build(self, sizes: Mapping[str, int], place: Path) -> None:
         listed = ", ".join(f"{name}={size}" for name, size in sizes.items())
         self._say(f"specialising for {listed}")
-        _specialiser()(self.content, self.manifest, sizes, place, self.progress)
+        if not _specialisers:
+            raise refuse(
+                "package-invalid", "no compiler is there for a new shape", str(self.directory),
+                "open the package with tilewright.Executable.load",
+            )  # fmt: skip
+        _specialisers[-1](self.content, self.manifest, sizes, place, self.progress)
         # What a target builds once, such as the library of its C sources, is kept and sealed too.
         find_target(self.manifest.target).load(place / PROGRAM).prepare()
 
@@ -205,9 +209,12 @@ class DynamicExecutable(Executable):
         return {"free": free, **({} if self._last is None else self._last.summary())}
 
 
-def _specialiser() -> Specialiser:
-    """The compiler's part of it; that stands above packages, so it is called by name."""
-    return cast(Specialiser, import_module("tilewright.compiler.api").specialise)
+_specialisers: list[Specialiser] = []
+
+
+def specialise_by(specialiser: Specialiser) -> None:
+    """Say what compiles packages for new shapes: the compiler does (compiler/packages.py)."""
+    _specialisers.append(specialiser)
 
 
 @once
