@@ -18,10 +18,11 @@ from tests.build_cache import BuildCache
 from tests.plan_cache import KnownPlans
 from tests.quick_build import build_as_one
 from tilewright import planning
+from tilewright.codegen.c import compiler
 from tilewright.compiler import pipeline as driver
 from tilewright.network import resident_values as hold_values
 from tilewright.network import resident_weights as hold_weights
-from tilewright.targets.cpu import calibrate, compiler, host, runner
+from tilewright.targets.cpu import calibrate, host, runner
 
 PLANNING = (driver, hold_values, hold_weights, host)
 """Modules that plan kernels."""

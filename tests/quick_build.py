@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tilewright.targets.cpu.compiler import build_library, find_compiler
+from tilewright.codegen.c.compiler import build_library, find_compiler
 from tilewright.targets.cpu.package import HEADERS, SUPPORT
 
 FLAGS = ("-std=gnu11", "-march=native", "-fPIC", "-shared", "-w", "-D_GNU_SOURCE")

@@ -23,7 +23,7 @@ from benchmarks.cpu.memory import bound, ours
 from benchmarks.cpu.timing import Times, build, compare
 from benchmarks.measuring import alone
 from benchmarks.report import processor
-from tilewright.targets.cpu.compiler import compiler_version
+from tilewright.codegen.c.compiler import compiler_version
 from tilewright.targets.cpu.processors import this_processor
 
 NETWORKS = (

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_commands import LENET, refused
+from tilewright.codegen.c.compiler import run_compiler
 from tilewright.errors import TilewrightError
 from tilewright.graph.weights import Weights
 from tilewright.runtime.executable import replacing
-from tilewright.targets.cpu.compiler import run_compiler
 
 COMMAND = [sys.executable, "-m", "tilewright.cli.main"]
 

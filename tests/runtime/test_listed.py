@@ -10,7 +10,7 @@ import pytest
 
 import tilewright
 from tilewright import Executable, TilewrightError
-from tilewright.targets.cpu import libraries
+from tilewright.codegen.c import libraries
 
 LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
 INPUT = {"image": np.random.default_rng(1).random((1, 1, 32, 32), np.float32)}

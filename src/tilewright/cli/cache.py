@@ -17,7 +17,7 @@ def cache_command(
 
     Example: tilewright cache --clear
     """
-    from tilewright.targets.cpu import libraries
+    from tilewright.codegen.c import libraries
 
     with console.refusals(as_json):
         cache = console.cache()

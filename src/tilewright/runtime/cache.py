@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.errors import TilewrightError
+from tilewright.places import default_directory, make_own
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.links import drop_unused, inodes, share_blobs
 from tilewright.runtime.locks import exclusive, in_use, share
 from tilewright.runtime.seal import SEALED, check_seal, seal
-from tilewright.targets.places import default_directory, make_own
 
 MOST_BYTES = 4 << 30
 """Bytes that a cache keeps unless it is told otherwise."""

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tilewright.codegen.c.compiler import find_compiler
 from tilewright.codegen.c.values import LoopVariable, Nest, SlotTerm, Tables
 from tilewright.errors import TilewrightError
-from tilewright.targets.cpu.compiler import find_compiler
 
 LOOPS = (("co", 0, 16, 4), ("oh", 2, 3, 5), ("ow", 0, 1, 4))
 """Name, lower, step, runs."""

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.targets.cpu.kernel_harness import Maker
 
+from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import AddOp, ReluOp
 from tilewright.graph.operations.pieces import PieceConvOp, PieceMatMulOp
@@ -30,7 +31,6 @@ from tilewright.ir import PythonValue, SSAValue, bf16, f32
 from tilewright.ir.types import shape_of, tensor
 from tilewright.numerics.pieces import PRODUCTS, THREE, TWO, split_weights
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.targets.cpu.compiler import FLAGS
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
 from tilewright.targets.cpu.processors import PROCESSORS, Processor, _cpuinfo, _flags

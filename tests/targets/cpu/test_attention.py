@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, check
 
+from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.operations import ReluOp
 from tilewright.graph.operations.attention import AttentionOp
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine
-from tilewright.targets.cpu.compiler import FLAGS
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import this_processor
 

@@ -17,9 +17,9 @@ from tests.targets.cpu.built_networks import (
 )
 
 import tilewright
+from tilewright.codegen.c.compiler import CHOICE, FLAGS, openmp_flags
 from tilewright.errors import TilewrightError
 from tilewright.targets.cpu import processors
-from tilewright.targets.cpu.compiler import CHOICE, FLAGS, openmp_flags
 from tilewright.targets.cpu.processors import PROCESSORS
 from tilewright.targets.cpu.runner import CpuRunner
 

@@ -12,8 +12,8 @@ from tests.frontends.onnx.quantised_models import Quantised
 from tests.frontends.onnx.test_onnx_quantised import weights
 
 import tilewright
+from tilewright.codegen.c.compiler import find_compiler
 from tilewright.frontends.onnx import import_onnx
-from tilewright.targets.cpu.compiler import find_compiler
 from tilewright.targets.cpu.machine import Processor, machine, this_processor
 
 LANES = [lanes for lanes in (4, 8, 16) if lanes <= this_processor().lanes]

@@ -12,13 +12,13 @@ import pytest
 from tests.slow import but_fast
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, check, compare
 
+from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.operations import AddOp, GeluOp, ReluOp
 from tilewright.graph.operations.layer_norm import LayerNormOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.ir import SSAValue
 from tilewright.machine import Machine
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.targets.cpu.compiler import FLAGS
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import this_processor
 from tilewright.targets.cpu.runner import CpuRunner

@@ -13,13 +13,14 @@ from tests.targets.cpu.primitive_cases import CASES
 from tests.targets.cpu.primitive_cases.cases import B
 from tests.targets.cpu.primitive_cases.convolutions import convolution
 
+from tilewright.codegen.c import compiler
 from tilewright.errors import TilewrightError
 from tilewright.graph.operations.normalisation import SoftmaxOp
 from tilewright.graph.operations.pointwise import ReluOp
 from tilewright.ir import ArrayAttr, StringAttr
 from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
 from tilewright.planning.layout import Layout
-from tilewright.targets.cpu import TARGET, compiler
+from tilewright.targets.cpu import TARGET
 from tilewright.targets.cpu.package import SUPPORT
 from tilewright.targets.cpu.runner import CpuRunner
 from tilewright.targets.cpu.walk import KERNEL, kernel_source

@@ -9,6 +9,7 @@ import pytest
 from tests.slow import but_fast
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, compare
 
+from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.operations import AddOp, CastOp, ClipOp, MulOp, PReluOp, ReluOp, SigmoidOp
 from tilewright.graph.operations.pooling import AveragePoolOp, MaxPoolOp
 from tilewright.graph.operations.winograd import WinogradConvOp
@@ -16,7 +17,6 @@ from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.types import Array, shape_of
 from tilewright.machine import parse_expression
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.targets.cpu.compiler import FLAGS
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import Processor, this_processor
 from tilewright.targets.cpu.runner import CpuRunner

@@ -8,7 +8,7 @@ import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Array, Maker
 from tests.targets.cpu.primitive_cases import CASES
 
-from tilewright.targets.cpu.compiler import FLAGS
+from tilewright.codegen.c.compiler import FLAGS
 from tilewright.targets.cpu.processors import this_processor
 
 TOLERANCE = 1e-5

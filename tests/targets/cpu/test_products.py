@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, check
 
+from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.operations import AddOp, GeluOp, ReluOp
 from tilewright.graph.operations.matrix import MatMulOp
 from tilewright.ir import SSAValue
-from tilewright.targets.cpu.compiler import FLAGS
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import Processor, this_processor
 

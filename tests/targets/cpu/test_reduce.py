@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
+from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.dialect import GraphOperation
 from tilewright.graph.operations import (
     ReduceMaxOp,
@@ -18,7 +19,6 @@ from tilewright.graph.operations import (
     SqrtOp,
 )
 from tilewright.machine import Machine
-from tilewright.targets.cpu.compiler import FLAGS
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import this_processor
 

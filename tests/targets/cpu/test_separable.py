@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker, compare
 
+from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.operations import AddOp, ClipOp, HardSwishOp, ReluOp, SeparableConvOp, SiluOp
 from tilewright.graph.operations.convolution import ConvOp
 from tilewright.ir import PythonValue, SSAValue
 from tilewright.ir.types import shape_of
 from tilewright.machine import parse_expression
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.targets.cpu.compiler import FLAGS
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import Processor, this_processor
 

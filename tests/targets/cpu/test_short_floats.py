@@ -16,10 +16,10 @@ from tests.targets.cpu.built_networks import missing
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
 import tilewright
+from tilewright.codegen.c import compiler as building
+from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.operations import CastOp, ConvOp, MatMulOp, MaxPoolOp
 from tilewright.machine import Machine
-from tilewright.targets.cpu import compiler as building
-from tilewright.targets.cpu.compiler import FLAGS
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import PROCESSORS, this_processor
 from tilewright.targets.cpu.runner import CpuRunner

@@ -9,8 +9,9 @@ import pytest
 from tests.targets.cpu.piece_networks import AMX, CASES, PLANNED, network
 from tests.targets.cpu.test_package import small
 
+from tilewright.codegen.c import compiler
 from tilewright.errors import TilewrightError
-from tilewright.targets.cpu import TARGET, compiler, processors, runner, tiles
+from tilewright.targets.cpu import TARGET, processors, runner, tiles
 from tilewright.targets.cpu.processors import NATIVE, Processor, refuse_foreign
 from tilewright.targets.cpu.runner import CpuRunner, read_manifest
 

@@ -173,7 +173,7 @@ def test_two_packages_in_one_program(
 def test_the_makefile_finds_openmp(tmp_path: Path) -> None:
     from tests.targets.cpu.built_networks import package
 
-    from tilewright.targets.cpu.compiler import openmp_flags
+    from tilewright.codegen.c.compiler import openmp_flags
 
     if reason := missing("make", "nm"):
         pytest.skip(reason)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from tests.targets.cpu.kernel_harness import PLAIN, Maker
 
+from tilewright.codegen.c.compiler import FLAGS
 from tilewright.graph.dialect import WeightOp
 from tilewright.graph.operations import QuantiseLinearOp, ReluOp
 from tilewright.ir import SSAValue
 from tilewright.ir.types import element_of, tensor, tensor_type
 from tilewright.machine import Machine
-from tilewright.targets.cpu.compiler import FLAGS
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import this_processor
 from tilewright.targets.cpu.walk import kernel_source

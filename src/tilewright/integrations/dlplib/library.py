@@ -6,8 +6,8 @@ import shutil
 import sys
 from pathlib import Path
 
+from tilewright.codegen.c.compiler import build_library
 from tilewright.errors import refuse
-from tilewright.targets.cpu.compiler import build_library
 
 SOURCES = Path(__file__).parent / "c"
 FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-Wall", "-Wextra")

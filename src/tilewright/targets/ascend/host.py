@@ -17,9 +17,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 import tilewright.codegen.c as codegen
+from tilewright.codegen.c import libraries
+from tilewright.codegen.c.compiler import build_library, compiler_version
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
-from tilewright.targets.cpu import libraries
-from tilewright.targets.cpu.compiler import build_library, compiler_version
 
 SHIM = Path(__file__).parent / "shim"
 QUEUES = Path(codegen.__file__).parent / "shim"

@@ -20,13 +20,13 @@ from pathlib import Path
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from tilewright.codegen.c.compiler import compiler_version
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.registers import REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.candidates import Sources, built
-from tilewright.targets.cpu.compiler import compiler_version
 from tilewright.targets.cpu.library import loaded
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.package import SUPPORT

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from tilewright.codegen.c.address import Address, Extent
 from tilewright.errors import TilewrightError, refuse
-from tilewright.targets.cpu.address import Address, Extent
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tilewright.targets.cpu.compiler import FLAGS, build_library
+from tilewright.codegen.c.compiler import FLAGS, build_library
 from tilewright.targets.cpu.package import HEADERS, SUPPORT
 from tilewright.targets.cpu.processors import this_processor
 

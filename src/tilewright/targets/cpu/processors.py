@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from tilewright.codegen.c.compiler import defines
 from tilewright.errors import refuse
 from tilewright.machine import CacheCosts
-from tilewright.targets.cpu.compiler import defines
 from tilewright.targets.cpu.tiles import TILE_FLAGS, tiles_granted, tiles_supported
 
 NATIVE = "native"

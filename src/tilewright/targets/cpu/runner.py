@@ -20,18 +20,18 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.errors import refuse
-from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
-from tilewright.ir.types import Array
-from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
-from tilewright.targets.cpu import libraries
-from tilewright.targets.cpu.compiler import (
+from tilewright.codegen.c import libraries
+from tilewright.codegen.c.compiler import (
     FLAGS,
     build_library,
     compiler_version,
     openmp_flags,
     precompile,
 )
+from tilewright.errors import refuse
+from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
+from tilewright.ir.types import Array
+from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.processors import (
     NATIVE,

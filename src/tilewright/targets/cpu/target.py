@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tilewright.codegen.c.compiler import FLAGS, compiler_version
 from tilewright.errors import refuse
 from tilewright.graph.dialect import GraphOperation, network_of
 from tilewright.graph.passes.editing import VIEWS
@@ -12,7 +13,6 @@ from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.planning.planners.measured import Measure
 from tilewright.targets.base import Compilation, Runner, Target
-from tilewright.targets.cpu.compiler import FLAGS, compiler_version
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import NATIVE, PROCESSORS, processor, this_processor
 from tilewright.targets.cpu.program import WEIGHTS_FILE

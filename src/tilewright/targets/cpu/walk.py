@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.source import Writer
 from tilewright.errors import refuse
 from tilewright.ir import Block, ModuleOp, Operation, SSAValue
 from tilewright.ir.types import element_name, fraction_of, layout_of, shape_of
 from tilewright.planning.layout import Layout
-from tilewright.targets.cpu.address import Address, Extent
 from tilewright.targets.cpu.instance import Around, Instance, Step
 from tilewright.targets.cpu.primitives import EMITTERS
 from tilewright.targets.cpu.primitives.code import KernelCode

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tilewright.codegen.c.compiler import find_compiler
 from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.arenas import read_value, write_value
 from tilewright.graph.dialect import GraphOperation, KernelOp, NetworkOp, YieldOp, network_of
@@ -23,7 +24,6 @@ from tilewright.ir import Operation, SSAValue, VerifyException
 from tilewright.ir.types import Array, element_dtype, layout_of, shape_of, tensor_type
 from tilewright.planning.layout import Layout
 from tilewright.targets.base import Arenas, Compilation, HostStep
-from tilewright.targets.cpu.compiler import find_compiler
 from tilewright.targets.cpu.host import emit_host, load_host
 
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.codegen.c import libraries
+from tilewright.codegen.c.compiler import compiler_version, find_compiler, run_compiler
 from tilewright.errors import refuse
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import Array
 from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
-from tilewright.targets.cpu import libraries
-from tilewright.targets.cpu.compiler import compiler_version, find_compiler, run_compiler
 from tilewright.targets.cpu.package import WEIGHTS_FILE
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.runner import arena, read_weights

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, prod
 
+from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.source import Writer, plus
 from tilewright.numerics.element_types import ELEMENT_BYTES
-from tilewright.targets.cpu.address import Address, Extent
 from tilewright.targets.cpu.instance import Around, Instance
 
 LINE = 64

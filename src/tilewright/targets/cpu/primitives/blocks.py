@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
+from tilewright.codegen.c.address import Address
 from tilewright.planning.cached_blocks import register_tiles
 from tilewright.planning.domain import Affine
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 
 

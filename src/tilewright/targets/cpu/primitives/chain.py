@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.meaning import AFFINE, affine_expression, expression
 from tilewright.codegen.c.source import Writer, plus, total
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance, Step
 
 

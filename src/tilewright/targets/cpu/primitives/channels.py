@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilewright.codegen.c.address import Address, Extent
 from tilewright.planning.domain import Affine
-from tilewright.targets.cpu.address import Address, Extent
 from tilewright.targets.cpu.instance import Instance
 
 

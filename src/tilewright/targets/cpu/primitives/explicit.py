@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.planning.cached_blocks import register_tiles
 from tilewright.planning.domain import Affine
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.block_products import write_first, write_steps
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.meaning import SHORT_FLOATS, element_expression
 from tilewright.codegen.c.source import Writer, literal
-from tilewright.targets.cpu.address import Address, Extent
 from tilewright.targets.cpu.instance import Instance, Step
 from tilewright.targets.cpu.primitives import indexing
 from tilewright.targets.cpu.primitives.code import KernelCode, accumulator

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus
 from tilewright.planning.domain import Affine
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.channels import by_channels, vectors_of
 from tilewright.targets.cpu.primitives.code import KernelCode

@@ -5,8 +5,8 @@ Behind a product's tiles the row is normalised where it lies: the operand is the
 
 from __future__ import annotations
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain
 from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call, parameters

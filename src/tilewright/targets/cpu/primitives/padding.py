@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.layout import Layout
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.numerics.pieces import THREE, groups
 from tilewright.planning.pieces import POINTS, TILE_WORDS, Geometry, pieces_of
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.code import NAME
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.meaning import AFFINE, COPIES
 from tilewright.codegen.c.source import Writer, plus, total
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance, Step
 from tilewright.targets.cpu.primitives import general, padding, transposing, words
 from tilewright.targets.cpu.primitives.chain import (

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.ahead import ahead_of
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain

@@ -6,8 +6,8 @@ are put together at the end. Where it is kept, each lane is an element of the re
 
 from __future__ import annotations
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, literal, plus, total
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives import general
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, write_chain

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus, total
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.primitives.steps import (
     Loop,
     Tap,

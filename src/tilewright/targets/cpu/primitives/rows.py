@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.code import (
     NAME,

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.source import Writer
 from tilewright.planning.cached_blocks import register_tiles
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
-from tilewright.targets.cpu.address import Address, Extent
 from tilewright.targets.cpu.instance import Instance, Step
 from tilewright.targets.cpu.primitives import lanewise, product
 from tilewright.targets.cpu.primitives.block_products import first_condition

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus, total
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.primitives.steps import (
     Loop,
     Tap,

@@ -6,8 +6,8 @@ the four are put together. So images of floats become the bytes that first convo
 
 from __future__ import annotations
 
+from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus
-from tilewright.targets.cpu.address import Address
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.chain import vector_at, write_steps
 

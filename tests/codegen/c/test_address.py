@@ -6,10 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.source import comment, literal, string, total
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
-from tilewright.targets.cpu.address import Address, Extent
 
 SHAPE = (2, 24, 5, 7)
 LAYOUTS = ("", "NHWC", "NCHW8c", "NCHW16c", "CNHW4c")

@@ -18,7 +18,7 @@ from contextlib import suppress
 from hashlib import file_digest
 from pathlib import Path
 
-from tilewright.targets.places import default_directory, make_own
+from tilewright.places import default_directory, make_own
 
 MOST_LIBRARIES = 256
 """Libraries that are kept."""

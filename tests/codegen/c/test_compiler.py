@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.codegen.c import compiler
 from tilewright.errors import TilewrightError
-from tilewright.targets.cpu import compiler
 
 
 def recording_compiler(folder: Path) -> tuple[Path, Path]:
