@@ -37,6 +37,7 @@ settings.load_profile("repeatable")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="build packages' C without optimisation")
+    parser.addoption("--bless", action="store_true", help="rewrite goldens with what is made now")
     parser.addoption("--minimalloc", metavar="FOLDER", help="MiniMalloc's problems, as CSV")
 
 

@@ -35,7 +35,7 @@ def test_golden(path: Path, request: pytest.FixtureRequest) -> None:
         step.apply(context, module)
         module.verify()
     result = to_text(module) + "\n"
-    if request.config.getoption("--bless", default=False):
+    if request.config.getoption("--bless"):
         path.write_text(source + DASHES + result)
     else:
         assert result == expected

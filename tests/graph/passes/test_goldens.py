@@ -2,11 +2,10 @@
 
 A golden file starts with ``// passes: A, B; machine: NAME``, then comes the network, then a line
 ``// -----``, then what the passes make of it. After a change that is meant, write what they make
-now with ``python tests/graph/passes/test_goldens.py --bless`` and read the difference.
+now with ``pytest --bless`` and read the difference.
 """
 
 import re
-import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -84,17 +83,14 @@ def transform(text: str) -> str:
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.mlir")), ids=lambda path: path.stem)
-def test_golden(path: Path) -> None:
+def test_golden(path: Path, request: pytest.FixtureRequest) -> None:
     source, expected = path.read_text().split(SEPARATOR)
-    assert transform(source) == expected
+    if request.config.getoption("--bless"):
+        path.write_text(source + SEPARATOR + transform(source))
+    else:
+        assert transform(source) == expected
 
 
 def test_every_pass_has_a_golden() -> None:
     first_lines = " ".join(path.read_text().split("\n")[0] for path in FOLDER.glob("*.mlir"))
     assert all(name in first_lines for name in PASSES)
-
-
-if __name__ == "__main__" and "--bless" in sys.argv:
-    for golden in sorted(FOLDER.glob("*.mlir")):
-        given = golden.read_text().split(SEPARATOR)[0]
-        golden.write_text(given + SEPARATOR + transform(given))

@@ -97,7 +97,7 @@ GOLDEN = Path(__file__).parent / "goldens" / "depthwise.c"
 def test_a_kernel_reads_as_it_did(request: pytest.FixtureRequest) -> None:
     """``pytest --bless`` rewrites the file."""
     text = emitted(case_of(4), WIDE).text
-    if request.config.getoption("--bless", default=False):
+    if request.config.getoption("--bless"):
         GOLDEN.write_text(text)
     assert text == GOLDEN.read_text()
 

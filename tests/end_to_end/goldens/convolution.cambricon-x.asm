@@ -1,0 +1,12 @@
+; tilewright compile convolution.onnx -t cambricon-x -o package; tilewright disasm package
+; kernel k0_c: c, y
+load_sb size0=16, size1=3, size2=3, size3=8, source.address=0x40, source.stride0=144, source.stride1=48, source.stride2=16, source.stride3=2, target.stride0=144, target.stride1=48, target.stride2=16, target.stride3=2, extra.bytes=64, extra.target=0x900
+load_nbin size0=6, size1=3, size2=8, source.address=0x1480, source.stride0=96, source.stride1=16, source.stride2=2, target.stride0=64, target.stride1=16, target.stride2=2
+conv wait.load=2, co=16, oh=6, ow=2, ci=8, kh=3, kw=3, row=-1, rows=6, column=-1, columns=3, input.h=64, input.w=16, input.c=2, weight.co=144, weight.kh=48, weight.kw=16, weight.ci=2, bias=1, bias.address=0x900, bias.c=4, output.h=64, output.w=32, output.c=2, then2=relu, then3=requantise, then3.x=25, then3.y=10
+store_nbout wait.compute=1, size0=6, size1=2, size2=16, source.stride0=64, source.stride1=32, source.stride2=2, target.address=0x1900, target.stride0=192, target.stride1=32, target.stride2=2
+load_nbin size0=6, size1=4, size2=8, source.address=0x1490, source.stride0=96, source.stride1=16, source.stride2=2, target.address=0x180, target.stride0=64, target.stride1=16, target.stride2=2
+conv wait.load=3, co=16, oh=6, ow=2, ci=8, kh=3, kw=3, row=-1, rows=6, columns=4, input.address=0x180, input.h=64, input.w=16, input.c=2, weight.co=144, weight.kh=48, weight.kw=16, weight.ci=2, bias=1, bias.address=0x900, bias.c=4, output.address=0x180, output.h=64, output.w=32, output.c=2, then2=relu, then3=requantise, then3.x=25, then3.y=10
+store_nbout wait.compute=2, size0=6, size1=2, size2=16, source.address=0x180, source.stride0=64, source.stride1=32, source.stride2=2, target.address=0x1940, target.stride0=192, target.stride1=32, target.stride2=2
+load_nbin wait.compute=1, size0=6, size1=3, size2=8, source.address=0x14b0, source.stride0=96, source.stride1=16, source.stride2=2, target.stride0=64, target.stride1=16, target.stride2=2
+conv wait.load=4, wait.store=1, co=16, oh=6, ow=2, ci=8, kh=3, kw=3, row=-1, rows=6, columns=3, input.h=64, input.w=16, input.c=2, weight.co=144, weight.kh=48, weight.kw=16, weight.ci=2, bias=1, bias.address=0x900, bias.c=4, output.h=64, output.w=32, output.c=2, then2=relu, then3=requantise, then3.x=25, then3.y=10
+store_nbout wait.compute=3, size0=6, size1=2, size2=16, source.stride0=64, source.stride1=32, source.stride2=2, target.address=0x1980, target.stride0=192, target.stride1=32, target.stride2=2
