@@ -28,6 +28,7 @@ from benchmarks.tables import (
     planner,
     scaling,
     simulation,
+    since,
 )
 
 
@@ -58,6 +59,7 @@ PAGES: Mapping[str, Entry] = {
         ("scaling", scaling),
         ("allocator", allocator),
         ("simulation", simulation),
+        ("since", since),
         ("dlir", dlir),
         ("dlplib", dlplib),
         ("dnnvm", dnnvm),

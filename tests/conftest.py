@@ -27,7 +27,7 @@ from tilewright.targets.cpu import calibrate, host, runner
 PLANNING = (driver, hold_values, hold_weights, host)
 """Modules that plan kernels."""
 
-CALIBRATION = {"TURNS": calibrate.TURNS, "_POINTS": calibrate._POINTS}
+CALIBRATION = {"TURNS": calibrate.TURNS, "POINTS": calibrate.POINTS}
 """What a calibration measures where no test asks for less."""
 
 settings.register_profile("repeatable", derandomize=True)
@@ -122,7 +122,7 @@ def builds(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler, "run_compiler", BuildCache(folder, compiler.run_compiler))
         patch.setattr(calibrate, "TURNS", 5)
-        patch.setattr(calibrate, "_POINTS", (1, 4, 6, 8, 12))
+        patch.setattr(calibrate, "POINTS", (1, 4, 6, 8, 12))
         optimise = not request.config.getoption("--quick")
         patch.setattr(runner, "build_library", partial(build_as_one, optimise=optimise))
         yield

@@ -28,7 +28,7 @@ def targets_of_this_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     named = project["project"]["entry-points"]["tilewright.targets"]
     points = {name: EntryPoint(name, at, "tilewright.targets") for name, at in named.items()}
-    monkeypatch.setattr(base, "_points", lambda: points)
+    monkeypatch.setattr(base, "target_points", lambda: points)
 
 
 def checked(path: Path, target: str, folder: Path) -> Executable:

@@ -33,7 +33,7 @@ from tilewright.numerics.pieces import PRODUCTS, THREE, TWO, split_weights
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.piece_primitives import PIECE_PRIMITIVES
-from tilewright.targets.cpu.processors import PROCESSORS, Processor, _cpuinfo, _flags
+from tilewright.targets.cpu.processors import PROCESSORS, Processor, _flags, cpuinfo
 from tilewright.targets.cpu.tiles import tiles_granted
 
 Array = NDArray[np.float32]
@@ -64,7 +64,7 @@ BUILDS = {"emulated": (EMULATED, PROCESSORS["avx512"].needs), "tiles": (TILES, A
 
 def lacking(build: str) -> str:
     """Why a build does not run here; "" if it does."""
-    missing = sorted(set(BUILDS[build][1]) - _flags(_cpuinfo()))
+    missing = sorted(set(BUILDS[build][1]) - _flags(cpuinfo()))
     if missing:
         return f"this processor lacks {', '.join(missing)}"
     return "" if build != "tiles" or tiles_granted() else "the system refuses the tiles"

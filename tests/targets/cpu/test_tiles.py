@@ -35,7 +35,7 @@ def refusal(one: Processor, needed: bool) -> str:
 
 
 def machine_has(monkeypatch: pytest.MonkeyPatch, flags: str, granted: bool) -> None:
-    monkeypatch.setattr(processors, "_cpuinfo", lambda: f"flags\t: fpu {flags} sse\n")
+    monkeypatch.setattr(processors, "cpuinfo", lambda: f"flags\t: fpu {flags} sse\n")
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(processors, "tiles_granted", lambda: granted)
 
@@ -113,13 +113,13 @@ def test_the_system_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     supported = tiles.tiles_supported.__wrapped__()
     assert supported == tiles.tiles_granted(), "no signal stack is too small here"
     # No processor has a feature of that number.
-    monkeypatch.setattr(tiles, "_TILE_DATA", 60)
+    monkeypatch.setattr(tiles, "TILE_DATA", 60)
     assert not tiles.tiles_supported.__wrapped__()
     assert not tiles.tiles_granted()
 
 
 def test_elsewhere_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    monkeypatch.setattr(tiles, "_prctl", lambda *_: pytest.fail("asked"))
+    monkeypatch.setattr(tiles, "prctl", lambda *_: pytest.fail("asked"))
     assert tiles.tiles_granted()
     assert not tiles.tiles_supported.__wrapped__()

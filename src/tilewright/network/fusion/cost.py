@@ -53,7 +53,7 @@ class CostOracle:
                 return trials
             for trial, primitive in trials:
                 try:
-                    costs.append(self._fastest(trial, described(trial, self.machine, primitive)))
+                    costs.append(self.fastest(trial, described(trial, self.machine, primitive)))
                 except TilewrightError as error:
                     problem = error.problems[0]
         return min(costs) if costs else problem or Problem("fusion-form", "there is no form")
@@ -66,10 +66,11 @@ class CostOracle:
         pads = anchor.integers("pads") if isinstance(anchor, ConvOp) else ()
         key = canonical(plain)[0], pads
         if key not in self._alone:
-            self._alone[key] = self._fastest(kernel, plain)
+            self._alone[key] = self.fastest(kernel, plain)
         return self._alone[key]
 
-    def _fastest(self, kernel: KernelOp, plain: Kernel) -> float:
+    def fastest(self, kernel: KernelOp, plain: Kernel) -> float:
+        """Cycles of a kernel by the fastest of the methods that it may be computed by."""
         machine, (anchor, *behind) = self.machine, kernel.operations
         methods = any(machine.primitives_for(f"{name}_conv") for name in ("winograd", "explicit"))
         # Each method can have maps behind it, and what else there is has been given its method.

@@ -44,7 +44,7 @@ LARGEST_FILE = 1 << 20
 _PANEL_BYTES = 24 << 10
 """Weights of the deeper of a tile's two products: in the first cache, as what lies further is
 priced apart, and as deep as that allows, or what a call takes would blur what a step takes."""
-_POINTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28)
+POINTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 28)
 """Points of the tiles that are measured, and the most that fit."""
 _VECTORS = (1, 2, 3, 4, 6, 8)
 FEW_POINTS = 5
@@ -192,7 +192,7 @@ def _tiles(
     sizes: list[tuple[int, int]] = []
     for vectors in _VECTORS:
         most = max((p for p in range(1, 33) if registers.fits(p, vectors)), default=0)
-        sizes += [(vectors, points) for points in sorted({*_POINTS, most}) if 0 < points <= most]
+        sizes += [(vectors, points) for points in sorted({*POINTS, most}) if 0 < points <= most]
     if len(sizes) < 8:
         raise refuse("cpu-calibration", "no register tile could be measured")
     found: list[tuple[Tile, ...]] = []

@@ -141,7 +141,7 @@ def refuse_foreign(one: Processor, *, tiles: bool = False) -> None:
     them, or a system that keeps them back, is refused as well.
     """
     here = platform.machine().replace("arm64", "aarch64").replace("AMD64", _X86)
-    flags = _flags(_cpuinfo())
+    flags = _flags(cpuinfo())
     needs = dict.fromkeys((*one.needs, *(TILE_FLAGS if tiles else ())))
     missing = [flag for flag in needs if flags and flag not in flags]
     if (one.architecture and one.architecture != here) or missing:
@@ -159,7 +159,8 @@ def refuse_foreign(one: Processor, *, tiles: bool = False) -> None:
         )
 
 
-def _cpuinfo() -> str:
+def cpuinfo() -> str:
+    """What Linux says of the processor; "" elsewhere."""
     path = Path("/proc/cpuinfo")
     return path.read_text() if path.exists() else ""
 
@@ -317,7 +318,7 @@ _TILE_MACRO = "__AMX_BF16__"
 @cache
 def this_processor() -> Processor:
     """The processor that this process runs on, as far as the system and the compiler know it."""
-    found, sizes = processor_of(_cpuinfo()), cache_sizes(_CACHES)
+    found, sizes = processor_of(cpuinfo()), cache_sizes(_CACHES)
     # Of a compiler that does not know matrix tiles (GCC before 11) the C emulates them, slowly.
     tiles = found.block_cycles and tiles_supported() and defines(_TILE_MACRO, found.flags)
     return Processor(

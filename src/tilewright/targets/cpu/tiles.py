@@ -17,7 +17,7 @@ TILE_FLAGS = ("amx_tile", "amx_bf16")
 _ARCH_PRCTL = 158
 _SUPPORTED, _REQUEST = 0x1021, 0x1023
 """ARCH_GET_XCOMP_SUPP and ARCH_REQ_XCOMP_PERM."""
-_TILE_DATA = 18
+TILE_DATA = 18
 """XFEATURE_XTILEDATA: a number of a feature, and of its bit."""
 
 
@@ -26,7 +26,8 @@ def _asked() -> bool:
     return sys.platform == "linux" and platform.machine() == "x86_64"
 
 
-def _prctl(code: int, argument: object) -> bool:
+def prctl(code: int, argument: object) -> bool:
+    """Ask the system by Linux's arch_prctl; whether it agreed."""
     system = ctypes.CDLL(None).syscall
     system.restype = ctypes.c_long
     return system(ctypes.c_long(_ARCH_PRCTL), ctypes.c_long(code), argument) == 0
@@ -36,11 +37,9 @@ def _prctl(code: int, argument: object) -> bool:
 def tiles_supported() -> bool:
     """Whether the system knows the tiles; nothing changes for the process."""
     mask = ctypes.c_uint64(0)
-    return (
-        _asked() and _prctl(_SUPPORTED, ctypes.byref(mask)) and bool(mask.value >> _TILE_DATA & 1)
-    )
+    return _asked() and prctl(_SUPPORTED, ctypes.byref(mask)) and bool(mask.value >> TILE_DATA & 1)
 
 
 def tiles_granted() -> bool:
     """Ask for the tiles, for all threads of this process; True as well where nobody is asked."""
-    return not _asked() or _prctl(_REQUEST, ctypes.c_long(_TILE_DATA))
+    return not _asked() or prctl(_REQUEST, ctypes.c_long(TILE_DATA))

@@ -45,7 +45,7 @@ def test_networks_are_exact_and_faster(
     seen = arrived(monkeypatch)
     early = exact(path, tmp_path / "early", machine, DOUBLE).summary()["cycles"]
     assert "input" in seen
-    monkeypatch.setattr(FirstTiles, "_opening", lambda *_: None)
+    monkeypatch.setattr(FirstTiles, "choose_opening", lambda *_: None)
     assert early < exact(path, tmp_path / "late", machine, DOUBLE).summary()["cycles"]
 
 

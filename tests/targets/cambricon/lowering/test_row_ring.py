@@ -84,7 +84,7 @@ def test_loads_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     found, result, _ = run_case(case, chosen, ROOMY)
     np.testing.assert_array_equal(found, case.expected)
     monkeypatch.setattr(
-        "tilewright.targets.cambricon.lowering.kernel.KernelLowering._roll",
+        "tilewright.targets.cambricon.lowering.kernel.KernelLowering.roll",
         lambda self, operand, rows: False,
     )
     found, whole, _ = run_case(case, chosen, ROOMY)

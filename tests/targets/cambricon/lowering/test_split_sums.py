@@ -49,13 +49,13 @@ def test_windows_of_one_pixel(
 ) -> None:
     """Two tiles of a reduction or several, the last one shorter; short tiles at the edges."""
     used: list[bool] = []
-    kinds = SplitSums._three_kinds  # pyright: ignore[reportPrivateUsage]
+    kinds = SplitSums.three_kinds
 
     def watched(self: SplitSums, *parts: Any) -> None:
         used.append(True)
         kinds(self, *parts)
 
-    monkeypatch.setattr(SplitSums, "_three_kinds", watched)
+    monkeypatch.setattr(SplitSums, "three_kinds", watched)
     case = points(bias, residual, last)
     tile = {"ci": deep, "co": 48, "oh": rows, "ow": columns}
     found, _, _ = run_case(case, cut(case, tile, ("co", "oh", "ow", "ci"), slots=1), SMALL)

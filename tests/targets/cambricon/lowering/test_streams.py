@@ -17,13 +17,13 @@ from tilewright.targets.cambricon.machine import MACHINE
 def chosen(monkeypatch: pytest.MonkeyPatch, value: float | None = None) -> list[float]:
     """How early transfers are in each kernel that is lowered, or are to be."""
     found: list[float] = []
-    own = Transfers._early  # pyright: ignore[reportPrivateUsage]
+    own = Transfers.earliness
 
     def watched(self: Transfers) -> float:
         found.append(own(self) if value is None else value)
         return found[-1]
 
-    monkeypatch.setattr(Transfers, "_early", watched)
+    monkeypatch.setattr(Transfers, "earliness", watched)
     return found
 
 

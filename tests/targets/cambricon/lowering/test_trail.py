@@ -34,14 +34,14 @@ def roomy(latency: int = LATENCY) -> Machine:
 def trailing(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each kernel that is lowered lets results leave that way."""
     found: list[bool] = []
-    trail = Stepping._trail  # pyright: ignore[reportPrivateUsage]
+    trail = Stepping.choose_trail
 
     def watched(self: Stepping) -> object:
         made = trail(self)
         found.append(made is not None)
         return made
 
-    monkeypatch.setattr(Stepping, "_trail", watched)
+    monkeypatch.setattr(Stepping, "choose_trail", watched)
     return found
 
 
@@ -76,7 +76,7 @@ def test_the_last_results_do_not_stand_behind_all_products(monkeypatch: pytest.M
     def none(self: Stepping) -> None:
         return None
 
-    monkeypatch.setattr(Stepping, "_trail", none)
+    monkeypatch.setattr(Stepping, "choose_trail", none)
     behind = run_case(case, chosen, described)[1].cycles
     assert behind - trail > math.prod(SIZE) * LATENCY / 2
 
@@ -116,6 +116,6 @@ def test_biases_do_not_wait_for_the_end_of_a_tile(monkeypatch: pytest.MonkeyPatc
     def never(_: Transfers) -> bool:
         return False
 
-    monkeypatch.setattr(Transfers, "_crowded", never)
+    monkeypatch.setattr(Transfers, "is_crowded", never)
     waiting = run_case(case, chosen, WHOLE)[1]
     assert waiting.cycles - result.cycles > 6 * 90

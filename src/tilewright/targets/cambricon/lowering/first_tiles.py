@@ -183,7 +183,7 @@ class FirstTiles(RolledImages):
         whole = temporaries.start < self._temporaries("vsm").start
         return temporaries.start - (0 if whole or temporaries.beside == beside else beside)
 
-    def _opening(self, temporaries: Temporaries, beside: int) -> Opening | None:
+    def choose_opening(self, temporaries: Temporaries, beside: int) -> Opening | None:
         """The last tile as a place for loads, if the code has room for them.
 
         ``beside`` bytes in front of the temporaries were left for them at first.

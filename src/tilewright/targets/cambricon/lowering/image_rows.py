@@ -66,7 +66,7 @@ class RolledImages(WeightPlaces):
             if size
         ]
 
-    def _roll(self, operand: Operand, rows: Sliding) -> bool:
+    def roll(self, operand: Operand, rows: Sliding) -> bool:
         """Let the rows of an image come one by one; False where they cannot.
 
         It has one slot and changes with the outermost loop alone, which goes down its rows; these
@@ -95,7 +95,7 @@ class RolledImages(WeightPlaces):
         first = min(reach - before, extent)
         move = self.machine.move(self.machine.main, operand.buffer.memory)
         assert walk.interval is not None
-        pause = pause_of(move.latency + row / move.bytes_per_cycle, walk.interval, self._early())
+        pause = pause_of(move.latency + row / move.bytes_per_cycle, walk.interval, self.earliness())
         walk.image_rows = ImageRows(
             operand, rows, row, places, first, reach, total, load.main, load.text, pause
         )

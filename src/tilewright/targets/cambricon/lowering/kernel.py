@@ -237,7 +237,7 @@ class KernelLowering(FirstTiles):
         walk = self.walk = Walk(e, self.nest, self.operands, self._pass)
         walk.pause, walk.pieces, walk.load_row = self._pause, self._pieces, self._load_row
         walk.first_part, walk.store_part = self._first_part, self._store_part
-        walk.early, walk.keeps_sizes = self._early, self.keeps_sizes
+        walk.early, walk.keeps_sizes = self.earliness, self.keeps_sizes
         walk.opens = self.opens
         temporaries = self._in_vsm()
         beside = temporaries.beside
@@ -272,7 +272,7 @@ class KernelLowering(FirstTiles):
             walk.row_ends,
             lambda operand, busy: self._bridge(operand, busy, context.temporaries),
             walk.next_row,
-            self._roll,
+            self.roll,
             walk.row_ring,
         )
         kind = COMPUTES.get(context.anchor.operation.data, Points)
@@ -305,7 +305,7 @@ class KernelLowering(FirstTiles):
         used = self._used(last=False)
         own = {tensor: cut for tensor, cut in self.segments.items() if tensor not in self.copies}
         gap = self.gap
-        own_opening = self._opening(temporaries, beside)
+        own_opening = self.choose_opening(temporaries, beside)
         lost = {} if gap is None else {id(gap.place): gap.registers}
         if own_opening is not None:
             lost |= {id(one.place): one.registers for one in own_opening.marks}

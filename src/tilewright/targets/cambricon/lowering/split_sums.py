@@ -50,7 +50,7 @@ class SplitSums(RowOrder):
         scale = c.output.spacing // c.output.element
         base = e.held(e.add(first, e.multiply(further, scale)))
         if self.ends_between:
-            self._three_kinds(tile, box, base, before, after)
+            self.three_kinds(tile, box, base, before, after)
         else:
             self._around(tile, box, base, total, before, after)
         if self.bridge is not None:
@@ -63,7 +63,7 @@ class SplitSums(RowOrder):
         whole = not (self.rows.cut or self.columns.cut or c.extent("kh") % rows)
         return whole and self.dense and not self.grouped and pixels > 1 and rows <= UNROLLED
 
-    def _three_kinds(self, tile: Tile, box: Box, base: Value, before: Value, after: Value) -> None:
+    def three_kinds(self, tile: Tile, box: Box, base: Value, before: Value, after: Value) -> None:
         """The first tile of a reduction, the last one, and those between, mostly.
 
         The first product of a pixel's sums has none to be added to, and the vector unit makes

@@ -105,7 +105,7 @@ class Stepping(BoxesAhead, Turning):
         self.streams: list[Waiting] = [
             one for key, one in self.load_streams.items() if key is not self.shared
         ]
-        self.trail = self._trail()
+        self.trail = self.choose_trail()
         """The store of results that leave while their own tile is computed."""
         if self.store_stream is not None:
             # It starts first; results that leave behind their pixels may wait.
@@ -173,7 +173,7 @@ class Stepping(BoxesAhead, Turning):
         self.store_stream, self.load_streams[buffer] = store, load
         return buffer
 
-    def _trail(self) -> Trail | None:
+    def choose_trail(self) -> Trail | None:
         """Results leave pixel by pixel, if each is a transfer and no other tile computes them."""
         walk, stream = self.walk, self.store_stream
         if stream is None or self.shared is not None or self.output.depth < self.depth:

@@ -97,7 +97,7 @@ class Transfers:
         if operand.role == "bias" and depth < len(self.nest.loops):
             # They change seldom, and are wanted soon then.
             return False
-        if operand.role == "bias" and self._crowded():
+        if operand.role == "bias" and self.is_crowded():
             # The last of them would wait for the end of the tile, and the next tile for that.
             return False
         return streamed(self._kind_of_runs(operand), single=interval is not None)
@@ -111,12 +111,12 @@ class Transfers:
         box = operand.box(trial, spans, self.program.extents)
         return runs_of(trial, box, operand.place, operand.order)
 
-    def _crowded(self) -> bool:
+    def is_crowded(self) -> bool:
         """Whether the transfers of each tile are more than its hooks have place for."""
         places = self.walk.places
         return places is not None and self._hooks(EARLY) > places
 
-    def _early(self) -> float:
+    def earliness(self) -> float:
         """Part of an interval by which a transfer may have to wait for the one before: none where
         tiles are known to have hooks to spare."""
         places = self.walk.places
@@ -137,7 +137,7 @@ class Transfers:
     def _pause(self, operand: Operand) -> int:
         """Cycles from one transfer of an operand to the next; 0 where hooks do not measure time."""
         interval = self.walk.interval
-        return 0 if interval is None else pause_of(self._took(operand), interval, self._early())
+        return 0 if interval is None else pause_of(self._took(operand), interval, self.earliness())
 
     def _took(self, operand: Operand) -> float:
         """Cycles of a transfer of an operand, about."""
