@@ -11,6 +11,7 @@ import typer
 
 from tilewright.cli import console, numbers
 from tilewright.cli.run import InputOption, ModelArgument, RandomOption, open_or_compile
+from tilewright.errors import refuse
 
 
 def bench(
@@ -66,6 +67,9 @@ def bench(
         executable.run(arrays, profile=True)
         progress("run", 0, 0)
         simulated = executable.profile.cycles is not None
+        if not simulated and executable.profile.seconds is None:
+            target = executable.manifest.target
+            raise refuse("profile-missing", f"no times are known of a run on {target}")
         times = executable.measure(arrays, 1 if simulated else repeat, inf)
         profile = executable.profile
         if profile.cycles is not None:
