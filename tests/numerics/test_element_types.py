@@ -16,9 +16,10 @@ from tilewright.numerics.element_types import ELEMENTS, rounded, widened
 SOURCE = Path(tilewright.__file__).parent
 ROOMS = (
     *("graph/passes", "compiler", "planning", "tile", "machine", "network", "memory", "simulate"),
-    *("codegen", "runtime", "report", "cli"),
+    *("runtime", "report", "cli"),
 )
-"""Where a new format must need no line; frontends, targets and numerics are about formats."""
+"""Where a new format must need no line; frontends, targets, generators of
+code and numerics are about formats."""
 
 
 def compared(tree: ast.AST) -> Iterator[ast.Constant]:
