@@ -63,12 +63,6 @@ def test_rows_of_windows_become_channels(seed: int) -> None:
     np.testing.assert_array_equal(lowered.run(), case.expected)
 
 
-def test_small_tiles_are_many() -> None:
-    case = lowered_cases.convolution(0)
-    sizes = [len(lower_case(case, SMALL, crowded(SMALL, p)).segments.operations) for p in (1, 16)]
-    assert sizes[1] > sizes[0]
-
-
 def dilated(build: KernelBuilder):
     weight = build.operand((8, 8, 3, 3), 5, 8, "OHWI")
     return build.op("conv", image(build, 1, 8, 12, 12), weight, dilations=(2, 2))
