@@ -112,7 +112,7 @@ def test_a_profile_is_that_of_its_run(lenet: tilewright.Executable) -> None:
 
 def test_a_run_reads_clocks_only_when_it_is_told_to(lenet: tilewright.Executable) -> None:
     assert isinstance(lenet.runner, CpuRunner)
-    functions = lenet.runner._functions  # pyright: ignore[reportPrivateUsage]
+    functions = lenet.runner.functions
     called: list[str] = []
 
     def noted(name: str) -> Callable[..., None]:
@@ -122,7 +122,7 @@ def test_a_run_reads_clocks_only_when_it_is_told_to(lenet: tilewright.Executable
 
         return call
 
-    with mock.patch.object(lenet.runner, "_functions", {n: noted(n) for n in functions}):
+    with mock.patch.object(lenet.runner, "functions", {n: noted(n) for n in functions}):
         lenet.run({"image": image(4)}, profile=True)
         assert lenet.profile.seconds and called == ["profile"]
         outputs = lenet.run({"image": image(4)})

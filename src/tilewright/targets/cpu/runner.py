@@ -230,14 +230,14 @@ class CpuRunner(Runner):
         for name in ("run", "step") if self.bare else ("run_by", "profile_by", "step", "team_stop"):
             getattr(self.library, f"{self.prefix}_{name}").restype = None
         self._hold(arena(self._sizes[0]))
-        self._functions: dict[str, Callable[..., None]] = {}
+        self.functions: dict[str, Callable[..., None]] = {}
         team = 0 if self.bare else 1
         for function, more in (("run", 2), *(() if self.bare else (("profile", 3),))):
             called = getattr(self.library, f"{self.prefix}_{function}" + ("_by" if team else ""))
             # Told the types, ctypes takes addresses as Python's numbers.
             count = len(self._inputs) + len(self._outputs) + more + team
             called.argtypes = [ctypes.c_void_p] * count
-            self._functions[function] = called
+            self.functions[function] = called
         if not self.bare:
             getattr(self.library, f"{self.prefix}_team_start").restype = ctypes.c_void_p
         self._team = ctypes.c_void_p(None)
@@ -377,9 +377,9 @@ class CpuRunner(Runner):
         places = [_address(array) for array in (*inputs, *results)]
         with self._lock:
             if self.bare:
-                self._functions[function](*self._arenas, *places)
+                self.functions[function](*self._arenas, *places)
             else:
-                self._functions[function](self._team, *self._arenas, *places)
+                self.functions[function](self._team, *self._arenas, *places)
 
 
 def _address(array: Array) -> int:
