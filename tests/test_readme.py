@@ -2,8 +2,11 @@
 
 import re
 import runpy
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
+
+import pytest
 
 import tilewright
 
@@ -34,3 +37,14 @@ def test_picture_is_of_a_run() -> None:
     ]
     assert texts[0] == texts[1], "run: make docs"
     assert {"load", "store", "compute", "conv1 + relu1"} <= set(texts[0])
+
+
+def test_files_are_small() -> None:
+    """Nothing that is kept is larger than a megabyte."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("no git repository")
+    names = [name for name in listed.stdout.split("\0") if name]
+    assert not [name for name in names if (ROOT / name).stat().st_size > 1 << 20]
