@@ -221,7 +221,13 @@ class InnerTiling:
             advances = (trips[dim] - 1) * around
             total = total + advances * self._step(moved, time, changes, compute)
             around = around * trips[dim]
-        return total + self._step(moved, time, everything, compute)
+        # Where the outer level cuts the reduction, its results change with the last part alone.
+        parts = np.ones(())
+        for dim in self.kernel.anchor.reduction:
+            parts = parts * -(-self.kernel.anchor.extents[dim] // tile.get(dim, np.ones(())))
+        kept = {use.name: ~np.full((), use.output) for use in moved}
+        between = self._step(moved, time, kept, compute)
+        return total + between + (self._step(moved, time, everything, compute) - between) / parts
 
     def _depends(self, use: Use, dim: str) -> bool:
         """Whether a loop over a dim changes what of an operand is moved."""
