@@ -37,7 +37,11 @@ def with_layouts(kernel: Kernel, machine: Machine, primitive: Primitive) -> Kern
         )
         for stage in kernel.stages
     ]
-    producers = tuple(with_layouts(one, machine, primitive) for one in kernel.producers)
+    own = [machine.primitives_for(producer.anchor.operation) for producer in kernel.producers]
+    producers = tuple(
+        with_layouts(producer, machine, next(iter(serving), primitive))
+        for producer, serving in zip(kernel.producers, own, strict=True)
+    )
     return dataclasses.replace(kernel, stages=tuple(stages), producers=producers)
 
 
