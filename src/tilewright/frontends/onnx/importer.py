@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from tilewright.graph.dialect import NetworkOp, OutputOp
 from tilewright.graph.names import identifier
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp, SSAValue
-from tilewright.ir.types import element_dtype
+from tilewright.ir.types import Array, element_dtype
 from tilewright.shapes import Shapes
 
 
@@ -32,17 +33,19 @@ def import_onnx(
     *,
     shapes: Shapes | None = None,
     constants: Constants | None = None,
+    stored: Mapping[str, Array] | None = None,
 ) -> Imported:
     """Read an ONNX model (operator sets 1 to the installed onnx's newest) into the graph dialect.
 
     ``source`` is a path, the bytes of a file, or a ModelProto; only models from a path may keep
     data outside. ``shapes`` settles dims that the model leaves open; ``constants`` gives
-    inputs their values for good, so that shapes and axes may come from them (given.py). An input
+    inputs their values for good, so that shapes and axes may come from them (given.py); ``stored``
+    are the model's own constants that the caller holds in its place. An input
     with a size of 0 holds nothing, and is no input of the network. Raises TilewrightError with
     every reason for which the model is refused.
     """
     read = source if isinstance(source, Source) else read_model(source)
-    return _Importer(read, shapes, constants).run()
+    return _Importer(read, shapes, constants, stored or {}).run()
 
 
 class _Importer:
@@ -53,6 +56,7 @@ class _Importer:
         source: Source,
         shapes: Shapes | None,
         constants: Constants | None,
+        stored: Mapping[str, Array],
     ) -> None:
         self.source = source
         self.graph = source.model.graph
@@ -62,7 +66,7 @@ class _Importer:
         self.weights = Weights()
         self.nodes = nodes_of(self.graph.node, self.versions)
         tensors = self._initializers()
-        arrays = given_arrays(self.graph, constants)
+        arrays = {**stored, **given_arrays(self.graph, constants)}
         given = set(tensors) | set(arrays)
         inputs = inputs_of(self.graph, given, shapes, self.problems, self.notes)
         self.outputs = outputs_of(self.graph, self.problems)

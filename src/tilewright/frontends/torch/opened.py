@@ -66,7 +66,7 @@ class OpenedTorch(Opened):
 
     def load(self, shapes: Shapes | None = None) -> Imported:
         """The network for these shapes."""
-        found = import_onnx(self._model, shapes=shapes, constants=self._weights)
+        found = import_onnx(self._model, shapes=shapes, stored=self._weights)
         return replace(found, digest=_digest(found.digest, self._weights))
 
     def files(self) -> Mapping[str, Path]:

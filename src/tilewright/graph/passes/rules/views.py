@@ -168,8 +168,8 @@ def sink_reshape_of_rows(op: Operation, ctx: CompilerContext) -> bool:
         extents = shape_of(other)
         if extents == shape:
             target = rows
-        elif prod(extents) == extents[-1]:
-            target = (1, extents[-1])
+        elif prod(extents) == (extents[-1] if extents else 1):
+            target = (1, prod(extents))
         else:
             continue
         operands = [inner.inputs[0], reshaped(other, target, op)]
