@@ -159,7 +159,7 @@ def sink_reshape_of_rows(op: Operation, ctx: CompilerContext) -> bool:
         if not isinstance(inner, Operation) or inner.operation != "reshape":
             continue
         rows, shape = shape_of(inner.inputs[0]), shape_of(op.result)
-        if len(rows) != 2 or rows[-1] != shape[-1] or shape_of(value) != shape:
+        if len(rows) != 2 or rows[-1:] != shape[-1:] or shape_of(value) != shape:
             continue
         if only_user(value) is not op or only_user(inner.inputs[0]) is not inner:
             continue
