@@ -20,17 +20,23 @@ class BuildCache:
     """Stands for ``run_compiler``; processes that share the folder share the objects."""
 
     folder: Path
-    run: Callable[[Sequence[str]], None]
+    run: Callable[[Sequence[str], Path | None], None]
 
-    def __call__(self, command: Sequence[str]) -> None:
-        """Run the compiler, or take what it made of the same before; errors pass through."""
+    def __call__(self, command: Sequence[str], folder: Path | None = None) -> None:
+        """Run the compiler, or take what it made of the same before; errors pass through.
+
+        What runs in a folder of its own names its files from there, and is always compiled.
+        """
+        if folder is not None:
+            self.run(command, folder)
+            return
         *flags, kind, source, _, built = command
         if kind != "-c":
-            self.run(command)
+            self.run(command, None)
             return
         stored = self.folder / key_of(flags, Path(source))
         if not stored.exists():
-            self.run(command)
+            self.run(command, None)
             handle, name = tempfile.mkstemp(dir=self.folder)
             os.close(handle)
             shutil.copyfile(built, name)
