@@ -91,6 +91,11 @@ class Span:
     start: Ints
     size: Ints
 
+    def cut(self, extent: int) -> Span:
+        """The part within ``[0, extent)``."""
+        first = np.clip(self.start, 0, extent)
+        return Span(self.loop, first, np.clip(self.start + self.size, first, extent) - first)
+
 
 @dataclass
 class Buffer:
@@ -148,50 +153,43 @@ class Tiling:
     @cached_property
     def spans(self) -> dict[str, Span]:
         """The intervals of all dims; refuses those that change with two loops."""
-        whole = {d: Span("", np.zeros(1, np.int64), np.full(1, n)) for d, n in self.extents.items()}
-        found = dict(whole)
+        spans = {d: Span("", np.zeros(1, np.int64), np.full(1, n)) for d, n in self.extents.items()}
         for dim in self.order:
-            found[dim] = Span(dim, *tile_positions(self.extents[dim], self.tile[dim]))
+            spans[dim] = Span(dim, *tile_positions(self.extents[dim], self.tile[dim]))
         for unit in reversed(self.units):
             for dim, axis in unit.bound.items():
-                span = self.span(axis, found)
-                first = np.clip(span.start, 0, self.extents[dim])
-                end = np.clip(span.start + span.size, first, self.extents[dim])
-                found[dim] = Span(span.loop, first, end - first)
-        return found
+                spans[dim] = self.span(axis, spans).cut(self.extents[dim])
+        return spans
 
     def span(self, axis: Affine, spans: Mapping[str, Span]) -> Span:
         """The interval of an expression."""
-        start: Any = np.full(1, axis.offset, np.int64)
-        size: Any = np.ones(1, np.int64)
         loops = dict.fromkeys(spans[name].loop for name, c in axis.terms if c and spans[name].loop)
         if len(loops) > 1:
             raise refuse("kernel-chain", f"{axis} changes with {' and '.join(loops)}")
-        for name, c in axis.terms:
-            one = spans[name]
-            start = start + c * (one.start if c > 0 else one.start + one.size - 1)
-            size = size + abs(c) * (one.size - 1)
+        start, size = axis.interval_columns(lambda name: (spans[name].start, spans[name].size))
+        start, size = np.atleast_1d(np.asarray(start, np.int64), np.asarray(size, np.int64))
+        for name in axis.dims:  # Of a domain that is empty at the edge, nothing is read.
+            size = np.where(spans[name].size > 0, size, 0)
         return Span(next(iter(loops), ""), start, size)
 
     def lengths(self, number: int, operand: Operand) -> list[Span]:
         """Of an operand's box, the part inside its tensor, per axis."""
-        found = self.boxes.get((number, operand.name))
-        if found is None:
-            found = self.boxes[number, operand.name] = []
-            axes = self.units[number].axes[operand.name]
-            for axis, extent in zip(axes, operand.shape, strict=True):
-                one = self.span(axis, self.spans)
-                low = np.clip(one.start, 0, extent)
-                found.append(Span(one.loop, low, np.clip(one.start + one.size, low, extent) - low))
-        return found
+        key = number, operand.name
+        if key not in self.boxes:
+            axes = zip(self.units[number].axes[operand.name], operand.shape, strict=True)
+            self.boxes[key] = [self.span(axis, self.spans).cut(extent) for axis, extent in axes]
+        return self.boxes[key]
 
     def depth(self, lengths: Iterable[Span]) -> int:
         """Within how many loops a box stands."""
-        loops = {one.loop for one in lengths}
+        loops = {length.loop for length in lengths}
         return max((n for n, dim in enumerate(self.order, 1) if dim in loops), default=0)
 
     def fits(self) -> bool:
-        """Whether all buffers fit; makes them, with two slots where these fit, too."""
+        """Whether primitives take the tiles and all buffers fit; makes the buffers, with two slots
+        where these fit, too."""
+        if not all(self._takes(unit) for unit in self.units):
+            return False
         self.buffers = list(self._buffers())
         rooms: dict[str, int] = {}
         for buffer in self.buffers:
@@ -211,13 +209,23 @@ class Tiling:
                 buffer.slots = next(b.slots for b in self.buffers if b.name == buffer.host)
         return True
 
+    def _takes(self, unit: Unit) -> bool:
+        """Whether tiles of a kernel keep to its primitive's limits, and to dims that stay whole."""
+        for dim, extent in unit.kernel.anchor.extents.items():
+            sizes = self.spans[unit.names.get(dim, dim)].size
+            if int(sizes.max()) > unit.primitive.limits.get(dim, extent):
+                return False
+            if dim in unit.primitive.whole and int(sizes.min()) < extent:
+                return False
+        return True
+
     def _growing(self) -> list[Buffer]:
         """The buffers that gain by a second slot, those of the largest transfers first."""
         engines = [unit.primitive.engine for unit in self.units]
-        found = [b for b in self.buffers if b.depth and not b.host]
-        found = [b for b in found if b.move is not None or engines[b.unit] != engines[-1]]
-        moved = {b.name: self.visits(b).size * b.bytes for b in found}
-        return sorted(found, key=lambda b: (b.move is None, -moved[b.name], b.name))
+        refilled = [b for b in self.buffers if b.depth and not b.host]
+        apart = [b for b in refilled if b.move is not None or engines[b.unit] != engines[-1]]
+        moved = {b.name: self.visits(b).size * b.bytes for b in apart}
+        return sorted(apart, key=lambda b: (b.move is None, -moved[b.name], b.name))
 
     def _buffers(self) -> Iterable[Buffer]:
         for number, unit in enumerate(self.units):
@@ -238,8 +246,12 @@ class Tiling:
                 if sums is not None and keeps_sums(sums.kernel, sums.primitive):
                     element = max(element, ELEMENT_BYTES[self.machine.accumulator])
                 size = element
-                for axis, length in zip(operand.access, lengths, strict=True):
-                    granule = axis.granule(storage.multiples)
+                granules = [axis.granule(storage.multiples) for axis in operand.access]
+                if maker is not None:
+                    written = maker.primitive.operands["output"].multiples
+                    axes = zip(granules, maker.kernel.output.access, strict=True)
+                    granules = [max(granule, axis.granule(written)) for granule, axis in axes]
+                for granule, length in zip(granules, lengths, strict=True):
                     size *= -(-int(length.size.max()) // granule) * granule
                 yield Buffer(
                     operand.name,
@@ -327,11 +339,11 @@ class Tiling:
     @cached_property
     def transfers(self) -> dict[str, Ints]:
         """By buffer, the bytes of its transfers, with those of buffers that travel along."""
-        found = {b.name: self.moved(b) for b in self.buffers if b.move is not None}
+        moved = {b.name: self.moved(b) for b in self.buffers if b.move is not None}
         for buffer in self.buffers:
             if buffer.host and buffer.move is not None:
-                found[buffer.host] = found[buffer.host] + found.pop(buffer.name)
-        return found
+                moved[buffer.host] = moved[buffer.host] + moved.pop(buffer.name)
+        return moved
 
     def computing(self, number: int) -> Ints:
         """Cycles of each compute of a kernel of the chain."""
@@ -449,10 +461,10 @@ class _Item:
             if other is self:
                 continue
             for buffer in self.reads:
-                if any(buffer is one for one in other.fills):
+                if any(buffer is filled for filled in other.fills):
                     yield number, np.searchsorted(other.tiles, self.tiles, side="right") - 1
             for buffer in self.fills:
-                if any(buffer is one for one in other.reads):
+                if any(buffer is read for read in other.reads):
                     visits = tiling.visits(buffer)
                     seen = np.searchsorted(visits, other.tiles, side="right") - 1
                     mine = np.searchsorted(visits, self.tiles, side="right") - 1

@@ -11,7 +11,6 @@ a tile that fits, condition 2 the tile that is everything.)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import permutations, product
 from math import prod
 from time import perf_counter
@@ -32,6 +31,9 @@ SIZES = 10
 TILES = 1024
 """Tiles of a candidate, at most; and tile sizes that are looked at, the largest first."""
 
+ORDERED = 3
+"""Loops of which all orders are tried; of more, one order is: further ones hardly differ."""
+
 PRICED = 48
 """Tilings that are priced, best lower bound first."""
 
@@ -39,16 +41,10 @@ TIMED = 6
 """Candidates that are timed, best cost first."""
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    tiling: Tiling
-    cycles: float
-
-
 def plan_chain(
     kernel: Kernel, machine: Machine, *, timer: Timer | None = None, budget: Budget | None = None
 ) -> Plan:
-    """The best schedule of a kernel with producers.
+    """The best schedule of a kernel with producers; of ``budget``, ``timed`` counts.
 
     Raises TilewrightError: ``plan-primitive``, ``plan-operand``, ``plan-capacity`` as ``plan``
     does, ``kernel-chain`` where the producers' tiles do not follow from the kernel's.
@@ -56,11 +52,15 @@ def plan_chain(
     begin = perf_counter()
     failures: list[TilewrightError] = []
     tilings: list[Tiling] = []
+    cuts: dict[str, None] = {}
     for chosen in _primitives(kernel, machine):
         try:
-            tilings += _tilings(units_of(kernel, machine, chosen), machine)
+            fitting, thinned = _tilings(units_of(kernel, machine, chosen), machine)
         except TilewrightError as error:
             failures.append(error)
+            continue
+        tilings += fitting
+        cuts |= {"rows": None} if thinned else {}
     if not tilings:
         if failures:
             raise failures[0]
@@ -71,29 +71,32 @@ def plan_chain(
             "give the machine more memory, or leave the kernels apart",
         )
     tilings.sort(key=lambda tiling: (tiling.bound, -tiling.tile_points))
-    found: list[_Candidate] = []
-    for tiling in tilings[:PRICED]:
-        if found and tiling.bound > min(one.cycles for one in found):
+    priced: list[tuple[float, int]] = []
+    for number, tiling in enumerate(tilings):
+        if priced and tiling.bound > min(priced)[0]:
             break
-        found.append(_Candidate(tiling, tiling.cycles()))
-    found.sort(key=lambda one: one.cycles)
-    best, took, timed = found[0], None, 0
+        if number == PRICED:
+            cuts["priced"] = None
+            break
+        priced.append((tiling.cycles(), number))
+    priced.sort()
+    (cycles, best), took, timed = priced[0], None, 0
     if timer is not None:
-        times: list[tuple[float, int]] = []
-        for number, one in enumerate(found[:TIMED]):
-            times.append((timer(kernel, schedule_of(one.tiling)), number))
-        (took, number), timed = min(times), len(times)
-        best = found[number]
+        candidates = priced[: min(TIMED, (budget or Budget()).timed)]
+        times = [(timer(kernel, schedule_of(tilings[n])), cost, n) for cost, n in candidates]
+        (took, cycles, best), timed = min(times), len(times)
     physical, granule = bounds(kernel, machine)
     return Plan(
-        schedule=schedule_of(best.tiling),
-        predicted_cycles=best.cycles,
-        moved_bytes=best.tiling.moved_bytes,
+        schedule=schedule_of(tilings[best]),
+        predicted_cycles=cycles,
+        moved_bytes=tilings[best].moved_bytes,
         physical_bound=physical,
         granule_bound=granule,
         candidates=len(tilings),
-        priced=len(found),
+        priced=len(priced),
         seconds=perf_counter() - begin,
+        complete=not cuts,
+        cuts=tuple(cuts),
         timed_cycles=took,
         timed=timed,
     )
@@ -107,10 +110,10 @@ def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
     moved = 0
     for unit in _flat(kernel):
         primitives = primitives_for(unit, machine)
-        fastest = min(primitives, key=lambda one: compute_cycles(unit, one))
+        fastest = min(primitives, key=lambda primitive: compute_cycles(unit, primitive))
         for total, cycles in ((peak, peak_cycles), (granule, compute_cycles)):
             engine = fastest.engine
-            total[engine] = total.get(engine, 0.0) + min(cycles(unit, one) for one in primitives)
+            total[engine] = total.get(engine, 0.0) + min(cycles(unit, each) for each in primitives)
         internal = {o.name for o in kernel.made}
         for operand in unit.operands:
             if operand.name not in internal and not operand.held:
@@ -121,7 +124,7 @@ def bounds(kernel: Kernel, machine: Machine) -> tuple[float, float]:
 
 def _flat(kernel: Kernel) -> list[Kernel]:
     """A kernel's producers, theirs first, and the kernel, each alone."""
-    return [*(one for producer in kernel.producers for one in _flat(producer)), kernel.alone]
+    return [*(unit for producer in kernel.producers for unit in _flat(producer)), kernel.alone]
 
 
 def _primitives(kernel: Kernel, machine: Machine) -> Iterator[tuple[Primitive, ...]]:
@@ -129,38 +132,41 @@ def _primitives(kernel: Kernel, machine: Machine) -> Iterator[tuple[Primitive, .
     return product(*(primitives_for(unit, machine) for unit in _flat(kernel)))
 
 
-def _tilings(units: tuple[Unit, ...], machine: Machine) -> list[Tiling]:
-    """The tilings that fit, with as many slots as fit."""
+def _tilings(units: tuple[Unit, ...], machine: Machine) -> tuple[list[Tiling], bool]:
+    """The tilings that fit, with as many slots as fit; and whether others were not looked at."""
     last = units[-1]
     anchor, primitive = last.kernel.anchor, last.primitive
     sizes: dict[str, list[int]] = {}
+    thinned = False
     for dim, extent in anchor.extents.items():
         # A producer is computed whole in the dims that it shares and does not tile.
-        granules = [u.granule(dim) for u in units]
-        limit = primitive.limits.get(dim)
+        granule = max(unit.granule(dim) for unit in units)
         fixed = dim in anchor.reduction or dim in primitive.whole
-        found = [extent] if fixed else candidate_sizes(extent, max(granules), limit)
-        sizes[dim] = found if len(found) <= SIZES else [*found[: SIZES - 1], found[-1]]
-    every = sorted(product(*sizes.values()), key=lambda tile: -prod(tile))
+        every = [extent] if fixed else candidate_sizes(extent, granule, primitive.limits.get(dim))
+        thinned |= len(every) > SIZES
+        sizes[dim] = every if len(every) <= SIZES else [*every[: SIZES - 1], every[-1]]
+    tiles = sorted(product(*sizes.values()), key=lambda tile: -prod(tile))
+    thinned |= len(tiles) > TILES
     fitting: list[Tiling] = []
-    for tile in every[:TILES]:
-        tiles = dict(zip(sizes, tile, strict=True))
-        cut = [dim for dim, size in tiles.items() if size < anchor.extents[dim]]
+    for chosen in tiles[:TILES]:
+        tile = dict(zip(sizes, chosen, strict=True))
+        cut = [dim for dim, size in tile.items() if size < anchor.extents[dim]]
         boxes: dict[tuple[int, str], list[Span]] = {}
-        for order in permutations(cut):
-            tiling = Tiling(units, machine, tiles, order, boxes)
+        orders = permutations(cut) if len(cut) <= ORDERED else [tuple(cut)]
+        thinned |= len(cut) > ORDERED
+        for order in orders:
+            tiling = Tiling(units, machine, tile, order, boxes)
+            thinned |= tiling.count > TILES
             if tiling.count > TILES or not tiling.fits():
                 break
             fitting.append(tiling)
-            if len(cut) > 3:  # further orders of many loops hardly differ
-                break
-    return fitting
+    return fitting, thinned
 
 
 def schedule_of(tiling: Tiling) -> Schedule:
     """The schedule of a tiling."""
     slots = {buffer.name: buffer.slots for buffer in tiling.buffers}
-    made: dict[str, Schedule] = {}
+    schedules: dict[str, Schedule] = {}
     for unit in tiling.units:
         last = unit is tiling.units[-1]
         names = [o.name for o in unit.kernel.inputs if o.role in unit.primitive.operands]
@@ -169,14 +175,14 @@ def schedule_of(tiling: Tiling) -> Schedule:
         extents = unit.kernel.anchor.extents
         tile = {**extents, **tiling.tile} if last else extents
         level = Level(memory, tuple(tile.items()), tiling.order if last else ())
-        producers = [o.name for o in unit.kernel.anchor.inputs if o.name in made]
-        made[unit.kernel.output.name] = Schedule(
+        producers = [o.name for o in unit.kernel.anchor.inputs if o.name in schedules]
+        schedules[unit.kernel.output.name] = Schedule(
             unit.primitive.name,
             (level,),
             tuple((name, slots[name]) for name in names if name in slots),
-            producers=tuple(made.pop(name) for name in producers),
+            producers=tuple(schedules.pop(name) for name in producers),
         )
-    (schedule,) = made.values()
+    (schedule,) = schedules.values()
     return schedule
 
 

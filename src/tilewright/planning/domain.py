@@ -8,10 +8,10 @@ and the tile level know of an operation (footprints, halos, reuse, traffic) is r
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 from tilewright.numerics.element_types import ELEMENT_BYTES, ElementType
 
@@ -95,6 +95,19 @@ class Affine:
             low, high = c * first, c * (first + size - 1)
             start, last = start + min(low, high), last + max(low, high)
         return (start, last - start + 1)
+
+    def interval_columns(self, interval_of: Callable[[str], tuple[Any, Any]]) -> tuple[Any, Any]:
+        """``interval`` of many intervals at once: ``interval_of`` gives columns of start and size.
+
+        Sizes are at least 1. An expression without dims gives numbers in place of columns.
+        """
+        start: Any = self.offset
+        size: Any = 1
+        for name, c in self.terms:
+            first, extent = interval_of(name)
+            start = start + c * (first if c > 0 else first + extent - 1)
+            size = size + abs(c) * (extent - 1)
+        return start, size
 
 
 def substitute(expression: Affine, meaning: Mapping[str, Affine]) -> Affine:

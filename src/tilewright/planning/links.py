@@ -37,15 +37,11 @@ def links_of(kernel: Kernel, count: int = 0) -> tuple[Link, ...]:
 
     ``count`` is the number of producers that have names of their own already.
     """
-    found: list[Link] = []
+    links: list[Link] = []
     for producer in kernel.producers:
-        found.append(_link(kernel, producer, count + 1))
-        count += 1 + _kernels_behind(producer)
-    return tuple(found)
-
-
-def _kernels_behind(kernel: Kernel) -> int:
-    return sum(1 + _kernels_behind(producer) for producer in kernel.producers)
+        links.append(_link(kernel, producer, count + 1))
+        count += 1 + len(producer.made)
+    return tuple(links)
 
 
 def _link(kernel: Kernel, producer: Kernel, number: int) -> Link:

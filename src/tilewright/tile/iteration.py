@@ -107,12 +107,7 @@ class Rows:
 
     def interval(self, axis: Affine) -> tuple[Array, Array]:
         """Start and size of an affine expression in each row."""
-        start: Array | int = axis.offset
-        size: Array | int = 1
-        for name, c in axis.terms:
-            extent = self.size(name)
-            start = start + c * (self.start(name) if c > 0 else self.start(name) + extent - 1)
-            size = size + abs(c) * (extent - 1)
+        start, size = axis.interval_columns(lambda name: (self.start(name), self.size(name)))
         shape = (self.count,)
         return np.broadcast_to(start, shape), np.broadcast_to(size, shape)
 

@@ -11,11 +11,13 @@ from tests.targets.generic.kernel_cases import Case, KernelBuilder, lower_case
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import GraphOperation
 from tilewright.ir import SSAValue, UnitAttr
+from tilewright.machine import Machine
 from tilewright.machine.load import load_machine
 from tilewright.planning import Plan, plan
 from tilewright.targets.generic.isa import derive
 from tilewright.targets.generic.timer import timer
 from tilewright.targets.generic.timing import check_races, time_program
+from tilewright.tile.lower import tile
 
 FILE = Path(__file__).parents[3] / "examples" / "machines" / "fused.toml"
 MACHINE = load_machine(FILE)
@@ -147,3 +149,47 @@ def test_results_that_are_not_read_where_they_are_made_are_refused() -> None:
     machine = load_machine(FILE.with_name("small-npu.toml"))
     with pytest.raises(TilewrightError, match="kernel-chain"):
         plan(case.kernel, machine)
+
+
+def machine_of(tmp_path: Path, *changes: tuple[str, str]) -> Machine:
+    """The machine with lines of its file changed, where they come first."""
+    text = FILE.read_text()
+    for line, other in changes:
+        assert line in text
+        text = text.replace(line, other, 1)
+    (tmp_path / "machine.toml").write_text(text)
+    return load_machine(tmp_path / "machine.toml")
+
+
+GRANULE = (
+    'operands.output = "maps"',
+    'operands.output = { memory = "maps", multiples = { co = 64 } }',
+)
+
+
+@pytest.mark.parametrize("size", [12_000, 20_000, 40_000, 90_000])
+def test_what_is_planned_fits_with_the_granules_of_both_ends(size: int, tmp_path: Path) -> None:
+    machine = machine_of(tmp_path, GRANULE).with_values({"memory.maps.bytes": size})
+    (case,) = chain(1, *CHAINS["two convolutions"])
+    tile(case.kernel, plan(case.kernel, machine).schedule, machine)
+
+
+def test_a_producer_beyond_its_limits_is_refused(tmp_path: Path) -> None:
+    """The first convolution makes all 24 channels that the second one reads, at once."""
+    line = "multiples = { co = 16, ci = 16 }"
+    (case,) = chain(1, *CHAINS["two convolutions"])
+    for limit, fits in ((24, True), (16, False)):
+        machine = machine_of(tmp_path, (line, f"{line}\nlimits = {{ co = {limit} }}"))
+        if fits:
+            tile(case.kernel, plan(case.kernel, machine).schedule, machine)
+            continue
+        with pytest.raises(TilewrightError, match="plan-capacity"):
+            plan(case.kernel, machine)
+
+
+def test_a_plan_says_what_cut_its_space() -> None:
+    assert planned("two convolutions")[1].cuts
+    (case,) = chain(3, (4, 4), (("conv", 4, 1, 1), ("conv", 4, 1, 1)))
+    found = plan(case.kernel, MACHINE)
+    assert found.complete
+    assert not found.cuts
