@@ -86,12 +86,12 @@ def build_program(
     placements: Mapping[str, Placement] | None = None,
 ) -> ProgramOp:
     """The program alone; see ``build``."""
-    scope = Scope(machine, placements or {})
-    return _Nest(kernel, schedule, scope).program()
+    shared = _Shared(machine, placements or {})
+    return _Nest(kernel, schedule, shared).program()
 
 
 @dataclass(frozen=True)
-class Scope:
+class _Shared:
     """What the nests of one program share."""
 
     machine: Machine
@@ -113,16 +113,16 @@ class _Nest:
         self,
         kernel: Kernel,
         schedule: Schedule,
-        scope: Scope,
+        shared: _Shared,
         names: Mapping[str, str] | None = None,
         producers: int = 0,
     ) -> None:
         self.kernel = kernel
         self.schedule = schedule
-        self.scope = scope
-        self.machine = scope.machine
-        self.values = scope.values
-        self.buffers = scope.buffers
+        self.shared = shared
+        self.machine = shared.machine
+        self.values = shared.values
+        self.buffers = shared.buffers
         self.names = names or {}
         """The program's names of the kernel's dims, where they differ."""
         self.links = links_of(kernel, producers)
@@ -151,7 +151,7 @@ class _Nest:
         block = Block([*top, *body])
         self._place_output(body)
         slots = self._slots()
-        ordered = sorted(self.scope.dims.values(), key=lambda dim: dim.kind == "reduction")
+        ordered = sorted(self.shared.dims.values(), key=lambda dim: dim.kind == "reduction")
         return ProgramOp.build(
             properties={
                 "symbol": StringAttr(kernel.symbol),
@@ -172,7 +172,7 @@ class _Nest:
         """The kernel's loops, with what its producers make within them, around its compute."""
         for dim in self.kernel.anchor.dims:
             name = self.names.get(dim.name, dim.name)
-            self.scope.dims.setdefault(name, replace(dim, name=name))
+            self.shared.dims.setdefault(name, replace(dim, name=name))
         parts = [
             self._produced(*pair) for pair in zip(self.links, self.schedule.producers, strict=True)
         ]
@@ -205,7 +205,7 @@ class _Nest:
         """The buffer of a producer's result, and the domain that fills it."""
         operand = link.operand
         names = {dim: self.names.get(name, name) for dim, name in link.names.items()}
-        nest = _Nest(link.producer, schedule, self.scope, names, link.number)
+        nest = _Nest(link.producer, schedule, self.shared, names, link.number)
         memory = self._home(nest, operand)
         inner = {nest.primitive.operands["output"].memory, self._storage(operand).memory}
         name = operand.name if inner == {memory} else f"{operand.name}.{memory}"
@@ -249,7 +249,7 @@ class _Nest:
     def _tensor(self, operand: Operand) -> TensorOp:
         if operand.name in self.values:
             raise self._refuse(f"two operands are named {operand.name}")
-        op = tensor_of(operand, self.scope.placements.get(operand.name))
+        op = tensor_of(operand, self.shared.placements.get(operand.name))
         self.values[operand.name] = op.result
         return op
 
