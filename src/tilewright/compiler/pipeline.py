@@ -20,8 +20,12 @@ from tilewright.compiler.state import (
 from tilewright.errors import KernelError, refusals_of, refuse
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.kernels import kernel_of
-from tilewright.graph.passes import kernel_pipeline, place_pipeline, simplify_pipeline
-from tilewright.graph.passes.block_channels import BlockChannels
+from tilewright.graph.passes import (
+    address_pipeline,
+    kernel_pipeline,
+    layout_pipeline,
+    simplify_pipeline,
+)
 from tilewright.graph.passes.stated_points import other_points
 from tilewright.graph.placement import arenas_of
 from tilewright.graph.values import value_names
@@ -106,12 +110,11 @@ def place_graph(state: CompilationState) -> None:
     """Graph passes from the choice of numbers to the plan of memory."""
     if state.formed is None:
         remember(state)
-    passes = place_pipeline(state.machine, exact_memory=state.exact_memory)
-    laid = 1 + next(n for n, one in enumerate(passes) if isinstance(one.step, BlockChannels))
-    state.runner.run(state.network, passes[:laid], "graph-")
+    state.runner.run(state.network, layout_pipeline(state.machine), "graph-")
     if state.planner is None:  # A planner that was asked for cuts single kernels.
         form_chains(network_of(state.network), state.machine, state.plan_cache, state.progress)
-    state.runner.run(state.network, passes[laid:], "graph-")
+    addresses = address_pipeline(exact_memory=state.exact_memory)
+    state.runner.run(state.network, addresses, "graph-")
     if state.stated is not None:
         state.notes += other_points(network_of(state.network), state.stated.nodes)
     drop_dead_weights(state)

@@ -104,6 +104,11 @@ def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[Pass
 
     ``exact_memory`` lets the plan of memory search for the least peak.
     """
+    return [*layout_pipeline(machine), *address_pipeline(exact_memory=exact_memory)]
+
+
+def layout_pipeline(machine: Machine) -> list[PassEntry]:
+    """The passes that give kernels their numbers, methods and layouts."""
     numbers: list[PassEntry] = []
     if machine.number.kind == "fixed":
         reason = f"{machine.name} computes on {machine.element}; needs ranges"
@@ -129,6 +134,12 @@ def place_pipeline(machine: Machine, *, exact_memory: bool = False) -> list[Pass
         *(norms if any(primitive.rows for primitive in machine.primitives) else []),
         PassEntry(AssignLayouts(), "after kernels are formed: each asks for layouts as a whole"),
         PassEntry(BlockChannels(), "after layouts: transfers of one contiguous block ask for more"),
+    ]
+
+
+def address_pipeline(*, exact_memory: bool = False) -> list[PassEntry]:
+    """The passes that give every value its address."""
+    return [
         PassEntry(EliminateViews(), "after layouts, which decide what is an address"),
         PassEntry(
             PlanMemory(exact=exact_memory), "last: every value that needs memory is known now"
