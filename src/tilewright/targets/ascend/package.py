@@ -18,10 +18,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tilewright.errors import refusals_of, refuse
-from tilewright.graph.arenas import write_value
-from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
+from tilewright.graph.dialect import KernelOp, WeightOp, network_of
 from tilewright.graph.kernels import operand_values
-from tilewright.graph.placement import WEIGHTS
 from tilewright.graph.values import value_names
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
@@ -29,13 +27,14 @@ from tilewright.targets.ascend.host import SHIM
 from tilewright.targets.ascend.lower import Device, Launch
 from tilewright.targets.ascend.machine import CORES, DaVinci
 from tilewright.targets.base import Compilation
-from tilewright.targets.generic.host import steps_of
 from tilewright.targets.generic.program_file import (
     Addresses,
     KernelRow,
     ProgramParts,
     check_words,
+    compiled_steps,
     read_program,
+    weights_of,
     write_program,
 )
 
@@ -62,23 +61,15 @@ def core_of(machine: Machine) -> DaVinci:
 def write_package(compilation: Compilation, directory: Path) -> None:
     """Write the files; raises KernelError for kernels that fall to the host."""
     addresses = Addresses.of(compilation, CONSTANTS)
-    network = network_of(compilation.network)
-    weights = np.zeros(addresses.arenas[WEIGHTS], np.uint8)
-    known: dict[object, Array] = {}
-    for op in network.block.ops:
-        if isinstance(op, WeightOp):
-            known[op.result] = compilation.weights.get(op.symbol.data)
-            if op.placement is not None:
-                write_value(op.result, {WEIGHTS: weights}, known[op.result])
     device = Device(core_of(compilation.machine))
-    steps, rows = _lower(compilation, network, device, known)
+    steps, rows = _lower(compilation, device)
     write_program(
         compilation,
         directory,
         addresses,
         words=np.arange(len(device.launches), dtype=WORD).tobytes(),
         word_bytes=WORD.itemsize,
-        weights=weights,
+        weights=weights_of(compilation, addresses),
         image=bytes(device.constants),
         kernels=rows,
         steps=steps,
@@ -94,16 +85,20 @@ def write_package(compilation: Compilation, directory: Path) -> None:
 
 
 def _lower(
-    compilation: Compilation, network: NetworkOp, device: Device, known: dict[object, Array]
+    compilation: Compilation, device: Device
 ) -> tuple[list[tuple[str, int]], list[KernelRow]]:
     """The steps of the network, and the launches of each kernel."""
-    compiled = {one.kernel.symbol: one for one in compilation.kernels}
+    network = network_of(compilation.network)
+    known: dict[object, Array] = {
+        op.result: compilation.weights.get(op.symbol.data)
+        for op in network.block.ops
+        if isinstance(op, WeightOp)
+    }
     names = value_names(network)
     steps: list[tuple[str, int]] = []
     rows: list[KernelRow] = []
-    for number, op in steps_of(network):
-        one = compiled.get(op.symbol.data) if isinstance(op, KernelOp) else None
-        if one is None or one.schedule is None or not isinstance(op, KernelOp):
+    for number, op, compiled in compiled_steps(compilation):
+        if compiled is None or compiled.schedule is None or not isinstance(op, KernelOp):
             steps.append(("host", number))
             continue
         start = len(device.launches)
@@ -112,12 +107,12 @@ def _lower(
             for name, value in operand_values(op, names).items()
             if value in known
         }
-        with refusals_of(one.kernel.symbol):
-            device.kernel(one.kernel, one.schedule, constants)
+        with refusals_of(compiled.kernel.symbol):
+            device.kernel(compiled.kernel, compiled.schedule, constants)
         steps.append(("words", len(rows)))
         row = KernelRow(
-            symbol=one.kernel.symbol,
-            nodes=one.kernel.nodes,
+            symbol=compiled.kernel.symbol,
+            nodes=compiled.kernel.nodes,
             start=start,
             end=len(device.launches),
         )

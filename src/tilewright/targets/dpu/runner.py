@@ -15,7 +15,7 @@ from tilewright.simulate.timing import Timeline
 from tilewright.simulate.trace import write_trace
 from tilewright.targets.base import Profile
 from tilewright.targets.dpu.execute import State, execute
-from tilewright.targets.dpu.package import Package, as_bytes
+from tilewright.targets.dpu.package import Package
 from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
 from tilewright.targets.dpu.segments import kernel_of_each
 from tilewright.targets.generic.stepped import Simulation, SteppedRunner, Times
@@ -33,7 +33,7 @@ class CoreRunner(SteppedRunner):
         self.arenas = {WEIGHTS: self.parts.weights, ACTIVATIONS: guarded[GUARD:][:size]}
         regions = {WEIGHTS: self.parts.weights, ACTIVATIONS: guarded, BIASES: self.parts.image}
         self.registers = {
-            number: np.ascontiguousarray(as_bytes(regions[name]))
+            number: np.ascontiguousarray(regions[name].view(np.int8))
             for name, number in REGISTERS.items()
         }
 
@@ -68,16 +68,7 @@ class CoreRunner(SteppedRunner):
 
     def times(self) -> Times:
         """The times of any run."""
-        timeline, engines = self.timeline, self.parts.machine.engines
-        return Times(
-            timeline.cycles,
-            timeline.kernel_cycles,
-            timeline.kernel_start,
-            timeline.kernel_end,
-            timeline.kernel_bytes,
-            timeline.main_bytes,
-            {one.name: float(busy) for one, busy in zip(engines, timeline.busy, strict=True)},
-        )
+        return Times.of(self.timeline, self.parts.machine)
 
     def refuse_races(self) -> None:
         """Raise TilewrightError (``program-race``) if the program lacks a token."""

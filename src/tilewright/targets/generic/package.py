@@ -10,11 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from tilewright.errors import refusals_of
-from tilewright.graph.arenas import write_value
-from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
+from tilewright.graph.dialect import network_of
 from tilewright.graph.placement import WEIGHTS
 from tilewright.machine import Machine
 from tilewright.targets.base import Compilation
@@ -22,7 +19,6 @@ from tilewright.targets.generic.c.program import KernelSource, write_c
 from tilewright.targets.generic.encode import from_bytes, to_bytes
 from tilewright.targets.generic.fields import Lanes
 from tilewright.targets.generic.functions import TABLES
-from tilewright.targets.generic.host import steps_of
 from tilewright.targets.generic.isa import InstructionSet
 from tilewright.targets.generic.lower import Lowering
 from tilewright.targets.generic.program_file import (
@@ -30,7 +26,9 @@ from tilewright.targets.generic.program_file import (
     KernelRow,
     ProgramParts,
     check_words,
+    compiled_steps,
     read_program,
+    weights_of,
     write_program,
 )
 from tilewright.tile.dialect import programs_of
@@ -50,14 +48,10 @@ class Package:
 def write_package(compilation: Compilation, directory: Path, instructions: InstructionSet) -> None:
     """Write the files; raises TilewrightError for what the instructions cannot say."""
     addresses = Addresses.of(compilation, TABLES)
-    network = network_of(compilation.network)
-    weights = np.zeros(addresses.arenas[WEIGHTS], np.uint8)
-    for op in network.block.ops:
-        if isinstance(op, WeightOp) and op.placement is not None:
-            write_value(op.result, {WEIGHTS: weights}, compilation.weights.get(op.symbol.data))
+    weights = weights_of(compilation, addresses)
     lowering = Lowering(instructions, addresses.bases, {WEIGHTS: weights})
     sources: list[KernelSource] = []
-    steps, rows = _lower(compilation, network, lowering, sources)
+    steps, rows = _lower(compilation, lowering, sources)
     words, starts = lowering.words()
     write_program(
         compilation,
@@ -75,35 +69,32 @@ def write_package(compilation: Compilation, directory: Path, instructions: Instr
     )
     if compilation.machine.c is not None:
         whole = Lowering(instructions, addresses.bases, {WEIGHTS: weights})
-        write_c(directory, network.symbol.data, instructions, whole, sources)
+        write_c(
+            directory, network_of(compilation.network).symbol.data, instructions, whole, sources
+        )
 
 
 def _lower(
-    compilation: Compilation,
-    network: NetworkOp,
-    lowering: Lowering,
-    sources: list[KernelSource],
+    compilation: Compilation, lowering: Lowering, sources: list[KernelSource]
 ) -> tuple[list[tuple[str, int]], list[tuple[str, tuple[str, ...]]]]:
     """Lower the kernels in the network's order; the steps, and symbol and nodes per kernel.
 
     ``sources`` gets the kernels' programs.
     """
-    compiled = {one.kernel.symbol: one for one in compilation.kernels}
     steps: list[tuple[str, int]] = []
     rows: list[tuple[str, tuple[str, ...]]] = []
-    for number, op in steps_of(network):
-        one = compiled.get(op.symbol.data) if isinstance(op, KernelOp) else None
-        if one is None or one.program is None:
+    for number, _, compiled in compiled_steps(compilation):
+        if compiled is None or compiled.program is None:
             lowering.barrier()
             steps.append(("host", number))
             continue
-        programs = programs_of(one.program)
+        kernel, programs = compiled.kernel, programs_of(compiled.program)
         for program in programs:
-            with refusals_of(one.kernel.symbol):
+            with refusals_of(kernel.symbol):
                 lowering.kernel(program)
-        sources.append(KernelSource(one.kernel.symbol, one.kernel.nodes, programs))
+        sources.append(KernelSource(kernel.symbol, kernel.nodes, programs))
         steps.append(("words", len(rows)))
-        rows.append((one.kernel.symbol, one.kernel.nodes))
+        rows.append((kernel.symbol, kernel.nodes))
     return steps, rows
 
 

@@ -9,7 +9,7 @@ program.json    the machine, addresses, and which words belong to which kernel
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tilewright.errors import refuse
-from tilewright.graph.dialect import NetworkOp, network_of
+from tilewright.graph.arenas import write_value
+from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
-from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException, to_text
+from tilewright.ir import ModuleOp, Operation, ParseError, Parser, VerifyException, to_text
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
-from tilewright.targets.base import Compilation
-from tilewright.targets.generic.host import emit_kernels
+from tilewright.targets.base import Compilation, CompiledKernel
+from tilewright.targets.generic.host import emit_kernels, steps_of
 
 PAGE = 4096
 """Bytes to which the arenas are aligned in main memory."""
@@ -61,6 +62,26 @@ class ProgramFile(BaseModel):
     kernels: tuple[KernelRow, ...]
     steps: tuple[tuple[str, int], ...]
     """What runs, in order: ``words K`` (kernel K) or ``host N`` (the network's N-th operation)."""
+
+
+def weights_of(compilation: Compilation, addresses: Addresses) -> NDArray[np.uint8]:
+    """The arena of weights, with every constant that has a place there."""
+    weights = np.zeros(addresses.arenas[WEIGHTS], np.uint8)
+    for op in network_of(compilation.network).block.ops:
+        if isinstance(op, WeightOp) and op.placement is not None:
+            write_value(op.result, {WEIGHTS: weights}, compilation.weights.get(op.symbol.data))
+    return weights
+
+
+def compiled_steps(
+    compilation: Compilation,
+) -> Iterator[tuple[int, Operation, CompiledKernel | None]]:
+    """The network's steps in its order: the place in the block, the operation, and the kernel that
+    the accelerator runs, or None for a step of the host."""
+    compiled = {kernel.kernel.symbol: kernel for kernel in compilation.kernels}
+    for number, op in steps_of(network_of(compilation.network)):
+        kernel = compiled.get(op.symbol.data) if isinstance(op, KernelOp) else None
+        yield number, op, None if kernel is None or kernel.schedule is None else kernel
 
 
 @dataclass(frozen=True)

@@ -56,16 +56,7 @@ class InstructionRunner(SteppedRunner):
 
     def times(self) -> Times:
         """The times of any run."""
-        timeline, engines = self.timeline, self.parts.machine.engines
-        return Times(
-            timeline.cycles,
-            timeline.kernel_cycles,
-            timeline.kernel_start,
-            timeline.kernel_end,
-            timeline.kernel_bytes,
-            timeline.main_bytes,
-            {one.name: float(busy) for one, busy in zip(engines, timeline.busy, strict=True)},
-        )
+        return Times.of(self.timeline, self.parts.machine)
 
     def refuse_races(self) -> None:
         """Raise TilewrightError (``simulate-race``) if the program lacks a wait."""

@@ -22,6 +22,8 @@ from tilewright.graph.arenas import read_value, write_value
 from tilewright.graph.dialect import KernelOp
 from tilewright.ir import Operation, SSAValue
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.machine import Machine
+from tilewright.simulate.timing import Timeline
 from tilewright.targets.base import (
     HostStep,
     KernelProfile,
@@ -49,6 +51,19 @@ class Times:
     main_bytes: int
     busy: Mapping[str, float]
     """Cycles in which each engine was busy."""
+
+    @classmethod
+    def of(cls, timeline: Timeline, machine: Machine) -> Times:
+        """What a timeline of the timing core says."""
+        return cls(
+            timeline.cycles,
+            timeline.kernel_cycles,
+            timeline.kernel_start,
+            timeline.kernel_end,
+            timeline.kernel_bytes,
+            timeline.main_bytes,
+            {e.name: float(busy) for e, busy in zip(machine.engines, timeline.busy, strict=True)},
+        )
 
 
 class Simulation(Protocol):
