@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tilewright.errors import Problem
@@ -120,179 +120,158 @@ def _extended(
 ) -> Iterator[tuple[KernelOp, Primitive]]:
     """What becomes of a kernel, which computes ``value``, with the others joined to it."""
     second, *rest = others
-    for trial, primitive in _joined(first, value, second, machine, undo, reasons):
+    for trial, primitive in _Pair(first, value, second, machine, undo, reasons).forms():
         if rest:
             yield from _extended(trial, second.result, rest, machine, undo, reasons)
         else:
             yield trial, primitive
 
 
-def _joined(
-    first: KernelOp,
-    value: SSAValue,
-    second: KernelOp,
-    machine: Machine,
-    undo: ExitStack,
-    reasons: list[str],
-) -> Iterator[tuple[KernelOp, Primitive]]:
-    """The forms of two kernels as one, which ``undo`` erases; adds why there are none."""
-    anchor = second.operations[0]
-    if not isinstance(anchor, MAPS) and value not in anchor_operands(second):
-        reasons.append(f"{_name(second)} reads it not itself, but by a map behind its results")
-        return
-    found = False
-    for trial in _chained(first, value, second, machine, undo):
-        found = True
-        yield trial
-    if found:
-        return
-    if isinstance(anchor, MAPS):
-        yield from _with_maps(first, value, second, machine, undo, reasons)
-    elif isinstance(anchor, PoolOperation):
-        yield from _with_pool(first, value, second, machine, undo, reasons)
-    elif (
-        isinstance(anchor, ConvOp)
-        and isinstance(first.operations[0], ConvOp)
-        and machine.primitives_for(OPERATION)
-        and first.result is value
-    ):
-        yield from _pair(first, second, machine, undo, reasons)
-    elif any(_name(second) in primitive.rows for primitive in machine.primitives):
-        yield from _with_rows(first, value, second, machine, undo, reasons)
-    else:
-        reasons.append(
-            f"no kernel has {_name(second)} behind {_name(first)}: tiles of the second one's "
-            "results need more than those of the first one's"
-        )
+@dataclass(frozen=True)
+class _Pair:
+    """Two kernels, of which the second reads ``value``, the first one's result."""
 
+    first: KernelOp
+    value: SSAValue
+    second: KernelOp
+    machine: Machine
+    undo: ExitStack
+    """Erases the trials."""
+    reasons: list[str]
+    """Why there are no forms."""
 
-def _chained(
-    first: KernelOp, value: SSAValue, second: KernelOp, machine: Machine, undo: ExitStack
-) -> Iterator[tuple[KernelOp, Primitive]]:
-    """The second kernel as a compute that reads on the chip what the first one makes, where both
-    work in one memory that software manages."""
-    one, other = first.computes[-1][0], second.operations[0]
-    if isinstance(other, MAPS) or not isinstance(one, Operation):
-        return
-    assert isinstance(other, Operation)
-    makes, reads = serving(candidate(one), machine)[:1], serving(candidate(other), machine)[:1]
-    if not makes or not reads or not in_one_memory(makes[0], reads[0], machine):
-        return
-    yield _enclosed(_copies(first, value, second, begins=True), first, undo), reads[0]
-
-
-def in_one_memory(makes: Primitive, reads: Primitive, machine: Machine) -> bool:
-    """Whether a primitive leaves its results where another one reads, in a memory on the chip."""
-    memory = makes.operands["output"].memory
-    inputs = [storage.memory for role, storage in reads.operands.items() if role == "input"]
-    return memory != machine.main and memory in inputs
-
-
-def _with_maps(
-    first: KernelOp,
-    value: SSAValue,
-    second: KernelOp,
-    machine: Machine,
-    undo: ExitStack,
-    reasons: list[str],
-) -> Iterator[tuple[KernelOp, Primitive]]:
-    """Maps behind the first kernel's own."""
-    if _name(first) == OPERATION and anchor_operands(first)[0] in second.inputs:
-        reasons.append("a map behind a pair of convolutions does not read the pair's own image")
-        return
-    chain = _copies(first, value, second)
-    anchor, *maps = [op for op in chain if isinstance(op, Operation)]
-    steps = list(zip(chain, maps, strict=False))[len(first.operations) - 1 :]
-    names = [op.operation for op in maps]
-    for primitive in serving(candidate(anchor), machine):
-        if primitive.accepts(names) and all(
-            before.result in step.inputs and joins(step, before.result, primitive, machine)
-            for before, step in steps
+    def forms(self) -> Iterator[tuple[KernelOp, Primitive]]:
+        """The two kernels as one, with the primitive that takes it."""
+        anchor, machine = self.second.operations[0], self.machine
+        if not isinstance(anchor, MAPS) and self.value not in anchor_operands(self.second):
+            self.reasons.append(
+                f"{_name(self.second)} reads it not itself, but by a map behind its results"
+            )
+        elif primitive := self._reads_on_chip():
+            yield self._enclosed(self._copies(self.first, begins=True), self.first), primitive
+        elif isinstance(anchor, MAPS):
+            yield from self._with_maps()
+        elif isinstance(anchor, PoolOperation):
+            yield from self._with_pool()
+        elif (
+            isinstance(anchor, ConvOp)
+            and isinstance(self.first.operations[0], ConvOp)
+            and machine.primitives_for(OPERATION)
+            and self.first.result is self.value
         ):
-            yield _enclosed(chain, first, undo), primitive
+            yield from self._separable()
+        elif any(_name(self.second) in primitive.rows for primitive in machine.primitives):
+            yield from self._with_rows()
+        else:
+            self.reasons.append(
+                f"no kernel has {_name(self.second)} behind {_name(self.first)}: tiles of the "
+                "second one's results need more than those of the first one's"
+            )
+
+    def _object(self, kernel: KernelOp, objection: str) -> None:
+        self.reasons.append(f"{_name(kernel)} and {_name(self.second)}: {objection}")
+
+    def _reads_on_chip(self) -> Primitive | None:
+        """The second kernel's primitive, where it may be a compute that reads on the chip what the
+        first kernel makes: both work in one memory there."""
+        writer, reader = self.first.computes[-1][0], self.second.operations[0]
+        if isinstance(reader, MAPS):
+            return None
+        if not isinstance(writer, Operation) or not isinstance(reader, Operation):
+            return None
+        writing = next(iter(serving(candidate(writer), self.machine)), None)
+        reading = next(iter(serving(candidate(reader), self.machine)), None)
+        if writing is None or reading is None or "input" not in reading.operands:
+            return None
+        memory = writing.operands["output"].memory
+        return reading if memory == reading.operands["input"].memory != self.machine.main else None
+
+    def _with_maps(self) -> Iterator[tuple[KernelOp, Primitive]]:
+        """Maps behind the first kernel's own."""
+        first, machine = self.first, self.machine
+        if _name(first) == OPERATION and anchor_operands(first)[0] in self.second.inputs:
+            image = "a map behind a pair of convolutions does not read the pair's own image"
+            self.reasons.append(image)
             return
-        reasons.append(f"{primitive.name} of {machine.name} does not apply {', '.join(names)}")
-    for op in reversed(chain):
-        erase(op)
+        chain = self._copies(first)
+        anchor, *maps = [op for op in chain if isinstance(op, Operation)]
+        steps = list(zip(chain, maps, strict=False))[len(first.operations) - 1 :]
+        names = [op.operation for op in maps]
+        for primitive in serving(candidate(anchor), machine):
+            if primitive.accepts(names) and all(
+                before.result in step.inputs and joins(step, before.result, primitive, machine)
+                for before, step in steps
+            ):
+                yield self._enclosed(chain, first), primitive
+                return
+            self.reasons.append(
+                f"{primitive.name} of {machine.name} does not apply {', '.join(names)}"
+            )
+        for op in reversed(chain):
+            erase(op)
 
+    def _with_pool(self) -> Iterator[tuple[KernelOp, Primitive]]:
+        """A pool within the tiles of each method that has some."""
+        first, machine = self.first, self.machine
+        tiled: list[KernelOp] = [first]
+        if isinstance(first.operations[0], ConvOp) and any(p.pools for p in machine.primitives):
+            for method in list(methods_of(first, machine)):
+                if method.form.tile and method.primitive.pools:
+                    trial = rewritten(first, method.form, most_scratch(machine), None)
+                    self.undo.callback(forget, trial)
+                    tiled.append(trial)
+        for trial in tiled:
+            objection = pool_objection(trial, self.second, machine)
+            if objection:
+                self._object(trial, objection)
+                continue
+            for primitive in self._serving(trial):
+                yield self._enclosed(self._copies(trial), trial), primitive
 
-def _with_pool(
-    first: KernelOp,
-    value: SSAValue,
-    second: KernelOp,
-    machine: Machine,
-    undo: ExitStack,
-    reasons: list[str],
-) -> Iterator[tuple[KernelOp, Primitive]]:
-    """A pool within the tiles of each method that has some."""
-    tiled: list[KernelOp] = [first]
-    if isinstance(first.operations[0], ConvOp) and any(p.pools for p in machine.primitives):
-        for method in list(methods_of(first, machine)):
-            if method.form.tile and method.primitive.pools:
-                trial = rewritten(first, method.form, most_scratch(machine), None)
-                undo.callback(forget, trial)
-                tiled.append(trial)
-    for trial in tiled:
-        objection = pool_objection(trial, second, machine)
+    def _separable(self) -> Iterator[tuple[KernelOp, Primitive]]:
+        """A depthwise convolution and one of single points."""
+        objection = pair_objection(self.first, self.second)
+        if anchor_operands(self.second)[0] is not self.first.result:
+            objection = "the second one does not read the first one's result as its image"
         if objection:
-            reasons.append(f"{_name(trial)} and {_name(second)}: {objection}")
-            continue
+            self._object(self.first, objection)
+            return
+        trial = trial_pair(self.first, self.second, self.machine)
+        self.undo.callback(forget_pair, trial)
+        for primitive in self._serving(trial):
+            yield trial, primitive
+
+    def _with_rows(self) -> Iterator[tuple[KernelOp, Primitive]]:
+        """A normalisation of rows behind a product's tiles."""
+        primitive = rows_primitive(self.first, self.second, self.machine)
+        if isinstance(primitive, str):
+            self._object(self.first, primitive)
+            return
+        if anchor_operands(self.second)[0] is not self.value:
+            self._object(self.first, "the result is not the rows that are normalised")
+            return
+        yield self._enclosed(self._copies(self.first), self.first), primitive
+
+    def _serving(self, trial: KernelOp) -> Sequence[Primitive]:
+        """The first primitive that serves a trial's anchor, if any does."""
         anchor = trial.operations[0]
         assert isinstance(anchor, Operation)
-        for primitive in serving(candidate(anchor), machine)[:1]:
-            yield _enclosed(_copies(trial, value, second), trial, undo), primitive
+        return serving(candidate(anchor), self.machine)[:1]
 
+    def _copies(self, first: KernelOp, *, begins: bool = False) -> list[GraphOperation]:
+        """The operations of ``first``, the first kernel in some form, and of the second, in front
+        of the second kernel; with ``begins`` those of the second are a compute of their own."""
+        second = self.second
+        chain = copied(first.operations, first, {}, second)
+        behind = copied(second.operations, second, {self.value: chain[-1].result}, second)
+        if begins:
+            behind[0].begins = UnitAttr()
+        return chain + behind
 
-def _pair(
-    first: KernelOp, second: KernelOp, machine: Machine, undo: ExitStack, reasons: list[str]
-) -> Iterator[tuple[KernelOp, Primitive]]:
-    """A depthwise convolution and one of single points."""
-    objection = pair_objection(first, second)
-    if anchor_operands(second)[0] is not first.result:
-        objection = "the second one does not read the first one's result as its image"
-    if objection:
-        reasons.append(f"{_name(first)} and {_name(second)}: {objection}")
-        return
-    trial = trial_pair(first, second, machine)
-    undo.callback(forget_pair, trial)
-    anchor = trial.operations[0]
-    assert isinstance(anchor, Operation)
-    for primitive in serving(candidate(anchor), machine)[:1]:
-        yield trial, primitive
-
-
-def _with_rows(
-    first: KernelOp,
-    value: SSAValue,
-    second: KernelOp,
-    machine: Machine,
-    undo: ExitStack,
-    reasons: list[str],
-) -> Iterator[tuple[KernelOp, Primitive]]:
-    """A normalisation of rows behind a product's tiles."""
-    primitive = rows_primitive(first, second, machine)
-    if isinstance(primitive, str) or anchor_operands(second)[0] is not value:
-        reasons.append(f"{_name(first)} and {_name(second)}: {primitive}")
-        return
-    yield _enclosed(_copies(first, value, second), first, undo), primitive
-
-
-def _copies(
-    first: KernelOp, value: SSAValue, second: KernelOp, *, begins: bool = False
-) -> list[GraphOperation]:
-    """Both kernels' operations, one after the other, in front of the second kernel; with
-    ``begins`` those of the second are a compute of their own."""
-    chain = copied(first.operations, first, {}, second)
-    behind = copied(second.operations, second, {value: chain[-1].result}, second)
-    if begins:
-        behind[0].begins = UnitAttr()
-    return chain + behind
-
-
-def _enclosed(chain: Sequence[GraphOperation], like: KernelOp, undo: ExitStack) -> KernelOp:
-    trial = enclose_with(chain, like.properties)
-    undo.callback(erase, trial)
-    return trial
+    def _enclosed(self, chain: Sequence[GraphOperation], like: KernelOp) -> KernelOp:
+        trial = enclose_with(chain, like.properties)
+        self.undo.callback(erase, trial)
+        return trial
 
 
 def _name(kernel: KernelOp) -> str:
