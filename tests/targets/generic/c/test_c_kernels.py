@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.slow import but_fast
+from tests.targets.generic import test_fused_machine as fused
 from tests.targets.generic import test_int8_machine as int8
 from tests.targets.generic.c.c_kernels import COMPILERS, emitted, with_c
 from tests.targets.generic.kernel_cases import CASES, Case, lrn_case, random_case
@@ -68,6 +69,16 @@ def test_other_machines(path: Path, seed: int, folder: Path) -> None:
     """Buffers of buffers on paths of several moves; one memory and one engine for all transfers."""
     kernel = emitted(case_of(seed), with_c(with_epilogue(integers(load_machine(path)))))
     library = kernel.build(folder / f"{path.stem}{seed}")
+    for order in kernel.orders:
+        np.testing.assert_array_equal(kernel.run(library, order), kernel.lowered.case.expected)
+
+
+@pytest.mark.parametrize("name", ["two convolutions", "pool", "inverted"])
+def test_chains(name: str, folder: Path) -> None:
+    """Kernels of several computes, with halos that the edges cut."""
+    (case,) = fused.chain(len(name), *fused.CHAINS[name])
+    kernel = emitted(case, with_c(fused.MACHINE))
+    library = kernel.build(folder / name.replace(" ", "-"))
     for order in kernel.orders:
         np.testing.assert_array_equal(kernel.run(library, order), kernel.lowered.case.expected)
 
