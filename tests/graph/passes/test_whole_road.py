@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
+from tests.graph.passes.packing import pack_weights
 from tests.graph.passes.pass_networks import (
     Array,
     accelerator,
@@ -20,7 +21,6 @@ from tests.slow import but_fast
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.operations import parse
-from tilewright.graph.packing import pack_weights
 from tilewright.graph.passes import PASSES, pipeline, place_pipeline, prepare_pipeline
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.passes.quantise import quantise_pipeline
