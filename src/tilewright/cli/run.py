@@ -206,8 +206,8 @@ def run(
             if compared is not None:
                 word = "passed" if compared.passed else "FAILED"
                 how = "bit for bit" if compared.exact else "within the tolerance of float32"
-                if tolerance := executable.runner.tolerance:
-                    how = f"within {tolerance:g} of the largest, as the target's numbers allow"
+                if executable.runner.roundoff:
+                    how = "within what roundings of the target's numbers give"
                 error, wrong = compared.max_abs_error, compared.mismatches
                 console.say(
                     f"check {word} ({how}):\n  largest error {error:.3g}, {wrong} mismatches"

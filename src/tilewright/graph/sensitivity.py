@@ -28,6 +28,14 @@ MARGIN = 32.0
 """How often the error to expect an engine may differ: sums in another order and Winograd's
 convolutions add about ten times as much (benchmarks/results/cpu.md)."""
 
+UNIT_ROUNDOFF = 2.0**-24
+"""Of float32: half a unit in the last place of 1."""
+
+COARSE_MARGIN = 4.0
+"""How often the error to expect an engine of coarser numbers may differ, where operands were
+disturbed by one rounding of these numbers: the order of sums adds little to such errors, and four
+runs do not meet the worst."""
+
 PERCENTILE = 90
 """Elements that happened to be hit little are given what this part of the others stays below."""
 

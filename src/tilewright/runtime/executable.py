@@ -18,7 +18,13 @@ from tilewright.errors import TilewrightError, refuse
 from tilewright.files import problem_of, written
 from tilewright.graph.dialect import network_of
 from tilewright.graph.interpreter import Observer, interpret
-from tilewright.graph.sensitivity import MARGIN, spread
+from tilewright.graph.sensitivity import (
+    COARSE_MARGIN,
+    MARGIN,
+    UNIT_ROUNDOFF,
+    UNITS,
+    spread,
+)
 from tilewright.graph.weights import Weights
 from tilewright.ir import ModuleOp
 from tilewright.ir.types import Array
@@ -220,7 +226,8 @@ class Executable:
         """Compare outputs of ``run`` with the interpreter: exactly on integer machines.
 
         Where the host computes in float32 on the way (``Runner.exact``), within the tolerance, or
-        within the error to expect where the network magnifies roundings (graph/sensitivity.py).
+        within the error to expect where the network magnifies roundings (graph/sensitivity.py);
+        where the machine's numbers are coarser than float32, within what their roundings give.
         """
         expected = self.reference(inputs)
         spreads: dict[str, Array] = {}
@@ -234,19 +241,25 @@ class Executable:
                 continue
             difference = np.abs(found.astype(np.float64) - want.astype(np.float64))
             largest = float(np.abs(want).max(initial=0.0))
-            relative_part = max(RELATIVE_TOLERANCE, self.runner.tolerance)
-            allowed = 0.0 if exact else relative_part * largest + ABSOLUTE_TOLERANCE
+            allowed = 0.0 if exact else RELATIVE_TOLERANCE * largest + ABSOLUTE_TOLERANCE
             # Not-a-number is a mismatch unless both have it in the same place.
             same = (found == want) | (np.isnan(found) & np.isnan(want))
             beyond = ~(same | (difference <= allowed))
             if beyond.any() and not exact:
-                spreads = spreads or spread(*self._read_reference(), inputs)
-                beyond &= ~(difference <= MARGIN * spreads[name])
+                spreads = spreads or self._spreads(inputs)
+                beyond &= ~(difference <= spreads[name])
             mismatches += int(beyond.sum())
             worst = float(np.where(same, 0.0, difference).max(initial=0.0))
             absolute = max(absolute, worst)
             relative = max(relative, worst / largest if largest else 0.0)
         return Check(absolute, relative, mismatches, mismatches == 0, exact)
+
+    def _spreads(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """For each output, what its elements may differ by from the interpreter's."""
+        coarse = self.runner.roundoff
+        units, margin = (coarse / UNIT_ROUNDOFF, COARSE_MARGIN) if coarse else (UNITS, MARGIN)
+        errors = spread(*self._read_reference(), inputs, units=units)
+        return {name: margin * error for name, error in errors.items()}
 
     def measure(self, inputs: Mapping[str, Array], runs: int, seconds: float) -> list[float]:
         """Run again, after a first run, and let ``profile`` be that of the median run.

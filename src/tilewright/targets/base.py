@@ -166,9 +166,9 @@ class Runner(ABC):
 
     They need not where the host computes in float32: C and NumPy round exponentials differently.
     """
-    tolerance: float = 0.0
-    """What results may differ from the interpreter's, as a part of the largest, because the machine
-    computes in numbers that are coarser than the graph's float32."""
+    roundoff: float = 0.0
+    """Unit roundoff of the numbers in which the machine computes, where these are coarser than the
+    graph's float32: 2 ** -11 for half precision."""
 
     @property
     def threads(self) -> int:

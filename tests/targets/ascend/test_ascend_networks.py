@@ -116,6 +116,16 @@ def test_a_network_on_the_core_and_the_host(tmp_path: Path) -> None:
         np.testing.assert_array_equal(executable.run(given)["y"], found["y"])
 
 
+def test_a_check_allows_roundings_and_no_more(tmp_path: Path) -> None:
+    executable, given = built(tmp_path)
+    results = executable.run(given)["y"]
+    wrong = results.copy()
+    wrong[3, 4] += 3e-3 * results.max()
+    check = executable.check(given, {"y": wrong})
+    assert not check.passed
+    assert check.mismatches == 1
+
+
 def test_saved_packages_are_the_same_bytes_and_run(tmp_path: Path) -> None:
     executable, given = built(tmp_path)
     again, _ = built(tmp_path)

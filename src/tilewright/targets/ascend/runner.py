@@ -27,9 +27,8 @@ from tilewright.targets.generic.stepped import Simulation, SteppedRunner, Times
 class AscendRunner(SteppedRunner):
     """A package on the host core."""
 
-    tolerance = 4e-3
-    """Products are of half precision, whose roundings are up to 2 ** -11 = 5e-4 of a value, in
-    operands, weights, biases and results."""
+    roundoff = 2.0**-11
+    """Operands, weights, biases and results of products are of half precision."""
 
     def __init__(self, parts: ProgramParts, launches: tuple[Launch, ...]) -> None:
         super().__init__(parts)
