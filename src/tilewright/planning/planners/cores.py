@@ -77,17 +77,17 @@ def plan_cores(
     """
     del timer
     begin = perf_counter()
-    one, cores = one_core(machine), machine.cores
+    core, cores = one_core(machine), machine.cores
     best: Plan | None = None
     failure: TilewrightError | None = None
     considered = priced = 0
     primitives = agreeing(kernel, machine)
     for primitive in primitives:
-        alone = one.model_copy(update={"primitives": (primitive,)})
+        alone = core.model_copy(update={"primitives": (primitive,)})
         sizes = grids(kernel, primitive, cores)
         parts = parts_of(kernel, sizes)
         rounds = -(-parts // cores)
-        bounds = rounds * _bounds(kernel, one, primitive, sizes)
+        bounds = rounds * _bounds(kernel, core, primitive, sizes)
         for row in np.argsort(bounds, kind="stable")[:PLANNED].tolist():
             enough = float(bounds[row]) * (1 + SETTLED) + machine.spawn_cycles
             if best is not None and enough >= best.predicted_cycles:
@@ -95,26 +95,26 @@ def plan_cores(
             extents = kernel.anchor.extents
             grid = {d: int(c[row]) for d, c in sizes.items() if int(c[row]) < extents[d]}
             try:
-                found = plan_exact(part_of(kernel, grid), alone, budget=budget)
+                part = plan_exact(part_of(kernel, grid), alone, budget=budget)
             except TilewrightError as error:
                 failure = failure or error
                 continue
-            considered, priced = considered + found.candidates, priced + found.priced
-            cycles = int(rounds[row]) * found.predicted_cycles + machine.spawn_cycles
+            considered, priced = considered + part.candidates, priced + part.priced
+            cycles = int(rounds[row]) * part.predicted_cycles + machine.spawn_cycles
             if best is None or cycles < best.predicted_cycles:
                 best = replace(
-                    found,
-                    schedule=_whole(found, grid, machine),
+                    part,
+                    schedule=_whole(part, grid, machine),
                     predicted_cycles=cycles,
-                    moved_bytes=found.moved_bytes * int(parts[row]),
+                    moved_bytes=part.moved_bytes * int(parts[row]),
                 )
     if best is None:
         assert failure is not None
         raise failure
     return replace(
         best,
-        physical_bound=min(physical_bound(kernel, one, p) for p in primitives) / cores,
-        granule_bound=min(granule_bound(kernel, one, p) for p in primitives) / cores,
+        physical_bound=min(physical_bound(kernel, core, p) for p in primitives) / cores,
+        granule_bound=min(granule_bound(kernel, core, p) for p in primitives) / cores,
         candidates=considered,
         priced=priced,
         seconds=perf_counter() - begin,
@@ -157,10 +157,10 @@ def _sizes(extent: int, granule: int, cores: int) -> list[int]:
 
 def _shareable(kernel: Kernel) -> frozenset[str]:
     """Dims of which different indices are different elements of every stage's result."""
-    found = frozenset(kernel.anchor.extents) - frozenset(kernel.anchor.reduction) - kernel.awaited
+    dims = frozenset(kernel.anchor.extents) - frozenset(kernel.anchor.reduction) - kernel.awaited
     for stage in kernel.stages:
-        found &= stage.output.dims
-    return found
+        dims &= stage.output.dims
+    return dims
 
 
 def part_of(kernel: Kernel, grid: Mapping[str, int]) -> Kernel:
@@ -174,7 +174,7 @@ def part_of(kernel: Kernel, grid: Mapping[str, int]) -> Kernel:
 
 
 def _bounds(
-    kernel: Kernel, one: Machine, primitive: Primitive, sizes: Columns
+    kernel: Kernel, core: Machine, primitive: Primitive, sizes: Columns
 ) -> NDArray[np.float64]:
     """Cycles that a core takes at least for one part of each grid: to compute, or to move it."""
     compute = parse_expression(primitive.cycles).evaluate(dict(sizes))
@@ -189,13 +189,13 @@ def _bounds(
             lengths.append(np.minimum(length, extent))
             count = count * lengths[-1]
         # Blocks of a tile are no longer than those of the part, so no more efficient.
-        curve = _move(one, primitive, operand.role).efficiency
+        curve = _move(core, primitive, operand.role).efficiency
         if curve and lengths:
             run = run_elements(operand, lengths) * operand.element_bytes
             known, fractions = zip(*curve, strict=True)
             count = count / np.interp(run, known, fractions)
         moved = moved + count
-    return np.maximum(compute, moved / main_bandwidth(one))
+    return np.maximum(compute, moved / main_bandwidth(core))
 
 
 def _move(machine: Machine, primitive: Primitive, role: str) -> Move:
@@ -204,10 +204,10 @@ def _move(machine: Machine, primitive: Primitive, role: str) -> Move:
     return machine.path(*ends)[0] if role != "output" else machine.path(*ends[::-1])[-1]
 
 
-def _whole(found: Plan, grid: Mapping[str, int], machine: Machine) -> Schedule:
+def _whole(part: Plan, grid: Mapping[str, int], machine: Machine) -> Schedule:
     """The schedule of the whole kernel: the part's, within loops over the parts."""
     if not grid:
-        return found.schedule
+        return part.schedule
     outer = Level(machine.main, tuple(grid.items()), tuple(grid))
-    levels = (outer, *found.schedule.levels)
-    return replace(found.schedule, levels=levels, shared=" ".join(grid))
+    levels = (outer, *part.schedule.levels)
+    return replace(part.schedule, levels=levels, shared=" ".join(grid))

@@ -117,14 +117,14 @@ def best_tile(
     Of several tiles the one whose matrices are most square is taken, then that of the longest n:
     fewer and larger blocks.
     """
-    found = [
+    fitting = [
         (of.loads(kind, tile), -min(tile.m, tile.k), -tile.n, tile)
         for tile in tiles(of, room, blocks)
         if of.allows(kind, tile) and (family == "any" or tile.n >= of.N)
     ]
-    if not found:
+    if not fitting:
         return None
-    loads, _, _, tile = min(found)
+    loads, _, _, tile = min(fitting)
     return loads, tile
 
 
@@ -151,15 +151,15 @@ class Stationary:
         of = Product(extents[dims.m], extents[dims.n], extents[dims.k])
         blocks = Tile(*(primitive.multiples.get(dim, 1) for dim in (dims.m, dims.n, dims.k)))
         room = self._room(machine, primitive, kernel)
-        found = best_tile(self.kind, of, room, blocks)
-        if found is None:
+        best = best_tile(self.kind, of, room, blocks)
+        if best is None:
             raise refuse(
                 "plan-capacity",
                 f"no tile of {self.kind} fits {machine.name}'s memories",
                 ", ".join(kernel.nodes),
                 "another kind, or the planner exact",
             )
-        loads, tile = found
+        loads, tile = best
         schedule = self._schedule(kernel, machine, primitive, dims, tile)
         cycles = granule_bound(kernel, machine, primitive)
         output = kernel.output
@@ -228,15 +228,15 @@ class _Dims:
 
 def _matrix_dims(kernel: Kernel) -> _Dims:
     """The dims of a product's rows, reduction and columns."""
-    found = _dims_of(kernel)
-    if found is None:
+    dims = _dims_of(kernel)
+    if dims is None:
         raise refuse(
             "plan-primitive",
             f"the planner stationary plans matrix products, not {kernel.anchor.operation}",
             ", ".join(kernel.nodes),
             "the planner exact",
         )
-    return found
+    return dims
 
 
 def is_product(kernel: Kernel) -> bool:

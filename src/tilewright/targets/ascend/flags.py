@@ -72,23 +72,27 @@ class Handover:
     back: bool
     """Whether it is a slot that is handed back, to a later iteration."""
 
+    @property
+    def pipes(self) -> tuple[str, str]:
+        """The ordered pair of pipes."""
+        return self.source, self.target
+
 
 def synchronised(program: Program, *, events: int = 4) -> Program:
     """The program with flags and barriers. Refuses (``lower-events``) what needs more events, and
     (``lower-flags``) what no flags of this kind make right."""
     program = replace(program, body=list(program.body))
-    found = _with_joins(program, list(_merged(_handovers(program))))
+    handovers = _with_joins(program, list(_merged(_handovers(program))))
     # Cut short, loops show as well what is missing, as long as slots are used again.
-    trips: int | None = 1 + max((one.slots for one in program.buffers), default=1)
-    needed = _needed(program, found, trips)
+    trips: int | None = 1 + max((buffer.slots for buffer in program.buffers), default=1)
+    needed = _needed(program, handovers, trips)
     if prove(_barred(_placed(program, needed), trips), events=MANY, most=1):
-        trips, needed = None, _needed(program, found, None)
+        trips, needed = None, _needed(program, handovers, None)
         problems = prove(_barred(_placed(program, needed), None), events=MANY, most=1)
         if problems:
             raise refuse("lower-flags", f"flags do not order {program.name}: {problems[0]}")
-    found = needed
-    for pair in dict.fromkeys((one.source, one.target) for one in found):
-        asked = sum(one.slots for one in found if (one.source, one.target) == pair)
+    for pair in dict.fromkeys(handover.pipes for handover in needed):
+        asked = sum(handover.slots for handover in needed if handover.pipes == pair)
         if asked > events:
             raise refuse(
                 "lower-events",
@@ -96,20 +100,20 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
                 f"{events}",
                 help="fewer buffers",
             )
-    return _barred(_placed(program, found), trips)
+    return _barred(_placed(program, needed), trips)
 
 
-def _with_joins(program: Program, found: list[Handover]) -> list[Handover]:
+def _with_joins(program: Program, handovers: list[Handover]) -> list[Handover]:
     """The hand-overs, and those between parts of the program that use the same bytes otherwise."""
-    trips = 1 + max((one.slots for one in program.buffers), default=1)
+    trips = 1 + max((buffer.slots for buffer in program.buffers), default=1)
     while True:
-        placed = _placed(program, found)
+        placed = _placed(program, handovers)
         problems = prove(placed, events=MANY, trips=trips, own=False)
-        joins = [join for one in problems if (join := _join(program, one)) is not None]
-        joins = [join for join in dict.fromkeys(joins) if join not in found]
+        joins = [join for problem in problems if (join := _join(program, problem)) is not None]
+        joins = [join for join in dict.fromkeys(joins) if join not in handovers]
         if not joins:
-            return found
-        found = [*found, joins[0]]
+            return handovers
+        handovers = [*handovers, joins[0]]
 
 
 def _join(program: Program, problem: Problem) -> Handover | None:
@@ -119,19 +123,20 @@ def _join(program: Program, problem: Problem) -> Handover | None:
         return None
     ends: list[int] = []
     for command in (earlier, later):
-        inside = (n for n, one in enumerate(program.body) if command in list(statements([one])))
+        body = enumerate(program.body)
+        inside = (n for n, part in body if command in list(statements([part])))
         ends.append(next(inside))
     if ends[0] >= ends[1]:
         return None
     return Handover(earlier.pipe, later.pipe, None, ends[0], ends[1], 1, "0", 0, False)
 
 
-def _needed(program: Program, found: Sequence[Handover], trips: int | None) -> list[Handover]:
+def _needed(program: Program, handovers: Sequence[Handover], trips: int | None) -> list[Handover]:
     """The hand-overs without which something is wrong."""
-    kept = list(found)
+    kept = list(handovers)
     # Slots that are handed back first: what is handed on is rarely implied by anything else.
-    for handover in sorted(found, key=lambda one: not one.back):
-        fewer = [one for one in kept if one is not handover]
+    for handover in sorted(handovers, key=lambda each: not each.back):
+        fewer = [each for each in kept if each is not handover]
         placed = _placed(program, fewer)
         if not prove(placed, events=MANY, most=1, trips=trips, own=False):
             kept = fewer
@@ -159,9 +164,9 @@ def _of(program: Program, buffer: Buffer, home: Tensor | None = None) -> Iterabl
     """Pipe, first and last statement, whether it writes: one pipe's accesses in a row."""
     for number, statement in enumerate(body):
         inside = statements([statement])
-        for command in (one for one in inside if isinstance(one, Command)):
-            reads = any(one.place.home is (home or buffer) for one in command.reads)
-            writes = any(one.place.home is (home or buffer) for one in command.writes)
+        for command in (step for step in inside if isinstance(step, Command)):
+            reads = any(read.place.home is (home or buffer) for read in command.reads)
+            writes = any(write.place.home is (home or buffer) for write in command.writes)
             if not reads and not writes:
                 continue
             if runs and runs[-1][0] == command.pipe:
@@ -198,40 +203,40 @@ def _of(program: Program, buffer: Buffer, home: Tensor | None = None) -> Iterabl
                 yield handover(other, last, pipe, first, True)
 
 
-def _merged(found: Iterable[Handover]) -> Iterable[Handover]:
+def _merged(handovers: Iterable[Handover]) -> Iterable[Handover]:
     """Hand-overs of the same pipes and slots as one, where their places allow."""
     kinds: dict[tuple[object, ...], Handover] = {}
-    for one in found:
-        key = (one.source, one.target, id(one.scope), one.slots, one.slot, one.back)
+    for handover in handovers:
+        key = (*handover.pipes, id(handover.scope), handover.slots, handover.slot, handover.back)
         other = kinds.get(key)
         if other is not None:
-            after, before = max(one.after, other.after), min(one.before, other.before)
-            if one.back or after < before:
-                kinds[key] = replace(one, after=after, before=before)
+            after, before = max(handover.after, other.after), min(handover.before, other.before)
+            if handover.back or after < before:
+                kinds[key] = replace(handover, after=after, before=before)
                 continue
             key = (*key, len(kinds))
-        kinds[key] = one
+        kinds[key] = handover
     return kinds.values()
 
 
-def _placed(program: Program, found: Sequence[Handover]) -> Program:
+def _placed(program: Program, handovers: Sequence[Handover]) -> Program:
     """The program with the flags of hand-overs."""
     taken: dict[tuple[str, str], int] = {}
     before: dict[tuple[int, int], list[Statement]] = {}
     after: dict[tuple[int, int], list[Statement]] = {}
     presets: list[Statement] = []
     drains: list[Statement] = []
-    for one in found:
-        pair = (one.source, one.target)
+    for handover in handovers:
+        pair = handover.pipes
         base = taken.get(pair, 0)
-        taken[pair] = base + one.slots
-        event = one.value + base if one.slots > 1 else base
-        scope = id(one.scope)
-        after.setdefault((scope, one.after), []).append(Flag("set", *pair, event))
-        before.setdefault((scope, one.before), []).append(Flag("wait", *pair, event))
-        if one.back:
-            presets += [Flag("set", *pair, base + slot) for slot in range(one.slots)]
-            drains += [Flag("wait", *pair, base + slot) for slot in range(one.slots)]
+        taken[pair] = base + handover.slots
+        event = handover.value + base if handover.slots > 1 else base
+        scope = id(handover.scope)
+        after.setdefault((scope, handover.after), []).append(Flag("set", *pair, event))
+        before.setdefault((scope, handover.before), []).append(Flag("wait", *pair, event))
+        if handover.back:
+            presets += [Flag("set", *pair, base + slot) for slot in range(handover.slots)]
+            drains += [Flag("wait", *pair, base + slot) for slot in range(handover.slots)]
 
     def rebuilt(body: Sequence[Statement], scope: Loop | None) -> list[Statement]:
         result: list[Statement] = []
@@ -277,6 +282,6 @@ def _remove(body: list[Statement], barrier: Barrier) -> tuple[list[Statement], i
         if statement is barrier:
             del body[number]
             return body, number
-        if isinstance(statement, Loop) and (found := _remove(statement.body, barrier)):
-            return found
+        if isinstance(statement, Loop) and (place := _remove(statement.body, barrier)):
+            return place
     return None
