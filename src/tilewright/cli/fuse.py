@@ -79,10 +79,10 @@ def fuse_command(
     from tilewright.compiler.pipeline import resolve
 
     with console.refusals(as_json), console.progress(quiet) as progress:
-        found, machine = resolve(target, None, console.machine_values(settings))
+        chosen, machine = resolve(target, None, console.machine_values(settings))
         report = fuse(
             with_constants(model, constant) if constant else model,
-            found,
+            chosen,
             machine,
             shapes=console.shapes(shape),
             weights=weights,
@@ -95,7 +95,7 @@ def fuse_command(
             with written(output) as fresh:
                 fresh.write_text(str(next(iter(report.plans.values()))), encoding="utf-8")
     if as_json:
-        facts = {"target": found.name, "machine": machine.name, "cost": cost}
+        facts = {"target": chosen.name, "machine": machine.name, "cost": cost}
         console.print_json(facts | report.to_json())
         return
     _say(report, machine, bool(pattern))
@@ -111,25 +111,25 @@ def _say(report: FusionReport, machine: Machine, patterns: bool) -> None:
         for group in plan.groups
     }
     first = next(iter(report.plans), "")
-    fused = [one for one in report.candidates if one.problem is None]
+    fused = [candidate for candidate in report.candidates if candidate.problem is None]
     console.say(
         f"{report.kernels} kernels, {len(report.candidates)} candidates, of which "
         f"{len(fused)} cost less as one kernel"
     )
     if fused:
-        wide = max(len(_short(one)) for one in fused)
+        wide = max(len(_short(candidate)) for candidate in fused)
         console.say(f"\n  {'fused':<{wide}}{'pattern':>15}{'apart':>14}{'as one':>14}{'gain':>8}")
-        for one in fused:
-            assert one.apart is not None and one.fused is not None
-            mark = "*" if chosen.get(one.kernels) == first else " "
+        for candidate in fused:
+            assert candidate.apart is not None and candidate.fused is not None
+            mark = "*" if chosen.get(candidate.kernels) == first else " "
             console.say(
-                f"{mark} {_short(one):<{wide}}{one.fusion:>15}{one.apart:>14,.0f}"
-                f"{one.fused:>14,.0f}{1 - one.fused / one.apart:>8.1%}"
+                f"{mark} {_short(candidate):<{wide}}{candidate.fusion:>15}{candidate.apart:>14,.0f}"
+                f"{candidate.fused:>14,.0f}{1 - candidate.fused / candidate.apart:>8.1%}"
             )
         console.say(f"* in the plan of {first}")
-    for fusion, reason, ones in _refused(report):
-        names = ", ".join(_short(one) for one in ones[:3])
-        more = f" and {len(ones) - 3} more" if len(ones) > 3 else ""
+    for fusion, reason, candidates in _refused(report):
+        names = ", ".join(_short(candidate) for candidate in candidates[:3])
+        more = f" and {len(candidates) - 3} more" if len(candidates) > 3 else ""
         console.say(f"\nnot fused by {fusion}: {names}{more}\n  {reason}")
     console.say(f"\n{'search':<12}{'cycles':>14}{'groups':>8}{'gain':>8}{'gap':>8}")
     console.say(f"{'apart':<12}{report.apart:>14,.0f}{0:>8}")
@@ -148,16 +148,16 @@ def _say(report: FusionReport, machine: Machine, patterns: bool) -> None:
         console.say("\n" + "\n".join([*lines, f"alone: {len(plan.alone)} kernels"]))
 
 
-def _short(one: PricedCandidate) -> str:
-    return " + ".join(one.kernels)
+def _short(candidate: PricedCandidate) -> str:
+    return " + ".join(candidate.kernels)
 
 
 def _refused(report: FusionReport) -> list[tuple[str, str, list[PricedCandidate]]]:
     """Candidates that are no choice, those of one fusion and one reason together."""
-    found: dict[tuple[str, str], list[PricedCandidate]] = {}
-    for one in report.candidates:
-        if one.problem is not None:
-            help = f" ({one.problem.help})" if one.problem.help else ""
-            reason = f"[{one.problem.code}] {one.problem.reason}{help}"
-            found.setdefault((one.fusion, reason), []).append(one)
-    return [(fusion, reason, ones) for (fusion, reason), ones in found.items()]
+    reasons: dict[tuple[str, str], list[PricedCandidate]] = {}
+    for candidate in report.candidates:
+        if candidate.problem is not None:
+            help = f" ({candidate.problem.help})" if candidate.problem.help else ""
+            reason = f"[{candidate.problem.code}] {candidate.problem.reason}{help}"
+            reasons.setdefault((candidate.fusion, reason), []).append(candidate)
+    return [(fusion, reason, candidates) for (fusion, reason), candidates in reasons.items()]

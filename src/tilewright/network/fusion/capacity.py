@@ -53,7 +53,7 @@ def _bytes(
     """Memory and bytes of each value that the group reads or writes, once each."""
     inner = {kernel.result for kernel in kernels[:-1]}
     boxes: dict[SSAValue, Box] = {}
-    found: dict[SSAValue, tuple[str, int]] = {}
+    sizes_of: dict[SSAValue, tuple[str, int]] = {}
 
     def note(value: SSAValue, operand: Operand, box: Box, primitive: Primitive) -> None:
         boxes[value] = box = _hull(box, boxes.get(value, box))
@@ -67,7 +67,7 @@ def _bytes(
             -(-size // granule) * granule for (_, size), granule in zip(box, granules, strict=True)
         ]
         memory = fusion.between if between else storage.memory
-        found[value] = memory, prod(sizes) * operand.element_bytes
+        sizes_of[value] = memory, prod(sizes) * operand.element_bytes
 
     for kernel in reversed(kernels):
         anchor = kernel.operations[0]
@@ -81,7 +81,7 @@ def _bytes(
         for operand in plain.inputs:
             number = int(operand.name.split("_")[0].removeprefix("v"))
             note(kernel.inputs[number], operand, _read(operand, dims), primitive)
-    return found
+    return sizes_of
 
 
 def _last(kernel: Kernel, primitive: Primitive, whole: bool) -> Box:
@@ -107,18 +107,18 @@ def _dims(kernel: Kernel, box: Box, primitive: Primitive) -> dict[str, Interval]
 
 def _read(operand: Operand, dims: dict[str, Interval]) -> Box:
     """What iterations touch of an operand, cut at the tensor's ends."""
-    found: list[Interval] = []
+    box: list[Interval] = []
     for axis, extent in zip(operand.access, operand.shape, strict=True):
         start, size = axis.interval(dims)
         first, last = max(start, 0), min(start + size, extent)
-        found.append((first, max(last - first, 0)))
-    return tuple(found)
+        box.append((first, max(last - first, 0)))
+    return tuple(box)
 
 
-def _hull(one: Box, other: Box) -> Box:
+def _hull(first: Box, second: Box) -> Box:
     """The smallest box around two."""
-    found: list[Interval] = []
-    for (a, m), (b, n) in zip(one, other, strict=True):
+    box: list[Interval] = []
+    for (a, m), (b, n) in zip(first, second, strict=True):
         start = min(a, b)
-        found.append((start, max(a + m, b + n) - start))
-    return tuple(found)
+        box.append((start, max(a + m, b + n) - start))
+    return tuple(box)

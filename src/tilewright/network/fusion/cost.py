@@ -85,10 +85,10 @@ class CostOracle:
         return min(map(self._planned, forms), default=inf)
 
     def _planned(self, kernel: Kernel) -> float:
-        found = plan(kernel, self.machine, timer=self.timer, cache=self.plans)
-        cycles = found.cycles
+        schedule_plan = plan(kernel, self.machine, timer=self.timer, cache=self.plans)
+        cycles = schedule_plan.cycles
         if cycles == inf:
             raise refuse("fusion-simulated", "no schedule of it can be simulated", kernel.symbol)
         if self.timer is None and self.machine.cores > 1:
-            return slowest(kernel, self.machine, found.schedule, cycles)
+            return slowest(kernel, self.machine, schedule_plan.schedule, cycles)
         return cycles

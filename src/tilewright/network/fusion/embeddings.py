@@ -38,15 +38,15 @@ def candidates_of(
     Candidates are refused (their ``problem`` says why) that hold views or kernels of the host, that
     are not convex, and for which ``condition`` gives a reason.
     """
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for fusion in fusions:
         for embedding in embeddings(parse_pattern(fusion.query), graph):
             candidate = Candidate(fusion, embedding)
             problem = _fixed(graph, candidate) or _not_convex(graph, candidate)
             if problem is None and condition is not None:
                 problem = condition(candidate)
-            found.append(Candidate(fusion, embedding, problem))
-    return found
+            candidates.append(Candidate(fusion, embedding, problem))
+    return candidates
 
 
 def leaves_and_returns(graph: DependenceGraph, vertices: Sequence[int]) -> int:

@@ -62,11 +62,11 @@ def forms_of(kernels: Sequence[KernelOp], machine: Machine) -> Generator[Trials 
 
 def _no_chain(kernels: Sequence[KernelOp]) -> Problem | None:
     """Why kernels are no chain whose results nothing else reads."""
-    for one, other in pairwise(kernels):
-        if one.result not in other.inputs:
-            return _problem(other, "a kernel is a chain: each operation reads the one before")
-        if only_user(one.result) is not other:
-            return _problem(one, "its result is read elsewhere, and a kernel gives one result")
+    for first, second in pairwise(kernels):
+        if first.result not in second.inputs:
+            return _problem(second, "a kernel is a chain: each operation reads the one before")
+        if only_user(first.result) is not second:
+            return _problem(first, "its result is read elsewhere, and a kernel gives one result")
     return None
 
 
@@ -97,12 +97,12 @@ def _numbered(kernel: Kernel, machine: Machine) -> Kernel:
     stages = tuple(
         replace(
             stage,
-            inputs=tuple(numbered(one) for one in stage.inputs),
+            inputs=tuple(numbered(producer) for producer in stage.inputs),
             output=numbered(stage.output),
         )
         for stage in kernel.stages
     )
-    producers = tuple(_numbered(one, machine) for one in kernel.producers)
+    producers = tuple(_numbered(producer, machine) for producer in kernel.producers)
     return replace(kernel, stages=stages, producers=producers)
 
 

@@ -50,7 +50,7 @@ class DependenceGraph:
         reads: list[list[int]] = [[] for _ in operations]
         for source, target in edges:
             reads[target].append(source)
-        readers = [sum(number in one for one in reads) for number in range(len(operations))]
+        readers = [sum(number in sources for sources in reads) for number in range(len(operations))]
         return cls(
             tuple(
                 Node(
@@ -76,31 +76,31 @@ class DependenceGraph:
     @cached_property
     def readers(self) -> dict[Tensor, tuple[int, ...]]:
         """The nodes that read each tensor, in order."""
-        found: dict[Tensor, list[int]] = {}
+        readers_of: dict[Tensor, list[int]] = {}
         for number, node in enumerate(self.nodes):
             for tensor in node.reads:
-                found.setdefault(tensor, []).append(number)
-        return {tensor: tuple(numbers) for tensor, numbers in found.items()}
+                readers_of.setdefault(tensor, []).append(number)
+        return {tensor: tuple(numbers) for tensor, numbers in readers_of.items()}
 
     @cached_property
     def ancestors(self) -> tuple[int, ...]:
         """Of each node, all that it depends on, as bits."""
-        found: list[int] = []
+        ancestors_of: list[int] = []
         for before in self.predecessors:
             bits = 0
             for number in before:
-                bits |= found[number] | 1 << number
-            found.append(bits)
-        return tuple(found)
+                bits |= ancestors_of[number] | 1 << number
+            ancestors_of.append(bits)
+        return tuple(ancestors_of)
 
     @cached_property
     def descendants(self) -> tuple[int, ...]:
         """Of each node, all that depend on it, as bits."""
-        found = [0] * len(self.nodes)
+        descendants_of = [0] * len(self.nodes)
         for number in reversed(range(len(self.nodes))):
             for reader in self.successors[number]:
-                found[number] |= found[reader] | 1 << reader
-        return tuple(found)
+                descendants_of[number] |= descendants_of[reader] | 1 << reader
+        return tuple(descendants_of)
 
     def property_of(self, number: int, name: str) -> int:
         """A property of a node; what it does not have counts as 1."""
@@ -185,12 +185,12 @@ def _facts(value: SSAValue) -> dict[str, int]:
 
 def _windows(anchor: Operation) -> dict[str, int]:
     """The longest sides of an operation's window, of its strides and dilations."""
-    found: dict[str, int] = {}
+    sides: dict[str, int] = {}
     window = shape_of(anchor.inputs[1])[2:] if isinstance(anchor, ConvOp) else anchor.get("kernel")
     for name, value in (
         ("window", window),
         ("stride", anchor.get("strides")),
         ("dilation", anchor.get("dilations")),
     ):
-        found[name] = max(value) if isinstance(value, tuple) and value else 1
-    return found
+        sides[name] = max(value) if isinstance(value, tuple) and value else 1
+    return sides

@@ -28,21 +28,21 @@ def embeddings(template: Template, graph: DependenceGraph) -> list[Embedding]:
     the template (two siblings exchanged) the first is given. Refuses (``fusion-many``) templates
     with too many.
     """
-    found: list[Embedding] = []
+    distinct: list[Embedding] = []
     known: dict[frozenset[int], list[Embedding]] = {}
     for image in _Matcher(template, graph).run():
         alike = known.setdefault(frozenset(image), [])
         if not any(_symmetric(template, image, other) for other in alike):
             alike.append(image)
-            found.append(image)
-        if len(found) > MOST_EMBEDDINGS:
+            distinct.append(image)
+        if len(distinct) > MOST_EMBEDDINGS:
             raise refuse(
                 "fusion-many",
                 f"the pattern occurs more than {MOST_EMBEDDINGS:,} times",
                 str(template),
                 "put conditions on its operations",
             )
-    return sorted(found)
+    return sorted(distinct)
 
 
 class _Matcher:
@@ -78,7 +78,7 @@ class _Matcher:
 
     def _order(self) -> list[int]:
         """The rarest vertex, then breadth first."""
-        rarity = [len(found) for found in self.candidates]
+        rarity = [len(nodes) for nodes in self.candidates]
         order = [min(range(len(rarity)), key=lambda vertex: (rarity[vertex], vertex))]
         for vertex in order:
             for edge in self.edges[vertex]:
@@ -90,13 +90,13 @@ class _Matcher:
     def _twins(self) -> list[tuple[int, int]]:
         """Vertices that can be exchanged for one another: the first takes the lower node."""
         numbers = range(len(self.template.vertices))
-        found: list[tuple[int, int]] = []
-        for one in numbers:
-            for other in numbers[one + 1 :]:
-                swapped = [{one: other, other: one}.get(number, number) for number in numbers]
+        twins: list[tuple[int, int]] = []
+        for first in numbers:
+            for second in numbers[first + 1 :]:
+                swapped = [{first: second, second: first}.get(number, number) for number in numbers]
                 if _automorphism(self.template, swapped):
-                    found.append((one, other))
-        return found
+                    twins.append((first, second))
+        return twins
 
     def _extend(self, depth: int) -> Iterator[Embedding]:
         if depth == len(self.order):
@@ -111,13 +111,13 @@ class _Matcher:
 
     def _refined(self, vertex: int) -> frozenset[int]:
         """A vertex's candidates that are neighbours of the image of a matched neighbour."""
-        found = self.candidates[vertex]
+        nodes = self.candidates[vertex]
         for edge in self.edges[vertex]:
             other = edge.source + edge.target - vertex
             if other in self.image:
-                found &= self._neighbours(self.image[other], edge, other == edge.source)
+                nodes &= self._neighbours(self.image[other], edge, other == edge.source)
                 break
-        return found - set(self.image.values())
+        return nodes - set(self.image.values())
 
     def _neighbours(self, node: int, edge: Edge, source: bool) -> frozenset[int]:
         graph = self.graph
@@ -135,10 +135,10 @@ class _Matcher:
                 tensors = self._tensors(edge, ends[edge.source], ends[edge.target])
                 if not any(self._meets(edge, tensor) for tensor in tensors):
                     return False
-        for one, other in self.twins:
-            if vertex == other and one in self.image and self.image[one] > node:
+        for lower, higher in self.twins:
+            if vertex == higher and lower in self.image and self.image[lower] > node:
                 return False
-            if vertex == one and other in self.image and node > self.image[other]:
+            if vertex == lower and higher in self.image and node > self.image[higher]:
                 return False
         return True
 
@@ -157,10 +157,10 @@ class _Matcher:
         )
 
 
-def _symmetric(template: Template, one: Embedding, other: Embedding) -> bool:
+def _symmetric(template: Template, first: Embedding, second: Embedding) -> bool:
     """Whether two embeddings on the same nodes differ by a symmetry of the template."""
-    place = {node: vertex for vertex, node in enumerate(other)}
-    return _automorphism(template, [place[node] for node in one])
+    place = {node: vertex for vertex, node in enumerate(second)}
+    return _automorphism(template, [place[node] for node in first])
 
 
 def _automorphism(template: Template, mapped: list[int]) -> bool:

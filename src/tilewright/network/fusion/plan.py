@@ -98,8 +98,8 @@ class FusionPlan:
             "cycles": self.cycles,
             "hash": self.hash,
             "groups": [
-                {"fusion": one.fusion, "kernels": list(one.kernels), "cycles": one.cycles}
-                for one in self.groups
+                {"fusion": group.fusion, "kernels": list(group.kernels), "cycles": group.cycles}
+                for group in self.groups
             ],
             "alone": [{"kernel": kernel, "cycles": cycles} for kernel, cycles in self.alone],
         }

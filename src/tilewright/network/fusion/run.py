@@ -97,11 +97,11 @@ def search_fusions(
     alone cost nothing, fused or not, and are in no group. Without any fusion nothing is priced.
     """
     fusions = machine.fusions if fusions is None else fusions
-    found = graph_of(network)
+    dependences = graph_of(network)
     if not fusions:
-        count = sum(one is not None and not one.on_host for one in found.kernels)
+        count = sum(one is not None and not one.on_host for one in dependences.kernels)
         return FusionReport(count, (), 0.0, 0.0, {}, {})
-    graph, kernels = found.graph, found.kernels
+    graph, kernels = dependences.graph, dependences.kernels
     alone: dict[int, float] = {}
     unplanned: dict[int, Problem] = {}
     for number, kernel in enumerate(kernels):
@@ -128,10 +128,10 @@ def search_fusions(
     names: list[str] = []
     for number, one in enumerate(candidates):
         progress("price groups", number, len(candidates))
-        made = _priced(one, graph, kernels, alone, oracle)
-        priced.append(made)
-        if made.fused is not None and made.problem is None:
-            groups.append(Group(one.vertices, made.fused))
+        result = _priced(one, graph, kernels, alone, oracle)
+        priced.append(result)
+        if result.fused is not None and result.problem is None:
+            groups.append(Group(one.vertices, result.fused))
             names.append(one.fusion.name)
     costs = tuple(alone.get(number, 0.0) for number in range(len(kernels)))
     cover = Cover(graph, costs, tuple(groups))
@@ -159,36 +159,36 @@ def search_fusions(
     return FusionReport(len(alone), tuple(priced), sum(costs), bound, plans, refused)
 
 
-def _kernels(one: Candidate, kernels: Sequence[KernelOp | None]) -> list[KernelOp]:
-    found = [kernels[vertex] for vertex in one.vertices]
-    return [kernel for kernel in found if kernel is not None]
+def _kernels(candidate: Candidate, kernels: Sequence[KernelOp | None]) -> list[KernelOp]:
+    members = [kernels[vertex] for vertex in candidate.vertices]
+    return [kernel for kernel in members if kernel is not None]
 
 
 def _priced(
-    one: Candidate,
+    candidate: Candidate,
     graph: DependenceGraph,
     kernels: Sequence[KernelOp | None],
     alone: dict[int, float],
     oracle: CostOracle,
 ) -> PricedCandidate:
-    nodes = [graph.nodes[vertex] for vertex in one.vertices]
+    nodes = [graph.nodes[vertex] for vertex in candidate.vertices]
     apart: float | None = None
     fused: float | None = None
-    problem = one.problem
+    problem = candidate.problem
     if problem is None:
-        apart = sum(alone[vertex] for vertex in one.vertices)
-        cost = oracle.cost(_kernels(one, kernels))
+        apart = sum(alone[vertex] for vertex in candidate.vertices)
+        cost = oracle.cost(_kernels(candidate, kernels))
         if isinstance(cost, Problem):
             problem = cost
         else:
             fused = cost
-            if fused >= one.fusion.gain * apart:
-                share = "" if one.fusion.gain == 1 else f"{one.fusion.gain:.0%} of "
+            if fused >= candidate.fusion.gain * apart:
+                share = "" if candidate.fusion.gain == 1 else f"{candidate.fusion.gain:.0%} of "
                 problem = Problem(
                     "fusion-gain", f"one kernel does not take less than {share}the cycles apart"
                 )
     return PricedCandidate(
-        one.fusion.name,
+        candidate.fusion.name,
         tuple(node.name for node in nodes),
         tuple(dict.fromkeys(name for node in nodes for name in node.nodes)),
         apart,

@@ -16,7 +16,7 @@ def lower_bound(cover: Cover) -> float:
     That is a linear program whose integer solutions are the selections, those that wait for
     themselves included: so it is a bound. Nodes in no useful group add their cost alone.
     """
-    found = 0.0
+    bound = 0.0
     covered = set[int]()
     for cluster in clusters_of(cover):
         vertices = sorted({v for n in cluster for v in cover.groups[n].vertices})
@@ -27,8 +27,8 @@ def lower_bound(cover: Cover) -> float:
             columns[[place[v] for v in cover.groups[number].vertices], column] = 1.0
         alone = np.array([cover.alone[vertex] for vertex in vertices])
         costs = np.array([cover.groups[number].cost for number in cluster])
-        found += _partition(columns, alone, costs)
-    return found + sum(cost for v, cost in enumerate(cover.alone) if v not in covered)
+        bound += _partition(columns, alone, costs)
+    return bound + sum(cost for v, cost in enumerate(cover.alone) if v not in covered)
 
 
 def _partition(columns: np.ndarray, alone: np.ndarray, costs: np.ndarray) -> float:
@@ -50,7 +50,7 @@ def _partition(columns: np.ndarray, alone: np.ndarray, costs: np.ndarray) -> flo
         positive = np.flatnonzero(table[:, column] > _TOLERANCE)
         ratios = table[positive, -1] / table[positive, column]
         tied = positive[ratios <= ratios.min() + _TOLERANCE]
-        row = min((int(one) for one in tied), key=lambda one: basis[one])
+        row = min(map(int, tied), key=basis.__getitem__)
         basis[row] = column
         table[row] /= table[row, column]
         others = np.arange(rows) != row

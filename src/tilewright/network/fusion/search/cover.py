@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 
 from tilewright.network.fusion.graph import DependenceGraph
 
@@ -62,35 +63,29 @@ class Cover:
                 if vertex in owner:
                     return False
                 owner[vertex] = number
-        return runs(self.graph.predecessors, owner)
+        return not cycle(self.graph.predecessors, owner)
 
     def first_valid(self, wanted: Iterable[int], taken: Sequence[int] = ()) -> list[int]:
         """``taken``, and those wanted, one after the other, that leave the selection valid."""
-        found = list(taken)
+        selection = list(taken)
         for number in wanted:
-            if self.valid([*found, number]):
-                found.append(number)
-        return found
+            if self.valid([*selection, number]):
+                selection.append(number)
+        return selection
 
 
-def runs(predecessors: Sequence[Sequence[int]], owner: dict[int, int]) -> bool:
-    """Whether nodes can run in some order, those of one owner together."""
-    count = len(predecessors)
-    part = {vertex: owner.get(vertex, -1 - vertex) for vertex in range(count)}
-    before: dict[int, set[int]] = {one: set() for one in part.values()}
-    for vertex in range(count):
-        before[part[vertex]] |= {part[other] for other in predecessors[vertex]}
-    behind: dict[int, list[int]] = {one: [] for one in before}
-    left: dict[int, int] = {}
-    for one, others in before.items():
-        others.discard(one)
-        left[one] = len(others)
-        for other in others:
-            behind[other].append(one)
-    free = [one for one, waits in left.items() if not waits]
-    for one in free:
-        for other in behind[one]:
-            left[other] -= 1
-            if not left[other]:
-                free.append(other)
-    return len(free) == len(before)
+def cycle(predecessors: Sequence[Sequence[int]], owners: Mapping[int, int]) -> list[int]:
+    """Owners that wait for one another, the last for the first; empty if there are none.
+
+    Nodes without an owner stand for themselves, as ``-1 - node``.
+    """
+    owner_of = [owners.get(node, -1 - node) for node in range(len(predecessors))]
+    waits: dict[int, set[int]] = {owner: set() for owner in owner_of}
+    for node, sources in enumerate(predecessors):
+        waits[owner_of[node]].update(owner_of[source] for source in sources)
+        waits[owner_of[node]].discard(owner_of[node])
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as error:
+        return error.args[1][1:]
+    return []

@@ -20,10 +20,10 @@ def exact(cover: Cover, most_cuts: int = MOST_CUTS) -> Selection:
     from the empty cut to the whole graph by steps of one node or one group, and no selection that
     waits for itself is on any way. Clusters of groups are solved one by one (clusters.py).
     """
-    found: list[int] = []
+    selection: list[int] = []
     for cluster in clusters_of(cover):
-        found += _Cuts(cover, cluster, most_cuts).best()
-    return tuple(sorted(found))
+        selection += _Cuts(cover, cluster, most_cuts).best()
+    return tuple(sorted(selection))
 
 
 class _Cuts:

@@ -31,10 +31,10 @@ def paths(cover: Cover) -> Selection:
     after the other. So it is not always the best: a chain that begins at one region's join and ends
     at another's is decided twice, and groups of other forms are not looked at.
     """
-    found = _Regions(cover).selection()
+    selection = _Regions(cover).selection()
     # What passes one barrier after the other may have cost more than it seemed to.
     other = greedy(cover)
-    return found if cover.cost(found) <= cover.cost(other) else other
+    return selection if cover.cost(selection) <= cover.cost(other) else other
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,10 @@ class _Regions:
             return barrier
 
         cases: dict[tuple[str, int], list[_Case]] = {}
-        for tensor, found in self.forks.items():
-            cases["fork", tensor] = list(_disjoint(found))
-        for vertex, found in self.joins.items():
-            cases["join", vertex] = [_Case(), *found]
+        for tensor, siblings in self.forks.items():
+            cases["fork", tensor] = list(_disjoint(siblings))
+        for vertex, chains in self.joins.items():
+            cases["join", vertex] = [_Case(), *chains]
         for barrier in cases:
             root(barrier)
         for chain in self.chains:
@@ -159,7 +159,7 @@ class _Regions:
             for other in others:
                 owner[other] = first
         regions: dict[tuple[str, int], list[tuple[str, int]]] = {}
-        for barrier in sorted(cases, key=lambda one: (one[1], one[0])):
+        for barrier in sorted(cases, key=lambda barrier: barrier[::-1]):
             regions.setdefault(root(barrier), []).append(barrier)
         for barriers in regions.values():
             yield [cases[barrier] for barrier in barriers]
@@ -229,9 +229,9 @@ def _chains(cover: Cover) -> Iterator[list[int]]:
 
 def _disjoint(cases: Sequence[_Case]) -> Iterator[_Case]:
     """Every choice of siblings without a chain in common, nothing first; at most MOST_CASES."""
-    found = [_Case()]
+    disjoint = [_Case()]
     for case in cases:
-        for known in list(found):
-            if len(found) < MOST_CASES and not set(known.heads).intersection(case.heads):
-                found.append(_Case(known.groups + case.groups, known.heads + case.heads))
-    yield from found
+        for known in list(disjoint):
+            if len(disjoint) < MOST_CASES and not set(known.heads).intersection(case.heads):
+                disjoint.append(_Case(known.groups + case.groups, known.heads + case.heads))
+    yield from disjoint
