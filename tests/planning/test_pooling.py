@@ -5,7 +5,7 @@ from math import ceil, prod
 
 import pytest
 
-from tilewright.planning.cached_cost import box_bytes
+from tilewright.planning.caches.cost import box_bytes
 from tilewright.planning.domain import Affine, Dim, Operand, Stage
 from tilewright.planning.pooling import pooled, windows_of
 

@@ -22,7 +22,7 @@ from benchmarks.report import seconds as seconds_text
 from tilewright.compiler.pipeline import resolve
 from tilewright.machine import Machine
 from tilewright.planning.bounds import physical_bound
-from tilewright.planning.cached import choose_primitive
+from tilewright.planning.caches.planner import choose_primitive
 
 TITLE = "swATOP's cost model against brute force (section 5.2), measured on this processor"
 

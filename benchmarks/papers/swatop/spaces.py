@@ -18,8 +18,8 @@ from tilewright.graph.operations.convolution import ConvOp
 from tilewright.graph.passes.choose_methods import methods_of
 from tilewright.machine import Machine
 from tilewright.planning import plan
-from tilewright.planning.cached import plan_cached, ranked
-from tilewright.planning.cached_cost import cache_levels
+from tilewright.planning.caches.cost import cache_levels
+from tilewright.planning.caches.planner import plan_cached, ranked
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Schedule
 from tilewright.targets.cpu import TARGET

@@ -183,7 +183,7 @@ class Primitive(_Part):
     """Memory -> bytes at its end that it keeps for itself, in place of what the memory reserves."""
     block_cycles: float = Field(default=0, ge=0, le=MAX_VALUE)
     """Cycles in which matrix tiles multiply 16 points with 16 output channels, over 32 inputs, in
-    so many pieces of bfloat16 as it takes (planning/pieces.py); 0: it computes in vectors."""
+    so many pieces of bfloat16 as it takes (planning/caches/pieces.py); 0: it has vectors alone."""
     dot: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Products along dim ``ci`` that a lane adds up in one step (4 bytes in a 32-bit lane)."""
     temporaries: int = Field(default=0, ge=0, le=MAX_VALUE)

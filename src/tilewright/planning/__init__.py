@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tilewright.machine import Machine
 from tilewright.planning.bounds import in_place, primitives_for
-from tilewright.planning.cached import plan_cached
+from tilewright.planning.caches.planner import plan_cached
 from tilewright.planning.canonical import canonical, renamed
 from tilewright.planning.chains import plan_chain
 from tilewright.planning.domain import Kernel

@@ -10,7 +10,7 @@ from tests.targets.cpu.built_networks import expected, image, model
 
 import tilewright
 from tilewright.errors import TilewrightError
-from tilewright.planning.registers import Registers, TileCycles
+from tilewright.planning.caches.registers import Registers, TileCycles
 from tilewright.targets.cpu import TARGET
 from tilewright.targets.cpu import calibrate as calibrating
 from tilewright.targets.cpu.calibrate import (

@@ -2,9 +2,9 @@
 
 from math import inf
 
-from tests.planning.test_dots import product
+from tests.planning.caches.test_dots import product
 
-from tilewright.planning.cached import ranked
+from tilewright.planning.caches.planner import ranked
 from tilewright.targets.cpu.candidates import Candidates
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.measure import in_turns, measure

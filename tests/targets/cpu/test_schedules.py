@@ -8,7 +8,7 @@ from tests.targets.cpu.primitive_cases.convolutions import convolution
 from tilewright.graph.kernels import kernel_of
 from tilewright.graph.values import value_names
 from tilewright.ir import SSAValue
-from tilewright.planning.cached import choose_primitive, schedules
+from tilewright.planning.caches.planner import choose_primitive, schedules
 from tilewright.planning.schedule import Schedule
 
 SHAPES = {

@@ -13,10 +13,10 @@ from tilewright.graph.passes.reanchoring import anchor_operands, plain_kernel, w
 from tilewright.ir import Context, ModuleOp, ModulePass, f32
 from tilewright.ir.types import tensor_type
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.behind_cost import BehindCost
-from tilewright.planning.cached import plan_cached
+from tilewright.planning.caches.behind_cost import BehindCost
+from tilewright.planning.caches.planner import plan_cached
+from tilewright.planning.caches.sharing import slowest
 from tilewright.planning.canonical import canonical
-from tilewright.planning.sharing import slowest
 
 
 @dataclass(frozen=True)

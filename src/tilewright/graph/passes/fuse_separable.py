@@ -32,9 +32,9 @@ from tilewright.ir import (
 from tilewright.ir.passes import CompilerContext
 from tilewright.ir.types import shape_of, tensor, tensor_type
 from tilewright.machine import Machine
-from tilewright.planning.cached import plan_cached, schedules
-from tilewright.planning.cached_blocks import scratch_elements
-from tilewright.planning.cached_cost import cache_levels
+from tilewright.planning.caches.blocks import scratch_elements
+from tilewright.planning.caches.cost import cache_levels
+from tilewright.planning.caches.planner import plan_cached, schedules
 from tilewright.planning.canonical import canonical
 
 OPERATION = "separable_conv"

@@ -20,11 +20,11 @@ from tilewright.machine import Machine, Primitive
 from tilewright.numerics.pieces import THREE, TWO
 from tilewright.numerics.winograd import TRANSFORMS
 from tilewright.planning import PlanCache, plan
-from tilewright.planning.cached import schedules
-from tilewright.planning.cached_blocks import scratch_elements
-from tilewright.planning.cached_cost import cache_levels
+from tilewright.planning.caches.blocks import scratch_elements
+from tilewright.planning.caches.cost import cache_levels
+from tilewright.planning.caches.pieces import scratch_words
+from tilewright.planning.caches.planner import schedules
 from tilewright.planning.domain import Kernel
-from tilewright.planning.pieces import scratch_words
 from tilewright.planning.schedule import Schedule
 
 SCRATCH_CACHES = 4

@@ -20,10 +20,10 @@ from tilewright.graph.passes.methods import methods_of
 from tilewright.machine import Machine
 from tilewright.network.fusion.forms import described, forms_of
 from tilewright.planning import PlanCache, Timer, plan
-from tilewright.planning.cached import schedules
+from tilewright.planning.caches.planner import schedules
+from tilewright.planning.caches.sharing import slowest
 from tilewright.planning.canonical import canonical
 from tilewright.planning.domain import Kernel
-from tilewright.planning.sharing import slowest
 
 
 @dataclass

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tilewright.machine import Machine
-from tilewright.planning.cached import plan_cached, ranked
+from tilewright.planning.caches.planner import plan_cached, ranked
+from tilewright.planning.caches.sharing import share
 from tilewright.planning.domain import Kernel
 from tilewright.planning.measurements import Measurements
 from tilewright.planning.plan import Plan
 from tilewright.planning.schedule import Schedule
-from tilewright.planning.sharing import share
 
 Measure = Callable[[Kernel, Machine, Sequence[Schedule]], list[float]]
 """Seconds that one core takes for each schedule of a kernel."""

@@ -23,8 +23,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tilewright.codegen.c.compiler import compiler_version
 from tilewright.errors import refuse
 from tilewright.machine import Machine
+from tilewright.planning.caches.registers import REGISTERS, registers_of
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
-from tilewright.planning.registers import REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.cpu.candidates import Sources, built
 from tilewright.targets.cpu.library import loaded

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.machine import Primitive, Storage
 from tilewright.numerics.pieces import GROUP, PRODUCTS, THREE, TWO
-from tilewright.planning.pieces import POINTS, TILE_WORDS
+from tilewright.planning.caches.pieces import POINTS, TILE_WORDS
 from tilewright.targets.cpu.block_primitives import FEW_CHANNELS, storage
 
 _MOST = 1 << 20

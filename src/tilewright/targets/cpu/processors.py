@@ -42,7 +42,7 @@ class Processor:
     """Dot products of two bfloat16 on whole vectors in one cycle; 0 without the instruction."""
     block_cycles: float = 0.0
     """Cycles in which matrix tiles multiply 16 points with 16 output channels, over 32 inputs, in
-    pieces of bfloat16 (planning/pieces.py); 0 without such tiles."""
+    pieces of bfloat16 (planning/caches/pieces.py); 0 without such tiles."""
     cores: int = 1
     """Cores that the larger kernels' loops are divided for; they run on any number of threads."""
     clock_hz: float = 3.7e9

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from tilewright.codegen.c.address import Address
-from tilewright.planning.cached_blocks import register_tiles
+from tilewright.planning.caches.blocks import register_tiles
 from tilewright.planning.domain import Affine
 from tilewright.targets.cpu.instance import Instance
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus, total
-from tilewright.planning.cached_blocks import register_tiles
+from tilewright.planning.caches.blocks import register_tiles
 from tilewright.planning.domain import Affine
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.block_products import write_first, write_steps

@@ -1,7 +1,7 @@
 """One convolution or matrix product in pieces of bfloat16: its operands, and its points.
 
-Inputs are split as they are laid out in scratch (planning/pieces.py), two vectors of channels at a
-time.
+Inputs are split as they are laid out in scratch (planning/caches/pieces.py), two vectors of
+channels at a time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from tilewright.codegen.c.address import Address
 from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.numerics.pieces import THREE, groups
-from tilewright.planning.pieces import POINTS, TILE_WORDS, Geometry, pieces_of
+from tilewright.planning.caches.pieces import POINTS, TILE_WORDS, Geometry, pieces_of
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.code import NAME
 

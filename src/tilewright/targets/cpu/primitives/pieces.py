@@ -1,8 +1,8 @@
 """Convolutions and matrix products in pieces of bfloat16, on a processor's matrix tiles.
 
-With the first of the output channels a block of points is split into scratch (planning/pieces.py).
-A register tile is two tiles of points by two vectors of output channels: their sums stay in four of
-the processor's eight tiles while the whole reduction passes through the others. Then results leave
+With the first of the output channels a block of points is split into scratch
+(planning/caches/pieces.py). A register tile is two tiles of points by two vectors of output
+channels: their sums stay in four of the processor's eight tiles while the whole reduction passes through the others. Then results leave
 as any product's do. A register tile of one tile of points has two sums to each tile of results, or
 one would wait for the one before. All output channels of a point are added up alike: of equal
 weights they have equal results, which networks that tell classes by little differences need.
@@ -19,8 +19,8 @@ from dataclasses import replace
 
 from tilewright.codegen.c.source import Writer, plus, total
 from tilewright.numerics.pieces import PRODUCTS, groups
+from tilewright.planning.caches.pieces import POINTS, TILE_WORDS
 from tilewright.planning.domain import Affine
-from tilewright.planning.pieces import POINTS, TILE_WORDS
 from tilewright.targets.cpu.instance import Instance
 from tilewright.targets.cpu.primitives.block_products import write_first
 from tilewright.targets.cpu.primitives.chain import PositionOf, store_at, vector_at, write_chain

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from tilewright.codegen.c.address import Address, Extent
 from tilewright.codegen.c.source import Writer
-from tilewright.planning.cached_blocks import register_tiles
+from tilewright.planning.caches.blocks import register_tiles
 from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
 from tilewright.targets.cpu.instance import Instance, Step

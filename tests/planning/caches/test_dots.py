@@ -2,10 +2,10 @@
 
 import pytest
 
-from tilewright.planning.cached import plan_cached, schedules
+from tilewright.planning.caches.dots import along_reduction, group_of, most_points
+from tilewright.planning.caches.planner import plan_cached, schedules
+from tilewright.planning.caches.registers import registers_of
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
-from tilewright.planning.dots import along_reduction, group_of, most_points
-from tilewright.planning.registers import registers_of
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import Processor
 

@@ -3,7 +3,7 @@
 A block of rows of the result is complete when the loops over what it waits for have ended
 (``Kernel.awaited``). Then its rows are normalised in place. What a cache still has of the block is
 not fetched again: all that the tiles touched has passed the first cache meanwhile, of the others
-weights leave the result there (cached_cost.py). As a kernel of its own the same work reads the
+weights leave the result there (cost.py). As a kernel of its own the same work reads the
 whole result, when all of it has been written, and writes it to another place, which is fetched
 first.
 """
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.machine import Machine, parse_expression
-from tilewright.planning.cached_cost import Nest, box_bytes, cache_levels, part_kept
+from tilewright.planning.caches.cost import Nest, box_bytes, cache_levels, part_kept
 from tilewright.planning.domain import Kernel
 
 

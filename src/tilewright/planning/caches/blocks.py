@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.machine import Primitive, parse_expression
+from tilewright.planning.caches.registers import REGISTERS, Registers
 from tilewright.planning.domain import Kernel
-from tilewright.planning.registers import REGISTERS, Registers
 from tilewright.planning.schedule import Level, Schedule
 
 _VECTORS = (1, 2, 3, 4, 6)

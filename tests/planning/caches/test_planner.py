@@ -8,8 +8,8 @@ import pytest
 from tilewright.errors import TilewrightError
 from tilewright.machine import Engine, Machine, Memory, Primitive, Storage
 from tilewright.planning import plan
-from tilewright.planning.cached import choose_primitive, registers_of, schedules
-from tilewright.planning.cached_cost import Caches, Nest, box_bytes, cache_levels
+from tilewright.planning.caches.cost import Caches, Nest, box_bytes, cache_levels
+from tilewright.planning.caches.planner import choose_primitive, registers_of, schedules
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
 

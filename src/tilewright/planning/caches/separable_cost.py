@@ -14,10 +14,10 @@ from dataclasses import replace
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.bounds import primitives_for
-from tilewright.planning.cached_blocks import register_tiles
+from tilewright.planning.caches.blocks import register_tiles
+from tilewright.planning.caches.registers import REGISTERS
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.layout import Layout
-from tilewright.planning.registers import REGISTERS
 from tilewright.planning.schedule import Level, Schedule
 
 Price = Callable[[Kernel, Primitive, Schedule], tuple[float, float]]

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tilewright.machine import Machine
-from tilewright.planning.cached import plan_cached, schedules
-from tilewright.planning.cached_blocks import register_tiles, scratch_elements
+from tilewright.planning.caches.blocks import register_tiles, scratch_elements
+from tilewright.planning.caches.planner import plan_cached, schedules
+from tilewright.planning.caches.registers import registers_of
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
-from tilewright.planning.registers import registers_of
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 

@@ -6,10 +6,10 @@ import pytest
 
 from tilewright.machine import Machine
 from tilewright.planning import plan
-from tilewright.planning.cached_cost import Nest
+from tilewright.planning.caches.cost import Nest
+from tilewright.planning.caches.sharing import divisible, exchanged, share
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.planning.sharing import divisible, exchanged, share
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 

@@ -3,7 +3,7 @@
 Operands stay in main memory; what is planned is the register tile, the split of the reduction, and
 the order of the loops, so that what comes again is still in a cache. The registers are the memory
 named ``registers`` (its granule is one vector). The space is small, and every schedule in it is
-priced by cached_cost.py.
+priced by cost.py.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.numerics.element_types import ELEMENTS
-from tilewright.planning.behind_cost import BehindCost
-from tilewright.planning.block_cost import BlockCost
 from tilewright.planning.bounds import granule_bound, physical_bound, primitives_for
-from tilewright.planning.cached_blocks import block_schedules
-from tilewright.planning.cached_cost import Caches, Nest
+from tilewright.planning.caches.behind_cost import BehindCost
+from tilewright.planning.caches.block_cost import BlockCost
+from tilewright.planning.caches.blocks import block_schedules
+from tilewright.planning.caches.cost import Caches, Nest
+from tilewright.planning.caches.dots import along_reduction, dot_cycles, most_points
+from tilewright.planning.caches.piece_cost import PieceCost
+from tilewright.planning.caches.pieces import piece_schedules
+from tilewright.planning.caches.registers import REGISTERS, registers_of
+from tilewright.planning.caches.separable_cost import SeparableCost
+from tilewright.planning.caches.sharing import divisible, share
 from tilewright.planning.domain import Kernel
-from tilewright.planning.dots import along_reduction, dot_cycles, most_points
 from tilewright.planning.layout import Layout
 from tilewright.planning.operand_layouts import operand_layout, takes_operand
-from tilewright.planning.piece_cost import PieceCost
-from tilewright.planning.pieces import piece_schedules
 from tilewright.planning.plan import Budget, Plan, Timer
-from tilewright.planning.registers import REGISTERS, registers_of
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.planning.separable_cost import SeparableCost
-from tilewright.planning.sharing import divisible, share
 
 _REDUCTION_BLOCKS = (64, 128, 256, 512, 1024)
 _ROW_BLOCKS = (2, 4, 8, 16)

@@ -15,9 +15,9 @@ from math import ceil, prod
 
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.pieces import THREE, TWO
-from tilewright.planning.cached_cost import box_bytes, cache_levels
+from tilewright.planning.caches.cost import box_bytes, cache_levels
+from tilewright.planning.caches.pieces import POINTS, TILE_WORDS, Geometry, pieces_of
 from tilewright.planning.domain import Kernel
-from tilewright.planning.pieces import POINTS, TILE_WORDS, Geometry, pieces_of
 from tilewright.planning.schedule import Schedule
 
 USABLE = 0.4

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.planning.test_cached_blocks import MACHINE, kernel
+from tests.planning.caches.test_blocks import MACHINE, kernel
 from tilewright.machine import Machine
-from tilewright.planning.block_cost import BlockCost
-from tilewright.planning.cached import schedules
+from tilewright.planning.caches.block_cost import BlockCost
+from tilewright.planning.caches.planner import schedules
 from tilewright.planning.domain import Affine, Dim, Kernel
 from tilewright.planning.schedule import Level, Schedule
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.graph.operations.test_pieces import convolution, matrix
 from tilewright.numerics.pieces import THREE, TWO
+from tilewright.planning.caches.pieces import POINTS, Geometry, piece_schedules, scratch_words
 from tilewright.planning.domain import Kernel
-from tilewright.planning.pieces import POINTS, Geometry, piece_schedules, scratch_words
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import PROCESSORS
 

@@ -18,10 +18,10 @@ from math import ceil
 from typing import Any
 
 from tilewright.machine import Machine, Primitive, parse_expression
-from tilewright.planning.cached_blocks import panel_channels, register_tiles
-from tilewright.planning.cached_cost import box_bytes, cache_levels
+from tilewright.planning.caches.blocks import panel_channels, register_tiles
+from tilewright.planning.caches.cost import box_bytes, cache_levels
+from tilewright.planning.caches.registers import Registers, registers_of
 from tilewright.planning.domain import Kernel
-from tilewright.planning.registers import Registers, registers_of
 from tilewright.planning.schedule import Schedule
 
 
@@ -72,7 +72,7 @@ class BlockCost:
                 block += 0.0 if self.explicit else self._read(height, width)
                 total += count * extents.get("g", 1) * block
         if self.explicit:
-            # Fetched and written while tiles compute, which hides neither (cached_cost.py).
+            # Fetched and written while tiles compute, which hides neither (cost.py).
             total += 2 * self.results * self._far(self.images) / self.second[1]
         # Between two uses of the weights lies what one block reads and writes, not all images.
         between = self.weights + self._scratch(sizes) + self.images / blocks

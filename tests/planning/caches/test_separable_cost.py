@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilewright.planning.cached import plan_cached, ranked
+from tilewright.planning.caches.planner import plan_cached, ranked
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor

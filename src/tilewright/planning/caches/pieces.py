@@ -20,9 +20,9 @@ from math import ceil
 from tilewright.machine import Primitive
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.numerics.pieces import THREE, TWO, groups
-from tilewright.planning.cached_blocks import shares
+from tilewright.planning.caches.blocks import shares
+from tilewright.planning.caches.registers import REGISTERS
 from tilewright.planning.domain import Affine, Kernel
-from tilewright.planning.registers import REGISTERS
 from tilewright.planning.schedule import Level, Schedule
 
 POINTS = 16

@@ -12,10 +12,10 @@ from itertools import pairwise
 from math import ceil, lcm, prod
 
 from tilewright.machine import Machine
-from tilewright.planning.cached_cost import Nest, box_bytes, cache_levels
+from tilewright.planning.caches.cost import Nest, box_bytes, cache_levels
+from tilewright.planning.caches.registers import REGISTERS
 from tilewright.planning.domain import Kernel, Operand
 from tilewright.planning.layout import Layout
-from tilewright.planning.registers import REGISTERS
 from tilewright.planning.schedule import Level, Schedule
 
 LEAST_CYCLES = 30_000.0

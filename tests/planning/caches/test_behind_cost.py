@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from tilewright.machine import Machine
-from tilewright.planning.behind_cost import BehindCost
-from tilewright.planning.cached import plan_cached, ranked
-from tilewright.planning.cached_cost import Nest
+from tilewright.planning.caches.behind_cost import BehindCost
+from tilewright.planning.caches.cost import Nest
+from tilewright.planning.caches.planner import plan_cached, ranked
+from tilewright.planning.caches.sharing import slowest
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.planning.sharing import slowest
 from tilewright.targets.cpu.machine import machine as cpu
 from tilewright.targets.cpu.processors import Processor
 
