@@ -2,10 +2,11 @@
 
 With the first of the output channels a block of points is split into scratch
 (planning/caches/pieces.py). A register tile is two tiles of points by two vectors of output
-channels: their sums stay in four of the processor's eight tiles while the whole reduction passes through the others. Then results leave
-as any product's do. A register tile of one tile of points has two sums to each tile of results, or
-one would wait for the one before. All output channels of a point are added up alike: of equal
-weights they have equal results, which networks that tell classes by little differences need.
+channels: their sums stay in four of the processor's eight tiles while the whole reduction passes
+through the others. Then results leave as any product's do. A register tile of one tile of points
+has two sums to each tile of results, or one would wait for the one before. All output channels of a
+point are added up alike: of equal weights they have equal results, which networks that tell classes
+by little differences need.
 
 Weights of two pieces were split before, and lie as they are read. Those of three are split between
 the products of the first register tile that takes them, a step ahead, into scratch, where the
