@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from benchmarks.papers.ascend import ladder
 from benchmarks.report import Column, Table, percent, whole
 from tilewright.planning.planners.stationary import KINDS, Product, Room, best_tile
 from tilewright.targets.ascend.flags import synchronised
@@ -141,4 +142,5 @@ def tables(networks: Sequence[str]) -> list[Table]:
             formats(),
             ("Pieces follow each other: each buffer is there once.",),
         ),
+        ladder.table(),
     ]

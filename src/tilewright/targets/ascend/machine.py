@@ -87,6 +87,10 @@ class DaVinci:
     """Cycles from the start of a transfer of main memory to its first byte."""
     barrier_blocks: Rate
     """A ``mad`` into sums of fewer blocks needs a barrier after the one before on these sums."""
+    load_head: Rate = Rate(0, "A", "no public figure; 910B1 has one")
+    """Cycles of each command of MTE1 before its first byte."""
+    burst: Rate = Rate(0, "A", "no public figure; 910B1 has one")
+    """Least cycles of each burst of a transfer from main memory, however short it is."""
     flags: Literal["binary", "counting"] = "binary"
     """Whether an event may be set again before it is waited for. The vendor's manual says no, its
     compiler relies on yes; code for the first is right on the second."""
@@ -164,15 +168,17 @@ ASCEND_910B1 = DaVinci(
     l2=192 << 20,
     events=8,
     paths={
-        ("gm", "cbuf"): Rate(32, "V", "DDR; L2 110"),
+        ("gm", "cbuf"): Rate(110, "V", "L2; DDR 32"),
         ("cbuf", "ca"): Rate(256, "V", "instruction tables; the ini file says 512"),
         ("cbuf", "cb"): Rate(128, "V", "instruction tables; the ini file says 256"),
         ("cc", "gm"): Rate(64, "V", "L2 86"),
     },
     mad_head=Rate(61, "M", "64 x 64 x 64 without overlap: 125 cycles a mad"),
     queue=Rate(32, "V", "of MTE1; assumed for the others"),
-    latency=Rate(100, "A", _GUESS),
+    latency=Rate(40, "M", "ladder of products, cases 0 and 1: cycles of a transfer beside bursts"),
     barrier_blocks=Rate(10, "V", "manual"),
+    load_head=Rate(23.5, "M", "ladder of products, cases 0 and 1: 47 a step beside the rates"),
+    burst=Rate(3.38, "M", "ladder of products, cases 0 and 1: rows of 128 bytes"),
 )
 
 CORES = (ASCEND_910, ASCEND_310, ASCEND_910B1)

@@ -34,8 +34,8 @@ from tilewright.targets.ascend.program import (
     trace,
 )
 
-PIPES: tuple[str, ...] = ("V", "M", "MTE1", "MTE2", "MTE3")
-"""The pipes that take commands; S, the scalar unit, issues them."""
+PIPES: tuple[str, ...] = ("V", "M", "MTE1", "MTE2", "MTE3", "FIX")
+"""The pipes that take commands; S, the scalar unit, issues them. FIX is 910B's alone."""
 
 PAIR = 2
 """Bytes to which accesses of main memory are told apart; on the chip it is blocks."""

@@ -3,8 +3,9 @@
 The scalar unit issues a command a cycle. A pipe starts a command when it is issued, the one before
 has left the pipe, and the flags before it are set; the flags behind it are set when it is complete.
 
-- A copy keeps its pipe as long as its bytes take at the path's rate; from or to main memory it is
-  complete a latency later, which the next copy overlaps.
+- A copy keeps its pipe as long as its bytes take at the path's rate, or its bursts at their least;
+  from or to main memory it is complete a latency later, which the next copy overlaps, except on
+  cores whose latency was measured as time of the pipe (``burst``).
 - A ``mad`` takes a cycle for each block product; its result is there ``mad_head`` cycles later,
   which the next one's blocks hide.
 - A vector operation takes its repeats, times what each takes.
@@ -55,8 +56,9 @@ def _space(access: Access) -> str:
     return "gm" if _is_main(access) else access.home
 
 
-def simulate(program: Program, core: DaVinci) -> Timing:
-    """The times of a program with its flags."""
+def simulate(program: Program, core: DaVinci, *, issue: float = 1.0) -> Timing:
+    """The times of a program with its flags; the scalar unit issues one of its statements in
+    ``issue`` cycles."""
     free = dict.fromkeys(PIPES, 0.0)
     done = dict.fromkeys(PIPES, 0.0)
     busy = dict.fromkeys(PIPES, 0.0)
@@ -64,7 +66,7 @@ def simulate(program: Program, core: DaVinci) -> Timing:
     issued, moved = 0.0, 0
     for one in trace(program):
         statement = one.statement
-        issued += 1
+        issued += issue
         if isinstance(statement, Flag):
             key = (statement.source, statement.target, one.event)
             if statement.kind == "set":
@@ -105,5 +107,10 @@ def _cost(
     path = _space(reads[0]), _space(writes[0])
     # Copies within UB take the vector unit, 256 bytes a cycle.
     rate = core.paths[path].value if path in core.paths else 256.0
-    latency = core.latency.value if "gm" in path else 0.0
-    return _bytes(reads[0]) / rate, latency
+    taken = _bytes(reads[0]) / rate
+    if "gm" not in path:
+        return taken + (core.load_head.value if command.pipe == "MTE1" else 0.0), 0.0
+    if path[0] == "gm" and core.burst.value:
+        bursts = _bytes(reads[0]) // reads[0].bytes
+        return max(taken, bursts * core.burst.value) + core.latency.value, 0.0
+    return taken, core.latency.value
