@@ -44,8 +44,8 @@ class MappedFile:
 
     def _look(self) -> tuple[int, int]:
         """Size, and time of the last change."""
-        found = os.fstat(self._file)
-        return found.st_size, found.st_mtime_ns
+        status = os.fstat(self._file)
+        return status.st_size, status.st_mtime_ns
 
     def check(self) -> None:
         """Refuse (``model-changed``) if the file is no longer what was mapped."""

@@ -250,12 +250,12 @@ class KernelOp(IRDLOperation):
     @property
     def computes(self) -> list[list[GraphOperation]]:
         """The operations by compute, in order."""
-        found: list[list[GraphOperation]] = []
+        computes: list[list[GraphOperation]] = []
         for op in self.operations:
-            if not found or op.begins is not None:
-                found.append([])
-            found[-1].append(op)
-        return found
+            if not computes or op.begins is not None:
+                computes.append([])
+            computes[-1].append(op)
+        return computes
 
     @property
     def on_host(self) -> bool:
@@ -348,7 +348,7 @@ class NetworkOp(IRDLOperation):
 def network_of(module: Operation) -> NetworkOp:
     """The one network in a module; raises VerifyException if there is not exactly one."""
     inside = (op for region in module.regions for block in region.blocks for op in block.ops)
-    found = [op for op in (module, *inside) if isinstance(op, NetworkOp)]
-    if len(found) != 1:
-        raise VerifyException(f"expected one graph.network, found {len(found)}")
-    return found[0]
+    networks = [op for op in (module, *inside) if isinstance(op, NetworkOp)]
+    if len(networks) != 1:
+        raise VerifyException(f"expected one graph.network, found {len(networks)}")
+    return networks[0]

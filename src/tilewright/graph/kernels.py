@@ -59,8 +59,8 @@ class _Builder:
         kernels: dict[str, Kernel] = {}
         for operations in self.op.computes:
             kernel = self.compute(operations)
-            made = [kernels.pop(o.name) for o in kernel.anchor.inputs if o.name in kernels]
-            kernels[kernel.output.name] = replace(kernel, producers=tuple(made))
+            producers = [kernels.pop(o.name) for o in kernel.anchor.inputs if o.name in kernels]
+            kernels[kernel.output.name] = replace(kernel, producers=tuple(producers))
         if len(kernels) != 1:
             raise VerifyException(
                 f"kernel {self.op.symbol.data} has {len(kernels)} results that no compute reads"
@@ -116,13 +116,13 @@ class _Builder:
 
     def pool_stage(self, inner: PoolOperation, anchor: Stage) -> tuple[Stage, Stage]:
         """The anchor with the dims of a pool of its result, and the pool over its dims."""
-        found = pooled(anchor, self.stage(inner))
-        if found is None:
+        stages = pooled(anchor, self.stage(inner))
+        if stages is None:
             raise VerifyException(
                 f"kernel {self.op.symbol.data}: the windows of {inner.name} "
                 f"(node {inner.node_name!r}) do not lie within tiles of the anchor's result"
             )
-        return found
+        return stages
 
     def map_stage(self, inner: GraphOperation, anchor: Stage, target: Operand) -> Stage:
         """A map over d0..dk, restated over the anchor's dims of what it reads.

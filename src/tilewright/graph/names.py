@@ -80,11 +80,11 @@ class Namer:
     def unique(self, name: str, fallback: str = "value") -> str:
         """An identifier for ``name``: itself made safe, else with _2, _3, ... behind."""
         base = identifier(name, fallback)
-        found = base
-        while found in self.originals:
+        candidate = base
+        while candidate in self.originals:
             number = self._next.get(base, 2)
             self._next[base] = number + 1
-            found = f"{base.rstrip('_')}_{number}"
-        self.originals[found] = name
+            candidate = f"{base.rstrip('_')}_{number}"
+        self.originals[candidate] = name
         self.known.add(name)
-        return found
+        return candidate

@@ -68,17 +68,19 @@ def spread(
 
     with np.errstate(all="ignore"):
         plain = interpret(module, weights, inputs)
-        found = {name: np.zeros(array.shape) for name, array in plain.items()}
+        largest = {name: np.zeros(array.shape) for name, array in plain.items()}
         for _ in range(runs):
             for name, array in interpret(module, weights, inputs, rounding=disturbed).items():
                 apart = np.abs(array.astype(np.float64) - plain[name].astype(np.float64))
-                found[name] = np.maximum(found[name], np.where(np.isfinite(apart), apart, np.inf))
-    for name, array in found.items():
+                largest[name] = np.maximum(
+                    largest[name], np.where(np.isfinite(apart), apart, np.inf)
+                )
+    for name, array in largest.items():
         finite = array[np.isfinite(array)]
         if is_float(plain[name]):
             usual = float(np.percentile(finite, PERCENTILE)) if finite.size else 0.0
-            found[name] = np.maximum(array, usual)
-    return found
+            largest[name] = np.maximum(array, usual)
+    return largest
 
 
 def is_float(array: Array) -> bool:

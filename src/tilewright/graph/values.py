@@ -84,8 +84,8 @@ def node_results(module: Operation) -> dict[str, list[SSAValue]]:
 
     The last one of the size of the node's own result is that result; it may be shaped otherwise.
     """
-    found: dict[str, list[SSAValue]] = {}
+    results: dict[str, list[SSAValue]] = {}
     for op in network_of(module).walk():
         if isinstance(op, GraphOperation) and op.result_node:
-            found.setdefault(op.result_node, []).append(op.result)
-    return found
+            results.setdefault(op.result_node, []).append(op.result)
+    return results

@@ -71,7 +71,7 @@ class Weights:
         kept = kept.astype(kept.dtype.newbyteorder("<"), copy=False)
         digest = digest_of(kept)
         if len(self._symbols) < len(self._arrays):  # Loaded arrays are digested when first needed.
-            self._symbols = {digest_of(found): name for name, found in self._arrays.items()}
+            self._symbols = {digest_of(stored): name for name, stored in self._arrays.items()}
         if digest in self._symbols:
             return self._symbols[digest]
         if kept.flags.writeable:  # What is read-only stays, a view of a mapped file above all.

@@ -112,11 +112,11 @@ def specialised(model: ModelProto, inputs: Mapping[str, Array]) -> tuple[Importe
 
 def _needed(graph: GraphProto) -> set[str]:
     """Names whose values must be known, in a graph and what it takes from outside."""
-    found: set[str] = {name for node in graph.node for name in _asked(node)}
+    needed: set[str] = {name for node in graph.node for name in _asked(node)}
     for node in reversed(graph.node):
-        if node.op_type not in SIZES and found.intersection(node.output):
-            found.update(_read(node))
-    return found
+        if node.op_type not in SIZES and needed.intersection(node.output):
+            needed.update(_read(node))
+    return needed
 
 
 def _asked(node: NodeProto) -> Iterable[str]:

@@ -181,17 +181,17 @@ def irdl_op_definition(cls: type[_Definition]) -> type[_Definition]:
 
     xDSL searches the definition whenever they are asked for: a tenth of a compilation.
     """
-    made = _irdl_op_definition(cls)
-    described = made.get_irdl_definition()
+    definition = _irdl_op_definition(cls)
+    described = definition.get_irdl_definition()
     if len(described.operands) == 1:
         name, kind = described.operands[0]
         if type(kind) is VarOperandDef:
-            setattr(made, name, property(_operands))
+            setattr(definition, name, property(_operands))
     if len(described.results) == 1:
         name, kind = described.results[0]
         if type(kind) is ResultDef:
-            setattr(made, name, property(_result))
-    return made
+            setattr(definition, name, property(_result))
+    return definition
 
 
 def _operands(op: Operation) -> Sequence[SSAValue]:
@@ -278,8 +278,8 @@ _ESCAPED = re.compile(r'[^ -~]|["\\]')
 """What is escaped in a string literal."""
 
 
-def _escape(found: re.Match[str]) -> str:
-    letter = found.group()
+def _escape(match: re.Match[str]) -> str:
+    letter = match.group()
     return "\\\\" if letter == "\\" else f"\\{ord(letter):02X}"
 
 

@@ -97,26 +97,26 @@ def made_of(operation: Operation) -> list[object]:
 
     None of these parts changes, so that equal lists are of one module in one state.
     """
-    found: list[object] = [operation]
-    _add_parts(operation, found)
-    return found
+    parts: list[object] = [operation]
+    _add_parts(operation, parts)
+    return parts
 
 
-def _add_parts(operation: Operation, found: list[object]) -> None:
-    found += operation.operands
-    found += [result.type for result in operation.results]
+def _add_parts(operation: Operation, parts: list[object]) -> None:
+    parts += operation.operands
+    parts += [result.type for result in operation.results]
     for attributes in (operation.properties, operation.attributes):
-        found += attributes
-        found += attributes.values()
+        parts += attributes
+        parts += attributes.values()
     for region in operation.regions:
-        found.append(region)
+        parts.append(region)
         for block in region.blocks:
-            found.append(block)
-            found += block.args
-            found += [argument.type for argument in block.args]
+            parts.append(block)
+            parts += block.args
+            parts += [argument.type for argument in block.args]
             for child in block.ops:
-                found.append(child)
-                _add_parts(child, found)
+                parts.append(child)
+                _add_parts(child, parts)
 
 
 @dataclass

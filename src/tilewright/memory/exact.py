@@ -101,9 +101,9 @@ def improve(
     goal = max(bound, (problem.capacity or 0) // unit)
     for part in parts:
         start = [offsets[i] // unit for i in part.members]
-        found, least = _solve(part, start, goal, budget, rules)
-        proven = proven and (least or _peak(part, found) <= bound)
-        for index, offset in zip(part.members, found, strict=True):
+        part_offsets, least = _solve(part, start, goal, budget, rules)
+        proven = proven and (least or _peak(part, part_offsets) <= bound)
+        for index, offset in zip(part.members, part_offsets, strict=True):
             offsets[index] = offset * unit
     peak = problem.peak(offsets)
     proven = peak == best.bound or (proven and goal == bound)
@@ -171,14 +171,14 @@ def _solve(
     capacity = low
     while tried < peak - 1 and budget.left > 0:
         try:
-            found = _fit(part, capacity, budget, rules)
+            placed = _fit(part, capacity, budget, rules)
         except _OutOfBudget:
             tried = capacity
         else:
-            if found is None:
+            if placed is None:
                 low, tried = capacity + 1, capacity
             else:
-                best, peak = found, _peak(part, found)
+                best, peak = placed, _peak(part, placed)
         capacity = (tried + peak) // 2
     return best, peak <= low
 

@@ -58,16 +58,16 @@ class Problem:
     @cached_property
     def neighbours(self) -> list[list[int]]:
         """For each buffer, the others that are live when it is."""
-        found: list[list[int]] = [[] for _ in self.buffers]
+        neighbours: list[list[int]] = [[] for _ in self.buffers]
         # A sweep over the first steps meets every pair that is live together exactly once.
         live: list[int] = []
         for i in sorted(range(len(self.buffers)), key=lambda i: (self.buffers[i].first, i)):
             live = [j for j in live if self.buffers[j].last >= self.buffers[i].first]
             for j in live:
-                found[i].append(j)
-                found[j].append(i)
+                neighbours[i].append(j)
+                neighbours[j].append(i)
             live.append(i)
-        return found
+        return neighbours
 
     @cached_property
     def bound(self) -> tuple[int, int]:

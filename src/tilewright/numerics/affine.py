@@ -19,8 +19,11 @@ Attributes = Mapping[str, Any]
 
 def limits(attributes: Attributes) -> tuple[int, int]:
     """The least and the greatest integer of a result: its type's, or narrower ones."""
-    found = np.iinfo(str(attributes["to"]))
-    low, high = attributes.get("minimum", found.min), attributes.get("maximum", found.max)
+    limits_of_type = np.iinfo(str(attributes["to"]))
+    low, high = (
+        attributes.get("minimum", limits_of_type.min),
+        attributes.get("maximum", limits_of_type.max),
+    )
     return int(low), int(high)
 
 
@@ -35,10 +38,12 @@ def rounded(units: Array, zero: Array | int, low: int, high: int) -> NDArray[np.
 
 def quantise(x: Array, scale: Array, zero: Array) -> Array:
     """x / scale rounded, plus the zero point, in the zero point's type (8 or 16 bits)."""
-    found = np.iinfo(zero.dtype)
+    limits_of_type = np.iinfo(zero.dtype)
     with np.errstate(all="ignore"):
         units = x.astype(np.float32) / scale
-    return rounded(units, zero.astype(np.int32), found.min, found.max).astype(zero.dtype)
+    return rounded(units, zero.astype(np.int32), limits_of_type.min, limits_of_type.max).astype(
+        zero.dtype
+    )
 
 
 def dequantise(x: Array, scale: Array, zero: Array) -> NDArray[np.float32]:

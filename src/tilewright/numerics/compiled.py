@@ -24,37 +24,37 @@ def compiled(function: _Function) -> _Function:
     it has cached is old.
     """
     try:
-        found: Any = _compiled(function, cache=True)
+        dispatcher: Any = _compiled(function, cache=True)
     except RuntimeError:  # numba finds no directory for its cache
         return _compiled(function)
-    folder = getattr(getattr(found, "_cache", None), "cache_path", None)
+    folder = getattr(getattr(dispatcher, "_cache", None), "cache_path", None)
     if folder is not None:
-        found.compile = _one_at_a_time(found.compile, folder)
-    return found
+        dispatcher.compile = _one_at_a_time(dispatcher.compile, folder)
+    return dispatcher
 
 
 def compiled_together(function: _Function) -> _Function:
     """``compiled``, for a function that calls others of its folder: any change there counts."""
-    found: Any = compiled(function)
-    file = getattr(getattr(found, "_cache", None), "_cache_file", None)
+    dispatcher: Any = compiled(function)
+    file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if hasattr(file, "_source_stamp"):
         cast(Any, file)._source_stamp = _stamp(Path(function.__code__.co_filename).parent)
-        return cast(_Function, found)
+        return cast(_Function, dispatcher)
     return _compiled(function)  # a numba that keeps its stamp elsewhere
 
 
 def _compiled(function: _Function, **options: bool) -> _Function:
     """Without the wrapper for calls from C, which nothing makes: a tenth of the time."""
-    found = cast(Any, numba).njit(no_cfunc_wrapper=True, **options)(function)
-    template = found.get_call_template
+    dispatcher = cast(Any, numba).njit(no_cfunc_wrapper=True, **options)(function)
+    template = dispatcher.get_call_template
 
     def get_call_template(args: Any, kws: Any) -> Any:
         named = {name: types.unliteral(kind) for name, kind in kws.items()}
         return template([types.unliteral(kind) for kind in args], named)
 
     # numba would compile a function anew for each constant that another hands to it.
-    found.get_call_template = get_call_template
-    return cast(_Function, found)
+    dispatcher.get_call_template = get_call_template
+    return cast(_Function, dispatcher)
 
 
 def _one_at_a_time(compile: Callable[[Any], Any], folder: str) -> Callable[[Any], Any]:

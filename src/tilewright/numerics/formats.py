@@ -104,27 +104,27 @@ def numbers_of(
         raise refuse(
             "numbers-format", f"no number format is called {format!r}", help=", ".join(FORMATS)
         )
-    found = FORMATS[format]
+    known = FORMATS[format]
     names: dict[str, ObserverName] = {name: name for name in OBSERVERS}
     if observer is not None and observer not in names:
         raise refuse(
             "numbers-observer", f"no observer is called {observer!r}", help=", ".join(OBSERVERS)
         )
-    if found.kind != "linear" and observer is not None:
+    if known.kind != "linear" and observer is not None:
         raise refuse(
             "numbers-observer",
             f"{format} has no scales for an observer to choose",
             help="leave the observer out",
         )
-    if found.is_plain and keep_float:
+    if known.is_plain and keep_float:
         raise refuse(
             "numbers-keep", "everything is float32", help="leave the nodes that stay float out"
         )
-    if equalise and not found.has_bytes:
+    if equalise and not known.has_bytes:
         raise refuse(
             "numbers-equalise",
             f"channels are equalised for integers of 8 bits, not for {format}",
             help="leave the option out",
         )
-    chosen = found.has_bytes and found.per_channel if equalise is None else equalise
-    return Numbers(found, names[observer or "minimum-maximum"], keep_float, chosen)
+    chosen = known.has_bytes and known.per_channel if equalise is None else equalise
+    return Numbers(known, names[observer or "minimum-maximum"], keep_float, chosen)

@@ -108,11 +108,11 @@ def whole(x: Array, to: np.dtype[Any]) -> Array:
     wide = np.dtype(np.int64 if to.itemsize == 8 or to == np.uint32 else np.int32)
     least = float(np.iinfo(wide).min)
     x = x.astype(np.float32) if x.dtype.itemsize < 4 else x
-    found = np.where((x >= least) & (x < -least), x, least).astype(wide).astype(to)
+    signed = np.where((x >= least) & (x < -least), x, least).astype(wide).astype(to)
     if to != np.uint64:
-        return found
+        return signed
     large = (x >= -least) & (x < -2 * least)
-    return np.where(large, np.where(large, x, 0).astype(np.uint64), found)
+    return np.where(large, np.where(large, x, 0).astype(np.uint64), signed)
 
 
 def _quiet(function: Callable[..., Array]) -> Callable[[Sequence[Array], Attributes], Array]:

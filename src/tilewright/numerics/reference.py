@@ -127,8 +127,8 @@ def max_pool2d(
     It is minus infinity where a window has no number.
     """
     lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    found = _pool(np.fmax, _padded(x, pads, lowest, x.dtype), kernel, strides, dilations)
-    return np.fmax(found, x.dtype.type(lowest))
+    largest = _pool(np.fmax, _padded(x, pads, lowest, x.dtype), kernel, strides, dilations)
+    return np.fmax(largest, x.dtype.type(lowest))
 
 
 def sum_pool2d(

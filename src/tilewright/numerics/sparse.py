@@ -48,11 +48,11 @@ def encode(weights: Array, segment: int, lanes: int) -> NDArray[np.int16]:
         for b in range(blocks)
     ]
     longest = max(stream.size for line in streams for stream in line)
-    found = np.zeros((blocks, segments, longest), np.int16)
+    packed = np.zeros((blocks, segments, longest), np.int16)
     for b, line in enumerate(streams):
         for s, stream in enumerate(line):
-            found[b, s, : stream.size] = stream
-    return found
+            packed[b, s, : stream.size] = stream
+    return packed
 
 
 def _stream(rows: NDArray[np.int16]) -> NDArray[np.int16]:
@@ -130,7 +130,7 @@ def decode(streams: Array, positions: int, lanes: int) -> NDArray[np.int16]:
     Raises ValueError for streams that no weights are encoded as.
     """
     blocks, segments, words = streams.shape
-    found = np.zeros((blocks, lanes, segments, positions), np.int16)
+    decoded = np.zeros((blocks, lanes, segments, positions), np.int16)
     counts = counts_of(streams, lanes)
     totals = counts.sum(axis=-1)
     if np.any(lanes + (totals + 1) // 2 + totals > words):
@@ -150,8 +150,8 @@ def decode(streams: Array, positions: int, lanes: int) -> NDArray[np.int16]:
             place = reached - passed[lane] - 1
             if np.any(steps == 0) or np.any(place >= positions):
                 raise ValueError("a step leads out of the window")
-            found[b, lane, s, place] = stream[start : start + total]
-    return found
+            decoded[b, lane, s, place] = stream[start : start + total]
+    return decoded
 
 
 def dense(
@@ -159,7 +159,7 @@ def dense(
 ) -> NDArray[np.int16]:
     """Weights [co, ci, kh, kw] of streams, ``channels`` of them; the inverse of ``encode``."""
     blocks, segments, _ = streams.shape
-    found = decode(streams, kernel[0] * kernel[1] * segment, lanes)
-    split = found.reshape(blocks * lanes, segments, *kernel, segment)
+    decoded = decode(streams, kernel[0] * kernel[1] * segment, lanes)
+    split = decoded.reshape(blocks * lanes, segments, *kernel, segment)
     rows = np.moveaxis(split, 1, 3).reshape(blocks * lanes, *kernel, segments * segment)
     return rows[:channels].transpose(0, 3, 1, 2)

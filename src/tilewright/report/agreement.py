@@ -132,10 +132,10 @@ def outputs_of(model: ModelProto, inputs: Arrays) -> Arrays:
 def on_target(name: str, wanted: Wanted, run: Run) -> Verdict:
     """A target's verdict."""
     executable = compile(wanted.imported, name)
-    found = run(executable, wanted.inputs)
+    outputs = run(executable, wanted.inputs)
     if not ELEMENTS[executable.manifest.element].is_integer:
-        return wanted.judge(name, found)
-    check = executable.check(wanted.inputs, found)
+        return wanted.judge(name, outputs)
+    check = executable.check(wanted.inputs, outputs)
     if check.passed:
         return Verdict(name, "agrees", "bit for bit" if check.exact else "")
     detail = f"{check.mismatches} mismatches, {check.max_abs_error:g} at most"
@@ -163,12 +163,12 @@ class Wanted:
             }
         return self._allowed[runs]
 
-    def judge(self, engine: str, found: Arrays) -> Verdict:
+    def judge(self, engine: str, outputs: Arrays) -> Verdict:
         """Whether outputs are what the interpreter gives."""
         for name, want in self.outputs.items():
-            if name not in found:
+            if name not in outputs:
                 return Verdict(engine, "differs", f"there is no output {name!r}")
-            got = np.asarray(found[name])
+            got = np.asarray(outputs[name])
             if (got.dtype, got.shape) != (want.dtype, want.shape):
                 kinds = f"{got.dtype}{list(got.shape)}, not {want.dtype}{list(want.shape)}"
                 return Verdict(engine, "differs", f"output {name!r} is {kinds}")

@@ -92,14 +92,14 @@ class Comparison:
     @property
     def worst(self) -> Difference | None:
         """The layer with the largest relative error, if any has one."""
-        found = [row for row in self.rows if not row.measures.exact]
-        return max(found, key=lambda row: row.measures.max_rel, default=None)
+        inexact = [row for row in self.rows if not row.measures.exact]
+        return max(inexact, key=lambda row: row.measures.max_rel, default=None)
 
     @property
     def noisiest(self) -> Difference | None:
         """The kernel that itself adds most error, for its signal."""
-        found = [row for row in self.rows if row.noise is not None and not row.noise.own.exact]
-        return min(found, key=lambda row: row.noise.own.snr if row.noise else 0.0, default=None)
+        noisy = [row for row in self.rows if row.noise is not None and not row.noise.own.exact]
+        return min(noisy, key=lambda row: row.noise.own.snr if row.noise else 0.0, default=None)
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -185,29 +185,29 @@ def _cells(row: Difference, with_noise: bool) -> list[str]:
 def layers_of(network: NetworkOp, seen: Mapping[str, Array]) -> list[Layer]:
     """The values outside kernels that a run has shown, with the nodes they belong to."""
     names = value_names(network)
-    found: list[Layer] = []
+    layers: list[Layer] = []
     for op in network.block.ops:
         if not isinstance(op, KernelOp | GraphOperation) or names[op.result] not in seen:
             continue
         name = names[op.result]
         if isinstance(op, GraphOperation):
-            found.append(Layer(name, op.result_node, "", "address", op.result, seen[name]))
+            layers.append(Layer(name, op.result_node, "", "address", op.result, seen[name]))
             continue
         last = op.body.block.last_op
         inner = last.values[0].owner if isinstance(last, YieldOp) else None
         node = inner.result_node if isinstance(inner, GraphOperation) else ""
         engine = "host" if op.on_host else "accelerator"
-        found.append(Layer(name, node, op.symbol.data, engine, op.result, seen[name]))
-    return found
+        layers.append(Layer(name, node, op.symbol.data, engine, op.result, seen[name]))
+    return layers
 
 
 def layer_of_node(layers: Sequence[Layer], node: str, elements: int) -> Layer | None:
     """The layer that holds a node's result: the last kernel's of that size, or the last view."""
-    found = [
+    of_node = [
         layer for layer in layers if layer.node == node and prod(shape_of(layer.value)) == elements
     ]
-    computed = [layer for layer in found if layer.kernel]
-    return (computed or found or [None])[-1]
+    computed = [layer for layer in of_node if layer.kernel]
+    return (computed or of_node or [None])[-1]
 
 
 def beside_interpreter(
@@ -249,7 +249,7 @@ def difference(
     layer: Layer, want: Array, tolerance: float, noise: Mapping[str, Noise]
 ) -> Difference:
     """One layer beside its reference, which may have another shape of the same size."""
-    found = plain(layer.value, layer.array).reshape(-1)
-    measures = measure(found, np.asarray(want).reshape(-1))
+    computed = plain(layer.value, layer.array).reshape(-1)
+    measures = measure(computed, np.asarray(want).reshape(-1))
     beyond = measures.max_rel > tolerance and measures.max_abs > 1e-6 * (tolerance > 0)
     return Difference(layer, measures, beyond, noise.get(layer.kernel))

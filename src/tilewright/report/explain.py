@@ -195,22 +195,22 @@ def explain(
 
 def _prepare(state: CompilationState) -> dict[str, Objection]:
     """The graph passes up to kernels; the objections to the host's kernels by symbol."""
-    found: dict[Operation, Objection] = {}
+    objections: dict[Operation, Objection] = {}
     optimise_graph(state)
     quantise(state)
     for entry in kernel_pipeline(state.machine, kept_on_host(state)):
         state.runner.run(state.network, [entry], "graph-")
         if isinstance(entry.step, Partition):
             for op in operations_of(state.network):
-                made = objection_to(op, state.machine)
-                if op.engine is not None and op.engine.data == "host" and made is not None:
-                    found[op] = made
+                objection = objection_to(op, state.machine)
+                if op.engine is not None and op.engine.data == "host" and objection is not None:
+                    objections[op] = objection
     kernels = [op for op in network_of(state.network).block.ops if isinstance(op, KernelOp)]
     return {
-        kernel.symbol.data: found[op]
+        kernel.symbol.data: objections[op]
         for kernel in kernels
         for op in kernel.operations
-        if isinstance(op, Operation) and op in found
+        if isinstance(op, Operation) and op in objections
     }
 
 
@@ -273,9 +273,9 @@ class _Fates:
         if all(_constant(op.result) for op in origin):
             return replace(blank, place="constant", how="computed at compile time")
         for other in _readers(origin):
-            found = self._in_kernels(replace(blank, node=other))
-            if found is not None:
-                return replace(found, node=node.name, how=f"merged into {_shown(other)}")
+            fate = self._in_kernels(replace(blank, node=other))
+            if fate is not None:
+                return replace(fate, node=node.name, how=f"merged into {_shown(other)}")
         return replace(blank, how="does nothing")
 
     def _in_kernels(self, blank: NodeFate) -> NodeFate | None:
@@ -314,11 +314,11 @@ class _Fates:
 
 def _nodes_of(imported: ModuleOp) -> tuple[ModelNode, ...]:
     """The nodes that an imported network knows of, for front-ends that list none."""
-    found: dict[str, str] = {}
+    nodes: dict[str, str] = {}
     for op in operations_of(imported):
         if op.node_name:
-            found.setdefault(op.node_name, op.operation)
-    return tuple(ModelNode(name, operator) for name, operator in found.items())
+            nodes.setdefault(op.node_name, op.operation)
+    return tuple(ModelNode(name, operator) for name, operator in nodes.items())
 
 
 def _constant(value: SSAValue) -> bool:

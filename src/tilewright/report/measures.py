@@ -33,9 +33,9 @@ class Measures:
         return self.max_abs == 0
 
 
-def measure(found: Array, want: Array) -> Measures:
+def measure(computed: Array, want: Array) -> Measures:
     """Compare two arrays of one shape; what is not a number must be so in both."""
-    expected, got = want.astype(np.float64), found.astype(np.float64)
+    expected, got = want.astype(np.float64), computed.astype(np.float64)
     same = (got == expected) | (np.isnan(got) & np.isnan(expected))
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.where(same, 0.0, np.abs(got - expected))

@@ -32,8 +32,8 @@ class MemoryReport:
 
     def alive(self, step: int) -> list[PlannedBuffer]:
         """The buffers that are live at a step, the largest first."""
-        found = [b for b in self.plan.buffers if b.first <= step <= b.last]
-        return sorted(found, key=lambda b: (-b.bytes, b.offset, b.name))
+        buffers = [b for b in self.plan.buffers if b.first <= step <= b.last]
+        return sorted(buffers, key=lambda b: (-b.bytes, b.offset, b.name))
 
     def label(self, buffer: PlannedBuffer) -> str:
         """The model's names for what lies in a buffer, in the order of the run."""

@@ -25,7 +25,10 @@ class Noise:
 
 
 def noise(
-    network: ModuleOp, weights: WeightStore, inputs: Mapping[str, Array], found: Mapping[str, Array]
+    network: ModuleOp,
+    weights: WeightStore,
+    inputs: Mapping[str, Array],
+    computed: Mapping[str, Array],
 ) -> dict[str, Noise]:
     """The noise of every kernel, by symbol.
 
@@ -44,7 +47,7 @@ def noise(
         elif isinstance(op, KernelOp):
             wanted, own = _kernel(op, true), _kernel(op, given)
             true[op.result] = wanted
-            array = found.get(op.symbol.data)
+            array = computed.get(op.symbol.data)
             given[op.result] = own if array is None else array.reshape(own.shape).astype(own.dtype)
             if array is not None:
                 result[op.symbol.data] = Noise(

@@ -102,8 +102,8 @@ def onnx_tensors(
     try:
         model = onnx.ModelProto()
         model.CopyFrom(onnx.load(source) if isinstance(source, Path) else source)
-        made = {name for node in model.graph.node for name in node.output if name}
-        names = [name for name in dict.fromkeys(wanted) if name in made]
+        computed = {name for node in model.graph.node for name in node.output if name}
+        names = [name for name in dict.fromkeys(wanted) if name in computed]
         del model.graph.output[:]
         model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(n) for n in names)
         size = model.ByteSize()

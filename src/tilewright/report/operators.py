@@ -147,26 +147,26 @@ def build_sample(kind: type[Operation], sample: Sample) -> Operation:
         weight = WeightOp.of(symbol, tensor(shape))
         network.block.add_op(weight)
         operands.append(weight.result)
-    made = kind.build_from(operands, dict(sample.attributes), node="sample")
-    assert isinstance(made, Operation)
-    network.block.add_op(made)
-    made.verify()
-    return made
+    operation = kind.build_from(operands, dict(sample.attributes), node="sample")
+    assert isinstance(operation, Operation)
+    network.block.add_op(operation)
+    operation.verify()
+    return operation
 
 
 def samples_of(kind: type[Operation]) -> list[Operation]:
     """Operations of one kind that are valid; none if no sample fits it."""
     name = kind.name.removeprefix("graph.")
     known = SAMPLES.get(name)
-    found: list[Operation] = []
+    samples: list[Operation] = []
     for sample in known or GENERAL:
         try:
-            found.append(build_sample(kind, sample))
+            samples.append(build_sample(kind, sample))
         except VerifyException:
             continue
         if known is None:
             break
-    return found
+    return samples
 
 
 def operation_rows(machine: Machine) -> list[OperationRow]:
@@ -182,8 +182,8 @@ def operation_rows(machine: Machine) -> list[OperationRow]:
 
 
 def _row(op: Operation, machine: Machine) -> OperationRow:
-    found = candidate(op)
-    name = found.operation
+    asked = candidate(op)
+    name = asked.operation
     joins = tuple(
         primitive.name
         for primitive in machine.primitives
@@ -194,7 +194,7 @@ def _row(op: Operation, machine: Machine) -> OperationRow:
     refused = objection(op, machine)
     if refused is not None:
         return OperationRow(name, "host", (), joins, refused[0].name)
-    names = tuple(primitive.name for primitive in serving(found, machine))
+    names = tuple(primitive.name for primitive in serving(asked, machine))
     return OperationRow(name, "accelerator", names, joins, limits=_limits(op, machine))
 
 

@@ -81,26 +81,26 @@ class Cache:
         except OSError as error:
             say(f"the cache {self.directory} cannot be used ({error.strerror}); building aside")
             return self._aside(build)
-        found = self._open(key)
-        if found is not None:
-            return found
+        executable = self._open(key)
+        if executable is not None:
+            return executable
         with self._turn(key, say):
-            found = self._open(key)  # Another process may have built it meanwhile.
-            if found is None:
+            executable = self._open(key)  # Another process may have built it meanwhile.
+            if executable is None:
                 try:
-                    found = self._add(key, build)
+                    executable = self._add(key, build)
                 except OSError as error:
                     say(
                         f"the cache {self.directory} cannot be used ({error.strerror}); again aside"
                     )
                     return self._aside(build)
         self.tidy()
-        return found
+        return executable
 
     def usage(self) -> Usage:
         """Entries and bytes; of a cache that does not exist, none."""
         files = [inodes(entry) for entry in self._entries()]
-        sizes = {inode: size for found in files for inode, size in found.items()}
+        sizes = {inode: size for of_entry in files for inode, size in of_entry.items()}
         return Usage(len(files), sum(sizes.values()))
 
     def clear(self) -> None:
@@ -116,18 +116,24 @@ class Cache:
             # What is being built is locked by its builder; what is not was left behind.
             removed = [path for path in self._folder("work").iterdir() if not in_use(path)]
             files = {entry: inodes(entry) for entry in sorted(self._entries(), key=_last_use)}
-            links = Counter(inode for found in files.values() for inode in found)
-            sizes = {inode: size for found in files.values() for inode, size in found.items()}
+            links = Counter(
+                inode for inodes_of_entry in files.values() for inode in inodes_of_entry
+            )
+            sizes = {
+                inode: size
+                for inodes_of_entry in files.values()
+                for inode, size in inodes_of_entry.items()
+            }
             used, count = sum(sizes.values()), len(files)
-            for entry, found in files.items():
+            for entry, inodes_of_entry in files.items():
                 if used <= self.most_bytes and count <= most:
                     break
                 if in_use(entry):
                     continue
                 removed.append(self._set_aside(entry))
                 count -= 1
-                links.subtract(found.keys())
-                used -= sum(size for inode, size in found.items() if not links[inode])
+                links.subtract(inodes_of_entry.keys())
+                used -= sum(size for inode, size in inodes_of_entry.items() if not links[inode])
         for path in removed:
             shutil.rmtree(path, ignore_errors=True)
         drop_unused(self._folder("blobs"))
@@ -156,14 +162,14 @@ class Cache:
             return None
         try:
             package = entry / PACKAGE
-            found = Executable(package)
-            check_seal(entry, package, found.manifest)
+            executable = Executable(package)
+            check_seal(entry, package, executable.manifest)
             os.utime(entry / SEALED)
         except (TilewrightError, OSError):
             os.close(held)
             return None
-        weakref.finalize(found, os.close, held)
-        return found
+        weakref.finalize(executable, os.close, held)
+        return executable
 
     def _add(self, key: str, build: Build) -> Executable:
         """Build an entry beside the others, then put it in its place; a damaged one goes."""
@@ -182,13 +188,13 @@ class Cache:
                 if entry.exists():
                     shutil.rmtree(self._set_aside(entry), ignore_errors=True)
                 work.rename(entry)
-            found = Executable(entry / PACKAGE)
+            executable = Executable(entry / PACKAGE)
         except BaseException:
             os.close(held)
             shutil.rmtree(work, ignore_errors=True)
             raise
-        weakref.finalize(found, os.close, held)
-        return found
+        weakref.finalize(executable, os.close, held)
+        return executable
 
     def _set_aside(self, entry: Path) -> Path:
         """Move an entry away from its name, for its removal."""

@@ -115,7 +115,9 @@ class DynamicExecutable(Executable):
         """Forget the specialisations used longest ago, beyond what one process keeps."""
 
         def size() -> int:
-            return sum(one.manifest.peak_memory_bytes for one in self._loaded.values())
+            return sum(
+                executable.manifest.peak_memory_bytes for executable in self._loaded.values()
+            )
 
         while len(self._loaded) > 1 and (
             len(self._loaded) > MOST_LOADED or size() > MOST_LOADED_BYTES
@@ -165,8 +167,8 @@ class DynamicExecutable(Executable):
         Raises TilewrightError for a size outside its bounds (``shape-bounds``), and for inputs
         that disagree on a dim (``shape-conflict``).
         """
-        one = self.specialise_for(inputs)
-        return one.run(
+        executable = self.specialise_for(inputs)
+        return executable.run(
             inputs, trace=trace, check_races=check_races, observe=observe, profile=profile
         )
 

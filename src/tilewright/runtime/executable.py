@@ -129,8 +129,8 @@ class Executable:
     @property
     def free(self) -> Mapping[str, Bounds]:
         """The free dims and their bounds, in the order in which the inputs name them."""
-        found = self.manifest.open_model
-        return {} if found is None else {dim.name: dim.bounds for dim in found.dims}
+        open_model = self.manifest.open_model
+        return {} if open_model is None else {dim.name: dim.bounds for dim in open_model.dims}
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -189,10 +189,10 @@ class Executable:
         On ``cpu`` a run reads no clocks unless it is told to: the profile is that of another run
         on the same arrays, made now.
         """
-        found = self._last_profile()
-        if found is None:
+        measured = self._last_profile()
+        if measured is None:
             raise refuse("profile-missing", "nothing has run yet", help="call run() first")
-        return found
+        return measured
 
     def _last_profile(self) -> Profile | None:
         if self._profile is None and self._measured is not None:
@@ -235,15 +235,15 @@ class Executable:
         absolute = relative = 0.0
         mismatches = 0
         for name, want in expected.items():
-            found = outputs[name]
-            if found.shape != want.shape or found.dtype != want.dtype:
+            computed = outputs[name]
+            if computed.shape != want.shape or computed.dtype != want.dtype:
                 mismatches += want.size
                 continue
-            difference = np.abs(found.astype(np.float64) - want.astype(np.float64))
+            difference = np.abs(computed.astype(np.float64) - want.astype(np.float64))
             largest = float(np.abs(want).max(initial=0.0))
             allowed = 0.0 if exact else RELATIVE_TOLERANCE * largest + ABSOLUTE_TOLERANCE
             # Not-a-number is a mismatch unless both have it in the same place.
-            same = (found == want) | (np.isnan(found) & np.isnan(want))
+            same = (computed == want) | (np.isnan(computed) & np.isnan(want))
             beyond = ~(same | (difference <= allowed))
             if beyond.any() and not exact:
                 spreads = spreads or self._spreads(inputs)

@@ -84,24 +84,24 @@ def _totals(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, str]]:
     clock = float(facts["clock_hz"])
     on_host = [row for row in rows if row["engine"] == "host"]
     away = len(rows) - len(on_host)
-    found: list[tuple[str, str]] = []
+    totals: list[tuple[str, str]] = []
     runs = facts.get("runs", 0)
     how = f"median of {runs} runs after the first" if runs else "the first run"
     if facts.get("cycles") is not None:
-        found.append(
+        totals.append(
             (
                 "accelerator",
                 f"{duration(facts['accelerator_seconds'])} simulated: {facts['cycles']:,} cycles at"
                 f" {clock / 1e6:,.0f} MHz, {_count(away)}",
             )
         )
-        found.append(("host", _host(facts, on_host, how)))
+        totals.append(("host", _host(facts, on_host, how)))
     elif facts.get("seconds") is not None:
-        found.append(("time", f"{duration(facts['seconds'])} measured, {how}"))
+        totals.append(("time", f"{duration(facts['seconds'])} measured, {how}"))
     else:
         predicted = facts["predicted_cycles"]
         if predicted is not None:
-            found.append(
+            totals.append(
                 (
                     "accelerator" if on_host else "time",
                     f"{duration(predicted / clock)} predicted: {predicted:,.0f} cycles at"
@@ -109,10 +109,10 @@ def _totals(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, str]]:
                 )
             )
         if on_host:
-            found.append(("host", f"{_count(len(on_host))}, timed by a run; {_reasons(on_host)}"))
+            totals.append(("host", f"{_count(len(on_host))}, timed by a run; {_reasons(on_host)}"))
     granule, physical = _efficiencies(facts)
     where = ", accelerator only" if on_host else ""
-    found.append(
+    totals.append(
         (
             "efficiency",
             f"{percent(granule)} of the granule bound, {percent(physical)} of the physical bound"
@@ -120,10 +120,10 @@ def _totals(facts: Mapping[str, Any], rows: list[Row]) -> list[tuple[str, str]]:
         )
     )
     least = facts["lower_bound_memory_bytes"]
-    found.append(
+    totals.append(
         ("memory", f"{size(facts['peak_memory_bytes'])} at the peak (least possible {size(least)})")
     )
-    return found
+    return totals
 
 
 def _efficiencies(facts: Mapping[str, Any]) -> tuple[float | None, float | None]:

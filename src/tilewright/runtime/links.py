@@ -41,10 +41,10 @@ def drop_unused(blobs: Path) -> None:
 
 def inodes(directory: Path) -> dict[int, int]:
     """Bytes of the files below a directory by inode, so that links are seen to be one file."""
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for folder, _, names in os.walk(directory):
         for name in names:
             with suppress(OSError):
                 status = (Path(folder) / name).lstat()
-                found[status.st_ino] = status.st_size
-    return found
+                sizes[status.st_ino] = status.st_size
+    return sizes

@@ -194,8 +194,8 @@ def read_manifest(directory: Path) -> Manifest:
     for name, path, entry in zip(manifest.files, paths, manifest.files.values(), strict=True):
         if path.stat().st_size != entry.bytes:
             raise refuse("package-damaged", f"file {name!r} has changed", str(directory))
-    for (name, entry), found in zip(manifest.files.items(), _entries(paths), strict=True):
-        if found != entry:
+    for (name, entry), on_disk in zip(manifest.files.items(), _entries(paths), strict=True):
+        if on_disk != entry:
             raise refuse("package-damaged", f"file {name!r} has changed", str(directory))
     return manifest
 

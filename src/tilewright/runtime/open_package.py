@@ -99,9 +99,9 @@ def _output(tensor: TensorDims, settled: Settled) -> Tensor:
 
 def _plain(factors: Mapping[str, Array]) -> dict[str, tuple[float, ...]]:
     """Factors as plain numbers."""
-    return {name: tuple(map(float, found)) for name, found in factors.items()}
+    return {name: tuple(map(float, values)) for name, values in factors.items()}
 
 
 def _finite(ranges: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
     """The ranges that say something."""
-    return {name: found for name, found in ranges.items() if all(map(math.isfinite, found))}
+    return {name: bounds for name, bounds in ranges.items() if all(map(math.isfinite, bounds))}

@@ -21,31 +21,33 @@ from tilewright.targets.base import Compilation, Target
 def write_package(
     directory: Path,
     target: Target,
-    made: Compilation,
+    compilation: Compilation,
     plans: Mapping[str, Plan],
     name: str,
     notes: Sequence[str],
 ) -> None:
     """Fill an empty directory with a package; ``plans`` are by kernel symbol."""
-    network = network_of(made.network)
-    arenas = made.arenas
+    network = network_of(compilation.network)
+    arenas = compilation.arenas
     memory = memory_plan_of(network)
     program = directory / PROGRAM
     program.mkdir()
-    target.emit(made, program)
+    target.emit(compilation, program)
     reference = directory / REFERENCE
     reference.mkdir()
-    assert isinstance(made.weights, Weights)
-    write_reference(reference, made.network, made.weights, packed_weights(target, program))
+    assert isinstance(compilation.weights, Weights)
+    write_reference(
+        reference, compilation.network, compilation.weights, packed_weights(target, program)
+    )
     manifest = Manifest(
         tilewright=tilewright.__version__,
         target=target.name,
-        machine=made.machine.model_dump(mode="json"),
+        machine=compilation.machine.model_dump(mode="json"),
         model=name,
-        element=made.machine.element,
+        element=compilation.machine.element,
         inputs=tuple(_tensor(name, value) for name, value in network.inputs),
         outputs=tuple(_tensor(name, value) for name, value in network.outputs),
-        kernels=tuple(_entries(made, plans)),
+        kernels=tuple(_entries(compilation, plans)),
         peak_memory_bytes=sum(arenas.values()),
         activation_bytes=arenas[ACTIVATIONS],
         lower_bound_memory_bytes=memory.lower_bound + arenas[WEIGHTS],
@@ -59,11 +61,11 @@ def _tensor(name: str, value: Any) -> Tensor:
     return Tensor(name=name, shape=kind.get_shape(), dtype=str(element_dtype(kind.element_type)))
 
 
-def _entries(made: Compilation, plans: Mapping[str, Plan]) -> list[KernelEntry]:
+def _entries(compilation: Compilation, plans: Mapping[str, Plan]) -> list[KernelEntry]:
     """The manifest's rows of kernels."""
     rows: list[KernelEntry] = []
-    ops = {op.symbol.data: op for op in made.network.walk() if isinstance(op, KernelOp)}
-    for item in made.kernels:
+    ops = {op.symbol.data: op for op in compilation.network.walk() if isinstance(op, KernelOp)}
+    for item in compilation.kernels:
         symbol = item.kernel.symbol
         op = ops[symbol]
         if item.schedule is None:
@@ -72,20 +74,20 @@ def _entries(made: Compilation, plans: Mapping[str, Plan]) -> list[KernelEntry]:
                 KernelEntry(name=symbol, nodes=item.kernel.nodes, engine="host", reason=reason)
             )
             continue
-        found = plans[symbol]
-        held = ", ".join(one.name for one in item.kernel.operands if one.held)
+        kernel_plan = plans[symbol]
+        held = ", ".join(operand.name for operand in item.kernel.operands if operand.held)
         rows.append(
             KernelEntry(
                 name=symbol,
                 nodes=item.kernel.nodes,
                 engine="accelerator",
-                schedule=str(found.schedule) + (f" held {held}" if held else ""),
-                predicted_cycles=found.predicted_cycles,
-                physical_bound=found.physical_bound,
-                granule_bound=found.granule_bound,
-                moved_bytes=found.moved_bytes,
-                candidates=found.candidates,
-                complete=found.complete,
+                schedule=str(kernel_plan.schedule) + (f" held {held}" if held else ""),
+                predicted_cycles=kernel_plan.predicted_cycles,
+                physical_bound=kernel_plan.physical_bound,
+                granule_bound=kernel_plan.granule_bound,
+                moved_bytes=kernel_plan.moved_bytes,
+                candidates=kernel_plan.candidates,
+                complete=kernel_plan.complete,
             )
         )
     return rows

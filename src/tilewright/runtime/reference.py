@@ -67,7 +67,7 @@ def _unpacked(module: ModuleOp, kept: Weights, packed: Path) -> dict[str, Array]
     if not wanted:
         return {}
     arena = np.memmap(packed, np.uint8, "r") if packed.stat().st_size else np.zeros(0, np.uint8)
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for symbol, op in wanted.items():
         kind = tensor_type(op.result)
         shape, dtype = kind.get_shape(), np.dtype(element_dtype(kind.element_type))
@@ -75,5 +75,5 @@ def _unpacked(module: ModuleOp, kept: Weights, packed: Path) -> dict[str, Array]
         physical = layout.physical_shape(shape)
         start = placement_of(op.result).offset
         data = arena[start : start + int(np.prod(physical)) * dtype.itemsize].view(dtype)
-        found[symbol] = layout.unpack(data.reshape(physical), shape)
-    return found
+        arrays[symbol] = layout.unpack(data.reshape(physical), shape)
+    return arrays

@@ -91,8 +91,8 @@ def parse_size(value: object, where: str = "") -> Wish:
         name, bounds = "", text
     elif not separator:
         name, bounds = text, ""
-    found = re.fullmatch(r"(\d{1,10})\.\.(\d{1,10})?", bounds)
-    wrong_bounds = bool(bounds or separator) and found is None
+    match = re.fullmatch(r"(\d{1,10})\.\.(\d{1,10})?", bounds)
+    wrong_bounds = bool(bounds or separator) and match is None
     wrong_name = name[:1].isdigit() or len(name) > LONGEST_NAME or (bool(separator) and not name)
     if wrong_bounds or wrong_name:
         raise refuse(
@@ -103,7 +103,7 @@ def parse_size(value: object, where: str = "") -> Wish:
         )
     if not text:
         raise refuse("shape-form", "a dim is missing", where, "separate dims by commas or by x")
-    limits = Bounds(int(found[1]), int(found[2] or LARGEST_SIZE)) if found else None
+    limits = Bounds(int(match[1]), int(match[2] or LARGEST_SIZE)) if match else None
     return Wish(name=name or None, bounds=limits)
 
 

@@ -23,7 +23,7 @@ def sizes_of(
     for name in given:
         if name not in inputs:
             raise refuse("input-name", f"the model has no input {name!r}", help=listed)
-    found: dict[str, tuple[int, str]] = {}
+    sizes: dict[str, tuple[int, str]] = {}
     for name, dims in inputs.items():
         if name not in given:
             raise refuse("input-missing", f"input {name!r} is missing", help=listed)
@@ -37,7 +37,7 @@ def sizes_of(
         for dim, size in zip(dims, shape, strict=True):
             if not isinstance(dim, str):
                 continue
-            known, other = found.setdefault(dim, (size, name))
+            known, other = sizes.setdefault(dim, (size, name))
             if known != size:
                 raise refuse(
                     "shape-conflict",
@@ -45,8 +45,8 @@ def sizes_of(
                     name,
                     "inputs that share a dim have one size there",
                 )
-    check_sizes(free, {name: size for name, (size, _) in found.items()})
-    return {name: found[name][0] for name in free}
+    check_sizes(free, {name: size for name, (size, _) in sizes.items()})
+    return {name: sizes[name][0] for name in free}
 
 
 def check_sizes(free: Mapping[str, Bounds], sizes: Mapping[str, int]) -> None:

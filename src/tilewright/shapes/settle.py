@@ -93,9 +93,9 @@ class _Settling:
         wishes = parse_shape(value, where)
         stated = self.dims[name]
         if stated is None:
-            made = [f"{name}.{axis}" for axis in range(len(wishes))]
-            self.known.update((dim, _Dim()) for dim in made)
-            stated = self.dims[name] = tuple(made)
+            dims = [f"{name}.{axis}" for axis in range(len(wishes))]
+            self.known.update((dim, _Dim()) for dim in dims)
+            stated = self.dims[name] = tuple(dims)
         if len(wishes) != len(stated):
             self.refuse(
                 "shape-rank", f"{len(wishes)} dims are given for a tensor of rank {len(stated)}",
@@ -125,14 +125,14 @@ class _Settling:
         known.name = known.name or wish.name
         known.bounds = self.within(known.bounds, wish.bounds, f"dim {dim!r}")
 
-    def within(self, one: Bounds, other: Bounds | None, where: str) -> Bounds:
+    def within(self, bounds: Bounds, other: Bounds | None, where: str) -> Bounds:
         """What two bounds have in common."""
         if other is None:
-            return one
-        low, high = max(one.low, other.low), min(one.high, other.high)
+            return bounds
+        low, high = max(bounds.low, other.low), min(bounds.high, other.high)
         if low > high:
-            self.refuse("shape-conflict", f"no size lies in both {one} and {other}", where)
-            return one
+            self.refuse("shape-conflict", f"no size lies in both {bounds} and {other}", where)
+            return bounds
         return Bounds(low, high)
 
     def result(self) -> Settled:
@@ -178,8 +178,8 @@ def settle(
     ``shape-rank``, ``shape-fixed``, ``shape-conflict``, ``shape-unknown``), or adds them to
     ``problems`` if that is given.
     """
-    found: list[Problem] = []
-    work = _Settling(inputs, found)
+    refusals: list[Problem] = []
+    work = _Settling(inputs, refusals)
     later: list[tuple[str, Wish]] = []
     for key, value in (shapes or {}).items():
         try:
@@ -190,7 +190,7 @@ def settle(
             else:
                 later.append((key, Wish()))  # A shape, of what is no input.
         except TilewrightError as error:
-            found.extend(error.problems)
+            refusals.extend(error.problems)
     for key, wish in later:
         dims = [dim for dim, known in work.known.items() if key in (dim, known.name)]
         if not dims or wish == Wish():
@@ -200,9 +200,9 @@ def settle(
             work.take(dim, wish, f"dim {key!r}")
     settled = work.result()
     if problems is not None:
-        problems.extend(found)
-    elif found:
-        raise TilewrightError(found)
+        problems.extend(refusals)
+    elif refusals:
+        raise TilewrightError(refusals)
     return settled
 
 

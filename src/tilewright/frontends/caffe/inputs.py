@@ -33,7 +33,7 @@ def inputs_of(
     """
     wanted = dict(shapes or {})
     read = {name for layer in layers for name in layer.bottoms}
-    found: dict[str, Shape | None] = {}
+    inputs: dict[str, Shape | None] = {}
     for layer in layers:
         if layer.type not in SOURCES:
             continue
@@ -44,20 +44,20 @@ def inputs_of(
         if left and used:
             notes.append(f"{layer.where}: nothing reads {', '.join(left)}; left out")
         for top in used:
-            if top in found:
+            if top in inputs:
                 reason = "it is made twice"
                 problems.append(Problem("caffe-duplicate-name", reason, f"blob {shown(top)}"))
                 continue
             try:
-                found[top] = _shape(layer, top, wanted.get(top), notes)
+                inputs[top] = _shape(layer, top, wanted.get(top), notes)
             except TilewrightError as error:
                 problems.extend(error.problems)
-                found[top] = None
+                inputs[top] = None
         if used and layer.type in DATA:
             notes += _preprocessing(layer)
     for name in wanted:
-        if name not in found:
-            listed = ", ".join(shown(known) for known in list(found)[:20])
+        if name not in inputs:
+            listed = ", ".join(shown(known) for known in list(inputs)[:20])
             problems.append(
                 Problem(
                     "caffe-shape",
@@ -65,7 +65,7 @@ def inputs_of(
                     help=f"the inputs are {listed}",
                 )
             )
-    return found
+    return inputs
 
 
 def _shape(layer: Layer, top: str, wanted: Sequence[int] | None, notes: list[str]) -> Shape:

@@ -137,8 +137,8 @@ class Lowering(Emitter):
         """An array or a number of the layer's as a value of the network."""
         if isinstance(array, float):
             self.check_number(array)
-        made = np.asarray(array, np.float32)
-        return self.network.weight(made, f"{self.layer.name}.{hint}")
+        values = np.asarray(array, np.float32)
+        return self.network.weight(values, f"{self.layer.name}.{hint}")
 
     def placeholder(self, shape: Sequence[int]) -> SSAValue:
         """A tensor that stands in for what was refused."""

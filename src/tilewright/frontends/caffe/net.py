@@ -95,7 +95,7 @@ def layers_of(net: Any, problems: list[Problem], notes: list[str], title: str) -
         reason = f"it has more than {MAX_LAYERS} layers"
         problems.append(Problem("caffe-too-large", reason, title))
         return []
-    found = _inputs(net, problems, title)
+    layers = _inputs(net, problems, title)
     if net.HasField("state") and (net.state.phase != TEST):
         notes.append("the file asks for the training phase; its test phase is taken")
     old = list(map(_from_v1, net.layers, range(len(net.layers))))
@@ -119,8 +119,8 @@ def layers_of(net: Any, problems: list[Problem], notes: list[str], title: str) -
             reason = "it has include and exclude rules; Caffe takes one kind"
             problems.append(Problem("caffe-parameter", reason, layer.where))
         if _takes_part(proto, net.state):
-            found.append(layer)
-    return found
+            layers.append(layer)
+    return layers
 
 
 def _from_v2(proto: Any, index: int) -> Layer:
@@ -151,13 +151,13 @@ def _inputs(net: Any, problems: list[Problem], title: str) -> list[Layer]:
     if shapes and len(shapes) not in (1, len(names)):
         reason = f"{len(names)} inputs have {len(shapes)} shapes"
         problems.append(Problem("caffe-shape", reason, title))
-    found: list[Layer] = []
+    layers: list[Layer] = []
     for index, name in enumerate(names):
         proto = message_class("LayerParameter")(name=name, type="Input", top=[name])
         for dims in shapes[index : index + 1] or shapes[:1]:
             proto.input_param.shape.add(dim=dims)
-        found.append(Layer(name, "Input", (), (name,), proto))
-    return found
+        layers.append(Layer(name, "Input", (), (name,), proto))
+    return layers
 
 
 def _takes_part(proto: Any, state: Any) -> bool:

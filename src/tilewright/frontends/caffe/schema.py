@@ -61,18 +61,18 @@ def file_descriptor(text: str) -> descriptor_pb2.FileDescriptorProto:
             continue
         if statement == "}" and len(open_) > 1:
             open_.pop()
-        elif found := _OPEN.fullmatch(statement):
-            kind, name = found.groups()
+        elif match := _OPEN.fullmatch(statement):
+            kind, name = match.groups()
             if kind == "enum":
                 enums.add(".".join([*(item.name for item in open_[1:]), name]))
-                made = here.enum_type.add(name=name)
+                declared = here.enum_type.add(name=name)
             else:
-                made = here.message_type.add(name=name)
-            open_.append(made)
-        elif (found := _FIELD.fullmatch(statement)) and len(open_) == 2:
-            fields.append((_add_field(here, found), here.name, found["type"]))
-        elif (found := _VALUE.fullmatch(statement)) and len(open_) > 1:
-            here.value.add(name=found[1], number=int(found[2]))
+                declared = here.message_type.add(name=name)
+            open_.append(declared)
+        elif (match := _FIELD.fullmatch(statement)) and len(open_) == 2:
+            fields.append((_add_field(here, match), here.name, match["type"]))
+        elif (match := _VALUE.fullmatch(statement)) and len(open_) > 1:
+            here.value.add(name=match[1], number=int(match[2]))
         else:
             raise ValueError(f"line {number} of the schema is not understood: {line!r}")
     messages = {message.name for message in file.message_type}
@@ -81,17 +81,17 @@ def file_descriptor(text: str) -> descriptor_pb2.FileDescriptorProto:
     return file
 
 
-def _add_field(message: Any, found: re.Match[str]) -> Any:
-    repeated = found["label"] == "repeated"
+def _add_field(message: Any, declared: re.Match[str]) -> Any:
+    repeated = declared["label"] == "repeated"
     field = message.field.add(
-        name=found["name"],
-        number=int(found["number"]),
+        name=declared["name"],
+        number=int(declared["number"]),
         label=_Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL,
     )
-    if found["option"] == "packed":
-        field.options.packed = found["value"] == "true"
-    elif found["option"] == "default":
-        field.default_value = found["value"]
+    if declared["option"] == "packed":
+        field.options.packed = declared["value"] == "true"
+    elif declared["option"] == "default":
+        field.default_value = declared["value"]
     return field
 
 

@@ -78,16 +78,16 @@ def read_caffemodel(path: str | Path) -> tuple[Stored, MappedFile]:
 def stored_in(data: Array, title: str) -> Stored:
     """The blobs in a NetParameter's bytes; raises TilewrightError."""
     problems: list[Problem] = []
-    found: Stored = {}
+    stored: Stored = {}
     try:
         for count, (name, blobs) in enumerate(_layers(data)):
             if count >= MAX_LAYERS:
                 raise WireError(f"it has more than {MAX_LAYERS} layers")
-            if blobs and name in found:
+            if blobs and name in stored:
                 reason = "two layers of this name hold weights"
                 problems.append(Problem("caffe-duplicate-name", reason, f"layer {shown(name)}"))
             elif blobs:
-                found[name] = blobs
+                stored[name] = blobs
     except WireError as error:
         raise refuse(
             "caffe-caffemodel",
@@ -97,7 +97,7 @@ def stored_in(data: Array, title: str) -> Stored:
         ) from error
     if problems:
         raise TilewrightError(problems)
-    return found
+    return stored
 
 
 def _layers(data: Array) -> Iterator[tuple[str, tuple[Blob, ...]]]:

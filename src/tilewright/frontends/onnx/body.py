@@ -126,9 +126,9 @@ class Body:
                 "onnx-too-large", f"graphs lie more than {MAX_DEPTH} deep in it", node.where
             )
         protos = list(protos)
-        made = {name for proto in protos for name in proto.output} | set(scope.names())
+        produced = {name for proto in protos for name in proto.output} | set(scope.names())
         for name in filter(None, outputs):
-            if name not in made:
+            if name not in produced:
                 raise refuse(
                     "onnx-attribute", f"nothing makes its result {shown(name)}", node.where
                 )
@@ -277,10 +277,10 @@ class Body:
         given = [(name, value) for name, value in zip(node.inputs, operands, strict=False) if value]
         types = {name: _type(value) for name, value in given}
         arrays = {name: value.array for name, value in given if isinstance(value, Constant)}
-        found = infer_types(node, types, arrays)
+        inferred = infer_types(node, types, arrays)
         results: list[Value] = []
         for name in node.outputs:
-            kind = found.get(name)
+            kind = inferred.get(name)
             shape = shape_of_type(kind) if kind is not None else None
             if kind is None or not shape or 0 not in shape:
                 return None
@@ -331,16 +331,16 @@ class Body:
             types[name] = _type(value)
             if isinstance(value, Constant):
                 arrays[name] = value.array
-        found = infer_types(node, types, arrays)
-        if not found:
+        inferred = infer_types(node, types, arrays)
+        if not inferred:
             # What is wrong may be an attribute; shapes often do not depend on it.
             bare = NodeProto()
             bare.CopyFrom(node.proto)
             del bare.attribute[:]
-            found = infer_types(replace(node, proto=bare), types, arrays)
+            inferred = infer_types(replace(node, proto=bare), types, arrays)
         results: list[Value] = []
         for name in node.outputs:
-            kind = found.get(name)
+            kind = inferred.get(name)
             shape = shape_of_type(kind) if kind is not None else None
             if kind is None or shape is None or kind.tensor_type.elem_type not in DTYPES:
                 break

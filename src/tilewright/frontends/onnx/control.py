@@ -79,33 +79,33 @@ def if_(
     if branches[0] is None or branches[1] is None:
         return None
     condition = at.reshape(condition, ())
-    return [_chosen(at, condition, one, other) for one, other in zip(*branches, strict=False)]
+    return [_chosen(at, condition, first, second) for first, second in zip(*branches, strict=False)]
 
 
 CHOOSE = "make the condition of the If a constant: --constant, where an input decides it"
 """The help for a branch that these inputs cannot take."""
 
 
-def _chosen(at: Lowering, condition: SSAValue, one: Value, other: Value) -> Value:
+def _chosen(at: Lowering, condition: SSAValue, first: Value, second: Value) -> Value:
     """The result of the branch that is taken."""
-    if isinstance(one, Constant) and isinstance(other, Constant) and _equal(one, other):
-        return one
-    if _shape(one) != _shape(other):
+    if isinstance(first, Constant) and isinstance(second, Constant) and _equal(first, second):
+        return first
+    if _shape(first) != _shape(second):
         raise at.refuse(
-            f"its branches give the shapes {list(_shape(one))} and {list(_shape(other))}",
+            f"its branches give the shapes {list(_shape(first))} and {list(_shape(second))}",
             code="onnx-shape",
             help=CHOOSE,
         )
-    kinds = [v.array.dtype if isinstance(v, Constant) else dtype_of(v) for v in (one, other)]
+    kinds = [v.array.dtype if isinstance(v, Constant) else dtype_of(v) for v in (first, second)]
     if kinds[0] != kinds[1]:
         raise at.refuse(f"its branches give {kinds[0]} and {kinds[1]}", code="onnx-dtype")
-    values = [at.weight(v.array, v.name) if isinstance(v, Constant) else v for v in (one, other)]
+    values = [at.weight(v.array, v.name) if isinstance(v, Constant) else v for v in (first, second)]
     return at.emit("select", condition, *values)
 
 
-def _equal(one: Constant, other: Constant) -> bool:
+def _equal(first: Constant, second: Constant) -> bool:
     """Whether two constants are the same, bit for bit."""
-    a, b = one.array, other.array
+    a, b = first.array, second.array
     return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 

@@ -126,12 +126,12 @@ def _inside(folder: Path, location: str, tensor: TensorProto) -> Path:
         raise _bad(tensor, f"{shown(location)} leads out of the model's folder")
     try:
         path, root = (folder / location).resolve(), folder.resolve()
-        found = path.is_file()
+        exists = path.is_file()
     except (OSError, RuntimeError) as error:
         raise _bad(tensor, f"{shown(location)} cannot be followed: {error}") from error
     if not path.is_relative_to(root):
         raise _bad(tensor, f"{shown(location)} is a link out of the model's folder")
-    if not found:
+    if not exists:
         raise _bad(tensor, f"there is no file {shown(location)} beside the model")
     return path
 

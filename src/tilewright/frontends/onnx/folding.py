@@ -165,13 +165,13 @@ class Folder:
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                found = ReferenceEvaluator(model).run(None, feeds)
+                arrays = ReferenceEvaluator(model).run(None, feeds)
         except Exception as error:  # The reference raises whatever its NumPy code meets.
             reason = " ".join(str(error).split())[:200]
             raise refuse(
                 "onnx-attribute", f"it is constant and cannot be evaluated: {reason}", node.where
             ) from error
-        results = iter(found)
+        results = iter(arrays)
         return [np.asarray(next(results)) if name else np.zeros(0) for name in proto.output]
 
 

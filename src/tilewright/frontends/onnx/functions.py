@@ -30,11 +30,11 @@ Functions = Mapping[tuple[str, str, str], FunctionProto]
 
 def functions_of(model: ModelProto) -> Functions:
     """The model's own functions; of two alike the first holds."""
-    found: dict[tuple[str, str, str], FunctionProto] = {}
+    functions: dict[tuple[str, str, str], FunctionProto] = {}
     for function in model.functions:
         domain = "" if function.domain == "ai.onnx" else function.domain
-        found.setdefault((domain, function.name, function.overload), function)
-    return found
+        functions.setdefault((domain, function.name, function.overload), function)
+    return functions
 
 
 def own_function(node: Node, functions: Functions) -> FunctionProto | None:

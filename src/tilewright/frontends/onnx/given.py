@@ -28,13 +28,13 @@ def given_arrays(graph: GraphProto, constants: Constants | None) -> dict[str, Ar
     (``input-name``, ``input-dtype``, ``input-shape``, ``onnx-dtype``).
     """
     declared = {value.name: value for value in graph.input}
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for name, value in (constants or {}).items():
         if name not in declared:
             listed = ", ".join(shown(each) for each in list(declared)[:20])
             raise refuse("input-name", f"the model has no input {shown(name)}", "constants", listed)
-        found[name] = _array(declared[name], value)
-    return found
+        arrays[name] = _array(declared[name], value)
+    return arrays
 
 
 def _array(declared: ValueInfoProto, value: ArrayLike | str) -> Array:

@@ -112,18 +112,18 @@ class _Importer:
 
     def _initializers(self) -> dict[str, TensorProto]:
         """The model's stored constants by name."""
-        found: dict[str, TensorProto] = {}
+        initializers: dict[str, TensorProto] = {}
         for proto in self.graph.initializer:
             where = f"tensor {shown(proto.name)}"
             if not proto.name:
                 self.problems.append(Problem("onnx-duplicate-name", "it has no name", where))
-            elif proto.name in found:
+            elif proto.name in initializers:
                 self.problems.append(Problem("onnx-duplicate-name", "it is stored twice", where))
-            found[proto.name] = proto
+            initializers[proto.name] = proto
         for sparse in self.graph.sparse_initializer:
             where = f"tensor {shown(sparse.values.name)}"
             self.problems.append(Problem("onnx-dtype", "sparse tensors are not read", where))
-        return found
+        return initializers
 
     def _ordered(self) -> list[Node]:
         """The nodes that the outputs need, each after those it reads.
@@ -141,9 +141,9 @@ class _Importer:
                 except TilewrightError as other:
                     self.problems.extend(other.problems)
             raise TilewrightError(self.problems) from error
-        made = {name for node in nodes for name in node.outputs} | set(self.scope.names())
+        produced = {name for node in nodes for name in node.outputs} | set(self.scope.names())
         for name in self.outputs:
-            if name not in made:
+            if name not in produced:
                 reason = "nothing makes it"
                 where = f"output {shown(name)}"
                 self.problems.append(Problem("onnx-missing-output", reason, where))

@@ -72,17 +72,17 @@ def inputs_of(
         )
     settled = settle([_stated(value) for value in proper], shapes, problems)
     leading = settled.leading()
-    found: dict[str, Type | None] = {}
+    inputs: dict[str, Type | None] = {}
     for value in proper:
         try:
             dims = settled.inputs.get(value.name)
             shape = _shape(value, dims, settled.free, leading, notes)
             element = DTYPES[value.type.tensor_type.elem_type]
-            found[value.name] = tensor(shape, element_of(element))
+            inputs[value.name] = tensor(shape, element_of(element))
         except TilewrightError as error:
             problems.extend(error.problems)
-            found[value.name] = None
-    return found
+            inputs[value.name] = None
+    return inputs
 
 
 def _shape(

@@ -75,8 +75,8 @@ def adapted(
         operands = [operands[0], _along(at)]
     elif node.operator == "PRelu" and old and len(at.shape(1)) == 1:
         # One slope for each channel, or one for all.
-        one = at.shape(1) == (1,)
-        wide = () if one else (*at.shape(1), *(1 for _ in at.shape(0)[2:]))
+        single = at.shape(1) == (1,)
+        wide = () if single else (*at.shape(1), *(1 for _ in at.shape(0)[2:]))
         operands = [operands[0], _reshaped(at, 1, wide)]
     elif node.operator in ("BatchNormalization", "Dropout"):
         if old and not at.integer("is_test"):

@@ -79,19 +79,19 @@ def nodes_of(
 ) -> list[Node]:
     """The nodes in the model's order; those ``within`` another have its name before theirs."""
     prefix = f"{within.name}/" if within is not None else ""
-    found: list[Node] = []
+    nodes: list[Node] = []
     for index, proto in enumerate(protos):
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         name = prefix + (proto.name or f"{proto.op_type}_{index}")
         inputs, outputs = tuple(proto.input), tuple(proto.output)
         origin = within.origin if within is not None else name
-        found.append(Node(name, proto.op_type, domain, inputs, outputs, proto, versions, origin))
-    return found
+        nodes.append(Node(name, proto.op_type, domain, inputs, outputs, proto, versions, origin))
+    return nodes
 
 
 def captured(proto: NodeProto) -> tuple[str, ...]:
     """Names that a node's subgraphs read and do not make, in order."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for attribute in proto.attribute:
         if attribute.type != AttributeProto.GRAPH:
             continue
@@ -99,9 +99,9 @@ def captured(proto: NodeProto) -> tuple[str, ...]:
         own = {value.name for value in graph.input} | {t.name for t in graph.initializer}
         own |= {name for node in graph.node for name in node.output}
         for node in graph.node:
-            found.update(dict.fromkeys(n for n in (*node.input, *captured(node)) if n not in own))
-        found.update(dict.fromkeys(v.name for v in graph.output if v.name not in own))
-    return tuple(found)
+            names.update(dict.fromkeys(n for n in (*node.input, *captured(node)) if n not in own))
+        names.update(dict.fromkeys(v.name for v in graph.output if v.name not in own))
+    return tuple(names)
 
 
 def sort_nodes(nodes: Sequence[Node], given: Iterable[str]) -> list[Node]:

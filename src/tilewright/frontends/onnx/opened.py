@@ -43,10 +43,10 @@ class OpenedOnnx(Opened):
     def load(self, shapes: Shapes | None = None) -> Imported:
         """The network for these shapes."""
         source, self._source = self._source, None
-        found = import_onnx(
+        imported = import_onnx(
             self.path if source is None else source, shapes=shapes, constants=self.constants
         )
-        return found.named(self.name)
+        return imported.named(self.name)
 
     def files(self) -> Mapping[str, Path]:
         """The model and its external data; refuses constants, which the file does not have."""
@@ -56,7 +56,7 @@ class OpenedOnnx(Opened):
                 ", ".join(map(repr, self.signature.free)), "give the free dims sizes too: --shape",
             )  # fmt: skip
         source = self._source or read_model(self.path)
-        found = {MODEL_FILE: self.path}
+        files = {MODEL_FILE: self.path}
         for tensor in _tensors(source.model.graph, 0):
             if tensor.data_location != TensorProto.EXTERNAL or is_within(tensor):
                 continue
@@ -67,8 +67,8 @@ class OpenedOnnx(Opened):
                     "onnx-external-data", f"a package calls the model {MODEL_FILE} itself",
                     repr(name), "store the data under another name",
                 )  # fmt: skip
-            found[name] = path
-        return found
+            files[name] = path
+        return files
 
 
 def _tensors(graph: GraphProto, depth: int) -> Iterator[TensorProto]:

@@ -146,9 +146,9 @@ def _typed(tensor: TensorProto) -> Sequence[Any]:
     return tensor.int32_data
 
 
-def _wrong_length(where: str, found: int, expected: int, unit: str) -> TilewrightError:
+def _wrong_length(where: str, count: int, expected: int, unit: str) -> TilewrightError:
     return refuse(
         "onnx-truncated",
-        f"it holds {found} {unit} where its type and shape take {expected}",
+        f"it holds {count} {unit} where its type and shape take {expected}",
         where=where,
     )

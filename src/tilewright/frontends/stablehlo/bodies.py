@@ -55,10 +55,10 @@ def terms_of(block: Block, constants: Constants = lambda _: None) -> list[str]:
             continue
         if name == "compare":
             name = str(op.attributes.get("comparison_direction", "?"))
-        made = f"{name}({','.join(term(number) for number in op.operands)})"
-        if len(op.results) != 1 or len(made) > MAX_TERM:
+        text = f"{name}({','.join(term(number) for number in op.operands)})"
+        if len(op.results) != 1 or len(text) > MAX_TERM:
             return []
-        terms[op.results[0]] = made
+        terms[op.results[0]] = text
     return []
 
 

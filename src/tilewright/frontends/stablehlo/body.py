@@ -152,8 +152,8 @@ class Body:
         """A rule's results, with the types that the program states."""
         if at.op.name not in MOVERS:
             at.views = [_widened(at, view) for view in at.views]
-        made = rule(at)
-        results = [made] if isinstance(made, View) else list(made)
+        lowered = rule(at)
+        results = [lowered] if isinstance(lowered, View) else list(lowered)
         if len(results) != len(at.op.kinds):
             raise at.refuse(f"it has {len(at.op.kinds)} results, of which {len(results)} are known")
         return [_typed(at, view, kind) for view, kind in zip(results, at.op.kinds, strict=True)]

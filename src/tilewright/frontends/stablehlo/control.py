@@ -146,13 +146,13 @@ def sort(
 
     def constant(number: int) -> float | None:
         entry = scope.get(number)
-        found = entry.number if isinstance(entry, View) else None
-        return None if found is None else float(found)
+        order = entry.number if isinstance(entry, View) else None
+        return None if order is None else float(order)
 
-    found = order_of(op.regions[0], constant) if op.regions else None
-    if found is None:
+    order = order_of(op.regions[0], constant) if op.regions else None
+    if order is None:
         raise _refused(op, label, "it sorts by something else than one operand's elements")
-    by, descending = found
+    by, descending = order
     return body.apply(lambda at: sorted_by(at, by, descending=descending), op, label, operands)
 
 

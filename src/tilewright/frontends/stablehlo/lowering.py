@@ -129,10 +129,10 @@ class Lowering(Emitter):
 
     def placed(self, view: View, places: dict[int, int], shape: Sequence[int]) -> View:
         """The view with its axes at other places of a shape (``View.placed``)."""
-        made, sizes = view.placed(places, shape)
-        if isinstance(made.core, SSAValue):
-            return View(self.reshape(made.core, sizes), made.axes, made.shape)
-        return View(made.core.reshape(sizes), made.axes, made.shape)
+        moved, sizes = view.placed(places, shape)
+        if isinstance(moved.core, SSAValue):
+            return View(self.reshape(moved.core, sizes), moved.axes, moved.shape)
+        return View(moved.core.reshape(sizes), moved.axes, moved.shape)
 
     def reshaped(self, view: View, shape: Sequence[int]) -> View:
         """The elements in order in another shape; axes of extent 1 come and go for nothing."""

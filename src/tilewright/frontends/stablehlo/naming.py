@@ -33,12 +33,12 @@ class Labels:
 
 def _scopes(location: str) -> list[str]:
     """The parts of a location's name: ``jit(f)/Conv_0/add`` is f, Conv_0, add."""
-    found: list[str] = []
+    scopes: list[str] = []
     for part in location.rstrip(":").split("/"):
         match = _WRAPPED.match(part)
         while match:
             part = match.group(1)
             match = _WRAPPED.match(part)
         if part:
-            found.append(part)
-    return found
+            scopes.append(part)
+    return scopes

@@ -48,17 +48,17 @@ def _mean(at: Lowering, x: View, y: View) -> View | None:
     if float(y.number) != math.prod(sizes[axis] for axis in axes):
         return None
     if len(sizes) == 4 and sorted(axes) == [2, 3] and x.dtype == np.float32:
-        made = at.emit("average_pool", inner, kernel=sizes[2:], strides=(1, 1))
+        mean = at.emit("average_pool", inner, kernel=sizes[2:], strides=(1, 1))
     else:
-        made = at.emit("reduce_mean", inner, axes=axes, keep_dims=False)
-    return _like(at, x, made)
+        mean = at.emit("reduce_mean", inner, axes=axes, keep_dims=False)
+    return _like(at, x, mean)
 
 
 def _made_by(core: SSAValue | Array, operation: str) -> GraphOperation | None:
     """The operation that makes a tensor, if it is of that name."""
     owner = core.owner if isinstance(core, SSAValue) else None
-    found = isinstance(owner, GraphOperation) and owner.name == f"graph.{operation}"
-    return cast(GraphOperation, owner) if found else None
+    matches = isinstance(owner, GraphOperation) and owner.name == f"graph.{operation}"
+    return cast(GraphOperation, owner) if matches else None
 
 
 def _constant(at: Lowering, value: SSAValue) -> float | None:
@@ -73,12 +73,12 @@ def _sigmoid(at: Lowering, x: View, y: View) -> View | None:
     total = _made_by(y.core, "add")
     if total is None or x.number != 1:
         return None
-    for one, power in (total.inputs, tuple(total.inputs)[::-1]):
+    for addend, power in (total.inputs, tuple(total.inputs)[::-1]):
         exp = _made_by(power, "exp")
         negated = _made_by(exp.inputs[0], "neg") if exp is not None else None
-        if negated is not None and _constant(at, one) == 1:
-            made = at.emit("sigmoid", negated.inputs[0])
-            return View(made, y.axes, y.shape)
+        if negated is not None and _constant(at, addend) == 1:
+            sigmoid = at.emit("sigmoid", negated.inputs[0])
+            return View(sigmoid, y.axes, y.shape)
     return None
 
 
@@ -144,8 +144,8 @@ def _average(at: Lowering, x: View, y: View) -> View | None:
         return None
     if not np.array_equal(arranged.reshape(pixels), counts):
         return None
-    made = at.emit("average_pool", image, kernel=kernel, strides=strides, pads=pads)
-    return _like(at, x, made)
+    pooled = at.emit("average_pool", image, kernel=kernel, strides=strides, pads=pads)
+    return _like(at, x, pooled)
 
 
 def _core(x: View) -> SSAValue | Array:

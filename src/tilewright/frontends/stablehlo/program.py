@@ -139,17 +139,17 @@ class _Reader:
         if isinstance(value, list):
             return [self.attribute(entry) for entry in cast("Sequence[Any]", value)]
         if isinstance(value, dict):
-            found = cast("dict[str, Any]", value)
-            if "entries" in found:
-                return {name: self.attribute(entry) for name, entry in found["entries"].items()}
-            if "dense" in found:
-                return self.dense(found["dense"])
+            fields = cast("dict[str, Any]", value)
+            if "entries" in fields:
+                return {name: self.attribute(entry) for name, entry in fields["entries"].items()}
+            if "dense" in fields:
+                return self.dense(fields["dense"])
         return value
 
-    def dense(self, found: Mapping[str, Any]) -> Dense:
-        dtype, shape = DTYPES[found["element"]], tuple(int(size) for size in found["shape"])
-        offset, size = int(found["offset"]), int(found["bytes"])
+    def dense(self, fields: Mapping[str, Any]) -> Dense:
+        dtype, shape = DTYPES[fields["element"]], tuple(int(size) for size in fields["shape"])
+        offset, size = int(fields["offset"]), int(fields["bytes"])
         data = self.blobs[offset : offset + size].view(dtype)
-        if found["splat"] and data.size:
+        if fields["splat"] and data.size:
             return Dense(data.reshape((1,) * len(shape)), shape)
         return Dense(data.reshape(shape), shape)

@@ -75,14 +75,14 @@ def _parsed(data: bytes, title: str) -> tuple[Any, Array]:
     worker = Path(__file__).with_name("worker.py")
     # -P keeps this folder off the worker's path.
     command = [sys.executable, "-P", str(worker), str(MAX_OPERATIONS), str(MAX_SECONDS)]
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as made:
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output:
         given.write(data)
         given.seek(0)
         try:
             done = subprocess.run(
                 command,
                 stdin=given,
-                stdout=made,
+                stdout=output,
                 stderr=subprocess.DEVNULL,
                 timeout=2 * MAX_SECONDS,
                 check=False,
@@ -90,8 +90,8 @@ def _parsed(data: bytes, title: str) -> tuple[Any, Array]:
         except subprocess.TimeoutExpired as error:
             reason = f"parsing it takes more than {MAX_SECONDS} seconds"
             raise refuse("stablehlo-too-large", reason, where=title) from error
-        made.seek(0)
-        line = made.readline(MAX_DOCUMENT_BYTES)
+        output.seek(0)
+        line = output.readline(MAX_DOCUMENT_BYTES)
         if done.returncode != 0 or not line.endswith(b"\n"):
             how = (
                 f"ended with {done.returncode}" if done.returncode else "made too large a document"
@@ -115,9 +115,9 @@ def _parsed(data: bytes, title: str) -> tuple[Any, Array]:
                 where=title,
                 help=helps.get(problem, ""),
             )
-        start = made.tell()
-        size = os.fstat(made.fileno()).st_size - start
+        start = output.tell()
+        size = os.fstat(output.fileno()).st_size - start
         if size == 0:
             return document, np.zeros(0, np.uint8)
         # Mapped: the pages of large weights are read when they are used.
-        return document, np.memmap(made, np.uint8, "c", offset=start, shape=(size,))
+        return document, np.memmap(output, np.uint8, "c", offset=start, shape=(size,))

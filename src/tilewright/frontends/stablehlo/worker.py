@@ -86,10 +86,10 @@ class Reader:
 
     def name(self, location: Any) -> str:
         """The outermost name in a location, or ""."""
-        found = re.match(r'loc\("((?:[^"\\]|\\.)*)"', str(location))
-        rest = str(location)[found.end() :] if found else ""
+        match = re.match(r'loc\("((?:[^"\\]|\\.)*)"', str(location))
+        rest = str(location)[match.end() :] if match else ""
         # A file's name is followed by a line; it says nothing about the model.
-        return "" if found is None or rest.startswith(":") else found.group(1)[:1000]
+        return "" if match is None or rest.startswith(":") else match.group(1)[:1000]
 
     def entries(self, named: Any) -> dict[str, Any]:
         """Attributes by name."""
@@ -122,12 +122,12 @@ class Reader:
 
     def fields(self, numbers: Any) -> dict[str, Any]:
         """The dimension numbers of an operation, by name."""
-        found: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for name in dir(numbers):
             if name.endswith(("dimension", "dimensions", "dims", "dim", "map")):
                 value = getattr(numbers, name)
-                found[name] = value if isinstance(value, int) else list(value)
-        return found
+                fields[name] = value if isinstance(value, int) else list(value)
+        return fields
 
     def dense(self, attribute: Any) -> Any:
         """Where a constant's bytes lie; of one value everywhere, only that value is kept."""
@@ -144,13 +144,13 @@ class Reader:
             if attribute.is_splat and array.size:
                 array = array[(slice(0, 1),) * array.ndim]
         data = np.ascontiguousarray(array).tobytes()
-        found = {"element": element, "shape": shape, "splat": bool(attribute.is_splat)}
-        found |= {"offset": self.offset, "bytes": len(data)}
+        entry = {"element": element, "shape": shape, "splat": bool(attribute.is_splat)}
+        entry |= {"offset": self.offset, "bytes": len(data)}
         # Arrays of every element type lie at their own alignment.
         data += bytes(-len(data) % 64)
         self.blobs.append(data)
         self.offset += len(data)
-        return {"dense": found}
+        return {"dense": entry}
 
     def short(self, text: str, splat: bool) -> Any:
         """Bits of bfloat16 constants, which the bindings give as text alone."""

@@ -29,10 +29,10 @@ def with_bounds(signature: Signature, program: Any) -> Signature:
 
 
 def _bounds(dims: tuple[int | str, ...], sizes: Any, constraints: Any) -> dict[str, Bounds]:
-    found: dict[str, Bounds] = {}
+    bounds: dict[str, Bounds] = {}
     for dim, size in zip(dims, sizes, strict=True):
         limits = None if isinstance(size, int) else constraints.get(size.node.expr)
         if isinstance(dim, str) and limits is not None:
             low, high = max(limits.lower, 1), min(limits.upper, LARGEST_SIZE)
-            found[dim] = Bounds(int(low), int(high))
-    return found
+            bounds[dim] = Bounds(int(low), int(high))
+    return bounds

@@ -69,10 +69,10 @@ def _updates_statistics(node: Any) -> bool:
 
 def _changed(program: Any) -> list[str]:
     """Inputs, parameters and buffers that the program changes."""
-    found = _declared(program)
+    declared = _declared(program)
     suspects = sorted({name for node in program.graph.nodes for name in _written(node)})
-    if found or not suspects:
-        return found
+    if declared or not suspects:
+        return declared
     try:  # What is written to may be a copy after all; torch's own analysis knows, and is slow.
         return _declared(told("torch-export", "", "", lambda: program.run_decompositions({})))
     except TilewrightError:  # It fails on an input that is changed and returned.
@@ -99,7 +99,7 @@ def _written(node: Any) -> list[str]:
 
 def _origins(value: Any) -> list[str]:
     """The placeholders that a value may share memory with, through operations that alias."""
-    found: list[str] = []
+    origins: list[str] = []
     left: list[Any] = [value]
     while left:
         node = left.pop()
@@ -108,12 +108,12 @@ def _origins(value: Any) -> list[str]:
         elif not isinstance(node, torch_library().fx.Node):
             continue
         elif node.op in ("placeholder", "get_attr"):
-            found.append(node.name)
+            origins.append(node.name)
         elif _is_operation(node):
             left += [item for argument, item in _given(node) if argument.alias_info is not None]
         else:  # An item of several results.
             left += node.args[:1]
-    return found
+    return origins
 
 
 def _is_operation(node: Any) -> bool:

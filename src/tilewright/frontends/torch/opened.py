@@ -66,8 +66,8 @@ class OpenedTorch(Opened):
 
     def load(self, shapes: Shapes | None = None) -> Imported:
         """The network for these shapes."""
-        found = import_onnx(self._model, shapes=shapes, stored=self._weights)
-        return replace(found, digest=_digest(found.digest, self._weights))
+        imported = import_onnx(self._model, shapes=shapes, stored=self._weights)
+        return replace(imported, digest=_digest(imported.digest, self._weights))
 
     def files(self) -> Mapping[str, Path]:
         """The model and its weights as files, which live as long as this object."""

@@ -10,9 +10,9 @@ import numpy as np
 from tilewright.graph.operations.base import (
     Operation,
     Type,
+    along,
     broadcast_access,
     broadcast_shape,
-    one,
 )
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
@@ -63,8 +63,8 @@ class AttentionOp(Operation):
         with np.errstate(invalid="ignore"):  # rows that are masked altogether
             scores = scores + mask[0] if mask else scores
             weights = np.exp(scores - scores.max(-1, keepdims=True))
-            found = weights / weights.sum(-1, keepdims=True) @ v
-        return np.ascontiguousarray(found.swapaxes(1, 2)).astype(arrays[0].dtype)
+            attended = weights / weights.sum(-1, keepdims=True) @ v
+        return np.ascontiguousarray(attended.swapaxes(1, 2)).astype(arrays[0].dtype)
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims b0, b1 (heads), m, e | t, d."""
@@ -73,13 +73,13 @@ class AttentionOp(Operation):
         dims = [Dim("b0", b), Dim("b1", h), Dim("m", m), Dim("e", e)]
         dims += [Dim("t", t, "reduction"), Dim("d", d, "reduction")]
         accesses: list[tuple[Sequence[Affine], Role]] = [
-            ((one("b0"), one(row), one("b1"), one(last)), "input")
+            ((along("b0"), along(row), along("b1"), along(last)), "input")
             for row, last in (("m", "d"), ("t", "d"), ("t", "e"))
         ]
         if len(self.inputs) == 4:
             named = broadcast_access(shape_of(self.inputs[3]), (b, h, m, t))
             meaning = {f"d{axis}": name for axis, name in enumerate(("b0", "b1", "m", "t"))}
-            mask = tuple(one(meaning[a.dims[0]]) if a.dims else Affine() for a in named)
+            mask = tuple(along(meaning[a.dims[0]]) if a.dims else Affine() for a in named)
             accesses.append((mask, "bias"))
-        target = (one("b0"), one("m"), one("b1"), one("e"))
+        target = (along("b0"), along("m"), along("b1"), along("e"))
         return self.make_stage(dims, operands, accesses, result, target)

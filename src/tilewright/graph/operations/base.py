@@ -83,12 +83,12 @@ class Operation(GraphOperation):
     @property
     def values(self) -> dict[str, PythonValue]:
         """Every attribute as a plain value, defaults filled in, absent ones left out."""
-        found: dict[str, PythonValue] = {}
+        values: dict[str, PythonValue] = {}
         for key, default in self.DEFAULTS.items():
             value = self.get(key, cast(PythonValue, default))
             if value is not None:
-                found[key] = value
-        return found
+                values[key] = value
+        return values
 
     @property
     def fractions(self) -> tuple[int, ...]:
@@ -302,21 +302,21 @@ def axis_dims(shape: Sequence[int]) -> tuple[Dim, ...]:
     return tuple(Dim(f"d{axis}", extent) for axis, extent in enumerate(shape))
 
 
-def one(dim: str, coefficient: int = 1, offset: int = 0) -> Affine:
+def along(dim: str, coefficient: int = 1, offset: int = 0) -> Affine:
     """The affine expression ``coefficient * dim + offset``."""
     return Affine(((dim, coefficient),), offset)
 
 
 def identity(rank: int) -> tuple[Affine, ...]:
     """Access d0, d1, ... of an operand that lies as the result does."""
-    return tuple(one(f"d{axis}") for axis in range(rank))
+    return tuple(along(f"d{axis}") for axis in range(rank))
 
 
 def broadcast_access(shape: Sequence[int], result: Sequence[int]) -> tuple[Affine, ...]:
     """Access of an operand that broadcasts to the result: constant 0 along broadcast axes."""
     skip = len(result) - len(shape)
     return tuple(
-        Affine() if extent == 1 and result[skip + axis] != 1 else one(f"d{skip + axis}")
+        Affine() if extent == 1 and result[skip + axis] != 1 else along(f"d{skip + axis}")
         for axis, extent in enumerate(shape)
     )
 

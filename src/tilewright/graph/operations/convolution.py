@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import SHORT_FLOATS, Operation, Type, one
+from tilewright.graph.operations.base import SHORT_FLOATS, Operation, Type, along
 from tilewright.ir import (
     Attribute,
     PythonValue,
@@ -109,7 +109,7 @@ class ConvOp(Operation):
         if group > 1 and group == channels == co:
             operation = "depthwise_conv"
             dims = [Dim("n", n), Dim("c", co), *pixels, *window]
-            source, target, inner = one("c"), one("c"), Affine()
+            source, target, inner = along("c"), along("c"), Affine()
             weight = target
         elif group > 1:
             operation = "conv"
@@ -117,15 +117,15 @@ class ConvOp(Operation):
             dims += [Dim("ci", ci, "reduction"), *window]
             source = Affine((("g", ci), ("ci", 1)))
             target = weight = Affine((("g", co // group), ("co", 1)))
-            inner = one("ci")
+            inner = along("ci")
         else:
             operation = "conv"
             dims = [Dim("n", n), Dim("co", co), *pixels, Dim("ci", ci, "reduction"), *window]
-            source, target, inner = one("ci"), one("co"), one("ci")
+            source, target, inner = along("ci"), along("co"), along("ci")
             weight = target
         accesses: list[tuple[Sequence[Affine], Role]] = [
-            ((one("n"), source, rows, columns), "input"),
-            ((weight, inner, one("kh"), one("kw")), "weight"),
+            ((along("n"), source, rows, columns), "input"),
+            ((weight, inner, along("kh"), along("kw")), "weight"),
             ((target,), "bias"),
         ]
         return self.make_stage(
@@ -133,7 +133,7 @@ class ConvOp(Operation):
             operands,
             accesses[: len(self.inputs)],
             result,
-            (one("n"), target, one("oh"), one("ow")),
+            (along("n"), target, along("oh"), along("ow")),
             operation,
         )
 

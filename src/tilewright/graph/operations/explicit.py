@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.graph.operations.convolution import windowed
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
@@ -70,10 +70,10 @@ class ExplicitConvOp(Operation):
         dims = [Dim("n", n), Dim("co", co), Dim("oh", oh), Dim("ow", ow)]
         dims += [Dim(name, e, "reduction") for name, e in (("ci", ci), ("kh", kh), ("kw", kw))]
         accesses: list[tuple[Sequence[Affine], Role]] = [
-            ((one("n"), one("ci"), rows, columns), "input"),
-            ((one("co"), one("ci"), one("kh"), one("kw")), "weight"),
+            ((along("n"), along("ci"), rows, columns), "input"),
+            ((along("co"), along("ci"), along("kh"), along("kw")), "weight"),
             ((Affine(),), "scratch"),
-            ((one("co"),), "bias"),
+            ((along("co"),), "bias"),
         ]
-        image = (one("n"), one("co"), one("oh"), one("ow"))
+        image = (along("n"), along("co"), along("oh"), along("ow"))
         return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, image)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.ir import irdl_op_definition
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import reference
@@ -39,7 +39,7 @@ class MaximumGradientOp(Operation):
         """Dims n, j, p | k: k runs through all that is given, j through the values."""
         n, given, p = shape_of(self.inputs[0])
         dims = (Dim("n", n), Dim("j", given - 2), Dim("p", p), Dim("k", given, "reduction"))
-        access = (one("n"), one("k"), one("p"))
+        access = (along("n"), along("k"), along("p"))
         return self.make_stage(
-            dims, operands, [(access, "input")], result, (one("n"), one("j"), one("p"))
+            dims, operands, [(access, "input")], result, (along("n"), along("j"), along("p"))
         )

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, axis_dims, identity, one
+from tilewright.graph.operations.base import Operation, Type, along, axis_dims, identity
 from tilewright.ir import PythonValue, i1, i64, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.planning.domain import Affine, Dim, Role, Stage
@@ -48,8 +48,12 @@ class GatherOp(Operation):
         axis = self.integer("axis", 0, len(shape) - 1)
         dims = [*axis_dims(shape_of(self.result)), Dim("v", shape[axis], "reduction")]
         inner = range(axis + rank, len(dims) - 1)
-        source = [*(one(f"d{i}") for i in range(axis)), one("v"), *(one(f"d{i}") for i in inner)]
-        places = [one(f"d{axis + i}") for i in range(rank)]
+        source = [
+            *(along(f"d{i}") for i in range(axis)),
+            along("v"),
+            *(along(f"d{i}") for i in inner),
+        ]
+        places = [along(f"d{axis + i}") for i in range(rank)]
         accesses: list[tuple[Sequence[Affine], Role]] = [(source, "input"), (places, "input")]
         return self.make_stage(dims, operands, accesses, result, identity(len(dims) - 1))
 
@@ -122,8 +126,8 @@ class ScatterOp(Operation):
         target = identity(len(shape))
         accesses: list[tuple[Sequence[Affine], Role]] = [
             (target, "input"),
-            ((one("u"),), "input"),
-            ((one("u"), *target[1:]), "input"),
+            ((along("u"),), "input"),
+            ((along("u"), *target[1:]), "input"),
         ]
         return self.make_stage(dims, operands, accesses, result, target)
 
@@ -147,7 +151,7 @@ class RowOperation(Operation):
         axis = self.integer("axis", 0, len(shape) - 1)
         dims = [dim for dim in axis_dims(shape) if dim.name != f"d{axis}"]
         dims.append(Dim("axis", shape[axis], "reduction"))
-        access = tuple(one("axis" if i == axis else f"d{i}") for i in range(len(shape)))
+        access = tuple(along("axis" if i == axis else f"d{i}") for i in range(len(shape)))
         return self.make_stage(dims, operands, [(access, "input")], result, access)
 
 

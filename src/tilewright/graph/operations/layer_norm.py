@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, axis_dims, one
+from tilewright.graph.operations.base import Operation, Type, along, axis_dims
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import reference
@@ -54,10 +54,10 @@ class LayerNormOp(Operation):
         shape = shape_of(self.result)
         last = len(shape) - 1
         dims = [*axis_dims(shape)[:last], Dim("axis", shape[last], "reduction")]
-        access = tuple(one("axis" if i == last else f"d{i}") for i in range(len(shape)))
+        access = tuple(along("axis" if i == last else f"d{i}") for i in range(len(shape)))
         roles: list[tuple[Sequence[Affine], Role]] = [
             (access, "input"),
-            ((one("axis"),), "weight"),
-            ((one("axis"),), "bias"),
+            ((along("axis"),), "weight"),
+            ((along("axis"),), "bias"),
         ]
         return self.make_stage(dims, operands, roles[: len(self.inputs)], result, access)

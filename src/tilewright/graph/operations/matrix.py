@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, broadcast_shape, one
+from tilewright.graph.operations.base import Operation, Type, along, broadcast_shape
 from tilewright.graph.operations.convolution import factors, product_element
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
@@ -97,7 +97,7 @@ class MatMulOp(Operation):
             labels = [*names[:-2], *last][len(shape) - len(extents) :]
             wide = dict(zip(names, shape, strict=True)) | {"ci": depth}
             return tuple(
-                Affine() if extent == 1 and wide[label] != 1 else one(label)
+                Affine() if extent == 1 and wide[label] != 1 else along(label)
                 for label, extent in zip(labels, extents, strict=True)
             )
 
@@ -108,7 +108,7 @@ class MatMulOp(Operation):
         ]
         if len(self.inputs) == 3:
             accesses.append((access(shape_of(self.inputs[2]), [rows, "co"]), "bias"))
-        target = [one(name) for name in names]
+        target = [along(name) for name in names]
         return self.make_stage(dims, operands, accesses, result, target)
 
     @property

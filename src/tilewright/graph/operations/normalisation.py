@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, axis_dims, identity, one
+from tilewright.graph.operations.base import Operation, Type, along, axis_dims, identity
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, lrn_gradient, reference
@@ -48,7 +48,7 @@ class BatchNormOp(Operation):
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0..dk of the result."""
         shape = shape_of(self.result)
-        channels: tuple[Sequence[Affine], Role] = ((one("d1"),), "weight")
+        channels: tuple[Sequence[Affine], Role] = ((along("d1"),), "weight")
         target = identity(len(shape))
         accesses: list[tuple[Sequence[Affine], Role]] = [(target, "input"), *[channels] * 4]
         return self.make_stage(axis_dims(shape), operands, accesses, result, target)
@@ -104,8 +104,8 @@ class LrnOperation(Operation):
             Dim("j", size, "reduction"),
         )
         window = Affine((("c", 1), ("j", 1)), -((size - 1) // 2))
-        access = (one("n"), window, one("h"), one("w"))
-        target = (one("n"), one("c"), one("h"), one("w"))
+        access = (along("n"), window, along("h"), along("w"))
+        target = (along("n"), along("c"), along("h"), along("w"))
         beside: tuple[Sequence[Affine], Role] = (target, "input")
         accesses: list[tuple[Sequence[Affine], Role]] = [(access, "input")]
         accesses += [beside] * (len(self.inputs) - 1)
@@ -197,5 +197,5 @@ class SoftmaxOp(Operation):
         axis = self.integer("axis", -len(shape), len(shape) - 1) % len(shape)
         dims = [dim for dim in axis_dims(shape) if dim.name != f"d{axis}"]
         dims.append(Dim("axis", shape[axis], "reduction"))
-        access = tuple(one("axis" if i == axis else f"d{i}") for i in range(len(shape)))
+        access = tuple(along("axis" if i == axis else f"d{i}") for i in range(len(shape)))
         return self.make_stage(dims, operands, [(access, "input")], result, access)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.graph.operations.convolution import windowed
 from tilewright.ir import PythonValue, bf16, f32, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
@@ -96,12 +96,12 @@ class PieceConvOp(Operation):
         parts = shape_of(self.inputs[1])[1] // (pieces.groups(ci) * kh * kw * pieces.GROUP)
         weight = Affine((("ci", parts * kh * kw), ("kh", parts * kw), ("kw", parts)))
         accesses: list[tuple[Sequence[Affine], Role]] = [
-            ((one("n"), one("ci"), rows, columns), "input"),
-            ((one("co"), weight), "weight"),
+            ((along("n"), along("ci"), rows, columns), "input"),
+            ((along("co"), weight), "weight"),
             ((Affine(),), "scratch"),
-            ((one("co"),), "bias"),
+            ((along("co"),), "bias"),
         ]
-        image = (one("n"), one("co"), one("oh"), one("ow"))
+        image = (along("n"), along("co"), along("oh"), along("ow"))
         return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, image)
 
 
@@ -139,10 +139,10 @@ class PieceMatMulOp(Operation):
         dims = [Dim(name, extent) for name, extent in zip([*names, "co"], shape, strict=True)]
         dims.append(Dim("ci", depth, "reduction"))
         accesses: list[tuple[Sequence[Affine], Role]] = [
-            ([*map(one, names), one("ci")], "input"),
-            ((one("co"), Affine((("ci", parts),))), "weight"),
+            ([*map(along, names), along("ci")], "input"),
+            ((along("co"), Affine((("ci", parts),))), "weight"),
             ((Affine(),), "scratch"),
-            ((one("co"),), "bias"),
+            ((along("co"),), "bias"),
         ]
-        target = [one(name) for name in (*names, "co")]
+        target = [along(name) for name in (*names, "co")]
         return self.make_stage(dims, operands, accesses[: len(self.inputs)], result, target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import fixed, reference
@@ -65,12 +65,12 @@ class PoolOperation(Operation):
             Dim("kw", kw, "reduction"),
         )
         access = (
-            one("n"),
-            one("c"),
+            along("n"),
+            along("c"),
             Affine((("oh", sh), ("kh", dh)), -top),
             Affine((("ow", sw), ("kw", dw)), -left),
         )
-        target = (one("n"), one("c"), one("oh"), one("ow"))
+        target = (along("n"), along("c"), along("oh"), along("ow"))
         return self.make_stage(dims, operands, [(access, "input")], result, target)
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.ir import PythonValue, i1, i64, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.ir.types import Array, FixedType, shape_of
 from tilewright.numerics import fixed, reference
@@ -54,9 +54,9 @@ class ReduceOperation(Operation):
         kept = [i for i in range(len(shape)) if i not in axes]
         dims = [Dim(f"d{i}", shape[i]) for i in kept]
         dims += [Dim(f"r{i}", shape[i], "reduction") for i in axes]
-        access = tuple(one(f"r{i}" if i in axes else f"d{i}") for i in range(len(shape)))
+        access = tuple(along(f"r{i}" if i in axes else f"d{i}") for i in range(len(shape)))
         target = [
-            Affine() if i in axes else one(f"d{i}")
+            Affine() if i in axes else along(f"d{i}")
             for i in range(len(shape))
             if self.keeps or i in kept
         ]
@@ -176,8 +176,8 @@ class PlaceOperation(ReduceOperation):
         """Exact."""
         (axis,) = self.reduced(arrays[0].ndim)
         last = bool(self.get("last", False))
-        found = reference.place_of_extreme(arrays[0], axis, type(self).EXTREME, last=last)
-        return found if self.keeps else np.squeeze(found, axis)
+        places = reference.place_of_extreme(arrays[0], axis, type(self).EXTREME, last=last)
+        return places if self.keeps else np.squeeze(places, axis)
 
 
 @irdl_op_definition

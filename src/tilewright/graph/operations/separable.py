@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import pointwise, reference
@@ -108,12 +108,12 @@ class SeparableConvOp(Operation):
         dims += [Dim(name, e, "reduction") for name, e in (("c", c), ("kh", kh), ("kw", kw))]
         still = Affine()
         accesses: list[tuple[Sequence[Affine], Role]] = [
-            ((one("n"), one("c"), rows, columns), "input"),
-            ((one("c"), still, one("kh"), one("kw")), "weight"),
-            ((one("co"), one("c"), still, still), "weight"),
+            ((along("n"), along("c"), rows, columns), "input"),
+            ((along("c"), still, along("kh"), along("kw")), "weight"),
+            ((along("co"), along("c"), still, still), "weight"),
             ((still,), "scratch"),
-            ((one("c"),), "bias"),
-            ((one("co"),), "bias"),
+            ((along("c"),), "bias"),
+            ((along("co"),), "bias"),
         ]
-        image = (one("n"), one("co"), one("oh"), one("ow"))
+        image = (along("n"), along("co"), along("oh"), along("ow"))
         return self.make_stage(dims, operands, accesses, result, image)

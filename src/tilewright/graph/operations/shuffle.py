@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.ir import PythonValue, irdl_op_definition, prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.planning.domain import Affine, Dim, Stage
@@ -47,6 +47,6 @@ class ChannelShuffleOp(Operation):
         groups = self.integer("groups", 1, 2**24)
         extents = {"n": n, "a": c // groups, "b": groups, "h": h, "w": w}
         dims = [Dim(name, extent) for name, extent in extents.items()]
-        source = (one("n"), Affine((("b", c // groups), ("a", 1))), one("h"), one("w"))
-        target = (one("n"), Affine((("a", groups), ("b", 1))), one("h"), one("w"))
+        source = (along("n"), Affine((("b", c // groups), ("a", 1))), along("h"), along("w"))
+        target = (along("n"), Affine((("a", groups), ("b", 1))), along("h"), along("w"))
         return self.make_stage(dims, operands, [(source, "input")], result, target)

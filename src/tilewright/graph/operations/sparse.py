@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.graph.operations.convolution import product_element
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
@@ -118,8 +118,8 @@ class SparseProductOp(Operation):
         blocks, segments, words = shape_of(self.inputs[1])
         lanes, segment = self.integer("lanes", 1, 2**10), x[1] // segments
         target = Affine((("cb", lanes), ("cl", 1)))
-        source: list[Affine] = [one("n"), Affine((("cs", segment), ("cc", 1)))]
-        written = [one("n"), target]
+        source: list[Affine] = [along("n"), Affine((("cs", segment), ("cc", 1)))]
+        written = [along("n"), target]
         dims = [Dim("n", x[0]), Dim("cb", blocks), Dim("cl", lanes)]
         inner = [Dim("cs", segments, "reduction"), Dim("cc", segment, "reduction")]
         if len(x) == 4:
@@ -131,7 +131,7 @@ class SparseProductOp(Operation):
                 Affine((("oh", sh), ("kh", dh)), -top),
                 Affine((("ow", sw), ("kw", dw)), -left),
             ]
-            written += [one("oh"), one("ow")]
+            written += [along("oh"), along("ow")]
             dims += [Dim("oh", oh), Dim("ow", ow)]
             inner += [Dim("kh", kh, "reduction"), Dim("kw", kw, "reduction")]
         inner.append(Dim("e", words, "reduction"))
@@ -139,7 +139,7 @@ class SparseProductOp(Operation):
         inner += [Dim(name, int(part), "reduction") for name, part in paces]
         accesses: list[tuple[Sequence[Affine], Role]] = [
             (source, "input"),
-            ((one("cb"), one("cs"), one("e")), "weight"),
+            ((along("cb"), along("cs"), along("e")), "weight"),
             ((target,), "bias"),
         ]
         return self.make_stage(

@@ -13,8 +13,8 @@ from tilewright.graph.operations.base import (
     MAXIMUM_RANK,
     Operation,
     Type,
+    along,
     axis_dims,
-    one,
 )
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def, prop_def
 from tilewright.ir.types import Array, shape_of
@@ -113,8 +113,8 @@ class TransposeOp(Operation):
         """Dims d0..dk of the result."""
         order = self.integers("permutation")
         dims = axis_dims(shape_of(self.result))
-        access = [one(f"d{order.index(axis)}") for axis in range(len(order))]
-        target = [one(dim.name) for dim in dims]
+        access = [along(f"d{order.index(axis)}") for axis in range(len(order))]
+        target = [along(dim.name) for dim in dims]
         return self.make_stage(dims, operands, [(access, "input")], result, target)
 
 
@@ -161,10 +161,10 @@ class SliceOp(Operation):
             f"axes {list(axes)} must name distinct axes of rank {rank}",
         )
         self.need(0 not in steps, "a step is 0")
-        found = [range(extent) for extent in shape]
+        ranges = [range(extent) for extent in shape]
         for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-            found[axis % rank] = range(*slice_bounds(start, end, step, shape[axis]))
-        return found
+            ranges[axis % rank] = range(*slice_bounds(start, end, step, shape[axis]))
+        return ranges
 
     def infer(self, types: Sequence[Type]) -> Type:
         """The number of indices taken along every axis."""
@@ -185,9 +185,10 @@ class SliceOp(Operation):
         ranges = self.ranges(shape_of(self.inputs[0]))
         dims = axis_dims(shape_of(self.result))
         access = [
-            one(dim.name, taken.step, taken.start) for dim, taken in zip(dims, ranges, strict=True)
+            along(dim.name, taken.step, taken.start)
+            for dim, taken in zip(dims, ranges, strict=True)
         ]
-        target = [one(dim.name) for dim in dims]
+        target = [along(dim.name) for dim in dims]
         return self.make_stage(dims, operands, [(access, "input")], result, target)
 
 
@@ -269,6 +270,6 @@ class PadOp(Operation):
             return None
         dims = axis_dims(shape_of(self.result))
         pads = self.integers("pads")
-        access = [one(dim.name, 1, -pads[axis]) for axis, dim in enumerate(dims)]
-        target = [one(dim.name) for dim in dims]
+        access = [along(dim.name, 1, -pads[axis]) for axis, dim in enumerate(dims)]
+        target = [along(dim.name) for dim in dims]
         return self.make_stage(dims, operands, [(access, "input")], result, target)

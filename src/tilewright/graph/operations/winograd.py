@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from tilewright.graph.operations.base import Operation, Type, one
+from tilewright.graph.operations.base import Operation, Type, along
 from tilewright.graph.operations.convolution import factors, product_element
 from tilewright.ir import PythonValue, f32, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
@@ -99,7 +99,7 @@ class WinogradConvOp(Operation):
         dims += [Dim("th", -(-oh // tile)), Dim("tw", -(-ow // tile))]
         dims += [Dim("r", tile), Dim("s", tile)]
         dims += [Dim(name, e, "reduction") for name, e in (("ci", ci), ("u", inner), ("v", inner))]
-        source, target = one("ci"), one("co")
+        source, target = along("ci"), along("co")
         if group > 1:
             source = Affine((("g", ci), ("ci", 1)))
             target = Affine((("g", co // group), ("co", 1)))
@@ -110,13 +110,13 @@ class WinogradConvOp(Operation):
         rows = Affine((("th", tile), ("u", 1)), -top)
         columns = Affine((("tw", tile), ("v", 1)), -left)
         accesses: list[tuple[Sequence[Affine], Role]] = [
-            ((one("n"), source, rows, columns), "input"),
-            ((target, one("ci"), one(position[0]), one(position[1])), "weight"),
+            ((along("n"), source, rows, columns), "input"),
+            ((target, along("ci"), along(position[0]), along(position[1])), "weight"),
             ((Affine(),), "scratch"),
             ((target,), "bias"),
         ]
         image = (
-            one("n"),
+            along("n"),
             target,
             Affine((("th", tile), ("r", 1))),
             Affine((("tw", tile), ("s", 1))),

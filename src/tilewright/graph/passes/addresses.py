@@ -110,7 +110,7 @@ def _view(op: Operation, box: Box) -> Box | None:
             return transpose_box(box, op.integers("permutation"), layout)
         case "slice":
             assert isinstance(op, SliceOp)
-            found = slice_box(box, op.ranges(box.shape))
-            return found if found is None or found.layout == layout else None
+            box_of_view = slice_box(box, op.ranges(box.shape))
+            return box_of_view if box_of_view is None or box_of_view.layout == layout else None
         case _:
             return None

@@ -188,7 +188,7 @@ class _Problem:
     def _runs(self, free: Sequence[AnyOperation]) -> list[list[AnyOperation]]:
         """Operations with several choices that are connected by values, in program order."""
         members, seen = set(free), set[AnyOperation]()
-        found: list[list[AnyOperation]] = []
+        runs: list[list[AnyOperation]] = []
         for op in free:
             if op in seen:
                 continue
@@ -203,8 +203,8 @@ class _Problem:
                 todo.extend(o for o in (*owners, *users) if o in members and o not in run)  # type: ignore[misc]
             seen |= run
             if len(run) > 1:
-                found.append([o for o in free if o in run])
-        return found
+                runs.append([o for o in free if o in run])
+        return runs
 
 
 @dataclass
@@ -241,10 +241,12 @@ class _Applier:
         self, value: SSAValue, wanted: str, before: AnyOperation, symbols: set[str]
     ) -> SSAValue:
         """The value in another layout, converted once for all users."""
-        made = self.converted.get((value, wanted))
-        if made is None:
-            made = self.converted[value, wanted] = self._converted(value, wanted, before, symbols)
-        return made
+        converted = self.converted.get((value, wanted))
+        if converted is None:
+            converted = self.converted[value, wanted] = self._converted(
+                value, wanted, before, symbols
+            )
+        return converted
 
     def _converted(
         self, value: SSAValue, wanted: str, before: AnyOperation, symbols: set[str]
@@ -267,9 +269,9 @@ def copy_kernel(
     kind = tensor_type(value)
     result = tensor(kind.get_shape(), kind.element_type, layout)
     op = make("convert_layout", [value], before=before, result_type=result)
-    found = objection(op, machine)
-    op.engine = StringAttr("accelerator" if found is None else "host")
-    op.reason = StringAttr(found[1]) if found is not None else None
+    refusal = objection(op, machine)
+    op.engine = StringAttr("accelerator" if refusal is None else "host")
+    op.reason = StringAttr(refusal[1]) if refusal is not None else None
     owner = value.owner
     hint = owner.symbol.data if isinstance(owner, KernelOp) else (value.name_hint or "")
     return enclose([op], kernel_symbol([op], len(symbols), symbols, f"copy_{hint}"))

@@ -66,7 +66,7 @@ class BlockChannels(ModulePass):
         machine = compiler(ctx).machine
         if not moves_blocks(machine):
             return
-        kernels = [one for one in network_of(op).block.ops if isinstance(one, KernelOp)]
+        kernels = [step for step in network_of(op).block.ops if isinstance(step, KernelOp)]
         pricing = _Pricing(machine)
         for writers in _groups(kernels):
             pricing.choose(writers)
@@ -97,7 +97,9 @@ class _Pricing:
         _lay(writers, best)
 
     def _sizes(self, channels: int) -> list[int]:
-        granules = [one.multiples.get("co", 1) for one in self.machine.primitives_for("conv")]
+        granules = [
+            primitive.multiples.get("co", 1) for primitive in self.machine.primitives_for("conv")
+        ]
         granule = max(granules, default=1)
         sizes = [channels // parts for parts in PARTS if channels % parts == 0]
         return [size for size in sizes if size % granule == 0 and size >= LEAST * granule]
@@ -107,28 +109,31 @@ class _Pricing:
         for kernel in kernels:
             try:
                 described = join_pixels(by_channel_blocks(plain_kernel(kernel)), self.machine)
-                found = plan(described, self.machine, cache=self.cache)
+                kernel_plan = plan(described, self.machine, cache=self.cache)
             except TilewrightError:
                 return inf
-            total += found.predicted_cycles
+            total += kernel_plan.predicted_cycles
         return total
 
     def _bound(self, kernels: Iterable[KernelOp]) -> float:
         described = [plain_kernel(kernel) for kernel in kernels]
         return sum(
-            min(granule_bound(one, self.machine, part) for part in agreeing(one, self.machine))
-            for one in described
+            min(
+                granule_bound(described_kernel, self.machine, part)
+                for part in agreeing(described_kernel, self.machine)
+            )
+            for described_kernel in described
         )
 
 
 def _around(writers: Iterable[KernelOp]) -> list[KernelOp]:
     """These kernels, and those that read their results."""
-    found: dict[KernelOp, None] = {}
+    around: dict[KernelOp, None] = {}
     for kernel in writers:
-        for one in (kernel, *(use.operation for use in kernel.result.uses)):
-            assert isinstance(one, KernelOp)
-            found[one] = None
-    return list(found)
+        for neighbour in (kernel, *(use.operation for use in kernel.result.uses)):
+            assert isinstance(neighbour, KernelOp)
+            around[neighbour] = None
+    return list(around)
 
 
 def _lay(writers: Iterable[KernelOp], layout: str) -> None:
@@ -161,10 +166,10 @@ def _groups(kernels: Iterable[KernelOp]) -> list[list[KernelOp]]:
                 allowed[kernel] = False
             elif (ahead := first(value.owner)) is not (behind := first(kernel)):
                 leader[behind] = ahead
-    found: dict[KernelOp, list[KernelOp]] = {}
+    groups: dict[KernelOp, list[KernelOp]] = {}
     for kernel in allowed:
-        found.setdefault(first(kernel), []).append(kernel)
-    return [group for group in found.values() if all(allowed[one] for one in group)]
+        groups.setdefault(first(kernel), []).append(kernel)
+    return [group for group in groups.values() if all(allowed[member] for member in group)]
 
 
 def _operations(kernel: KernelOp) -> list[Operation]:
@@ -179,7 +184,7 @@ def _writes_blocks(kernel: KernelOp) -> bool:
         not kernel.on_host
         and isinstance(anchor, ConvOp)
         and anchor.integer("group", 1, 2**24) == 1
-        and not any(isinstance(one, PoolOperation) for one in maps)
+        and not any(isinstance(step, PoolOperation) for step in maps)
         and len(shape) == 4
         and layout_of(kernel.result) == "NHWC"
         and shape[2] * shape[3] > 1

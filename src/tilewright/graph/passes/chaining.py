@@ -41,16 +41,16 @@ def chained(kernels: Sequence[KernelOp]) -> KernelOp:
             block.add_op(copy)
             inner[kernel.result] = copy.result
     block.add_op(YieldOp.build(operands=[[inner[last.result]]]))
-    made = KernelOp.build(
+    chain = KernelOp.build(
         operands=[outer],
         result_types=[last.result.type],
         properties=dict(last.properties),
         regions=[Region(block)],
     )
-    insert(made, last)
-    made.result.name_hint = last.result.name_hint
-    last.result.replace_all_uses_with(made.result)
+    insert(chain, last)
+    chain.result.name_hint = last.result.name_hint
+    last.result.replace_all_uses_with(chain.result)
     for kernel in reversed(kernels):
         kernel.detach()
         kernel.erase()
-    return made
+    return chain

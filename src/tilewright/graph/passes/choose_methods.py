@@ -83,10 +83,10 @@ class ChooseMethods(ModulePass):
         """Rewrite the module in place."""
         context = compiler(ctx)
         network = network_of(op)
-        found = NetworkMemory(network, context.machine)
-        least = found.weights + found.activations
-        room = int((context.machine.memory_growth - 1) * least) - found.padding
-        options = self._options(found, context, max(room, 0))
+        memory = NetworkMemory(network, context.machine)
+        least = memory.weights + memory.activations
+        room = int((context.machine.memory_growth - 1) * least) - memory.padding
+        options = self._options(memory, context, max(room, 0))
         if self.method:
             chosen = {
                 kernel: next((m for m in methods if m.primitive in self.method), methods[0])
@@ -110,7 +110,7 @@ class ChooseMethods(ModulePass):
         tiles = any(primitive.block_cycles for primitive in machine.primitives)
         anchors = (ConvOp, MatMulOp) if tiles else (ConvOp,)
         known: dict[object, list[Priced]] = {}
-        found: dict[KernelOp, list[Priced]] = {}
+        options: dict[KernelOp, list[Priced]] = {}
         for kernel, live in memory.live.items():
             anchor = kernel.operations[0] if kernel.operations else None
             if kernel.on_host or not isinstance(anchor, anchors):
@@ -125,8 +125,8 @@ class ChooseMethods(ModulePass):
             direct, *others = known[key]
             faster = [m for m in others if self.method or worthwhile(m, direct, unused + room)]
             if faster:
-                found[kernel] = [direct, *faster]
-        return found
+                options[kernel] = [direct, *faster]
+        return options
 
 
 def worthwhile(method: Priced, direct: Priced, spare: int) -> bool:

@@ -60,8 +60,8 @@ class CompressWeights(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
         context = compiler(ctx)
-        found = context.machine.primitives_for("sparse_product")
-        if not found:
+        primitives = context.machine.primitives_for("sparse_product")
+        if not primitives:
             return
         network, cache = network_of(op), dict[PlanKey, Plan]()
         for kernel in [k for k in network.block.ops if isinstance(k, KernelOp)]:
@@ -70,7 +70,7 @@ class CompressWeights(ModulePass):
                 continue
             limit = _cycles(kernel, context.machine, cache)
             best: _Form | None = None
-            for form in _forms(weights, found[0], context.machine):
+            for form in _forms(weights, primitives[0], context.machine):
                 cycles = form.cycles(kernel, context.machine, cache)
                 if cycles < limit:
                     limit, best = cycles, form
@@ -123,7 +123,7 @@ class _Form:
     def attributes(self, anchor: Operation) -> dict[str, PythonValue]:
         """Those of the operation that takes the anchor's place."""
         pace = sparse.pace_of(self.streams, self.lanes)
-        found: dict[str, PythonValue] = {
+        attributes: dict[str, PythonValue] = {
             "channels": self.channels,
             "kernel": self.kernel,
             "lanes": self.lanes,
@@ -131,8 +131,8 @@ class _Form:
             "kept": self.kept,
         }
         if isinstance(anchor, ConvOp):
-            found |= {key: anchor.integers(key) for key in ("strides", "pads", "dilations")}
-        return found
+            attributes |= {key: anchor.integers(key) for key in ("strides", "pads", "dilations")}
+        return attributes
 
     def cycles(self, kernel: KernelOp, machine: Machine, cache: PlanCache) -> float:
         """Predicted cycles of the kernel in this form; infinite where no tile fits."""
@@ -143,15 +143,15 @@ class _Form:
         trial = WeightOp.of("trial", kind)
         insert(trial, kernel)
         operands = [image, trial.result, *bias]
-        made = reanchored(
+        rewritten = reanchored(
             kernel, "sparse_product", operands, self.attributes(anchor), replace=False
         )
         try:
-            return _cycles(made, machine, cache)
+            return _cycles(rewritten, machine, cache)
         except TilewrightError:
             return float("inf")
         finally:
-            erase(made)
+            erase(rewritten)
             erase(trial)
 
     def put(self, kernel: KernelOp, context: CompilerContext) -> None:

@@ -80,9 +80,9 @@ class ComputeInIntegers(ModulePass):
                 _as_products_take(step, context)
         for step in operations_of(op):
             if step.operation == "quantise_linear" and step.result.first_use is not None:
-                made = _integers(step, context)
-                if made is not None:
-                    replace(step, made)
+                integers = _integers(step, context)
+                if integers is not None:
+                    replace(step, integers)
         sweep(network_of(op))
         for step in operations_of(op):
             if step.operation == "look_up":
@@ -96,13 +96,13 @@ class ComputeInIntegers(ModulePass):
 
 def _integers(op: Operation, ctx: CompilerContext) -> SSAValue | None:
     """The integers that a ``quantise_linear`` gives, computed as such; None where that fails."""
-    found = ending_of(op, ctx)
-    if found is None:
+    ended = ending_of(op, ctx)
+    if ended is None:
         return None
-    value, ending = found
-    made = maps.function_of_one(value, ending, ctx)
-    if made is not None:
-        return made
+    value, ending = ended
+    table = maps.function_of_one(value, ending, ctx)
+    if table is not None:
+        return table
     anchor = value.owner
     rule = RULES.get(anchor.operation) if isinstance(anchor, Operation) else None
     return rule(anchor, ending, ctx) if rule is not None and isinstance(anchor, Operation) else None
@@ -123,11 +123,11 @@ def _as_products_take(op: Operation, ctx: CompilerContext) -> None:
         return add_weight(ctx, (array.astype(np.int16) + shift).astype(wanted), before, "zero")
 
     operands = [*op.inputs[:2], moved(zero, op)]
-    made: dict[SSAValue, SSAValue] = {
+    flipped: dict[SSAValue, SSAValue] = {
         op.result: make("quantise_linear", operands, before=op, like=op).result
     }
     for reader in readers:
-        value = made[reader.inputs[0]]
+        value = flipped[reader.inputs[0]]
         if reader.operation == "dequantise_linear":
             own = constant(reader.inputs[2], ctx)
             assert own is not None
@@ -136,7 +136,7 @@ def _as_products_take(op: Operation, ctx: CompilerContext) -> None:
             reader.result.replace_all_uses_with(back.result)
         else:
             moving = make(reader.operation, [value], reader.values, before=reader, like=reader)
-            made[reader.result] = moving.result
+            flipped[reader.result] = moving.result
     for old in reversed([op, *readers]):
         erase(old)
 
@@ -144,7 +144,7 @@ def _as_products_take(op: Operation, ctx: CompilerContext) -> None:
 def _readers(value: SSAValue, ctx: CompilerContext) -> list[Operation]:
     """Every operation that moves or dequantises a value of integers, readers behind what they read;
     none if anything else reads it."""
-    found: list[Operation] = []
+    readers: list[Operation] = []
     for reader in users(value):
         if not isinstance(reader, Operation) or reader.inputs[0] is not value:
             return []
@@ -155,8 +155,8 @@ def _readers(value: SSAValue, ctx: CompilerContext) -> list[Operation]:
                 return []
         elif reader.operation != "dequantise_linear" or constant(reader.inputs[2], ctx) is None:
             return []
-        found += [reader, *behind]
-    return found
+        readers += [reader, *behind]
+    return readers
 
 
 def _through_view(op: Operation, ctx: CompilerContext) -> None:

@@ -44,7 +44,7 @@ def candidate(op: Operation) -> Candidate:
     return Candidate(op, op.stage(names, "y"))
 
 
-def _no_remedy(found: Candidate, machine: Machine) -> Mapping[str, int]:
+def _no_remedy(asked: Candidate, machine: Machine) -> Mapping[str, int]:
     return {}
 
 
@@ -59,49 +59,49 @@ class Constraint:
     """Values of the machine (``Machine.with_values``) with which the operation would meet it."""
 
 
-def _has_loops(found: Candidate, machine: Machine) -> str | None:
-    if found.stage is not None:
+def _has_loops(asked: Candidate, machine: Machine) -> str | None:
+    if asked.stage is not None:
         return None
-    return f"{found.operation} with these attributes is no loop nest over its elements"
+    return f"{asked.operation} with these attributes is no loop nest over its elements"
 
 
-def _listed(found: Candidate, machine: Machine) -> str | None:
-    if machine.primitives_for(found.operation):
+def _listed(asked: Candidate, machine: Machine) -> str | None:
+    if machine.primitives_for(asked.operation):
         return None
     listed = sorted({name for p in machine.primitives for name in p.operations})
-    return f"no primitive of {machine.name} computes {found.operation} (it has {', '.join(listed)})"
+    return f"no primitive of {machine.name} computes {asked.operation} (it has {', '.join(listed)})"
 
 
-def _extents(found: Candidate, machine: Machine) -> str | None:
-    primitives = machine.primitives_for(found.operation)
-    if any(_serves(p, found, machine) for p in primitives):
+def _extents(asked: Candidate, machine: Machine) -> str | None:
+    primitives = machine.primitives_for(asked.operation)
+    if any(_serves(p, asked, machine) for p in primitives):
         return None
-    if not found.extents:
+    if not asked.extents:
         return "it is a single number: there is nothing to cut into tiles"
     spans = [
-        f"{p.name} serves {dim} from {least} to {greatest}, here it is {found.extents.get(dim, 1)}"
+        f"{p.name} serves {dim} from {least} to {greatest}, here it is {asked.extents.get(dim, 1)}"
         for p in primitives
         for dim, (least, greatest) in p.extents.items()
-        if not least <= found.extents.get(dim, 1) <= greatest
+        if not least <= asked.extents.get(dim, 1) <= greatest
     ]
     return "; ".join(spans)
 
 
-def _serves(primitive: Primitive, found: Candidate, machine: Machine) -> bool:
+def _serves(primitive: Primitive, asked: Candidate, machine: Machine) -> bool:
     """Whether a primitive takes an operation of these extents; without any, only in place."""
     places = {storage.memory for storage in primitive.operands.values()}
-    return primitive.serves(found.operation, found.extents) and (
-        bool(found.extents) or places == {machine.main}
+    return primitive.serves(asked.operation, asked.extents) and (
+        bool(asked.extents) or places == {machine.main}
     )
 
 
-def _places(found: Candidate, machine: Machine) -> str | None:
+def _places(asked: Candidate, machine: Machine) -> str | None:
     """Whether a primitive has a place for every operand."""
-    if found.stage is None:
+    if asked.stage is None:
         return None
-    roles = dict.fromkeys(operand.role for operand in (*found.stage.inputs, found.stage.output))
+    roles = dict.fromkeys(operand.role for operand in (*asked.stage.inputs, asked.stage.output))
     reasons: list[str] = []
-    for primitive in serving(found, machine):
+    for primitive in serving(asked, machine):
         missing = [role for role in roles if role not in primitive.operands]
         if not missing:
             return None
@@ -109,11 +109,11 @@ def _places(found: Candidate, machine: Machine) -> str | None:
     return "; ".join(reasons)
 
 
-def _numbers(found: Candidate, machine: Machine) -> str | None:
+def _numbers(asked: Candidate, machine: Machine) -> str | None:
     """Whether the operation has a meaning on the machine's elements."""
     if machine.computes_as_given:
         return None
-    elements = {element_name(tensor_type(value).element_type) for value in found.op.inputs}
+    elements = {element_name(tensor_type(value).element_type) for value in asked.op.inputs}
     own = (machine.element, machine.accumulator)
     others = sorted(name for name in elements if not ELEMENTS[name].is_plain and name not in own)
     if others:
@@ -121,23 +121,23 @@ def _numbers(found: Candidate, machine: Machine) -> str | None:
     if machine.number.kind == "float":
         return None
     if machine.number.kind == "integer":
-        return _integers(found, machine)
-    biases = found.op.inputs[2:] if found.op.operation in ("conv", "matmul") else ()
+        return _integers(asked, machine)
+    biases = asked.op.inputs[2:] if asked.op.operation in ("conv", "matmul") else ()
     if not all(isinstance(bias.owner, WeightOp) or _has_32_bits(bias) for bias in biases):
         return "its bias is computed, and 32-bit biases have to be constants"
-    element = fixed_element(found, machine.fixed_bits)
+    element = fixed_element(asked, machine.fixed_bits)
     if element is None:
-        return f"{found.operation} is not defined on {machine.fixed_bits}-bit fixed point"
-    if element == machine.element or _requantises(found, machine):
+        return f"{asked.operation} is not defined on {machine.fixed_bits}-bit fixed point"
+    if element == machine.element or _requantises(asked, machine):
         return None
-    return f"{found.operation} gives 32-bit results, and no primitive for it can requantise them"
+    return f"{asked.operation} gives 32-bit results, and no primitive for it can requantise them"
 
 
-def has_meaning(found: Candidate, machine: Machine) -> bool:
+def has_meaning(asked: Candidate, machine: Machine) -> bool:
     """Whether an operation within a kernel has a meaning on the machine's elements."""
     if machine.number.kind == "integer":
-        return _integers(found, machine) is None
-    return machine.number.kind == "float" or fixed_element(found, machine.fixed_bits) is not None
+        return _integers(asked, machine) is None
+    return machine.number.kind == "float" or fixed_element(asked, machine.fixed_bits) is not None
 
 
 ON_INTEGERS = frozenset(
@@ -149,18 +149,18 @@ ON_INTEGERS = frozenset(
 """Operations that plain integers have."""
 
 
-def _integers(found: Candidate, machine: Machine) -> str | None:
+def _integers(asked: Candidate, machine: Machine) -> str | None:
     """Whether the operation goes from the machine's integers, or sums of them, to such."""
     own = (machine.element, machine.accumulator)
     ends = [
-        element_name(tensor_type(v).element_type) for v in (found.op.inputs[0], found.op.result)
+        element_name(tensor_type(v).element_type) for v in (asked.op.inputs[0], asked.op.result)
     ]
-    if found.op.operation in ON_INTEGERS and all(end in own for end in ends):
+    if asked.op.operation in ON_INTEGERS and all(end in own for end in ends):
         return None
     others = ", ".join(sorted(set(ends) - set(own)))
     if others:
         return f"{machine.name} computes on {machine.element}, not on {others}"
-    return f"{found.op.operation} is not defined on {machine.element}"
+    return f"{asked.op.operation} is not defined on {machine.element}"
 
 
 def _has_32_bits(value: SSAValue) -> bool:
@@ -169,51 +169,51 @@ def _has_32_bits(value: SSAValue) -> bool:
     return element.kind == "fixed" and element.bits == 32
 
 
-def fixed_element(found: Candidate, bits: int) -> str | None:
+def fixed_element(asked: Candidate, bits: int) -> str | None:
     """Element of the result on fixed-point operands of ``bits``; None if that has no meaning."""
-    kinds = [tensor_type(value) for value in found.op.inputs]
+    kinds = [tensor_type(value) for value in asked.op.inputs]
     fixed = [tensor(kind.get_shape(), FixedType.of(bits, bits - 2)) for kind in kinds]
-    if found.op.operation in ("conv", "matmul") and len(fixed) == 3:
+    if asked.op.operation in ("conv", "matmul") and len(fixed) == 3:
         fixed[2] = tensor(fixed[2].get_shape(), FixedType.of(32, 2 * bits - 4))
     try:
-        return element_name(found.op.infer(fixed).element_type)
+        return element_name(asked.op.infer(fixed).element_type)
     except VerifyException:
         return None
 
 
-def _requantises(found: Candidate, machine: Machine) -> bool:
+def _requantises(asked: Candidate, machine: Machine) -> bool:
     return any(
         p.epilogue_any or any("requantise" in group for group in p.epilogue)
-        for p in serving(found, machine)
+        for p in serving(asked, machine)
     )
 
 
-def serving(found: Candidate, machine: Machine) -> tuple[Primitive, ...]:
+def serving(asked: Candidate, machine: Machine) -> tuple[Primitive, ...]:
     """The primitives that compute the operation at its extents, of its operands' elements."""
-    inputs = found.stage.inputs if found.stage is not None else ()
+    inputs = asked.stage.inputs if asked.stage is not None else ()
     return tuple(
         p
         for p in machine.primitives
-        if p.serves(found.operation, found.extents)
+        if p.serves(asked.operation, asked.extents)
         and all(takes_operand(machine, p, operand) for operand in inputs)
     )
 
 
-def _whole(found: Candidate, machine: Machine) -> str | None:
+def _whole(asked: Candidate, machine: Machine) -> str | None:
     """Whether dims that a tile must cover whole fit limits and memories."""
     reasons: list[str] = []
-    for primitive in serving(found, machine):
-        shortage = _shortage(found, primitive, machine)
+    for primitive in serving(asked, machine):
+        shortage = _shortage(asked, primitive, machine)
         if shortage is None:
             return None
         reasons.append(shortage.reason)
     return "; ".join(dict.fromkeys(reasons))
 
 
-def _larger(found: Candidate, machine: Machine) -> Mapping[str, int]:
+def _larger(asked: Candidate, machine: Machine) -> Mapping[str, int]:
     """What the first primitive that serves the operation lacks."""
-    for primitive in serving(found, machine):
-        shortage = _shortage(found, primitive, machine)
+    for primitive in serving(asked, machine):
+        shortage = _shortage(asked, primitive, machine)
         if shortage is not None:
             return {shortage.key: shortage.value}
     return {}
@@ -230,17 +230,17 @@ class _Shortage:
     """The least that would do."""
 
 
-def _shortage(found: Candidate, primitive: Primitive, machine: Machine) -> _Shortage | None:
-    stage = found.stage
+def _shortage(asked: Candidate, primitive: Primitive, machine: Machine) -> _Shortage | None:
+    stage = asked.stage
     if stage is None:
         return None
-    extents = found.extents
+    extents = asked.extents
     whole = [dim for dim in primitive.whole if dim in extents]
     for dim in whole:
         limit = primitive.limits.get(dim)
         if limit is not None and extents[dim] > limit:
             return _Shortage(
-                f"{found.operation} over {extents[dim]} elements: "
+                f"{asked.operation} over {extents[dim]} elements: "
                 f"the {primitive.name} unit takes at most {limit}",
                 f"primitive.{primitive.name}.limits.{dim}",
                 extents[dim],
@@ -264,7 +264,7 @@ def _shortage(found: Candidate, primitive: Primitive, machine: Machine) -> _Shor
             what = " x ".join(f"{dim} = {extents[dim]}" for dim in whole) or "one element"
             unit = described.banks * described.granule
             return _Shortage(
-                f"{found.operation} with {what} kept whole needs {size} bytes of {memory}, "
+                f"{asked.operation} with {what} kept whole needs {size} bytes of {memory}, "
                 f"which holds {available}",
                 f"memory.{memory}.bytes",
                 -(-size // unit) * unit,
@@ -272,13 +272,13 @@ def _shortage(found: Candidate, primitive: Primitive, machine: Machine) -> _Shor
     return None
 
 
-def _windows(found: Candidate, machine: Machine) -> str | None:
+def _windows(asked: Candidate, machine: Machine) -> str | None:
     """Whether every window meets the image, where primitives leave the padding out."""
-    primitives = serving(found, machine)
-    if found.stage is None or not all(primitive.clips for primitive in primitives):
+    primitives = serving(asked, machine)
+    if asked.stage is None or not all(primitive.clips for primitive in primitives):
         return None
-    extents, reduction = found.extents, set(found.stage.reduction)
-    for operand in found.stage.inputs:
+    extents, reduction = asked.extents, set(asked.stage.reduction)
+    for operand in asked.stage.inputs:
         if operand.role != "input":
             continue
         for axis, extent in zip(operand.access, operand.shape, strict=True):
@@ -318,9 +318,9 @@ _MOST_VALUES = 16
 
 def objection(op: Operation, machine: Machine) -> tuple[Constraint, str] | None:
     """The first constraint that the operation does not meet, and why; None if it meets all."""
-    found = candidate(op)
+    asked = candidate(op)
     for constraint in CONSTRAINTS:
-        reason = constraint.check(found, machine)
+        reason = constraint.check(asked, machine)
         if reason is not None:
             return constraint, reason
     return None
@@ -331,12 +331,12 @@ def remedy(op: Operation, machine: Machine) -> dict[str, int] | None:
 
     ``machine.with_values`` takes them; None if no values alone would do.
     """
-    found, values = candidate(op), dict[str, int]()
+    asked, values = candidate(op), dict[str, int]()
     for _ in range(_MOST_VALUES):
         refused = objection(op, machine.with_values(values))
         if refused is None:
             return values
-        more = refused[0].remedy(found, machine.with_values(values))
+        more = refused[0].remedy(asked, machine.with_values(values))
         if not more:
             return None
         values.update(more)

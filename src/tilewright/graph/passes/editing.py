@@ -68,9 +68,9 @@ def add_weight(
     """A new weight in front of ``before``; typed by the array unless ``element`` is given."""
     array = np.asarray(array, order="C")
     kind = tensor(array.shape, element or element_of(array.dtype))
-    made = WeightOp.of(ctx.weights.add(array, hint), kind)
-    insert(made, before)
-    return made.result
+    weight = WeightOp.of(ctx.weights.add(array, hint), kind)
+    insert(weight, before)
+    return weight.result
 
 
 def insert(op: AnyOperation, before: AnyOperation) -> None:
@@ -91,15 +91,15 @@ def make(
 ) -> Operation:
     """A new operation in front of ``before``, with the node name (and engine) of ``like``."""
     node = like.node_name if like is not None else ""
-    made = cast(
+    operation = cast(
         Operation,
         BY_NAME[name].build_from(inputs, attributes, node=node, result_type=result_type),
     )
     if like is not None:
-        made.engine, made.reason = like.engine, like.reason
-        made.merged = like.merged
-    insert(made, before)
-    return made
+        operation.engine, operation.reason = like.engine, like.reason
+        operation.merged = like.merged
+    insert(operation, before)
+    return operation
 
 
 def reshaped(value: SSAValue, shape: tuple[int, ...], before: Operation) -> SSAValue:
@@ -148,16 +148,18 @@ def _absorb(into: GraphOperation, op: Operation) -> None:
     gained = [*([own] if own is not None else []), *(noted.data if noted else ())]
     # The attributes of names are kept, and compared by their text: chains of thousands of nodes
     # may become one operation.
-    found = [(name.data, name) for name in gained if isinstance(name, StringAttr) and name.data]
-    if not found:
+    names_gained = [
+        (name.data, name) for name in gained if isinstance(name, StringAttr) and name.data
+    ]
+    if not names_gained:
         return
-    known, first, last = {text for text, _ in found}, into.node_name, found[-1][0]
+    known, first, last = {text for text, _ in names_gained}, into.node_name, names_gained[-1][0]
     kept = [
         (name.data, name)
         for name in (into.merged.data if into.merged else ())
         if isinstance(name, StringAttr) and name.data not in known
     ]
-    names = [name for text, name in (*kept, *found) if text != first or text == last]
+    names = [name for text, name in (*kept, *names_gained) if text != first or text == last]
     names = names[-MOST_MERGED:]
     if names:
         into.merged = ArrayAttr(names)

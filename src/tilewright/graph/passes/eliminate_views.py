@@ -89,9 +89,9 @@ def _copy_views(network: NetworkOp, machine: Machine, symbols: set[str]) -> bool
             layout = _dense_layout(op)
             op.operands[0] = copy_kernel(op.inputs[0], layout, op, machine, symbols).result
         else:
-            found = objection(op, machine)
-            op.engine = StringAttr("accelerator" if found is None else "host")
-            op.reason = StringAttr(found[1]) if found is not None else None
+            refusal = objection(op, machine)
+            op.engine = StringAttr("accelerator" if refusal is None else "host")
+            op.reason = StringAttr(refusal[1]) if refusal is not None else None
             enclose([op], kernel_symbol([op], len(symbols), symbols))
         return True
     return False

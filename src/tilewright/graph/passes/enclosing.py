@@ -97,15 +97,15 @@ def symbols_of(module: AnyOperation) -> set[str]:
 
 def accelerated_values(network: NetworkOp) -> set[SSAValue]:
     """Values that the accelerator's kernels give, and views that read any of them."""
-    found: set[SSAValue] = set()
+    accelerated: set[SSAValue] = set()
     for op in network.block.ops:
         if isinstance(op, KernelOp):
             if not op.on_host:
-                found.add(op.result)
+                accelerated.add(op.result)
         elif (
             isinstance(op, Operation)
             and op.operation in VIEWS
-            and any(value in found for value in op.inputs)
+            and any(value in accelerated for value in op.inputs)
         ):
-            found.add(op.result)
-    return found
+            accelerated.add(op.result)
+    return accelerated

@@ -82,8 +82,8 @@ def equalising_sites(
     (``per_channel``), which then absorbs the factor.
     """
     sites = sites_of(network, keep_float)
-    found = (_site(value, sites, ctx, per_channel) for value in sites.roots)
-    return [site for site in found if site is not None]
+    candidates = (_site(value, sites, ctx, per_channel) for value in sites.roots)
+    return [site for site in candidates if site is not None]
 
 
 def _site(value: SSAValue, sites: Sites, ctx: CompilerContext, per_channel: bool) -> Site | None:
@@ -199,9 +199,9 @@ def factors_of(
             factors = factors.astype(np.float32)
         if not (np.isfinite(factors) & (factors > 0)).all():
             continue
-        found = error(factors.astype(np.float64))
-        if found < least:
-            least, best = found, factors
+        error_now = error(factors.astype(np.float64))
+        if error_now < least:
+            least, best = error_now, factors
     return best
 
 

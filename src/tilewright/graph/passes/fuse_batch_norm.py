@@ -57,10 +57,10 @@ class FuseBatchNorm(ModulePass):
         for step in operations_of(op):
             if step.operation != "batch_norm":
                 continue
-            found = _factor_and_shift(step, context)
-            if found is None:
+            affine = _factor_and_shift(step, context)
+            if affine is None:
                 continue
-            factor, shift = found
+            factor, shift = affine
             if not (
                 _into_producer(step, factor, shift, context)
                 or _into_consumer(step, factor, shift, context)
@@ -121,10 +121,10 @@ def _into_producer(op: Operation, factor: Array, shift: Array, ctx: CompilerCont
         return False
     if only_user(conv.result) is not op:
         return False
-    made = scale_convolution(conv, factor, shift, ctx)
-    if made is None:
+    scaled = scale_convolution(conv, factor, shift, ctx)
+    if scaled is None:
         return False
-    replace(op, made.result)
+    replace(op, scaled.result)
     erase(conv)
     return True
 
@@ -168,8 +168,8 @@ def _alone(op: Operation, factor: Array, shift: Array, ctx: CompilerContext) -> 
             add_weight(ctx, factor.reshape(-1, 1, 1, 1), op, f"{name}.weight"),
             add_weight(ctx, shift, op, f"{name}.bias"),
         ]
-        made = make("conv", operands, {"group": len(factor)}, before=op, like=op)
-        replace(op, made.result)
+        scaled = make("conv", operands, {"group": len(factor)}, before=op, like=op)
+        replace(op, scaled.result)
         return
     shape = (1, -1) + (1,) * (rank - 2)
     scale = add_weight(ctx, factor.reshape(shape), op, f"{name}.weight")

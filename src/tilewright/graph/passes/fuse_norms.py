@@ -66,17 +66,17 @@ class FuseNorms(ModulePass):
             primitive = rows_primitive(first, kernel, machine)
             if isinstance(primitive, str):
                 continue
-            made = _joined(first, kernel)
-            key, _ = canonical(plain_kernel(made))
+            trial = _joined(first, kernel)
+            key, _ = canonical(plain_kernel(trial))
             if key not in known:
-                known[key] = self.always or _pays(made, first, kernel, machine, primitive)
+                known[key] = self.always or _pays(trial, first, kernel, machine, primitive)
             if known[key]:
-                made.result.name_hint = kernel.result.name_hint
-                kernel.result.replace_all_uses_with(made.result)
+                trial.result.name_hint = kernel.result.name_hint
+                kernel.result.replace_all_uses_with(trial.result)
                 erase(kernel)
                 erase(first)
             else:
-                erase(made)
+                erase(trial)
 
 
 def _front(kernel: KernelOp) -> KernelOp | None:
@@ -118,13 +118,17 @@ def _joined(first: KernelOp, kernel: KernelOp) -> KernelOp:
 
 
 def _pays(
-    made: KernelOp, first: KernelOp, kernel: KernelOp, machine: Machine, primitive: Primitive
+    trial: KernelOp, first: KernelOp, kernel: KernelOp, machine: Machine, primitive: Primitive
 ) -> bool:
     """Whether one kernel is predicted to take no more time than both, on all cores."""
-    joined, product = (with_layouts(plain_kernel(one), machine, primitive) for one in (made, first))
+    joined, product = (
+        with_layouts(plain_kernel(of_joined), machine, primitive) for of_joined in (trial, first)
+    )
     norm = plain_kernel(kernel)
-    one, two, rows = (plan_cached(found, machine) for found in (joined, product, norm))
+    of_joined, two, rows = (
+        plan_cached(described, machine) for described in (joined, product, norm)
+    )
     apart = slowest(product, machine, two.schedule, two.predicted_cycles)
     # Priced alike in both forms: planned alone, it is charged for sums that a cache still holds.
     apart += slowest(norm, machine, rows.schedule, BehindCost(joined, machine).apart())
-    return slowest(joined, machine, one.schedule, one.predicted_cycles) <= apart
+    return slowest(joined, machine, of_joined.schedule, of_joined.predicted_cycles) <= apart

@@ -100,10 +100,10 @@ class FusePointwise(ModulePass):
         return max(chains, key=len, default=[anchor])
 
 
-def _fast(found: Candidate, machine: Machine) -> list[Primitive]:
+def _fast(asked: Candidate, machine: Machine) -> list[Primitive]:
     """The primitives that serve an anchor without those that lose more by it than a chain saves."""
-    primitives = serving(found, machine)
-    cycles: list[Any] = [parse_expression(p.cycles).evaluate(found.extents) for p in primitives]
+    primitives = serving(asked, machine)
+    cycles: list[Any] = [parse_expression(p.cycles).evaluate(asked.extents) for p in primitives]
     least = min(cycles, default=0.0)
     return [p for p, own in zip(primitives, cycles, strict=True) if own <= MUCH_SLOWER * least]
 
@@ -150,7 +150,7 @@ def _widened_beside(
     step: Operation, value: SSAValue, taken: set[Operation], primitive: Primitive
 ) -> list[Operation]:
     """What widens a step's other operands from 16 bits, for this step alone: it joins, too."""
-    found: list[Operation] = []
+    widened: list[Operation] = []
     for operand in step.inputs:
         owner = operand.owner
         if operand is value or not isinstance(owner, Operation) or owner in taken:
@@ -164,8 +164,8 @@ def _widened_beside(
             and primitive.epilogue_any
             and primitive.takes("residual", element_name(tensor_type(owner.inputs[0]).element_type))
         ):
-            found.append(owner)
-    return found
+            widened.append(owner)
+    return widened
 
 
 def _operands_fit(step: Operation, value: SSAValue, primitive: Primitive) -> bool:

@@ -112,8 +112,8 @@ def _join(first: KernelOp, kernel: KernelOp) -> None:
     """Both kernels' operations as one kernel in the place of the second, under the first's name."""
     chain = copied(first.operations, first, {}, kernel)
     chain += copied(kernel.operations, kernel, {first.result: chain[-1].result}, kernel)
-    made = enclose_with(chain, first.properties)
-    made.result.name_hint = kernel.result.name_hint
-    kernel.result.replace_all_uses_with(made.result)
+    joined = enclose_with(chain, first.properties)
+    joined.result.name_hint = kernel.result.name_hint
+    kernel.result.replace_all_uses_with(joined.result)
     erase(kernel)
     erase(first)

@@ -103,7 +103,7 @@ class FuseSeparable(ModulePass):
         machine = context.machine
         trial = trial_pair(first, kernel, machine)
         primitive = next(iter(serving(candidate(_anchor(trial)), machine)), None)
-        found = 0
+        elements = 0
         if primitive is not None:
             described = with_layouts(plain_kernel(trial), machine, primitive)
             if next(schedules(described, machine, primitive), None) is not None:
@@ -112,9 +112,9 @@ class FuseSeparable(ModulePass):
                 product = priced_methods(kernel, machine, most_scratch(machine))
                 apart = _cycles(first, machine) + min(method.cycles for method in product)
                 if self.always or plan.predicted_cycles < GAIN * apart:
-                    found = scratch_elements(primitive, plan.schedule, described)
+                    elements = scratch_elements(primitive, plan.schedule, described)
         forget_pair(trial)
-        return found
+        return elements
 
 
 _NONE = "no_bias"
@@ -130,9 +130,9 @@ def trial_pair(first: KernelOp, kernel: KernelOp, machine: Machine) -> KernelOp:
 
 def forget_pair(trial: KernelOp) -> None:
     """Erase a trial with what was made for it."""
-    made = [value.owner for value in trial.inputs]
+    owners = [value.owner for value in trial.inputs]
     erase(trial)
-    for op in made:
+    for op in owners:
         if isinstance(op, ScratchOp) or (isinstance(op, WeightOp) and op.symbol.data == _NONE):
             erase(op)
 
@@ -214,13 +214,13 @@ def _fused(
     x, windows, *first_bias = anchor_operands(first)
     _, weights, *second_bias = anchor_operands(kernel)
     biases = [
-        found[0] if found else _zeros(shape_of(weight)[0], kernel, context)
-        for found, weight in ((first_bias, windows), (second_bias, weights))
+        given[0] if given else _zeros(shape_of(weight)[0], kernel, context)
+        for given, weight in ((first_bias, windows), (second_bias, weights))
     ]
     inputs = [x, windows, weights, scratch.result, *biases]
-    made = reanchored(kernel, OPERATION, inputs, attributes, replace=context is not None)
+    fused = reanchored(kernel, OPERATION, inputs, attributes, replace=context is not None)
     # The first node gives its name, the last one its result.
-    anchor = _anchor(made)
+    anchor = _anchor(fused)
     nodes = [
         name for op in (*first.operations, anchor) for name in (op.node_name, *op.merged_nodes)
     ]
@@ -228,7 +228,7 @@ def _fused(
     if nodes:
         anchor.node = StringAttr(nodes[0])
         anchor.merged = ArrayAttr([StringAttr(name) for name in nodes[1:]]) if nodes[1:] else None
-    return made
+    return fused
 
 
 def _zeros(channels: int, before: KernelOp, context: CompilerContext | None) -> SSAValue:

@@ -48,8 +48,8 @@ class Sites:
     @property
     def layers(self) -> list[Operation]:
         """Operations that add an error of their own, in no order."""
-        found = [op for op in self.integer if op.operation not in SHARING]
-        return [op for op in found if op.inputs[0] not in self.inside]
+        layers = [op for op in self.integer if op.operation not in SHARING]
+        return [op for op in layers if op.inputs[0] not in self.inside]
 
     def result_of(self, op: Operation) -> SSAValue:
         """The result of an operation, or of the activation function that belongs to it."""
@@ -77,13 +77,13 @@ def sites_of(
     """
     kept, chosen = set(keep_float), None if only is None else set(only)
     steps = [op for op in network.block.ops if isinstance(op, Operation)]
-    found, wanted = Sites(), set[SSAValue]()
+    sites, wanted = Sites(), set[SSAValue]()
     for op in reversed(steps):
         if not _eligible(op, op.result in wanted) or names_of(op) & kept:
             continue
         if chosen is not None and not names_of(op) & chosen:
             continue
-        found.integer.add(op)
+        sites.integer.add(op)
         wanted.update(computed(op))
     for op in steps:
         if op.operation not in ACTIVATIONS or names_of(op) & kept:
@@ -91,14 +91,14 @@ def sites_of(
         producer = op.inputs[0].owner
         if (
             isinstance(producer, Operation)
-            and producer in found.integer
+            and producer in sites.integer
             and producer.operation in (*PRODUCTS, "add")
             and only_user(producer.result) is op
         ):
-            found.integer.add(op)
-            found.inside.add(producer.result)
-    _place(network, steps, found)
-    return found
+            sites.integer.add(op)
+            sites.inside.add(producer.result)
+    _place(network, steps, sites)
+    return sites
 
 
 def _eligible(op: Operation, wanted: bool) -> bool:
@@ -120,15 +120,15 @@ def _depth(op: Operation) -> int:
     return shape[-1] if op.get("transpose_b", False) else shape[-2]
 
 
-def _place(network: NetworkOp, steps: list[Operation], found: Sites) -> None:
+def _place(network: NetworkOp, steps: list[Operation], sites: Sites) -> None:
     """Fill ``roots``: operands of integer operations, in program order."""
-    touched = {value for op in found.integer for value in computed(op)} - found.inside
+    touched = {value for op in sites.integer for value in computed(op)} - sites.inside
     for value in (*(v for _, v in network.inputs), *(op.result for op in steps)):
         if value not in touched:
             continue
         owner = value.owner
-        shares = isinstance(owner, Operation) and owner in found.integer
+        shares = isinstance(owner, Operation) and owner in sites.integer
         if shares and isinstance(owner, Operation) and owner.operation in SHARING:
-            found.roots[value] = found.roots[owner.inputs[0]]
+            sites.roots[value] = sites.roots[owner.inputs[0]]
         else:
-            found.roots[value] = value
+            sites.roots[value] = value

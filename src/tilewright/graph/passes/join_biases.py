@@ -62,6 +62,6 @@ def _join(op: Operation, ctx: CompilerContext) -> None:
             continue
         name = op.node_name or product.node_name or "matmul"
         bias = add_weight(ctx, array.reshape(-1), op, f"{name}.bias")
-        made = make("matmul", [*product.inputs, bias], product.values, before=op, like=product)
-        replace(op, made.result)
+        biased = make("matmul", [*product.inputs, bias], product.values, before=op, like=product)
+        replace(op, biased.result)
         return

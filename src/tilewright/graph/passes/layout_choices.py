@@ -78,14 +78,14 @@ def candidates(machine: Machine, value: SSAValue) -> tuple[str, ...]:
     """Layouts in which the machine's primitives take a value; row-major comes last."""
     rank = len(shape_of(value))
     element = element_name(tensor_type(value).element_type)
-    found = [
+    layouts = [
         plain(text, rank)
         for primitive in machine.primitives
         for role in ("input", "residual", "output")
         if primitive.takes(role, element)
         and (text := machine.layout_of(primitive, role, rank)) != "any"
     ]
-    return tuple(dict.fromkeys([*(text for text in found if text), ""]))[:IMAGE_LAYOUTS_TRIED]
+    return tuple(dict.fromkeys([*(text for text in layouts if text), ""]))[:IMAGE_LAYOUTS_TRIED]
 
 
 def choices_of(op: AnyOperation, machine: Machine, known: PlanCache) -> list[Choice]:
@@ -104,13 +104,13 @@ def choices_of(op: AnyOperation, machine: Machine, known: PlanCache) -> list[Cho
 
 def _view_choices(op: Operation, machine: Machine) -> list[Choice]:
     shape, result = shape_of(op.inputs[0]), shape_of(op.result)
-    found: list[Choice] = []
+    choices: list[Choice] = []
     if op.operation in ("concat", "slice"):
         for text in candidates(machine, op.result):
             if _cuts_blocks(op, text):
                 continue
-            found.append(Choice((text,) * len(op.inputs), text))
-        return found
+            choices.append(Choice((text,) * len(op.inputs), text))
+        return choices
     for source, target in product(
         candidates(machine, op.inputs[0]), candidates(machine, op.result)
     ):
@@ -120,11 +120,11 @@ def _view_choices(op: Operation, machine: Machine) -> list[Choice]:
         else:
             view = reshape_box(box, result, layout)
         if view is not None:
-            found.append(Choice((source,), target))
-    if Choice(("",), "") not in found:
+            choices.append(Choice((source,), target))
+    if Choice(("",), "") not in choices:
         # Not an address, but computable as a copy.
-        found.append(Choice(("",), ""))
-    return found
+        choices.append(Choice(("",), ""))
+    return choices
 
 
 def _cuts_blocks(op: Operation, text: str) -> bool:
@@ -142,14 +142,14 @@ def parts_of(op: Operation) -> list[list[range]]:
     """Which indices of a concatenation's result each operand gives."""
     shape = shape_of(op.result)
     axis = int(op.get("axis")) % len(shape)
-    found, start = list[list[range]](), 0
+    parts, start = list[list[range]](), 0
     whole = [range(extent) for extent in shape]
     for value in op.inputs:
         extent = shape_of(value)[axis]
-        found.append(whole.copy())
-        found[-1][axis] = range(start, start + extent)
+        parts.append(whole.copy())
+        parts[-1][axis] = range(start, start + extent)
         start += extent
-    return found
+    return parts
 
 
 def _kernel_choices(kernel: KernelOp, machine: Machine, known: PlanCache) -> list[Choice]:
@@ -172,15 +172,15 @@ def _kernel_choices(kernel: KernelOp, machine: Machine, known: PlanCache) -> lis
             continue
         demands = _demands(kernel, primitive, machine)
         result = machine.layout_of(primitive, "output", rank)
-        found = _shared(kernel, demands, result, machine, primitive.name)
-        found = [
+        choices = _shared(kernel, demands, result, machine, primitive.name)
+        choices = [
             choice
-            for choice in found
+            for choice in choices
             if _groups_fit_blocks(kernel, choice, primitive)
             and _runs_along(kernel, choice, primitive)
         ]
-        if found:
-            return found
+        if choices:
+            return choices
     return [row_major]
 
 
@@ -193,13 +193,13 @@ def _in_order(kernel: KernelOp, machine: Machine, known: PlanCache) -> list[Prim
     """
     anchor = kernel.operations[0]
     assert isinstance(anchor, Operation)
-    found = candidate(anchor)
+    asked = candidate(anchor)
     constants = {
         argument
         for argument, value in zip(kernel.body.block.args, kernel.inputs, strict=True)
         if isinstance(value.owner, WeightOp)
     }
-    operands = found.stage.inputs if found.stage is not None else ()
+    operands = asked.stage.inputs if asked.stage is not None else ()
     computed = [
         operand
         for value, operand in zip(anchor.inputs, operands, strict=False)
@@ -209,7 +209,7 @@ def _in_order(kernel: KernelOp, machine: Machine, known: PlanCache) -> list[Prim
     def moves(primitive: Primitive) -> bool:
         return any(operand_layout(machine, primitive, operand) for operand in computed)
 
-    primitives = sorted(serving(found, machine), key=moves)
+    primitives = sorted(serving(asked, machine), key=moves)
     places = {p.operands["weight"].memory for p in primitives if "weight" in p.operands}
     if computed and anchor.operation == "matmul" and places == {machine.main}:
         return by_price(kernel, machine, primitives, known)
@@ -264,7 +264,7 @@ def _demands(kernel: KernelOp, primitive: Primitive, machine: Machine) -> list[s
 
     Weights of a product that may lie anyhow are row-major: they share nothing with the result.
     """
-    found: list[set[str]] = []
+    demands: list[set[str]] = []
     maps = isinstance(kernel.operations[0], PointwiseOperation)
     for value, operands in zip(kernel.inputs, operands_by_role(kernel), strict=True):
         asked: set[str] = set()
@@ -275,8 +275,8 @@ def _demands(kernel: KernelOp, primitive: Primitive, machine: Machine) -> list[s
                 text = operand_layout(machine, primitive, operand)
             constant = role in ("weight", "bias") and not maps
             asked.add("" if text == "any" and constant else text)
-        found.append(asked)
-    return found
+        demands.append(asked)
+    return demands
 
 
 def operand_roles(kernel: KernelOp) -> list[list[str]]:
@@ -286,12 +286,12 @@ def operand_roles(kernel: KernelOp) -> list[list[str]]:
 
 def operands_by_role(kernel: KernelOp) -> list[dict[str, Operand | None]]:
     """For every operand of a kernel, by role, what the anchor reads; None for what maps read."""
-    found: list[dict[str, Operand | None]] = []
+    computes: list[dict[str, Operand | None]] = []
     for uses in operand_uses(kernel):
-        found.append({})
+        computes.append({})
         for _, role, operand in uses:
-            found[-1].setdefault(role, operand)
-    return found
+            computes[-1].setdefault(role, operand)
+    return computes
 
 
 def operand_uses(kernel: KernelOp) -> list[list[tuple[Use, str, Operand | None]]]:
@@ -300,14 +300,14 @@ def operand_uses(kernel: KernelOp) -> list[list[tuple[Use, str, Operand | None]]
     assert isinstance(anchor, Operation)
     stage = candidate(anchor).stage
     described = stage.inputs if stage is not None else ()
-    found: list[list[tuple[Use, str, Operand | None]]] = []
+    uses: list[list[tuple[Use, str, Operand | None]]] = []
     for argument in kernel.body.block.args:
-        found.append([])
+        uses.append([])
         for use in sorted(argument.uses, key=lambda use: use.operation is not anchor):
             inside = use.operation is anchor and use.index < len(described)
             operand = described[use.index] if inside else None
-            found[-1].append((use, operand.role if operand is not None else "residual", operand))
-    return found
+            uses[-1].append((use, operand.role if operand is not None else "residual", operand))
+    return uses
 
 
 def _shared(
@@ -316,7 +316,7 @@ def _shared(
     """Choices for a kernel with these demands; what may be ``any`` shares one layout."""
     shape = shape_of(kernel.result)
     free = result == "any" or any("any" in asked for asked in demands)
-    found: list[Choice] = []
+    choices: list[Choice] = []
     for text in candidates(machine, kernel.result) if free else ("",):
         target = text if result == "any" else plain(result, len(shape))
         operands = [
@@ -324,8 +324,8 @@ def _shared(
             for value, asked in zip(kernel.inputs, demands, strict=True)
         ]
         if _lanes_are_safe(kernel, operands, target, result == "any"):
-            found.append(Choice(tuple(operands), target, primitive))
-    return found
+            choices.append(Choice(tuple(operands), target, primitive))
+    return choices
 
 
 def _operand_layout(value: SSAValue, asked: set[str], shared: str, result: tuple[int, ...]) -> str:

@@ -126,22 +126,22 @@ class _Planner:
 
     def enter(self, value: SSAValue) -> None:
         """Note a value's address, and from when to when its root is live because of it."""
-        found = self.addresses.of(value)
-        if found is None:
+        address = self.addresses.of(value)
+        if address is None:
             reason = "is a view that no strides describe"
             raise refuse("memory-view", reason, self.names[value], "run eliminate-views first")
-        self.address[value] = found
-        if isinstance(found.root.owner, WeightOp):
+        self.address[value] = address
+        if isinstance(address.root.owner, WeightOp):
             return
         owner = value.owner
         born = self.steps[owner] if isinstance(owner, AnyOperation) else 0
         dies = max((self.steps[use.operation] for use in value.uses), default=born)
         if isinstance(owner, ScratchOp):
             born = dies  # it lives while its kernel runs, wherever it stands
-        group = self.groups.get(found.root)
+        group = self.groups.get(address.root)
         if group is None:
-            count = self.bytes_of(found.root)
-            self.groups[found.root] = _Group([found.root], count, born, dies)
+            count = self.bytes_of(address.root)
+            self.groups[address.root] = _Group([address.root], count, born, dies)
         else:
             group.first, group.last = min(group.first, born), max(group.last, dies)
 
@@ -159,8 +159,8 @@ class _Planner:
                     self.write_over(op)
         groups = list({id(group): group for group in self.groups.values()}.values())
         buffers = [Buffer(self.names[g.roots[-1]], g.bytes, g.first, g.last) for g in groups]
-        found = self.allocate(Problem(tuple(buffers), self.alignment))
-        offset_of = {id(g): offset for g, offset in zip(groups, found.offsets, strict=True)}
+        allocation = self.allocate(Problem(tuple(buffers), self.alignment))
+        offset_of = {id(g): offset for g, offset in zip(groups, allocation.offsets, strict=True)}
         placements, weight_bytes = self.place_weights()
         for value, address in self.address.items():
             group = self.groups.get(address.root)
@@ -171,7 +171,7 @@ class _Planner:
             elif not isinstance(value.owner, WeightOp):
                 base = placements[address.root].offset
                 placements[value] = self.placement(value, WEIGHTS, base, address)
-        return self.report(groups, buffers, found, placements, weight_bytes)
+        return self.report(groups, buffers, allocation, placements, weight_bytes)
 
     def write_over(self, kernel: KernelOp) -> None:
         """Let a kernel's result take the bytes of an operand that dies there, if that is safe.
@@ -228,7 +228,7 @@ class _Planner:
         self,
         groups: Sequence[_Group],
         buffers: Sequence[Buffer],
-        found: Allocation,
+        allocation: Allocation,
         placements: dict[SSAValue, Placement],
         weight_bytes: int,
     ) -> MemoryPlan:
@@ -239,17 +239,17 @@ class _Planner:
                 inside[id(group)].append(self.names[value])
         planned = tuple(
             PlannedBuffer(b.name, tuple(inside[id(g)]), offset, b.size, b.first, b.last)
-            for b, g, offset in zip(buffers, groups, found.offsets, strict=True)
+            for b, g, offset in zip(buffers, groups, allocation.offsets, strict=True)
         )
-        alive = [b for b in planned if b.first <= found.busiest <= b.last]
+        alive = [b for b in planned if b.first <= allocation.busiest <= b.last]
         alive.sort(key=lambda b: (-b.bytes, b.offset))
         return MemoryPlan(
             planned,
-            found.peak,
-            found.bound,
-            found.heuristic,
-            found.optimal,
-            self.step_name(found.busiest),
+            allocation.peak,
+            allocation.bound,
+            allocation.heuristic,
+            allocation.optimal,
+            self.step_name(allocation.busiest),
             tuple((b.name, b.bytes) for b in alive),
             weight_bytes,
             tuple((i, op.symbol.data) for op, i in self.steps.items() if isinstance(op, KernelOp)),

@@ -42,10 +42,10 @@ class NetworkMemory:
     def _padding(self, kernel: KernelOp) -> Iterator[tuple[SSAValue, int]]:
         anchor = kernel.operations[0]
         assert isinstance(anchor, Operation)
-        found = candidate(anchor)
-        primitive = next(iter(serving(found, self.machine)), None)
+        asked = candidate(anchor)
+        primitive = next(iter(serving(asked, self.machine)), None)
         outer = dict(zip(kernel.body.block.args, kernel.inputs, strict=True))
-        pairs = zip(anchor.inputs, found.stage.inputs if found.stage else (), strict=False)
+        pairs = zip(anchor.inputs, asked.stage.inputs if asked.stage else (), strict=False)
         for inner, operand in pairs:
             value = outer.get(inner)  # type: ignore[arg-type]
             if primitive is None or value is None or not isinstance(value.owner, WeightOp):
@@ -57,11 +57,11 @@ class NetworkMemory:
                 yield value, size(layout, shape) * item - bytes_of(value)
 
     def _weights(self) -> list[SSAValue]:
-        found: dict[str, SSAValue] = {}
+        weights: dict[str, SSAValue] = {}
         for op in self.network.block.ops:
             if isinstance(op, WeightOp):
-                found.setdefault(op.symbol.data, op.result)
-        return list(found.values())
+                weights.setdefault(op.symbol.data, op.result)
+        return list(weights.values())
 
     @cached_property
     def live(self) -> Mapping[KernelOp, int]:
@@ -78,13 +78,13 @@ class NetworkMemory:
             dies = max((steps[use.operation] for use in value.uses), default=born)
             change[born] += bytes_of(value)
             change[dies + 1] -= bytes_of(value)
-        found: dict[KernelOp, int] = {}
+        live: dict[KernelOp, int] = {}
         total = change[0]
         for op, step in steps.items():
             total += change[step]
             if isinstance(op, KernelOp):
-                found[op] = total
-        return found
+                live[op] = total
+        return live
 
     @property
     def activations(self) -> int:

@@ -82,12 +82,12 @@ def methods_of(kernel: KernelOp, machine: Machine, room: int | None = None) -> I
         inner = trial.operations[0]
         assert isinstance(inner, Operation)
         weight = trial.inputs[_weight(trial)]
-        found = [
+        methods = [
             _method(trial, machine, primitive, form, weight)
             for primitive in list(_fitting(inner, machine))[:1]
         ]
         forget(trial)
-        yield from found
+        yield from methods
 
 
 def priced_methods(
@@ -97,7 +97,7 @@ def priced_methods(
 
     ``known`` has plans of the machine's cost model, and gets those that are made here.
     """
-    found: list[Priced] = []
+    priced: list[Priced] = []
     for method in methods_of(kernel, machine, room):
         if next(schedules(method.kernel, machine, method.primitive), None) is None:
             continue
@@ -106,8 +106,8 @@ def priced_methods(
         if not method.form.direct:
             elements = scratch_of(method.primitive, found_plan.schedule, method.kernel)
         price = found_plan.predicted_cycles, elements, method.weight_bytes
-        found.append(Priced(method.form, method.primitive.name, *price))
-    return found
+        priced.append(Priced(method.form, method.primitive.name, *price))
+    return priced
 
 
 def scratch_of(primitive: Primitive, schedule: Schedule, kernel: Kernel) -> int:
@@ -174,12 +174,12 @@ def _weight(kernel: KernelOp) -> int:
 
 def _fitting(op: Operation, machine: Machine) -> Iterator[Primitive]:
     """The primitives that serve an operation, in register tiles, whose blocks hold one group."""
-    found = candidate(op)
-    for primitive in serving(found, machine):
+    asked = candidate(op)
+    for primitive in serving(asked, machine):
         if not primitive.multiples:
             continue
-        if "g" not in found.extents or not any(
-            found.extents.get(dim, granule) % granule
+        if "g" not in asked.extents or not any(
+            asked.extents.get(dim, granule) % granule
             for dim, granule in primitive.multiples.items()
         ):
             yield primitive

@@ -90,8 +90,8 @@ class _Narrowing:
                 old.append(op)
             elif isinstance(op, Operation) and op.result in self.accelerated:
                 operands = [self.narrow_of(value, op) for value in op.inputs]
-                made = make(op.operation, operands, op.values, before=op, like=op)
-                self.narrow[op.result] = made.result
+                narrowed = make(op.operation, operands, op.values, before=op, like=op)
+                self.narrow[op.result] = narrowed.result
                 old.append(op)
             elif isinstance(op, OutputOp | KernelOp | Operation):
                 for index, value in enumerate(list(op.operands)):
@@ -107,10 +107,10 @@ class _Narrowing:
             array = constant(value, self.ctx)
             if array is not None:
                 short = rounded(array, self.ctx.machine.number, saturate=True)
-                made = add_weight(self.ctx, short, before, self.names[value])
+                narrowed = add_weight(self.ctx, short, before, self.names[value])
             else:
-                made = self.conversion(value, self.rounding, before)
-            self.narrow[value] = made
+                narrowed = self.conversion(value, self.rounding, before)
+            self.narrow[value] = narrowed
         return self.narrow[value]
 
     def wide_of(self, value: SSAValue, before: AnyOperation) -> SSAValue:
@@ -160,9 +160,11 @@ class _Narrowing:
                 else:
                     operands.append(self.narrow_of(outer[value], kernel))
             kind = tensor(shape_of(op.result), tensor_type(op.result).element_type)
-            made = make(op.operation, operands, op.values, before=kernel, like=op, result_type=kind)
-            chain.append(made)
-            known[op.result] = made.result
+            narrowed = make(
+                op.operation, operands, op.values, before=kernel, like=op, result_type=kind
+            )
+            chain.append(narrowed)
+            known[op.result] = narrowed.result
         last = chain[-1]
         if tensor_type(last.result).element_type == f32:
             chain.append(make("cast", [last.result], self.rounding, before=kernel, like=last))

@@ -123,16 +123,16 @@ class NumbersRewriter:
             element = FixedType.of(self.points.bits, point.fraction)
             array = constant(value, self.ctx)
             if array is not None:
-                made = self.weight(
+                fixed = self.weight(
                     quantise_weight(array, element),
                     element,
                     before,
                     self.points.names[value],
                 )
             else:
-                made = self.conversion("quantise", value, element, before)
-            self.note(made, value)
-            self.fixed[value] = made
+                fixed = self.conversion("quantise", value, element, before)
+            self.note(fixed, value)
+            self.fixed[value] = fixed
         return self.fixed[value]
 
     def float_of(self, value: SSAValue, before: AnyOperation) -> SSAValue:
@@ -161,21 +161,21 @@ class NumbersRewriter:
     def weight(self, array: Array, element: FixedType, before: AnyOperation, hint: str) -> SSAValue:
         """A weight of fixed-point integers."""
         symbol = self.ctx.weights.add(array, hint)
-        made = WeightOp.of(symbol, tensor(array.shape, element))
-        insert(made, before)
-        return made.result
+        weight = WeightOp.of(symbol, tensor(array.shape, element))
+        insert(weight, before)
+        return weight.result
 
-    def note(self, made: SSAValue, value: SSAValue, guarantee: str = "") -> None:
+    def note(self, fixed: SSAValue, value: SSAValue, guarantee: str = "") -> None:
         """Report on a value made from ``value`` of the float32 network."""
         low, high = self.points.range_of(value)
-        self.report.append((made, low, high, guarantee))
+        self.report.append((fixed, low, high, guarantee))
 
     def view(self, op: Operation) -> SSAValue:
         """A view of fixed-point values."""
         operands = [self.fixed_of(value, op) for value in op.inputs]
-        made = make(op.operation, operands, op.values, before=op, like=op)
-        self.note(made.result, op.result)
-        return made.result
+        view = make(op.operation, operands, op.values, before=op, like=op)
+        self.note(view.result, op.result)
+        return view.result
 
     def kernel(self, kernel: KernelOp) -> KernelOp:
         """A kernel in fixed point, in front of the one in float32."""
@@ -195,8 +195,8 @@ class NumbersRewriter:
             op = step.op
             if step.requantise is not None:
                 last = chain[-1]
-                made = narrow(last.result, step.requantise[0].fraction, last)
-                known[next(v for v in op.inputs if v not in outer)] = made
+                narrowed = narrow(last.result, step.requantise[0].fraction, last)
+                known[next(v for v in op.inputs if v not in outer)] = narrowed
             operands: list[SSAValue] = []
             for index, value in enumerate(op.inputs):
                 if value not in outer:
@@ -244,9 +244,9 @@ class NumbersRewriter:
             return self.fixed_of(outer, before)
         point = self.points.argument_class(argument, outer)
         element, hint = FixedType.of(self.points.bits, point.fraction), self.points.names[outer]
-        made = self.weight(quantise_weight(array, element), element, before, hint)
-        made.name_hint = outer.name_hint
-        return made
+        weight = self.weight(quantise_weight(array, element), element, before, hint)
+        weight.name_hint = outer.name_hint
+        return weight
 
     def bias(self, outer: SSAValue, point: int, before: AnyOperation) -> SSAValue:
         """A kernel's 32-bit bias, at its accumulator's binary point."""
@@ -254,9 +254,9 @@ class NumbersRewriter:
         assert array is not None, "partition leaves computed biases to the host"
         element, hint = FixedType.of(32, point), self.points.names[outer]
         bits = self.points.rounding.bias_bits
-        made = self.weight(quantise_bias(array, point, bits), element, before, hint)
-        made.name_hint = outer.name_hint
-        return made
+        bias = self.weight(quantise_bias(array, point, bits), element, before, hint)
+        bias.name_hint = outer.name_hint
+        return bias
 
     def guarantee(self, op: Operation) -> str:
         """Whether no input at all can make a product's accumulator overflow."""

@@ -41,8 +41,8 @@ class Partition(ModulePass):
             reason = ""
             if step.operation in self.host or (step.node_name and step.node_name in self.host):
                 reason = "asked for"
-            elif (found := objection(step, machine)) is not None:
-                constraint, why = found
+            elif (refusal := objection(step, machine)) is not None:
+                constraint, why = refusal
                 reason = f"{why} ({constraint.help})"
             step.engine = StringAttr("host" if reason else "accelerator")
             step.reason = StringAttr(reason) if reason else None

@@ -137,11 +137,11 @@ class Points:
         array = constant(value, self.ctx)
         if array is not None:
             return (float(array.min()), float(array.max())) if array.size else (0.0, 0.0)
-        found = self.ctx.ranges.get(self.names[value])
-        if found is None or not all(np.isfinite(found)):
+        bounds = self.ctx.ranges.get(self.names[value])
+        if bounds is None or not all(np.isfinite(bounds)):
             self.missing.append(self.names[value])
             return (0.0, 0.0)
-        return found
+        return bounds
 
     def class_of(self, value: SSAValue) -> PointClass:
         """The class of a 16-bit value."""
@@ -174,10 +174,10 @@ class Points:
             self._merged[second] = first
         return first
 
-    def _root(self, found: PointClass) -> PointClass:
-        while found in self._merged:
-            found = self._merged[found]
-        return found
+    def _root(self, point_class: PointClass) -> PointClass:
+        while point_class in self._merged:
+            point_class = self._merged[point_class]
+        return point_class
 
     def add_kernel(self, kernel: KernelOp) -> None:
         """Join the classes that a kernel's operations keep together."""
@@ -223,31 +223,31 @@ class Points:
                 requantise = (self._table_input(current, op), point)
                 classes[current], wide = requantise[0], False
             narrow = [classes[v] for v in operands if not (wide and v is current)]
-            found = [
+            sources = [
                 point if wide and value is current else classes[value].fraction
                 for value in operands
             ]
-            made = None
+            result = None
             if op.operation in ALIGNING or op.operation in PRODUCTS:
                 before = point if wide else None
                 segment = (*segment, *narrow) if wide else tuple(narrow)
-                point = self._sum_point(found) if op.operation in ALIGNING else sum(found)
+                point = self._sum_point(sources) if op.operation in ALIGNING else sum(sources)
                 wide = True
             elif wide and (slope := self.slope_of(op)) is not None:
                 point += slope[1]
             elif op.operation not in KEEPING:
-                made = self.class_of(op.result)
+                result = self.class_of(op.result)
                 if op.operation == "softmax":
-                    made.highest = min(made.highest, SOFTMAX_FRACTION)
+                    result.highest = min(result.highest, SOFTMAX_FRACTION)
             elif not wide:
-                made = narrow[0]
+                result = narrow[0]
                 if joining:
-                    made = self.join(made, self.class_of(op.result))
+                    result = self.join(result, self.class_of(op.result))
                 if joining and op.operation in ("max", "min"):
-                    made = self.join(made, narrow[1])
-            if made is not None:
-                classes[op.result], point = made, made.fraction
-            steps.append(Step(op, found, requantise, wide, point, segment, tuple(narrow), before))
+                    result = self.join(result, narrow[1])
+            if result is not None:
+                classes[op.result], point = result, result.fraction
+            steps.append(Step(op, sources, requantise, wide, point, segment, tuple(narrow), before))
             current = op.result
         final = self.class_of(kernel.result)
         if wide:
@@ -269,11 +269,14 @@ class Points:
 
     def _table_input(self, value: SSAValue, op: Operation) -> PointClass:
         """The class of what is requantised for a table: cut to where the function varies."""
-        found = self.class_of(value)
+        point_class = self.class_of(value)
         bound = SATURATES.get(op.operation)
         if bound is not None:
-            found.low, found.high = max(found.low, -bound), min(found.high, bound)
-        return found
+            point_class.low, point_class.high = (
+                max(point_class.low, -bound),
+                min(point_class.high, bound),
+            )
+        return point_class
 
     def _lower(self, kernel: KernelOp) -> bool:
         """Lower classes that a kernel cannot do with; whether there were any."""
@@ -286,7 +289,7 @@ class Points:
             if step.op.operation in ALIGNING:
                 # An accumulator never shifts; and operands lie at most a word apart.
                 most = min(step.points) + 31 if step.before is None else step.before
-                if any([_set_highest(found, most) for found in step.own]):  # noqa: C419
+                if any([_set_highest(point_class, most) for point_class in step.own]):  # noqa: C419
                     return True
             low, high = self.range_of(step.op.result)
             largest = max(abs(low), abs(high), self._bias(kernel, step.op))
@@ -307,8 +310,8 @@ class Points:
             return _set_highest(result, point - limits[0])
         if shift <= limits[1]:
             return False
-        weights = [found for found in anchor.sources if found.is_weight]
-        finest = max(weights or anchor.sources, key=lambda found: found.fraction)
+        weights = [source for source in anchor.sources if source.is_weight]
+        finest = max(weights or anchor.sources, key=lambda source: source.fraction)
         return _set_highest(finest, finest.fraction - (shift - limits[1]))
 
     def _bias(self, kernel: KernelOp, op: Operation) -> float:
@@ -324,22 +327,22 @@ def _drop(step: Step, excess: int) -> bool:
     """Take fraction bits from what an accumulator is made of: from weights first."""
     sources = list(dict.fromkeys(step.sources))
     if step.op.operation in ALIGNING:
-        sources = [found for found in step.own if found.fraction == step.point] or sources
-    weights = [found for found in sources if found.is_weight]
-    for found in weights:
-        room = found.fraction - (found.finest - (found.bits - 1) + WEIGHT_BITS_KEPT)
-        if room > 0 and _set_highest(found, found.fraction - min(room, excess)):
+        sources = [source for source in step.own if source.fraction == step.point] or sources
+    weights = [source for source in sources if source.is_weight]
+    for source in weights:
+        room = source.fraction - (source.finest - (source.bits - 1) + WEIGHT_BITS_KEPT)
+        if room > 0 and _set_highest(source, source.fraction - min(room, excess)):
             return True
-    others = [found for found in sources if not found.is_weight] or weights
-    widest = max(others, key=lambda found: found.fraction, default=None)
+    others = [source for source in sources if not source.is_weight] or weights
+    widest = max(others, key=lambda source: source.fraction, default=None)
     return widest is not None and _set_highest(widest, widest.fraction - excess)
 
 
-def _set_highest(found: PointClass, fraction: int) -> bool:
+def _set_highest(point_class: PointClass, fraction: int) -> bool:
     fraction = max(fraction, LOWEST)
-    if fraction >= found.fraction:
+    if fraction >= point_class.fraction:
         return False
-    found.highest = fraction
+    point_class.highest = fraction
     return True
 
 

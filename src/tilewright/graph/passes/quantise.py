@@ -77,17 +77,17 @@ class Quantise(ModulePass):
     def rewrite(self, module: ModuleOp, ctx: CompilerContext) -> dict[SSAValue, SSAValue]:
         """Rewrite in place; what the readers of each value that is quantised read instead."""
         network, chosen = network_of(module), numbers_of(self.numbers).format
-        found: dict[SSAValue, SSAValue] = {}
+        rounded: dict[SSAValue, SSAValue] = {}
         if chosen.kind == "float":
-            found = ShortFloats(ctx, chosen, set(self.keep_float), self.only).run(network)
+            rounded = ShortFloats(ctx, chosen, set(self.keep_float), self.only).run(network)
         elif chosen.kind == "linear":
             sites = sites_of(network, self.keep_float, self.only)
             names = value_names(module)
-            found = _Quantiser(ctx, chosen, self.least_error, names).run(network, sites)
+            rounded = _Quantiser(ctx, chosen, self.least_error, names).run(network, sites)
         sweep(network)
         merge_weights(network)
         module.verify()
-        return found
+        return rounded
 
 
 def quantise_pipeline(
@@ -150,12 +150,14 @@ class _Quantiser:
     def run(self, network: NetworkOp, sites: Sites) -> dict[SSAValue, SSAValue]:
         """Rewrite the network in place; what is read instead of each quantised value."""
         self._choose(sites)
-        found = {value: self._activation(network, value, sites) for value in list(sites.roots)}
+        activations = {
+            value: self._activation(network, value, sites) for value in list(sites.roots)
+        }
         for op in [op for op in network.block.ops if op in sites.integer]:
             assert isinstance(op, Operation)
             if op.operation in PRODUCTS:
                 self._constants(op)
-        return found
+        return activations
 
     def _choose(self, sites: Sites) -> None:
         """Scales of all quantised values; refuses values whose range is not known."""
@@ -164,11 +166,11 @@ class _Quantiser:
             if root is not value:
                 self.scales[value] = self.scales[root]
                 continue
-            found = self.ctx.ranges.get(self.names[value])
-            if found is None or not np.isfinite(found).all():
+            bounds = self.ctx.ranges.get(self.names[value])
+            if bounds is None or not np.isfinite(bounds).all():
                 missing.append(self.names[value])
-                found = (0.0, 0.0)
-            limit = max(-found[0], found[1], 0.0)
+                bounds = (0.0, 0.0)
+            limit = max(-bounds[0], bounds[1], 0.0)
             self.scales[value] = linear.scales_of(limit, self.format.bits, self.format.power_of_two)
         if missing:
             raise TilewrightError(
@@ -221,8 +223,8 @@ class _Quantiser:
             if scale.ndim and axis is not None:
                 shape[axis] = scale.size
             spread = scale.reshape(shape) if scale.ndim else scale
-            made = linear.quantise(array, spread, self.format.bits)
-            op.operands[index] = self._constant(made, spread, op, op.inputs[index])
+            quantised = linear.quantise(array, spread, self.format.bits)
+            op.operands[index] = self._constant(quantised, spread, op, op.inputs[index])
         if len(op.inputs) == 3:
             self._bias(op, scales)
 
@@ -230,9 +232,9 @@ class _Quantiser:
         """The scale of a dequantised activation."""
         owner = value.owner
         assert isinstance(owner, Operation)
-        found = constant(owner.inputs[1], self.ctx)
-        assert found is not None, "an integer product reads dequantised operands"
-        return found
+        scales = constant(owner.inputs[1], self.ctx)
+        assert scales is not None, "an integer product reads dequantised operands"
+        return scales
 
     def _with_room(self, scale: Array, of_input: Array, bias: Array | None) -> Array:
         """The weights' scales, widened where the bias would not fit 31 bits or would get lost."""
@@ -281,15 +283,15 @@ def layers_of(module: ModuleOp, numbers: str) -> dict[str, SSAValue]:
     An activation function that belongs to a product gives the product's result.
     """
     chosen, network = numbers_of(numbers).format, network_of(module)
-    found: dict[str, SSAValue] = {}
+    by_name: dict[str, SSAValue] = {}
     if chosen.kind == "linear":
         sites = sites_of(network)
         layers = {op for op in sites.layers if op.node_name}
         for op in operations_of(module):
             if op in layers:
-                found[op.node_name] = sites.result_of(op)
+                by_name[op.node_name] = sites.result_of(op)
     elif chosen.kind == "float":
         for op in operations_of(module):
             if op.node_name and tensor_type(op.result).element_type == f32:
-                found[op.node_name] = op.result
-    return found
+                by_name[op.node_name] = op.result
+    return by_name

@@ -116,9 +116,9 @@ def _takes(op: Operation, index: int, machine: Machine) -> bool:
     if short is None:
         return False
     op.operands[index] = short
-    found = _fast(op, machine)
+    fast = _fast(op, machine)
     op.operands[index] = before
-    return found
+    return fast
 
 
 def _read_integers(op: Operation, context: CompilerContext) -> bool:
@@ -146,23 +146,23 @@ def _read_integers(op: Operation, context: CompilerContext) -> bool:
     assert after is not None
     uses = [(use.operation, use.index) for use in result.uses]
     value = add_weight(context, factor.reshape(()).astype(np.float32), op, "scale")
-    found = make("mul", [result, value], {}, before=after, like=op).result
+    scaled = make("mul", [result, value], {}, before=after, like=op).result
     if bias:
         added = bias[0]
         if op.operation == "conv":
             how: dict[str, PythonValue] = {"shape": (1, shape_of(added)[0], 1, 1)}
             added = make("reshape", [added], how, before=after, like=op).result
-        found = make("add", [found, added], {}, before=after, like=op).result
+        scaled = make("add", [scaled, added], {}, before=after, like=op).result
     for reader, index in uses:
-        reader.operands[index] = found
+        reader.operands[index] = scaled
     return True
 
 
 def _fast(op: Operation, machine: Machine) -> bool:
     """Whether a primitive in vectors takes an operation, groups and all."""
-    found = candidate(op)
-    extents = found.extents
-    for primitive in serving(found, machine):
+    asked = candidate(op)
+    extents = asked.extents
+    for primitive in serving(asked, machine):
         split = any(extents.get(d, step) % step for d, step in primitive.multiples.items())
         if "g" in primitive.whole or (primitive.multiples and not ("g" in extents and split)):
             return True
@@ -186,12 +186,12 @@ def _widen_constants(network: NetworkOp, context: CompilerContext) -> None:
         if op.operation not in ("cast", "dequantise_linear", "reshape"):
             continue
         arrays = [constant(value, context) for value in op.inputs]
-        owner, found = op.inputs[0].owner, [array for array in arrays if array is not None]
+        owner, constants = op.inputs[0].owner, [array for array in arrays if array is not None]
         wide = tensor_type(op.result).element_type == f32
-        if len(found) < len(arrays) or not wide or bytes_of(op.result) > LARGEST_FOLDED:
+        if len(constants) < len(arrays) or not wide or bytes_of(op.result) > LARGEST_FOLDED:
             continue
         assert isinstance(owner, WeightOp)
-        replace(op, add_weight(context, op.evaluate(*found), op, owner.symbol.data))
+        replace(op, add_weight(context, op.evaluate(*constants), op, owner.symbol.data))
 
 
 def _divide(network: NetworkOp) -> None:

@@ -26,8 +26,8 @@ def with_layouts(kernel: Kernel, machine: Machine, primitive: Primitive) -> Kern
     """The kernel with the layouts that a primitive asks for; row-major where it takes any."""
 
     def laid(operand: Operand) -> Operand:
-        found = operand_layout(machine, primitive, operand)
-        return dataclasses.replace(operand, layout="" if found == "any" else found)
+        layout = operand_layout(machine, primitive, operand)
+        return dataclasses.replace(operand, layout="" if layout == "any" else layout)
 
     stages = [
         dataclasses.replace(
@@ -65,10 +65,10 @@ def reanchored(
     """
     anchor, *maps = kernel.operations
     assert isinstance(anchor, Operation)
-    made = make(name, operands, dict(attributes), before=kernel, like=anchor)
-    made.result.name_hint = anchor.result.name_hint
-    copies = copied(maps, kernel, {anchor.result: made.result}, kernel)
-    fresh = enclose_with([made, *copies], kernel.properties)
+    fresh_anchor = make(name, operands, dict(attributes), before=kernel, like=anchor)
+    fresh_anchor.result.name_hint = anchor.result.name_hint
+    copies = copied(maps, kernel, {anchor.result: fresh_anchor.result}, kernel)
+    fresh = enclose_with([fresh_anchor, *copies], kernel.properties)
     if replace:
         fresh.result.name_hint = kernel.result.name_hint
         kernel.result.replace_all_uses_with(fresh.result)

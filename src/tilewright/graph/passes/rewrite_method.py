@@ -116,8 +116,8 @@ def _split(
 
 def forget(trial: KernelOp) -> None:
     """Erase a trial with its weights and scratch."""
-    made = [value.owner for value in trial.inputs]
+    owners = [value.owner for value in trial.inputs]
     erase(trial)
-    for op in made:
+    for op in owners:
         if isinstance(op, ScratchOp) or (isinstance(op, WeightOp) and op.symbol.data == TRIAL):
             erase(op)

@@ -42,7 +42,7 @@ class ShortFloats:
 
     def run(self, network: NetworkOp) -> dict[SSAValue, SSAValue]:
         """Rewrite the network in place; each tensor that is rounded, and the rounded one."""
-        found: dict[SSAValue, SSAValue] = {}
+        rounded: dict[SSAValue, SSAValue] = {}
         steps = [op for op in network.block.ops if isinstance(op, Operation)]
         for op in steps:
             if self._chosen(op):
@@ -50,17 +50,17 @@ class ShortFloats:
                     self._constant(op, index)
         for _, value in network.inputs:
             if tensor_type(value).element_type == f32 and self.only is None:
-                found[value] = self._round(network, value, None)
+                rounded[value] = self._round(network, value, None)
         for op in steps:
             if tensor_type(op.result).element_type != f32 or not self._chosen(op):
                 continue
             if op.operation in VIEWS:
                 shorts = [self._short_of(value) for value in op.inputs]
                 if all(value is not None for value in shorts):
-                    found[op.result] = self._view(op, [v for v in shorts if v is not None])
+                    rounded[op.result] = self._view(op, [v for v in shorts if v is not None])
             elif _leaves_its_node(op):
-                found[op.result] = self._round(network, op.result, op)
-        return found
+                rounded[op.result] = self._round(network, op.result, op)
+        return rounded
 
     def _chosen(self, op: Operation) -> bool:
         names = names_of(op)
@@ -105,11 +105,11 @@ class ShortFloats:
         """A view of values in the format, which then become float32 behind it."""
         after = op.next_op
         assert after is not None
-        made = make(op.operation, shorts, op.values, before=op, like=op)
-        back = self._cast(made.result, "float32", after, op)
+        view = make(op.operation, shorts, op.values, before=op, like=op)
+        back = self._cast(view.result, "float32", after, op)
         for use in list(op.result.uses):
             use.operation.operands[use.index] = back
-        return made.result
+        return view.result
 
     def _cast(
         self, value: SSAValue, to: str, before: AnyOperation, like: Operation | None

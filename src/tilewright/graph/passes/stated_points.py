@@ -43,7 +43,7 @@ class StatedPoints:
 
 def read_points(network: NetworkOp, ctx: CompilerContext) -> StatedPoints:
     """Take pairs with scales of powers of two out of a network, and tell the points they state."""
-    found, values = StatedPoints(), dict[SSAValue, int]()
+    stated, values = StatedPoints(), dict[SSAValue, int]()
     bits = ctx.machine.fixed_bits
     for op in list(network.block.ops):
         if not isinstance(op, Operation) or op.operation != "quantise_linear":
@@ -55,7 +55,7 @@ def read_points(network: NetworkOp, ctx: CompilerContext) -> StatedPoints:
             continue
         reason = _objection(op, pairs, bits, ctx)
         if reason:
-            found.left.append(f"{op.node_name}: {reason}")
+            stated.left.append(f"{op.node_name}: {reason}")
             continue
         values[source] = _fraction(op, ctx)
         for reader in pairs:
@@ -64,13 +64,13 @@ def read_points(network: NetworkOp, ctx: CompilerContext) -> StatedPoints:
         if op.result.first_use is None:
             erase(op)
     names = value_names(network)
-    found.fractions |= {names[value]: fraction for value, fraction in values.items()}
-    found.nodes |= {
+    stated.fractions |= {names[value]: fraction for value, fraction in values.items()}
+    stated.nodes |= {
         value.owner.node_name: fraction
         for value, fraction in values.items()
         if isinstance(value.owner, Operation)
     }
-    return found
+    return stated
 
 
 _DEQUANTISE = "graph.dequantise_linear"
@@ -95,8 +95,8 @@ def _objection(
     for reader in pairs:
         others = [constant(value, ctx) for value in reader.inputs[1:]]
         if any(
-            one is None or not np.array_equal(np.ravel(one), np.ravel(own))
-            for one, own in zip(others, (scale, zero), strict=True)
+            other is None or not np.array_equal(np.ravel(other), np.ravel(own))
+            for other, own in zip(others, (scale, zero), strict=True)
         ):
             return "it is read with another scale than it is written with"
     return None
@@ -113,7 +113,7 @@ def other_points(network: NetworkOp, stated: Mapping[str, int]) -> list[str]:
 
     ``network`` is one of fixed point, ``stated`` has the points of nodes' results.
     """
-    found: list[str] = []
+    notes: list[str] = []
     for op in network.block.ops:
         if not isinstance(op, KernelOp) or op.on_host:
             continue
@@ -123,9 +123,9 @@ def other_points(network: NetworkOp, stated: Mapping[str, int]) -> list[str]:
             continue
         point = element.fraction.data
         if point != wanted:
-            found.append(
+            notes.append(
                 f"{name} states binary point {wanted} and is computed with {point}, which the "
                 "shifts of the machine, or tensors that share it (concat, pools), ask for: "
                 f"quantise it at {point}"
             )
-    return found
+    return notes

@@ -147,7 +147,7 @@ def _holds(run: _Run, step: int, count: int) -> bool:
 
 def _runs(box: Box) -> list[_Run] | None:
     """The tensor as runs, joined where one continues another; None if padding lies between."""
-    steps, found = _row_major_strides(box.shape), list[_Run]()
+    steps, runs = _row_major_strides(box.shape), list[_Run]()
     extents = box.layout.physical_shape(box.shape)
     for axis, extent in enumerate(box.shape):
         if extent == 1:
@@ -163,8 +163,8 @@ def _runs(box: Box) -> list[_Run] | None:
                 return None
             # Blocks that lie one after the other: padding is at the end only.
             joined[0].count = extent
-        found.extend(joined)
-    return _join(found)
+        runs.extend(joined)
+    return _join(runs)
 
 
 def _join(runs: list[_Run]) -> list[_Run]:

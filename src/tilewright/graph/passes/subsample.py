@@ -63,8 +63,8 @@ class Subsample(ModulePass):
                 strides[axis - 2] = 1
             values = {**step.values, "strides": tuple(strides)}
             name = step.operation
-            made = make(name, [known[key], *step.inputs[1:]], values, before=step, like=step)
-            replace(step, made.result)
+            sampled = make(name, [known[key], *step.inputs[1:]], values, before=step, like=step)
+            replace(step, sampled.result)
         sweep(network_of(op))
 
 

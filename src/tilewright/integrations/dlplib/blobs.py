@@ -69,11 +69,11 @@ class Numbers:
 
     def of_weights(self, array: Array, x: NumericType, result: SSAValue) -> NumericType:
         """The type of weights, such that sums of products with ``x`` leave room in 32 bits."""
-        found = self.of_constant(array)
+        type = self.of_constant(array)
         if not self.types:
-            return found
+            return type
         sums = max(self.largest[result], 2.0**-20)
-        return fixed16(max(min(found.fraction, ROOM - ceil(log2(sums)) - x.fraction), -16))
+        return fixed16(max(min(type.fraction, ROOM - ceil(log2(sums)) - x.fraction), -16))
 
 
 def choose_numbers(imported: Imported, handle: Handle, samples: Samples | None) -> Numbers:

@@ -122,8 +122,8 @@ class Net:
             activation = _activation_of(op)
             if activation is not None:
                 taken.add(activation)
-            made = STEPS[op.operation](self._device, op, activation)
-            steps.setdefault(op.node_name, []).append(made)
+            layer = STEPS[op.operation](self._device, op, activation)
+            steps.setdefault(op.node_name, []).append(layer)
         return [
             Layer(node.name, node.operator, tuple(steps.get(node.name, ())))
             for node in self.model.nodes
@@ -144,8 +144,8 @@ class Net:
             self.ran[layer.name] = tuple(self.handle.runs[before:])
         outputs: dict[str, Array] = {}
         for name, value in self._network.outputs:
-            found = self.handle.load(self._device.blobs[value].made)
-            outputs[name] = found.reshape(shape_of(value)).astype(np.float32)
+            array = self.handle.load(self._device.blobs[value].made)
+            outputs[name] = array.reshape(shape_of(value)).astype(np.float32)
         return outputs
 
     @property

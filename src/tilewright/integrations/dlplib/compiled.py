@@ -57,25 +57,27 @@ class OperatorCache:
         simulated. Raises TilewrightError if the compiler refuses a network.
         """
         whole = (target.name, machine.model_dump_json(), key)
-        found = self._kept.get(whole)
-        if found is None:
-            made = [_described(compile(draw(), target, machine=machine)) for draw in ways]
-            found = made[0] if len(made) == 1 else min(made, key=_cycles)
+        kept = self._kept.get(whole)
+        if kept is None:
+            compiled = [_described(compile(draw(), target, machine=machine)) for draw in ways]
+            kept = compiled[0] if len(compiled) == 1 else min(compiled, key=_cycles)
             self.compiled += 1
-            self._kept[whole] = found
+            self._kept[whole] = kept
             self._shrink()
         self._kept.move_to_end(whole)
-        return found
+        return kept
 
     def _shrink(self) -> None:
-        total = sum(one.executable.manifest.peak_memory_bytes for one in self._kept.values())
+        total = sum(
+            compiled.executable.manifest.peak_memory_bytes for compiled in self._kept.values()
+        )
         while len(self._kept) > 1 and (len(self._kept) > self.most or total > self.most_bytes):
             _, gone = self._kept.popitem(last=False)
             total -= gone.executable.manifest.peak_memory_bytes
 
 
-def _cycles(one: Compiled) -> int:
-    return one.executable.runner.timed().cycles or 0
+def _cycles(compiled: Compiled) -> int:
+    return compiled.executable.runner.timed().cycles or 0
 
 
 def _described(executable: Executable) -> Compiled:

@@ -212,24 +212,24 @@ class Handle:
         key = (operator, settings, tuple(given.items()), tuple(wanted.items()), digests)
 
         def drawn(draw: Draw) -> Imported:
-            made = OperatorNetwork(operator, given, self.is_fixed, fixed)
-            results = draw(made)
-            return made.finish({name: (results[name], wanted[name]) for name in wanted})
+            network = OperatorNetwork(operator, given, self.is_fixed, fixed)
+            results = draw(network)
+            return network.finish({name: (results[name], wanted[name]) for name in wanted})
 
-        ways = [partial(drawn, one) for one in (draw, *others)]
-        found = self._cache.find(key, self.target, self.machine, ways)
-        ran = self._run(operator, found, arrays, outputs)
+        ways = [partial(drawn, way) for way in (draw, *others)]
+        compiled = self._cache.find(key, self.target, self.machine, ways)
+        ran = self._run(operator, compiled, arrays, outputs)
         self.runs.append(ran)
         return ran
 
     def _run(
         self,
         operator: str,
-        found: Compiled,
+        compiled: Compiled,
         arrays: Mapping[str, Array],
         outputs: Mapping[str, Operand],
     ) -> Ran:
-        package = found.executable
+        package = compiled.executable
         if not self.compute:
             profile = package.runner.timed()
         else:
@@ -243,15 +243,20 @@ class Handle:
                 self.memory.write(operand.address, results[name])
             profile = package.profile
         return Ran(
-            operator, profile.cycles, profile.dram_bytes, found.host, found.moves, profile.seconds
+            operator,
+            profile.cycles,
+            profile.dram_bytes,
+            compiled.host,
+            compiled.moves,
+            profile.seconds,
         )
 
 
 def checked(descriptor: object, kind: type[Descriptor[Shape]]) -> None:
     """Refuse (``dlp-descriptor``) a descriptor of another kind."""
     if not isinstance(descriptor, kind):
-        found = getattr(descriptor, "what", type(descriptor).__name__)
-        raise refuse("dlp-descriptor", f"a {kind.what} is needed, not a {found}")
+        given = getattr(descriptor, "what", type(descriptor).__name__)
+        raise refuse("dlp-descriptor", f"a {kind.what} is needed, not a {given}")
 
 
 def _shape(handle: Handle, name: str, operand: Operand) -> Shape:

@@ -51,9 +51,9 @@ class Device:
 
     def store(self, array: Array, type: NumericType, *, filter: bool = False) -> Operand:
         """A constant on the device."""
-        made = self.handle.tensor(array, type, self.format, filter=filter)
-        self.owned.append(made)
-        return made
+        operand = self.handle.tensor(array, type, self.format, filter=filter)
+        self.owned.append(operand)
+        return operand
 
     def empty(self, blob: Blob) -> None:
         """Memory for a blob."""
@@ -106,10 +106,10 @@ class Step(ABC):
 
     def parameter(self, index: int) -> Array:
         """An operand's array; refuses one that is computed."""
-        found = self.constant(index)
-        if found is None:
+        array = self.constant(index)
+        if array is None:
             raise refuse("dlp-layer", "its parameters are computed", self.op.node_name)
-        return found
+        return array
 
 
 class Product(Step):

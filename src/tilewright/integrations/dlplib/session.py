@@ -136,14 +136,14 @@ class Session:
             verb = self._verbs.get(words[0]) if words else None
             if verb is None:
                 raise refuse("dlp-parameter", f"no request {line[:40]!r}")
-            found = verb(words[1:], data)
+            result = verb(words[1:], data)
         except TilewrightError as error:
             problem = error.problems[0]
             message = " ".join(str(error).split())[:LONGEST_MESSAGE]
             return Answer(STATUS.get(problem.code, REFUSED), message)
-        if isinstance(found, bytes):
-            return Answer(0, "", found)
-        return Answer(0, " ".join(map(str, found)))
+        if isinstance(result, bytes):
+            return Answer(0, "", result)
+        return Answer(0, " ".join(map(str, result)))
 
     def _device(self) -> Handle:
         if self.handle is None:
@@ -174,29 +174,29 @@ class Session:
         return [self._count]
 
     def _set(self, words: list[str], _: bytes) -> list[int]:
-        found = self._descriptor(words[:1], words[1:2])
+        descriptor = self._descriptor(words[:1], words[1:2])
         values = words[2:]
-        if isinstance(found, TensorDescriptor | FilterDescriptor):
+        if isinstance(descriptor, TensorDescriptor | FilterDescriptor):
             order, kind, fraction, *dims = _integers(values, 7)
             numbers = NumericType(_one_of(KINDS, kind), fraction)
-            found.set(dims, numbers, _one_of(FORMATS, order))
-        elif isinstance(found, ConvolutionDescriptor):
+            descriptor.set(dims, numbers, _one_of(FORMATS, order))
+        elif isinstance(descriptor, ConvolutionDescriptor):
             n = _integers(values, 8)
-            found.set(n[0:2], n[2:4], n[4:6], n[6], _one_of(ACTIVATIONS, n[7]))
-        elif isinstance(found, PoolingDescriptor):
+            descriptor.set(n[0:2], n[2:4], n[4:6], n[6], _one_of(ACTIVATIONS, n[7]))
+        elif isinstance(descriptor, PoolingDescriptor):
             n = _integers(values, 9)
             pads = n[5:7]
             counted = pads if n[7] else [0, 0]
-            found.set(_one_of(POOLS, n[0]), n[1:3], n[3:5], pads, counted, bool(n[8]))
-        elif isinstance(found, LrnDescriptor):
+            descriptor.set(_one_of(POOLS, n[0]), n[1:3], n[3:5], pads, counted, bool(n[8]))
+        elif isinstance(descriptor, LrnDescriptor):
             if len(values) != 4:
                 raise refuse("dlp-parameter", f"{len(values)} numbers instead of 4")
             (size,) = _integers(values[:1], 1)
-            found.set(size, *(_real(value) for value in values[1:]))
-        elif isinstance(found, ActivationDescriptor):
-            found.set(_one_of(ACTIVATIONS, *_integers(values, 1)))
-        elif isinstance(found, BatchNormDescriptor):
-            found.set(bool(*_integers(values, 1)))
+            descriptor.set(size, *(_real(value) for value in values[1:]))
+        elif isinstance(descriptor, ActivationDescriptor):
+            descriptor.set(_one_of(ACTIVATIONS, *_integers(values, 1)))
+        elif isinstance(descriptor, BatchNormDescriptor):
+            descriptor.set(bool(*_integers(values, 1)))
         return []
 
     def _get(self, words: list[str], _: bytes) -> list[int]:
@@ -238,27 +238,27 @@ class Session:
         axis, numbers = sum(given[:1]), given[1:]
         if len(numbers) < 4 or len(numbers) % 2:
             raise refuse("dlp-parameter", f"{len(words)} numbers for a concatenation")
-        found = [self._operand(*numbers[i : i + 2]) for i in range(0, len(numbers), 2)]
-        ran = operators.concat(self._device(), axis, found[:-1], found[-1])
+        parts = [self._operand(*numbers[i : i + 2]) for i in range(0, len(numbers), 2)]
+        ran = operators.concat(self._device(), axis, parts[:-1], parts[-1])
         return [ran.cycles or 0]
 
     def _operand(self, number: int, address: int) -> Operand:
-        found = self._numbered(number)
-        if not isinstance(found, TensorDescriptor | FilterDescriptor):
-            raise refuse("dlp-descriptor", f"a {found.what} describes no operand")
-        return Operand(found, address)
+        descriptor = self._numbered(number)
+        if not isinstance(descriptor, TensorDescriptor | FilterDescriptor):
+            raise refuse("dlp-descriptor", f"a {descriptor.what} describes no operand")
+        return Operand(descriptor, address)
 
     def _numbered(self, number: int) -> Descriptor[Any]:
-        found = self._descriptors.get(number)
-        if found is None:
+        descriptor = self._descriptors.get(number)
+        if descriptor is None:
             raise refuse("dlp-descriptor", f"there is no descriptor {number}")
-        return found
+        return descriptor
 
     def _descriptor(self, kind: list[str], number: list[str]) -> Descriptor[Any]:
-        found = self._numbered(*_integers(number, 1))
-        if not kind or type(found) is not DESCRIPTORS.get(kind[0]):
-            raise refuse("dlp-descriptor", f"it is a {found.what}")
-        return found
+        descriptor = self._numbered(*_integers(number, 1))
+        if not kind or type(descriptor) is not DESCRIPTORS.get(kind[0]):
+            raise refuse("dlp-descriptor", f"it is a {descriptor.what}")
+        return descriptor
 
 
 def _integers(words: Sequence[str], count: int) -> list[int]:

@@ -103,13 +103,13 @@ class Compiled:
             for value in inputs
         )
         with self._guard:
-            found = self._packages.get(key)
-            if found is not None and not found.fits(inputs):
+            package = self._packages.get(key)
+            if package is not None and not package.fits(inputs):
                 self._changed()
-                found = None
-            if found is None:
+                package = None
+            if package is None:
                 with ThreadPoolExecutor(1) as fresh:  # AOTAutograd runs us in a state of torch's
-                    found = fresh.submit(  # own for this thread, in which nothing is exported.
+                    package = fresh.submit(  # own for this thread, in which nothing is exported.
                         Specialised,
                         self.graph,
                         inputs,
@@ -118,11 +118,11 @@ class Compiled:
                         self.options.by_values,
                     ).result()
                 self.record.compiled += 1
-                self._packages[key] = found
+                self._packages[key] = package
             self._packages.move_to_end(key)
             while len(self._packages) > KEPT:
                 self._packages.popitem(last=False)
-            return found
+            return package
 
     def _changed(self) -> None:
         """Drop what was compiled with other parameters; raises TilewrightError at last."""

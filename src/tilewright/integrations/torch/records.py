@@ -42,9 +42,9 @@ def record(operations: int) -> GraphRecord:
     """A record for a new graph."""
     global _count
     _count += 1
-    made = GraphRecord(f"graph {_count}", operations)
-    _records.append(made)
-    return made
+    entry = GraphRecord(f"graph {_count}", operations)
+    _records.append(entry)
+    return entry
 
 
 def graphs() -> tuple[GraphRecord, ...]:

@@ -64,10 +64,10 @@ class Specialised:
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The graph's outputs."""
         arrays = [array_of(inputs[number], "input") for number in self._free]
-        found = self._executable.run(dict(zip(self._names, arrays, strict=True)))
+        outputs = self._executable.run(dict(zip(self._names, arrays, strict=True)))
         tensors = [
             _with_strides(tensor_of(array), strides)
-            for array, strides in zip(found.values(), self._strides, strict=True)
+            for array, strides in zip(outputs.values(), self._strides, strict=True)
         ]
         ordered = iter(tensors)
         return [
@@ -126,5 +126,5 @@ def _with_strides(tensor: Any, strides: tuple[int, ...]) -> Any:
     for axis, stride in enumerate(strides):
         stored = stored.narrow(axis, 0, 1) if stride == 0 else stored
     torch = torch_library()
-    made = torch.empty_strided(stored.shape, strides, dtype=tensor.dtype)
-    return made.copy_(stored).expand(tensor.shape)
+    strided = torch.empty_strided(stored.shape, strides, dtype=tensor.dtype)
+    return strided.copy_(stored).expand(tensor.shape)

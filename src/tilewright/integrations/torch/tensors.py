@@ -25,7 +25,7 @@ def on_tensors(executable: Executable) -> Callable[..., Any]:
             raise refuse("input-name", reason)
         given = dict(zip(names, tensors, strict=False)) | named
         arrays = {name: array_of(tensor, f"input {name!r}") for name, tensor in given.items()}
-        found = [tensor_of(array) for array in executable.run(arrays).values()]
-        return found[0] if len(found) == 1 else tuple(found)
+        results = [tensor_of(array) for array in executable.run(arrays).values()]
+        return results[0] if len(results) == 1 else tuple(results)
 
     return call

@@ -49,17 +49,17 @@ def observed_channels(
 
     ``progress`` hears how many samples are done.
     """
-    found: dict[str, Channels] = {}
+    channels: dict[str, Channels] = {}
 
     def observe(name: str, array: Array) -> None:
         if name in axes:
-            if name not in found:
+            if name not in channels:
                 zeros = np.zeros(array.shape[axes[name]])
-                found[name] = Channels(zeros, zeros)
-            found[name].see(array, axes[name])
+                channels[name] = Channels(zeros, zeros)
+            channels[name].see(array, axes[name])
 
     for done, sample in enumerate(samples):
         if progress is not None:
             progress(done)
         interpret(module, weights, sample, observe)
-    return found
+    return channels

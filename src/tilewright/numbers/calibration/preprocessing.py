@@ -36,23 +36,23 @@ def preprocessing_of(text: str) -> Preprocessing:
 
     Every part may be left out. Raises TilewrightError (``option-preprocess``).
     """
-    found = Preprocessing()
+    steps = Preprocessing()
     for part in text.split(","):
         key, _, value = part.strip().partition("=")
         match key:
             case "size":
-                found = replace(found, size=_size(value))
+                steps = replace(steps, size=_size(value))
             case "mean":
-                found = replace(found, mean=_numbers(value))
+                steps = replace(steps, mean=_numbers(value))
             case "scale":
-                found = replace(found, scale=_numbers(value))
+                steps = replace(steps, scale=_numbers(value))
             case "channels" if value == "rgb" or value == "bgr" or value == "grey":
-                found = replace(found, channels=value)
+                steps = replace(steps, channels=value)
             case "fit" if value in ("stretch", "crop"):
-                found = replace(found, crop=value == "crop")
+                steps = replace(steps, crop=value == "crop")
             case _:
                 raise _unreadable(part)
-    return found
+    return steps
 
 
 def _unreadable(part: str) -> TilewrightError:
@@ -76,9 +76,9 @@ def _size(text: str) -> tuple[int, int]:
 
 def _numbers(text: str) -> tuple[float, ...]:
     try:
-        found = tuple(float(item) for item in text.split(":"))
+        numbers = tuple(float(item) for item in text.split(":"))
     except ValueError:
         raise _unreadable(text) from None
-    if len(found) > 4 or not all(math.isfinite(item) for item in found):
+    if len(numbers) > 4 or not all(math.isfinite(item) for item in numbers):
         raise _unreadable(text)
-    return found
+    return numbers

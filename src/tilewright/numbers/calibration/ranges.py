@@ -44,4 +44,4 @@ def observed_ranges(
         done += 1
     if not done:
         raise refuse("calibration-input", "there is no sample to calibrate with")
-    return {name: found.range for name, found in observers.items()}
+    return {name: observer_.range for name, observer_ in observers.items()}

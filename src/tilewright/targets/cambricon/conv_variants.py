@@ -13,7 +13,7 @@ SLIM = 4
 def variants(primitives: Sequence[Primitive], lanes: int, sum_bytes: int) -> tuple[Primitive, ...]:
     """``narrow_conv``, ``slim_conv``, ``rows_conv`` and ``row_conv``; ``sum_bytes`` is what a block
     of channels needs of VSM."""
-    conv = next(one for one in primitives if one.name == "conv")
+    conv = next(primitive for primitive in primitives if primitive.name == "conv")
     narrow = _narrow("narrow_conv", conv, lanes, sum_bytes)
     slim = _narrow("slim_conv", conv, SLIM * lanes, SLIM * sum_bytes)
     # Pixels of smaller kernels take so few cycles that the sums of many wait together.

@@ -96,12 +96,12 @@ class Instruction:
     def places(self) -> Mapping[str, int]:
         """Lowest bit of each operand's register field."""
         low = WORD_BITS - OPCODE_BITS
-        found: dict[str, int] = {}
+        places: dict[str, int] = {}
         for operand in self.operands:
             if operand.has_register:
                 low -= REGISTER_BITS
-                found[operand.name] = low
-        return found
+                places[operand.name] = low
+        return places
 
     @cached_property
     def immediate_low(self) -> int | None:

@@ -73,7 +73,7 @@ def _transfer(
 
 
 def _transfers() -> tuple[Instruction, ...]:
-    found = [
+    transfers = [
         _transfer(
             "VLOAD",
             0x10,
@@ -94,7 +94,7 @@ def _transfers() -> tuple[Instruction, ...]:
         letter = mnemonic[0].lower()
         out = _register(f"{letter}out", "address of the result, in bytes")
         source = _register(f"{letter}in", "address of the elements, in bytes")
-        found.append(
+        transfers.append(
             Instruction(
                 mnemonic,
                 opcode,
@@ -106,7 +106,7 @@ def _transfers() -> tuple[Instruction, ...]:
             )
         )
     value = _register("value", "a scalar register", written=True)
-    found += [
+    transfers += [
         Instruction(
             "SLOAD",
             0x16,
@@ -131,7 +131,7 @@ def _transfers() -> tuple[Instruction, ...]:
             "value = source",
         ),
     ]
-    return tuple(found)
+    return tuple(transfers)
 
 
 def _matrix() -> tuple[Instruction, ...]:
@@ -157,7 +157,7 @@ def _matrix() -> tuple[Instruction, ...]:
         _register("scalar", "a scalar register"),
     )
     pair = (mout, SIZE, first, second)
-    one = (*RESULT, ACC, *FIRST)
+    operands = (*RESULT, ACC, *FIRST)
     return (
         Instruction(
             "MMV",
@@ -186,7 +186,9 @@ def _matrix() -> tuple[Instruction, ...]:
             PRODUCT,
             "ceil(size0/lanes) * ceil(size1/lanes)",
         ),
-        Instruction("MMS", 0x23, "matrix", scaled, "mout[i] = min[i] * scalar", one, MATRIX_CYCLES),
+        Instruction(
+            "MMS", 0x23, "matrix", scaled, "mout[i] = min[i] * scalar", operands, MATRIX_CYCLES
+        ),
         Instruction(
             "MAM", 0x24, "matrix", pair, "mout[i] = min0[i] + min1[i]", ELEMENTWISE, MATRIX_CYCLES
         ),

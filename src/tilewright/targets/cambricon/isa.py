@@ -66,37 +66,39 @@ def encode(
     mnemonic: str, operands: Sequence[Register | Immediate], modifiers: Mapping[str, int]
 ) -> int:
     """One word; raises TilewrightError (``isa-...``) for what the instruction cannot say."""
-    one = BY_MNEMONIC.get(mnemonic)
-    if one is None:
+    instruction = BY_MNEMONIC.get(mnemonic)
+    if instruction is None:
         raise refuse("isa-unknown", f"{mnemonic[:40]!r} is no instruction")
-    if len(operands) != len(one.operands):
-        wanted = ", ".join(operand.name for operand in one.operands)
+    if len(operands) != len(instruction.operands):
+        wanted = ", ".join(operand.name for operand in instruction.operands)
         raise refuse(
             "isa-operands",
-            f"{mnemonic} takes {len(one.operands)} operands, not {len(operands)}",
+            f"{mnemonic} takes {len(instruction.operands)} operands, not {len(operands)}",
             help=f"{mnemonic} {wanted}",
         )
-    word = one.opcode << (WORD_BITS - OPCODE_BITS)
-    for operand, value in zip(one.operands, operands, strict=True):
-        word |= _operand(one, operand, value)
+    word = instruction.opcode << (WORD_BITS - OPCODE_BITS)
+    for operand, value in zip(instruction.operands, operands, strict=True):
+        word |= _operand(instruction, operand, value)
     for name, value in modifiers.items():
-        word |= _modifier(one, name, value)
+        word |= _modifier(instruction, name, value)
     for pair in EXCLUSIVE:
         if all(modifiers.get(name) for name in pair):
             raise refuse("isa-modifier", f"{mnemonic} cannot be {' and '.join(pair)}")
     return word
 
 
-def _operand(one: Instruction, operand: Operand, value: Register | Immediate) -> int:
+def _operand(instruction: Instruction, operand: Operand, value: Register | Immediate) -> int:
     if isinstance(value, Register):
         if not operand.has_register:
-            raise refuse("isa-operands", f"{operand.name} of {one.mnemonic} must be a number")
+            raise refuse(
+                "isa-operands", f"{operand.name} of {instruction.mnemonic} must be a number"
+            )
         if not 0 <= value.number < REGISTERS:
             raise refuse("isa-register", f"there is no register {value}", help="$R0 to $R63")
-        return value.number << one.places[operand.name]
-    low = one.immediate_low
+        return value.number << instruction.places[operand.name]
+    low = instruction.immediate_low
     if not operand.has_immediate or low is None:
-        raise refuse("isa-operands", f"{operand.name} of {one.mnemonic} must be a register")
+        raise refuse("isa-operands", f"{operand.name} of {instruction.mnemonic} must be a register")
     least, most = IMMEDIATE_RANGE
     if not least <= value.value <= most:
         raise refuse("isa-immediate", f"{value} does not fit: {least} to {most}")
@@ -104,11 +106,13 @@ def _operand(one: Instruction, operand: Operand, value: Register | Immediate) ->
     return field | (1 << IMMEDIATE_FLAG.low if operand.has_register else 0)
 
 
-def _modifier(one: Instruction, name: str, value: int) -> int:
-    modifier = one.by_name.get(name)
+def _modifier(instruction: Instruction, name: str, value: int) -> int:
+    modifier = instruction.by_name.get(name)
     if modifier is None:
-        known = ", ".join(one.by_name) or "none"
-        raise refuse("isa-modifier", f"{one.mnemonic} has no modifier {name[:40]!r}", help=known)
+        known = ", ".join(instruction.by_name) or "none"
+        raise refuse(
+            "isa-modifier", f"{instruction.mnemonic} has no modifier {name[:40]!r}", help=known
+        )
     least, most = modifier.range
     if not least <= value <= most:
         raise refuse("isa-modifier", f"{name}={value} does not fit: {least} to {most}")
@@ -117,41 +121,41 @@ def _modifier(one: Instruction, name: str, value: int) -> int:
 
 def decode(word: int) -> Decoded:
     """The parts of a word; raises TilewrightError (``isa-word``) if it is no instruction."""
-    one = BY_OPCODE.get(word >> (WORD_BITS - OPCODE_BITS))
-    if one is None:
+    instruction = BY_OPCODE.get(word >> (WORD_BITS - OPCODE_BITS))
+    if instruction is None:
         raise refuse("isa-word", f"{word:#018x} has no known opcode")
-    flag = bool(one.flagged and word >> IMMEDIATE_FLAG.low & 1)
+    flag = bool(instruction.flagged and word >> IMMEDIATE_FLAG.low & 1)
     operands: list[Register | Immediate] = []
     used = word & (((1 << OPCODE_BITS) - 1) << (WORD_BITS - OPCODE_BITS))
-    for operand in one.operands:
+    for operand in instruction.operands:
         if operand.has_immediate and (flag or not operand.has_register):
-            operands.append(Immediate(_immediate(one, word)))
-            assert one.immediate_low is not None
-            used |= word & (((1 << IMMEDIATE_BITS) - 1) << one.immediate_low)
+            operands.append(Immediate(_immediate(instruction, word)))
+            assert instruction.immediate_low is not None
+            used |= word & (((1 << IMMEDIATE_BITS) - 1) << instruction.immediate_low)
         else:
-            low = one.places[operand.name]
+            low = instruction.places[operand.name]
             operands.append(Register(word >> low & (REGISTERS - 1)))
             used |= word & ((REGISTERS - 1) << low)
     if flag:
         used |= 1 << IMMEDIATE_FLAG.low
     modifiers: dict[str, int] = {}
-    for modifier in one.modifiers:
+    for modifier in instruction.modifiers:
         raw = word >> modifier.low & ((1 << modifier.bits) - 1)
         used |= raw << modifier.low
         if raw:
             negative = modifier.signed and raw >> (modifier.bits - 1)
             modifiers[modifier.name] = raw - (1 << modifier.bits) if negative else raw
     if used != word:
-        raise refuse("isa-word", f"{word:#018x} is no valid {one.mnemonic}: stray bits")
+        raise refuse("isa-word", f"{word:#018x} is no valid {instruction.mnemonic}: stray bits")
     for pair in EXCLUSIVE:
         if all(name in modifiers for name in pair):
-            raise refuse("isa-word", f"{one.mnemonic} cannot be {' and '.join(pair)}")
-    return Decoded(one, tuple(operands), modifiers)
+            raise refuse("isa-word", f"{instruction.mnemonic} cannot be {' and '.join(pair)}")
+    return Decoded(instruction, tuple(operands), modifiers)
 
 
-def _immediate(one: Instruction, word: int) -> int:
-    assert one.immediate_low is not None
-    raw = word >> one.immediate_low & ((1 << IMMEDIATE_BITS) - 1)
+def _immediate(instruction: Instruction, word: int) -> int:
+    assert instruction.immediate_low is not None
+    raw = word >> instruction.immediate_low & ((1 << IMMEDIATE_BITS) - 1)
     return raw - (1 << IMMEDIATE_BITS) if raw >> (IMMEDIATE_BITS - 1) else raw
 
 

@@ -157,7 +157,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
         **dict.fromkeys(("input", "residual", "output", "bias"), ROWS),
         "weight": Storage(memory="msm", layout=ROW_MAJOR),
     }
-    one = f"max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 3+2*kh)"
+    row = f"max(kh*ceil(co/{lanes})*ceil(kw*ci/{lanes}), 3+2*kh)"
     four = f"max(kh*ceil(4*co/{lanes})*ceil((kw+3)*ci/{lanes}), 3+2*kh)"
     channels = max(reserved // SUM_BYTES // lanes * lanes, 1)
     return (
@@ -191,7 +191,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             # channels are few, one product for several neighbouring points.
             cycles=f"n*g*oh*kh*ceil(ow*co/{lanes})*ceil(kw*ci/{lanes})",
             peak=f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
-            issue=f"{TILE}+n*g*oh*({ROW}+ow*min({one}, {four}/4))",
+            issue=f"{TILE}+n*g*oh*({ROW}+ow*min({row}, {four}/4))",
             limits={"n": 1, "g": 1, "co": channels},
             multiples={"co": lanes, "ci": lanes},
             whole=("kh", "kw"),
@@ -207,7 +207,7 @@ def _primitives(lanes: int, reserved: int) -> tuple[Primitive, ...]:
             replaces="residual",
             cycles=f"n*g*oh*ow*kh*ceil(co/{lanes})*ceil(kw*ci/{lanes})",
             peak=f"n*g*oh*ow*kh*kw*co*ci/{lanes * lanes}",
-            issue=f"{TILE}+n*g*oh*({ROW}+ow*{one})",
+            issue=f"{TILE}+n*g*oh*({ROW}+ow*{row})",
             limits={"n": 1},
             multiples={"co": lanes, "ci": lanes},
             whole=("co", "ci", "kh", "kw"),

@@ -53,46 +53,46 @@ def manual(machine: Machine) -> str:
         "| instruction | opcode | unit | what it does |",
         "|---|---|---|---|",
         *(
-            f"| [{one.mnemonic}](#{one.mnemonic.lower()}) | {one.opcode:#04x} | {one.unit} | "
-            f"{one.meaning} |"
-            for one in INSTRUCTIONS
+            f"| [{instruction.mnemonic}](#{instruction.mnemonic.lower()}) | "
+            f"{instruction.opcode:#04x} | {instruction.unit} | {instruction.meaning} |"
+            for instruction in INSTRUCTIONS
         ),
         "",
     ]
-    for one in INSTRUCTIONS:
-        lines += _page(one)
+    for instruction in INSTRUCTIONS:
+        lines += _page(instruction)
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _page(one: Instruction) -> list[str]:
-    operands = ", ".join(_written(operand) for operand in one.operands)
+def _page(instruction: Instruction) -> list[str]:
+    operands = ", ".join(_written(operand) for operand in instruction.operands)
     lines = [
-        f"## {one.mnemonic}",
+        f"## {instruction.mnemonic}",
         "",
-        f"    {one.mnemonic} {operands}",
+        f"    {instruction.mnemonic} {operands}",
         "",
-        f"{one.meaning}.",
+        f"{instruction.meaning}.",
         "",
-        f"Unit: {one.unit}. Cycles: {one.cycles}.",
+        f"Unit: {instruction.unit}. Cycles: {instruction.cycles}.",
         "",
         "| field | bits | meaning |",
         "|---|---|---|",
-        f"| opcode | {_bits(WORD_BITS - OPCODE_BITS, OPCODE_BITS)} | {one.opcode:#04x} |",
+        f"| opcode | {_bits(WORD_BITS - OPCODE_BITS, OPCODE_BITS)} | {instruction.opcode:#04x} |",
     ]
-    for operand in one.operands:
-        if operand.name in one.places:
+    for operand in instruction.operands:
+        if operand.name in instruction.places:
             written = ", written" if operand.written else ""
-            place = _bits(one.places[operand.name], REGISTER_BITS)
+            place = _bits(instruction.places[operand.name], REGISTER_BITS)
             lines.append(f"| `{operand.name}` | {place} | register: {operand.meaning}{written} |")
-    if one.immediate_low is not None:
-        operand = next(operand for operand in one.operands if operand.has_immediate)
-        place = _bits(one.immediate_low, IMMEDIATE_BITS)
+    if instruction.immediate_low is not None:
+        operand = next(operand for operand in instruction.operands if operand.has_immediate)
+        place = _bits(instruction.immediate_low, IMMEDIATE_BITS)
         lines.append(f"| `{operand.name}` | {place} | number, signed: {operand.meaning} |")
-    if one.flagged:
+    if instruction.flagged:
         lines.append(
             f"| immediate | {IMMEDIATE_FLAG.low} | the number stands for the last operand |"
         )
-    for modifier in sorted(one.modifiers, key=lambda modifier: -modifier.low):
+    for modifier in sorted(instruction.modifiers, key=lambda modifier: -modifier.low):
         name = modifier.name if modifier.is_flag else f"{modifier.name}=N"
         signed = ", signed" if modifier.signed else ""
         place = _bits(modifier.low, modifier.bits)

@@ -64,10 +64,10 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     addresses = Addresses.of(compilation, CONSTANTS)
     network = network_of(compilation.network)
     programs = {
-        one.kernel.symbol: program
-        for one in compilation.kernels
-        if one.program is not None
-        for program in programs_of(one.program)
+        compiled.kernel.symbol: program
+        for compiled in compilation.kernels
+        if compiled.program is not None
+        for program in programs_of(compiled.program)
     }
     shared = shared_weights(list(programs.values()))
     lowering = Lowering(compilation.machine, addresses.bases, shared)
@@ -102,7 +102,7 @@ def _lower(
     lowering: Lowering,
 ) -> tuple[list[tuple[str, int]], list[KernelRow]]:
     """Lower the kernels in the network's order; the steps, and the words of each kernel."""
-    kernels = {one.kernel.symbol: one for one in compilation.kernels}
+    kernels = {compiled.kernel.symbol: compiled for compiled in compilation.kernels}
     steps: list[tuple[str, int]] = []
     symbols: list[str] = []
     for number, op in steps_of(network):
@@ -111,10 +111,14 @@ def _lower(
             steps.append(("host", number))
             lowering.interrupt()
             continue
-        one = kernels[symbol]
+        compiled = kernels[symbol]
         with refusals_of(symbol):
             lowering.kernel(
-                programs[symbol], one.kernel.nodes, one.predicted_cycles, one.machine, one.keeps
+                programs[symbol],
+                compiled.kernel.nodes,
+                compiled.predicted_cycles,
+                compiled.machine,
+                compiled.keeps,
             )
         steps.append(("words", len(symbols)))
         symbols.append(symbol)
@@ -139,7 +143,7 @@ def _lower(
 def _held_biases(network: NetworkOp, programs: dict[str, ProgramOp]) -> list[HeldBias]:
     """The biases that kernels find on the chip."""
     names = value_names(network)
-    found: dict[int, HeldBias] = {}
+    biases: dict[int, HeldBias] = {}
     for op in network.block.ops:
         if not isinstance(op, KernelOp) or op.symbol.data not in programs:
             continue
@@ -152,8 +156,8 @@ def _held_biases(network: NetworkOp, programs: dict[str, ProgramOp]) -> list[Hel
                 continue
             size = prod(buffer.tensor_shape) * _element(buffer)
             place = placement_of(values[tensor.symbol.data])
-            found[tensor.get("offset")] = HeldBias(place.offset, tensor.get("offset"), size)
-    return list(found.values())
+            biases[tensor.get("offset")] = HeldBias(place.offset, tensor.get("offset"), size)
+    return list(biases.values())
 
 
 def _element(buffer: BufferOp) -> int:

@@ -80,9 +80,9 @@ class Statement:
         place = places(self.mnemonic)[0]
         if place < 0:
             return None
-        found = self.operands[place]
-        assert isinstance(found, Register)
-        return found
+        register = self.operands[place]
+        assert isinstance(register, Register)
+        return register
 
     @property
     def adds(self) -> bool:
@@ -104,9 +104,9 @@ class Statement:
 
     def having(self, operands: tuple[Part, ...]) -> Statement:
         """The statement with other operands; ``dataclasses.replace`` takes far longer."""
-        made = object.__new__(Statement)
-        made.__dict__.update(self.__dict__, operands=operands)
-        return made
+        statement = object.__new__(Statement)
+        statement.__dict__.update(self.__dict__, operands=operands)
+        return statement
 
 
 @cache
@@ -115,8 +115,10 @@ def places(mnemonic: str) -> tuple[int, tuple[int, ...]]:
     if not mnemonic:
         return -1, ()
     operands = BY_MNEMONIC[mnemonic].operands
-    written = next((n for n, one in enumerate(operands) if one.written), -1)
-    reads = (n for n, one in enumerate(operands) if one.has_register and not one.written)
+    written = next((n for n, operand in enumerate(operands) if operand.written), -1)
+    reads = (
+        n for n, operand in enumerate(operands) if operand.has_register and not operand.written
+    )
     return written, tuple(reads)
 
 
@@ -155,17 +157,17 @@ def split_mnemonic(text: str) -> tuple[str, dict[str, int]]:
     Raises TilewrightError (``isa-unknown``, ``isa-modifier``).
     """
     mnemonic, *parts = text.split(".")
-    one = BY_MNEMONIC.get(mnemonic.upper())
-    if one is None:
+    instruction = BY_MNEMONIC.get(mnemonic.upper())
+    if instruction is None:
         raise refuse("isa-unknown", f"{mnemonic[:40]!r} is no instruction")
     modifiers: dict[str, int] = {}
     for part in parts:
         name, equals, value = part.lower().partition("=")
-        modifier = one.by_name.get(name)
+        modifier = instruction.by_name.get(name)
         if modifier is None:
-            known = ", ".join(one.by_name) or "none"
+            known = ", ".join(instruction.by_name) or "none"
             raise refuse(
-                "isa-modifier", f"{one.mnemonic} has no modifier {name[:40]!r}", help=known
+                "isa-modifier", f"{instruction.mnemonic} has no modifier {name[:40]!r}", help=known
             )
         if name in modifiers:
             raise refuse("isa-modifier", f"{name} is given twice")
@@ -173,7 +175,7 @@ def split_mnemonic(text: str) -> tuple[str, dict[str, int]]:
             wanted = name if modifier.is_flag else f"{name}=NUMBER"
             raise refuse("isa-modifier", f"{part[:40]!r} is not {wanted}")
         modifiers[name] = int(value) if equals else 1
-    return one.mnemonic, modifiers
+    return instruction.mnemonic, modifiers
 
 
 def assemble_statements(statements: Iterable[Statement], name: str = "program") -> Words:
@@ -184,45 +186,47 @@ def assemble_statements(statements: Iterable[Statement], name: str = "program") 
     labels: dict[str, int] = {}
     problems: list[Problem] = []
     rows: list[Statement] = []
-    for one in statements:
-        if one.label is not None:
-            if one.label in labels:
+    for statement in statements:
+        if statement.label is not None:
+            if statement.label in labels:
                 problems.append(
                     Problem(
                         "asm-label",
-                        f"label {one.label} is given twice",
-                        _where(one, name, len(rows)),
+                        f"label {statement.label} is given twice",
+                        _where(statement, name, len(rows)),
                     )
                 )
-            elif not LABEL.match(one.label):
+            elif not LABEL.match(statement.label):
                 problems.append(
                     Problem(
-                        "asm-label", f"{one.label[:40]!r} is no label", _where(one, name, len(rows))
+                        "asm-label",
+                        f"{statement.label[:40]!r} is no label",
+                        _where(statement, name, len(rows)),
                     )
                 )
-            labels[one.label] = len(rows)
-        if one.mnemonic:
-            rows.append(one)
+            labels[statement.label] = len(rows)
+        if statement.mnemonic:
+            rows.append(statement)
     if len(rows) > MAX_WORDS:
         raise refuse("asm-size", f"{len(rows)} words are more than {MAX_WORDS}", name)
     words = np.zeros(len(rows), np.uint64)
-    for index, one in enumerate(rows):
+    for index, statement in enumerate(rows):
         if len(problems) >= MAX_PROBLEMS:
             break
         try:
-            operands = tuple(_resolved(part, index, labels) for part in one.operands)
-            _check_target(one, operands, index, len(rows))
-            words[index] = encode(one.mnemonic, operands, one.modifiers)
+            operands = tuple(_resolved(part, index, labels) for part in statement.operands)
+            _check_target(statement, operands, index, len(rows))
+            words[index] = encode(statement.mnemonic, operands, statement.modifiers)
         except TilewrightError as error:
-            where = _where(one, name, index)
+            where = _where(statement, name, index)
             problems += [Problem(p.code, p.reason, where, p.help) for p in error.problems]
     if problems:
         raise TilewrightError(problems[:MAX_PROBLEMS])
     return words
 
 
-def _where(one: Statement, name: str, index: int) -> str:
-    return f"{name}:{one.line}" if one.line is not None else f"{name}: word {index}"
+def _where(statement: Statement, name: str, index: int) -> str:
+    return f"{name}:{statement.line}" if statement.line is not None else f"{name}: word {index}"
 
 
 def _resolved(part: Part, index: int, labels: Mapping[str, int]) -> Register | Immediate:
@@ -234,10 +238,10 @@ def _resolved(part: Part, index: int, labels: Mapping[str, int]) -> Register | I
 
 
 def _check_target(
-    one: Statement, operands: Sequence[Register | Immediate], index: int, size: int
+    statement: Statement, operands: Sequence[Register | Immediate], index: int, size: int
 ) -> None:
     """Refuse a branch whose number or label lies outside the program; its end is inside."""
-    known = BY_MNEMONIC.get(one.mnemonic)
+    known = BY_MNEMONIC.get(statement.mnemonic)
     if known is None or len(known.operands) != len(operands):
         return
     for operand, part in zip(known.operands, operands, strict=True):
@@ -261,25 +265,27 @@ def disassemble(words: Words) -> list[Statement]:
         except TilewrightError as error:
             raise refuse("isa-word", error.problems[0].reason, f"word {index}") from None
     targets: dict[int, str] = {}
-    for index, one in enumerate(decoded):
-        target = _target(one.instruction, one.operands, index)
+    for index, instruction in enumerate(decoded):
+        target = _target(instruction.instruction, instruction.operands, index)
         if target is not None and 0 <= target <= len(decoded):
             targets[target] = f"L{target}"
-    found: list[Statement] = []
-    for index, one in enumerate(decoded):
-        target = _target(one.instruction, one.operands, index)
-        parts: tuple[Part, ...] = one.operands
+    statements: list[Statement] = []
+    for index, instruction in enumerate(decoded):
+        target = _target(instruction.instruction, instruction.operands, index)
+        parts: tuple[Part, ...] = instruction.operands
         if target in targets:
-            parts = (*one.operands[:-1], Label(targets[target]))
+            parts = (*instruction.operands[:-1], Label(targets[target]))
         label = targets.get(index)
-        found.append(Statement(one.instruction.mnemonic, parts, one.modifiers, label))
+        statements.append(
+            Statement(instruction.instruction.mnemonic, parts, instruction.modifiers, label)
+        )
     if len(decoded) in targets:
-        found.append(Statement(label=targets[len(decoded)]))
-    return found
+        statements.append(Statement(label=targets[len(decoded)]))
+    return statements
 
 
-def _target(one: Instruction, operands: Sequence[Any], index: int) -> int | None:
-    if one.operands[-1].kind == "target" and isinstance(operands[-1], Immediate):
+def _target(instruction: Instruction, operands: Sequence[Any], index: int) -> int | None:
+    if instruction.operands[-1].kind == "target" and isinstance(operands[-1], Immediate):
         return index + operands[-1].value
     return None
 
@@ -291,24 +297,25 @@ def to_text(statements: Iterable[Statement]) -> str:
 
 def text_lines(statements: Iterable[Statement]) -> Iterator[str]:
     """The lines of ``to_text``."""
-    for one in statements:
-        if one.label is not None:
-            yield f"{one.label}:"
-        remark = f";; {' '.join(one.remark.split())}" if one.remark.strip() else ""
-        if one.mnemonic:
-            line = f"  {mnemonic_text(one)} {', '.join(str(part) for part in one.operands)}"
+    for statement in statements:
+        if statement.label is not None:
+            yield f"{statement.label}:"
+        remark = f";; {' '.join(statement.remark.split())}" if statement.remark.strip() else ""
+        if statement.mnemonic:
+            operands = ", ".join(str(part) for part in statement.operands)
+            line = f"  {mnemonic_text(statement)} {operands}"
             yield f"{line}  {remark}".rstrip()
         elif remark:
             yield remark
 
 
-def mnemonic_text(one: Statement) -> str:
+def mnemonic_text(statement: Statement) -> str:
     """The mnemonic with its modifiers, in the order of their definition."""
-    known = BY_MNEMONIC.get(one.mnemonic)
-    names = [*known.by_name] if known is not None else [*one.modifiers]
-    parts = [one.mnemonic]
+    known = BY_MNEMONIC.get(statement.mnemonic)
+    names = [*known.by_name] if known is not None else [*statement.modifiers]
+    parts = [statement.mnemonic]
     for name in names:
-        value = one.modifiers.get(name, 0)
+        value = statement.modifiers.get(name, 0)
         if value:
             flag = known is not None and known.by_name[name].is_flag
             parts.append(name if flag else f"{name}={value}")

@@ -72,12 +72,18 @@ def run_timer(machine: Machine, arenas: Mapping[str, int]) -> RunTimer:
     bases = dict(zip((*arenas, CONSTANTS), ends, strict=True))
 
     def cycles(kernels: Sequence[CompiledKernel]) -> float:
-        programs = [[*programs_of(one.program)] for one in kernels if one.program is not None]
+        programs = [
+            [*programs_of(kernel.program)] for kernel in kernels if kernel.program is not None
+        ]
         lowering = Lowering(machine, bases, shared_weights([p for own in programs for p in own]))
-        for one, own in zip(kernels, programs, strict=True):
+        for kernel, own in zip(kernels, programs, strict=True):
             for program in own:
                 lowering.kernel(
-                    program, one.kernel.nodes, one.predicted_cycles, one.machine, one.keeps
+                    program,
+                    kernel.kernel.nodes,
+                    kernel.predicted_cycles,
+                    kernel.machine,
+                    kernel.keeps,
                 )
         return lowering.cycles()
 

@@ -130,13 +130,13 @@ def calibrate(progress: Callable[[str, int, int], None] = _quiet) -> Calibration
             progress("calibrate", 2 + number, 7)
             bandwidths.append(_bandwidth(library, here, size) / clock)
     progress("calibrate", 6, 7)
-    one, two, three, main = bandwidths
+    first, second, third, main = bandwidths
     tiles, parts = _tiles(replace(here, clock_hz=clock, vectors_per_cycle=vectors), progress)
     return Calibration(
         processor=_identity(here),
         clock_hz=clock,
         vectors_per_cycle=vectors,
-        bandwidths=(one, two, three, main),
+        bandwidths=(first, second, third, main),
         tiles=tiles,
         parts=parts,
         block_cycles=block,
@@ -195,7 +195,7 @@ def _tiles(
         sizes += [(vectors, points) for points in sorted({*POINTS, most}) if 0 < points <= most]
     if len(sizes) < 8:
         raise refuse("cpu-calibration", "no register tile could be measured")
-    found: list[tuple[Tile, ...]] = []
+    families: list[tuple[Tile, ...]] = []
     with ExitStack() as stack:
         runs = _products(stack, here, described, primitive.name, sizes, progress)
         runs += stack.enter_context(_parts(here, sizes))
@@ -207,8 +207,8 @@ def _tiles(
             least = _least(vectors, points, here.vectors_per_cycle)
             fitted = _fit(depths_of(vectors, here.lanes), taken, least)
             tiles.append((vectors, points, *fitted))
-        found.append(_straight(tiles, here.vectors_per_cycle))
-    return found[0], found[1]
+        families.append(_straight(tiles, here.vectors_per_cycle))
+    return families[0], families[1]
 
 
 Run = Callable[[int], float]
@@ -235,7 +235,7 @@ def _products(
     progress: Callable[[str, int, int], None],
 ) -> list[Run]:
     """Register tiles of products, each at its two depths."""
-    made: list[Run] = []
+    runs: list[Run] = []
     for number, (vectors, points) in enumerate(sizes):
         progress("register tiles", number, len(sizes))
         for depth in depths_of(vectors, here.lanes):
@@ -246,8 +246,8 @@ def _products(
             if not sources.distinct:
                 raise refuse("cpu-calibration", "a register tile cannot be built")
             candidates = stack.enter_context(built(sources, (0,)))
-            made.append(partial(candidates.seconds, 0))
-    return made
+            runs.append(partial(candidates.seconds, 0))
+    return runs
 
 
 @contextmanager
@@ -312,11 +312,11 @@ def _straight(tiles: Sequence[Tile], vectors_per_cycle: float) -> tuple[Tile, ..
     So noise of one measurement makes no tile look better than its neighbours. Of a few points steps
     wait for what they load, and stay as they were measured.
     """
-    found: list[Tile] = []
+    fitted: list[Tile] = []
     for vectors in sorted({tile[0] for tile in tiles}):
         own = [tile for tile in tiles if tile[0] == vectors]
         wide = [tile for tile in own if tile[1] > FEW_POINTS]
-        found += [tile for tile in own if tile not in wide or len(wide) < 3]
+        fitted += [tile for tile in own if tile not in wide or len(wide) < 3]
         if len(wide) < 3:
             continue
         rows = np.array([(1.0 / step, points / step) for _, points, step, _ in wide])
@@ -324,8 +324,8 @@ def _straight(tiles: Sequence[Tile], vectors_per_cycle: float) -> tuple[Tile, ..
         call = float(np.median([tile[3] for tile in wide]))
         for _, points, _, _ in wide:
             least = _least(vectors, points, vectors_per_cycle)
-            found.append((vectors, points, max(float(base + each * points), least), call))
-    return tuple(found)
+            fitted.append((vectors, points, max(float(base + each * points), least), call))
+    return tuple(fitted)
 
 
 def depths_of(vectors: int, lanes: int) -> tuple[int, int]:

@@ -59,17 +59,17 @@ class Sources:
     def of(cls, kernel: Kernel, machine: Machine, schedules: Sequence[Schedule]) -> Sources:
         """Make the programs; ``machine`` is one of machine.py's."""
         lanes = machine.memory("registers").granule // 4
-        found: list[KernelSource | None] = []
+        sources: list[KernelSource | None] = []
         tensors: dict[str, TensorOp] = {}
         for schedule in schedules:
             try:
                 program = build(kernel, replace(schedule, shared=""), machine)
                 Boundary().apply(CompilerContext(machine), program)
-                found.append(kernel_source(program, lanes))
+                sources.append(kernel_source(program, lanes))
                 tensors = tensors or programs_of(program)[0].tensors
             except TilewrightError:
-                found.append(None)
-        return cls(lanes, tuple(found), tensors)
+                sources.append(None)
+        return cls(lanes, tuple(sources), tensors)
 
     @property
     def distinct(self) -> tuple[int, ...]:

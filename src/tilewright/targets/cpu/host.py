@@ -69,7 +69,7 @@ def host_kernels(
     network = network_of(compilation.network)
     names = value_names(compilation.network)
     operations = {op.symbol.data: op for op in network.block.ops if isinstance(op, KernelOp)}
-    found: list[CompiledKernel] = []
+    kernels: list[CompiledKernel] = []
     cache: PlanCache = {}
     for compiled in compilation.kernels:
         if not compiled.on_host:
@@ -89,8 +89,8 @@ def host_kernels(
                 raise
             refused(kernel.symbol)
             continue
-        found.append(CompiledKernel(kernel, schedule, program))
-    return found
+        kernels.append(CompiledKernel(kernel, schedule, program))
+    return kernels
 
 
 def load_host(directory: Path) -> dict[str, HostStep]:

@@ -80,8 +80,8 @@ class Instance:
     def pool(self) -> int:
         """Number of the step that reduces windows of the anchor's results; 0 if none does."""
         pools = ("max_pool", "average_pool")
-        found = [n for n, step in enumerate(self.steps[1:], 1) if step.operation in pools]
-        return found[0] if found else 0
+        places = [n for n, step in enumerate(self.steps[1:], 1) if step.operation in pools]
+        return places[0] if places else 0
 
     @property
     def summed_first(self) -> list[Address]:
@@ -89,15 +89,15 @@ class Instance:
 
         A split reduction starts from it: the result may take the place of what is added.
         """
-        found: list[Address] = []
+        addresses: list[Address] = []
         for number, step in enumerate(self.steps[1:]):
             others = [operand for operand in step.inputs if isinstance(operand, Address)]
             if not self.split or step.operation != "add" or step.result.element != "float32":
                 break
             if len(others) != 1 or number not in step.inputs:
                 break
-            found += others
-        return found
+            addresses += others
+        return addresses
 
     @property
     def first(self) -> str:
@@ -131,14 +131,14 @@ class Instance:
     @property
     def addresses(self) -> list[Address]:
         """What the call reads and writes: each pointer once, the output last."""
-        found = {
+        addresses = {
             operand.pointer: operand
             for step in self.steps
             for operand in step.inputs
             if isinstance(operand, Address)
         }
-        found.pop(self.output.pointer, None)
-        return [*found.values(), self.output]
+        addresses.pop(self.output.pointer, None)
+        return [*addresses.values(), self.output]
 
     def tensor(self, number: int) -> Address:
         """The anchor's operand of that number, which must be a tensor."""

@@ -381,16 +381,16 @@ FUSIONS = (
 def machine(processor: Processor | None = None) -> Machine:
     """The machine of a processor; by default of the one at hand."""
     cpu = processor or this_processor()
-    one, two, three, main = cpu.bandwidths
+    first, second, third, main = cpu.bandwidths
     return Machine(
         name="cpu" if cpu.name == NATIVE else f"cpu-{cpu.name}",
         description=f"C with vectors of {cpu.lanes} float32 lanes, {cpu.registers} registers",
         clock_hz=cpu.clock_hz,
         memories=(
             Memory(name="dram", bytes_per_cycle=main),
-            Memory(name="l3", bytes=cpu.level3_bytes, managed="hardware", bytes_per_cycle=three),
-            Memory(name="l2", bytes=cpu.level2_bytes, managed="hardware", bytes_per_cycle=two),
-            Memory(name="l1", bytes=cpu.level1_bytes, managed="hardware", bytes_per_cycle=one),
+            Memory(name="l3", bytes=cpu.level3_bytes, managed="hardware", bytes_per_cycle=third),
+            Memory(name="l2", bytes=cpu.level2_bytes, managed="hardware", bytes_per_cycle=second),
+            Memory(name="l1", bytes=cpu.level1_bytes, managed="hardware", bytes_per_cycle=first),
             # One granule is one vector register.
             Memory(
                 name="registers",

@@ -24,14 +24,14 @@ def piece_primitives(block_cycles: float) -> tuple[Primitive, ...]:
     ``block_cycles`` are those of a block in two pieces.
     """
     image = f"NCHW{POINTS}c"
-    found: list[Primitive] = []
+    primitives: list[Primitive] = []
     for pieces, (conv, matmul) in PIECE_PRIMITIVES.items():
         cycles = block_cycles * len(PRODUCTS[pieces]) / len(PRODUCTS[TWO])
-        found += [
+        primitives += [
             _product(conv, pieces, "piece_conv", ("n", "oh*ow"), "*kh*kw", image, cycles),
             _product(matmul, pieces, "piece_matmul", ("b0*b1", "m*n"), "", "NC", cycles),
         ]
-    return tuple(found)
+    return tuple(primitives)
 
 
 def _product(

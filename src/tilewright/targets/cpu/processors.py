@@ -134,7 +134,7 @@ def processor(name: str) -> Processor:
     return PROCESSORS[name]
 
 
-def refuse_foreign(one: Processor, *, tiles: bool = False) -> None:
+def refuse_foreign(processor: Processor, *, tiles: bool = False) -> None:
     """Refuse (``cpu-foreign``) to run here what was made for a processor of another kind.
 
     With ``tiles`` it multiplies on matrix tiles, whatever the processor's name: one that lacks
@@ -142,19 +142,20 @@ def refuse_foreign(one: Processor, *, tiles: bool = False) -> None:
     """
     here = platform.machine().replace("arm64", "aarch64").replace("AMD64", _X86)
     flags = _flags(cpuinfo())
-    needs = dict.fromkeys((*one.needs, *(TILE_FLAGS if tiles else ())))
+    needs = dict.fromkeys((*processor.needs, *(TILE_FLAGS if tiles else ())))
     missing = [flag for flag in needs if flags and flag not in flags]
-    if (one.architecture and one.architecture != here) or missing:
+    if (processor.architecture and processor.architecture != here) or missing:
         lacking = f" without {', '.join(missing)}" if missing else ""
         raise refuse(
             "cpu-foreign",
-            f"the package is made for {one.name}, and this processor is {here}{lacking}",
+            f"the package is made for {processor.name}, and this processor is {here}{lacking}",
             help="build it there with its own Makefile, or compile the model with --cpu native",
         )
     if tiles and not tiles_granted():
         raise refuse(
             "cpu-foreign",
-            f"the package is made for {one.name} with matrix tiles (AMX), which the system refuses",
+            f"the package is made for {processor.name} with matrix tiles (AMX), which the system "
+            "refuses",
             help="compile the model for another processor (--cpu avx512)",
         )
 
@@ -166,8 +167,8 @@ def cpuinfo() -> str:
 
 
 def _flags(cpuinfo: str) -> set[str]:
-    found = re.search(r"^flags\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
-    return set(found.group(1).split()) if found else set()
+    match = re.search(r"^flags\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
+    return set(match.group(1).split()) if match else set()
 
 
 _MESH = (80.0, 40.0, 8.0, 4.5)
@@ -294,11 +295,11 @@ def cache_sizes(folder: Path) -> dict[int, int]:
     Of a last cache that several cores share, one core counts on a half: others' data lie there too
     (measured: what needs more is read from memory again).
     """
-    found: dict[int, int] = {}
-    for one in folder.glob("index*"):
+    sizes: dict[int, int] = {}
+    for level_folder in folder.glob("index*"):
         try:
             level, kind, size, sharing = (
-                (one / name).read_text().strip()
+                (level_folder / name).read_text().strip()
                 for name in ("level", "type", "size", "shared_cpu_list")
             )
         except OSError:
@@ -307,8 +308,8 @@ def cache_sizes(folder: Path) -> dict[int, int]:
         if text and level in ("1", "2", "3") and kind in ("Data", "Unified"):
             shared = int(level) == _LAST and not sharing.isdigit()
             size = int(text[1]) * _UNITS[text[2]]
-            found[int(level)] = min(size // 2, MOST_SHARED) if shared else size
-    return {level: size for level, size in found.items() if size}
+            sizes[int(level)] = min(size // 2, MOST_SHARED) if shared else size
+    return {level: size for level, size in sizes.items() if size}
 
 
 _TILE_MACRO = "__AMX_BF16__"
@@ -318,21 +319,21 @@ _TILE_MACRO = "__AMX_BF16__"
 @cache
 def this_processor() -> Processor:
     """The processor that this process runs on, as far as the system and the compiler know it."""
-    found, sizes = processor_of(cpuinfo()), cache_sizes(_CACHES)
+    known, sizes = processor_of(cpuinfo()), cache_sizes(_CACHES)
     # Of a compiler that does not know matrix tiles (GCC before 11) the C emulates them, slowly.
-    tiles = found.block_cycles and tiles_supported() and defines(_TILE_MACRO, found.flags)
+    tiles = known.block_cycles and tiles_supported() and defines(_TILE_MACRO, known.flags)
     return Processor(
-        found.lanes,
-        found.registers,
-        found.vectors_per_cycle,
-        sizes.get(1, found.level1_bytes),
-        sizes.get(2, found.level2_bytes),
-        sizes.get(3, found.level3_bytes),
-        found.word_bytes,
-        found.words_per_cycle,
-        found.pairs_per_cycle,
-        found.block_cycles if tiles else 0.0,
+        known.lanes,
+        known.registers,
+        known.vectors_per_cycle,
+        sizes.get(1, known.level1_bytes),
+        sizes.get(2, known.level2_bytes),
+        sizes.get(3, known.level3_bytes),
+        known.word_bytes,
+        known.words_per_cycle,
+        known.pairs_per_cycle,
+        known.block_cycles if tiles else 0.0,
         os.cpu_count() or 1,
-        bandwidths=found.bandwidths,
-        cache_costs=found.cache_costs,
+        bandwidths=known.bandwidths,
+        cache_costs=known.cache_costs,
     )

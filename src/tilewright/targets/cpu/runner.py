@@ -100,8 +100,8 @@ def load_library(program: Path, prefix: str, flags: Sequence[str] = ()) -> Path:
 def _processor() -> str:
     path = Path("/proc/cpuinfo")
     text = path.read_text() if path.exists() else ""
-    found = re.search(r"^flags\s*:\s*(.*)$", text, re.MULTILINE)
-    return found.group(1) if found else ""
+    match = re.search(r"^flags\s*:\s*(.*)$", text, re.MULTILINE)
+    return match.group(1) if match else ""
 
 
 def arena(size: int) -> NDArray[np.uint8]:

@@ -49,11 +49,11 @@ def write_weights(network: NetworkOp, compilation: Compilation, path: Path) -> N
 
 def checksum_of(path: Path) -> int:
     """CRC-32 of a file, by which a package's C knows its weights."""
-    found = 0
+    checksum = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK):
-            found = zlib.crc32(chunk, found)
-    return found
+            checksum = zlib.crc32(chunk, checksum)
+    return checksum
 
 
 def array_text(prefix: str, path: Path) -> str:

@@ -170,7 +170,7 @@ CONTRIBUTED: Mapping[str, Contributed] = {
 
 def contributed(node: Node, *, known: bool) -> Contributed | None:
     """The operator of a node of this domain, or of the default one where ONNX does not know it."""
-    found = CONTRIBUTED.get(node.operator)
-    if found is None or node.domain not in ("", DOMAIN):
+    operator = CONTRIBUTED.get(node.operator)
+    if operator is None or node.domain not in ("", DOMAIN):
         return None
-    return found if node.domain == DOMAIN or (found.plain and not known) else None
+    return operator if node.domain == DOMAIN or (operator.plain and not known) else None

@@ -43,11 +43,11 @@ def activated(at: Lowering, value: SSAValue, given: Sequence[float]) -> SSAValue
 
 
 def _numbers(at: Lowering, *names: str) -> list[float]:
-    found: list[float] = []
+    numbers: list[float] = []
     for name in names:
         value = at.attributes.get(name, ())
-        found += [float(item) for item in value] if isinstance(value, tuple) else []
-    return found
+        numbers += [float(item) for item in value] if isinstance(value, tuple) else []
+    return numbers
 
 
 def conv(at: Lowering) -> Value:

@@ -65,8 +65,8 @@ def _root(
 ) -> tuple[SSAValue, SSAValue]:
     mean = at.emit("reduce_mean", at.emit("mul", x, x), axes=tuple(axes), keep_dims=True)
     root = at.emit("sqrt", at.apply("add", mean, epsilon))
-    one = at.weight(np.ones((), np.float32), f"{at.node.name}.one")
-    return at.emit("div", x, root), at.emit("div", one, root)
+    numerator = at.weight(np.ones((), np.float32), f"{at.node.name}.one")
+    return at.emit("div", x, root), at.emit("div", numerator, root)
 
 
 def embed_layer(at: Lowering) -> Sequence[Value]:

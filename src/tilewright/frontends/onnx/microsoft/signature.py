@@ -37,7 +37,7 @@ class Contributed:
 
     def values(self, node: Node) -> dict[str, AttributeValue]:
         """The node's attributes; raises TilewrightError for what the operator does not have."""
-        found: dict[str, AttributeValue] = {}
+        values: dict[str, AttributeValue] = {}
         for attribute in node.proto.attribute:
             name = attribute.name
             kind = self.attributes.get(name)
@@ -45,13 +45,13 @@ class Contributed:
                 raise refuse(
                     "onnx-attribute", f"its attribute {shown(name)} is not known", node.where
                 )
-            if attribute.type != kind or name in found or attribute.ref_attr_name:
+            if attribute.type != kind or name in values or attribute.ref_attr_name:
                 raise refuse(
                     "onnx-attribute",
                     f"the attribute {shown(name)} is of the wrong type, or given twice",
                     node.where,
                 )
-            found[name] = _decoded(attribute)
+            values[name] = _decoded(attribute)
         given = [bool(name) for name in node.inputs]
         needed = [place for place in range(self.least) if place not in self.optional]
         if not self.least <= len(given) <= self.most or not all(given[i] for i in needed):
@@ -63,7 +63,7 @@ class Contributed:
         if not 1 <= len(node.outputs) <= self.outputs:
             reason = f"it cannot have {len(node.outputs)} outputs"
             raise refuse("onnx-attribute", reason, node.where)
-        return found
+        return values
 
 
 def _decoded(attribute: AttributeProto) -> AttributeValue:

@@ -49,17 +49,17 @@ def deform_conv(at: Lowering) -> Value:
     first = np.arange(x[0] * parts).reshape(x[0], parts, 1, 1, 1) * (x[2] * x[3])
     start = at.weight(first.astype(np.int64), f"{at.node.name}.image")
     axes = [Axis(extent) for extent in x[2:]]
-    found = sampled(at, rows_of(at, image), places, axes, "linear", start)
+    samples = sampled(at, rows_of(at, image), places, axes, "linear", start)
     if at.has(4):
         if math.prod(at.shape(4)) != x[0] * parts * taps * math.prod(sizes):
             raise at.refuse(f"a mask {list(at.shape(4))} does not fit", code="onnx-shape")
         mask = at.reshape(at.tensor(4), (x[0], parts, taps, *sizes, 1))
-        found = at.emit("mul", found, mask)
+        samples = at.emit("mul", samples, mask)
     # [n, parts, taps, oh, ow, c / parts] to [n, group, c / group * taps, oh * ow].
-    found = at.transpose(found, (0, 1, 5, 2, 3, 4))
-    found = at.reshape(found, (x[0], group, x[1] // group * taps, math.prod(sizes)))
+    samples = at.transpose(samples, (0, 1, 5, 2, 3, 4))
+    samples = at.reshape(samples, (x[0], group, x[1] // group * taps, math.prod(sizes)))
     weights = at.reshape(at.tensor(1), (1, group, w[0] // group, w[1] * taps))
-    product = at.reshape(at.emit("matmul", weights, found), (x[0], w[0], *sizes))
+    product = at.reshape(at.emit("matmul", weights, samples), (x[0], w[0], *sizes))
     if at.has(3):
         product = at.emit("add", product, at.reshape(at.tensor(3), (1, w[0], 1, 1)))
     assert shape_of(product) == (x[0], w[0], *sizes)

@@ -70,20 +70,20 @@ def _letters(at: Lowering, part: str, wide: int) -> list[str]:
 
 def _diagonal(at: Lowering, x: SSAValue, letters: Sequence[str]) -> tuple[SSAValue, list[str]]:
     """An operand with each letter once: repeated ones take a diagonal."""
-    found = list(letters)
+    axes = list(letters)
     for letter in sorted({x for x in letters if letters.count(x) > 1}):
-        while found.count(letter) > 1:
+        while axes.count(letter) > 1:
             shape = shape_of(x)
-            first = found.index(letter)
-            second = found.index(letter, first + 1)
-            rest = [i for i in range(len(found)) if i not in (first, second)]
+            first = axes.index(letter)
+            second = axes.index(letter, first + 1)
+            rest = [i for i in range(len(axes)) if i not in (first, second)]
             x = at.transpose(x, [first, second, *rest])
             extent, inner = shape[first], [shape[i] for i in rest]
             x = at.reshape(x, (extent * extent, *inner))
             places = np.arange(extent, dtype=np.int64) * (extent + 1)
             x = at.emit("gather", x, at.weight(places, f"{at.node.name}.diagonal"), axis=0)
-            found = [letter, *(found[i] for i in rest)]
-    return x, found
+            axes = [letter, *(axes[i] for i in rest)]
+    return x, axes
 
 
 def _product(

@@ -37,9 +37,9 @@ def gather(at: Lowering) -> Value:
     sizes = at.shape(0)
     axis = at.axis(at.integer("axis"), len(sizes))
     if at.constant(1) is not None:
-        found = gather_constant(at, axis)
-        if found is not None:
-            return found
+        folded = gather_constant(at, axis)
+        if folded is not None:
+            return folded
         return at.emit("gather", at.tensor(0), places_of(at, 1, sizes[axis]), axis=axis)
     return at.emit("gather", at.tensor(0), at.tensor(1), axis=axis)
 
@@ -273,5 +273,5 @@ def array_feature_extractor(at: Lowering) -> Value:
         raise at.refuse("it takes no scalar", code="onnx-shape")
     places = at.reshape(places_of(at, 1, sizes[-1]), (math.prod(at.shape(1)),))
     rows = at.reshape(at.tensor(0), (math.prod(sizes[:-1]), sizes[-1]))
-    found = at.emit("gather", rows, places, axis=1)
-    return at.reshape(found, (*(sizes[:-1] or (1,)), math.prod(at.shape(1))))
+    columns = at.emit("gather", rows, places, axis=1)
+    return at.reshape(columns, (*(sizes[:-1] or (1,)), math.prod(at.shape(1))))

@@ -104,7 +104,7 @@ def determinant(at: Lowering) -> Value:
     minors: dict[tuple[int, ...], SSAValue] = {(c,): element(size - 1, c) for c in range(size)}
     for count in range(2, size + 1):
         row = size - count
-        found: dict[tuple[int, ...], SSAValue] = {}
+        larger: dict[tuple[int, ...], SSAValue] = {}
         for columns in itertools.combinations(range(size), count):
             total: SSAValue | None = None
             for i, column in enumerate(columns):
@@ -113,6 +113,6 @@ def determinant(at: Lowering) -> Value:
                 sign = "sub" if i % 2 else "add"
                 total = term if total is None else at.emit(sign, total, term)
             assert total is not None
-            found[columns] = total
-        minors = found
+            larger[columns] = total
+        minors = larger
     return at.reshape(minors[tuple(range(size))], shape[:-2])

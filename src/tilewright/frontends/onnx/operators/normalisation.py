@@ -111,8 +111,8 @@ def centred(
     square = at.emit("mul", distance, distance)
     variance = at.emit("reduce_mean", square, axes=tuple(axes), keep_dims=True)
     root = at.emit("sqrt", at.apply("add", variance, epsilon))
-    one = at.weight(np.ones((), dtype_of(x)), f"{at.node.name}.one")
-    return at.emit("div", distance, root), mean, at.emit("div", one, root)
+    numerator = at.weight(np.ones((), dtype_of(x)), f"{at.node.name}.one")
+    return at.emit("div", distance, root), mean, at.emit("div", numerator, root)
 
 
 def layer_normalization(at: Lowering) -> Sequence[Value]:

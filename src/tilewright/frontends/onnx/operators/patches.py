@@ -128,8 +128,8 @@ def col2im(at: Lowering) -> Value:
     channels = shape[0] * shape[1] // taps
     x = at.reshape(at.tensor(0), (channels, taps * shape[2]))
     x = at.emit("pad", x, pads=(0, 0, 0, 1), mode="constant")
-    found = at.emit("gather", x, at.weight(sources, f"{at.node.name}.sources"), axis=1)
-    total = at.emit("reduce_sum", found, axes=(2,), keep_dims=False)
+    terms = at.emit("gather", x, at.weight(sources, f"{at.node.name}.sources"), axis=1)
+    total = at.emit("reduce_sum", terms, axes=(2,), keep_dims=False)
     return at.reshape(total, (shape[0], shape[1] // taps, *image))
 
 

@@ -54,14 +54,14 @@ def _blocked(at: Lowering, index: int, axis: int) -> SSAValue | None:
     """
     if not at.has(index):
         return None
-    shape, found, block = at.shape(0), at.shape(index), at.integer("block_size")
-    if block < 1 or found != (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :]):
+    shape, sizes, block = at.shape(0), at.shape(index), at.integer("block_size")
+    if block < 1 or sizes != (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :]):
         raise at.refuse(
-            f"its input {index} of shape {list(found)} has not one number for each block of "
+            f"its input {index} of shape {list(sizes)} has not one number for each block of "
             f"{block} along axis {axis} of {list(shape)}",
             code="onnx-shape",
         )
-    before, count, after = found[:axis], found[axis], found[axis + 1 :]
+    before, count, after = sizes[:axis], sizes[axis], sizes[axis + 1 :]
     value = at.reshape(at.tensor(index), (*before, count, 1, *after))
     value = broadcast(at, value, (*before, count, block, *after))
     value = at.reshape(value, (*before, count * block, *after))
@@ -162,8 +162,8 @@ def _centred(at: Lowering, index: int, zero: int, axis: int) -> SSAValue:
     x = at.cast(at.tensor(index), np.int32)
     shape = shape_of(x)
     axis %= max(len(shape), 1)
-    found = _spread(at, zero, len(shape), axis, shape[axis] if shape else 1)
-    return x if found is None else at.emit("sub", x, at.cast(found, np.int32))
+    point = _spread(at, zero, len(shape), axis, shape[axis] if shape else 1)
+    return x if point is None else at.emit("sub", x, at.cast(point, np.int32))
 
 
 def _symmetric(at: Lowering, index: int, zero: int) -> np.ndarray | None:
@@ -219,9 +219,9 @@ def _byte(
     The other kind of bytes is moved by 128, which flips a byte's highest bit.
     """
     x, rank = at.tensor(index), len(at.shape(index))
-    found = _spread(at, zero, rank, axis % rank, at.shape(index)[axis])
+    spread = _spread(at, zero, rank, axis % rank, at.shape(index)[axis])
     constant = at.constant(zero) if at.has(zero) else np.zeros(1)
-    point = None if found is None else at.cast(found, np.int32)
+    point = None if spread is None else at.cast(spread, np.int32)
     if dtype_of(x) == to:
         return x, None if constant is not None and not constant.any() else point
     moved = at.emit("bit_xor", x, at.weight(np.array(128).astype(dtype_of(x)), f"{to}.moved"))

@@ -227,15 +227,15 @@ def _activations(at: Lowering, defaults: Sequence[str]) -> list[Activation]:
     if at.attributes.get("activation_alpha") or at.attributes.get("activation_beta"):
         raise at.refuse("parameters of its activations are not taken")
     known = {"sigmoid": "sigmoid", "tanh": "tanh", "relu": "relu", "softplus": "softplus"}
-    found: list[Activation] = []
+    activations: list[Activation] = []
     for name in names:
         operation = known.get(str(name).lower())
         if operation is None:
             raise at.refuse(f"the activation {name!r} is not computed")
-        found.append(lambda value, operation=operation: at.emit(operation, value))
-    if len(found) != len(defaults):
-        raise at.refuse(f"it has {len(found)} activations, not {len(defaults)}")
-    return found
+        activations.append(lambda value, operation=operation: at.emit(operation, value))
+    if len(activations) != len(defaults):
+        raise at.refuse(f"it has {len(activations)} activations, not {len(defaults)}")
+    return activations
 
 
 def _clipped(at: Lowering, function: Activation) -> Activation:

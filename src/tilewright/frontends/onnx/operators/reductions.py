@@ -22,8 +22,8 @@ def reduction(reduce: Reduction, *, since: int = 18) -> Rule:
         axes = at.integers_at(1, "axes") if at.version >= since else at.integers("axes")
         if not axes and at.integer("noop_with_empty_axes"):
             return reduce(at, x, (), True)
-        found = sorted({at.axis(axis, rank) for axis in axes or range(rank)})
-        return reduce(at, x, found, bool(at.integer("keepdims", 1)))
+        reduced = sorted({at.axis(axis, rank) for axis in axes or range(rank)})
+        return reduce(at, x, reduced, bool(at.integer("keepdims", 1)))
 
     return rule
 

@@ -50,13 +50,13 @@ def roi_align(at: Lowering) -> Value:
     first = at.reshape(image, (count, 1, 1))
     axes = [Axis(extent, "border") for extent in shape[2:]]
     rows = rows_of(at, at.tensor(0))
-    found = _samples(at, rows, places, axes, first, largest=mode == "max")
-    there = at.cast(at.reshape(inside, (*shape_of(inside), 1)), dtype_of(found))
-    found = at.emit("mul", found, there)
-    found = at.reshape(found, (count, cells[0], ratio, cells[1], ratio, shape[1]))
+    samples = _samples(at, rows, places, axes, first, largest=mode == "max")
+    there = at.cast(at.reshape(inside, (*shape_of(inside), 1)), dtype_of(samples))
+    samples = at.emit("mul", samples, there)
+    samples = at.reshape(samples, (count, cells[0], ratio, cells[1], ratio, shape[1]))
     operation = "reduce_max" if mode == "max" else "reduce_mean"
-    found = at.emit(operation, found, axes=(2, 4), keep_dims=False)
-    return at.transpose(found, (0, 3, 1, 2))
+    samples = at.emit(operation, samples, axes=(2, 4), keep_dims=False)
+    return at.transpose(samples, (0, 3, 1, 2))
 
 
 def _samples(
@@ -77,9 +77,9 @@ def _samples(
         assert fy is not None and fx is not None
         row = at.emit("add", at.emit("add", first, at.apply("mul", y, axes[1].extent)), x)
         weight = at.emit("mul", fy, fx)
-        found = at.emit("gather", rows, row, axis=0)
-        found = at.emit("mul", found, at.reshape(weight, (*shape_of(weight), 1)))
-        best = found if best is None else at.emit("max", best, found)
+        corner = at.emit("gather", rows, row, axis=0)
+        corner = at.emit("mul", corner, at.reshape(weight, (*shape_of(weight), 1)))
+        best = corner if best is None else at.emit("max", best, corner)
     assert best is not None
     return best
 

@@ -25,23 +25,23 @@ def resize(at: Lowering) -> Value:
     if sizes:
         if len(sizes) != len(axes) or min(sizes) < 1 or too_large(sizes):
             raise at.refuse(f"sizes {list(sizes)} do not fit its axes", code="onnx-shape")
-        found = [size / shape[axis] for size, axis in zip(sizes, axes, strict=True)]
+        ratios = [size / shape[axis] for size, axis in zip(sizes, axes, strict=True)]
         policy = at.text("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
-            one = min(found) if policy == "not_larger" else max(found)
-            found = [one] * len(found)
-            sizes = tuple(int(one * shape[axis] + 0.5) for axis in axes)
+            ratio = min(ratios) if policy == "not_larger" else max(ratios)
+            ratios = [ratio] * len(ratios)
+            sizes = tuple(int(ratio * shape[axis] + 0.5) for axis in axes)
     else:
-        found = _fitting(at, scales, len(axes))
+        ratios = _fitting(at, scales, len(axes))
         sizes = tuple(
-            math.floor(shape[axis] * scale) for axis, scale in zip(axes, found, strict=True)
+            math.floor(shape[axis] * scale) for axis, scale in zip(axes, ratios, strict=True)
         )
     if sizes and min(sizes) < 1:
-        raise at.refuse(f"scales {found} leave nothing of an axis", code="onnx-shape")
+        raise at.refuse(f"scales {ratios} leave nothing of an axis", code="onnx-shape")
     at.check_size([*sizes, *(shape[axis] for axis in range(rank) if axis not in axes)])
     boxes = _numbers(at, 1, "regions") if at.version >= 11 else []
     x = at.tensor(0)
-    for number, (axis, scale, size) in enumerate(zip(axes, found, sizes, strict=True)):
+    for number, (axis, scale, size) in enumerate(zip(axes, ratios, sizes, strict=True)):
         box = (0.0, 1.0)
         if at.text("coordinate_transformation_mode") == "tf_crop_and_resize":
             if len(boxes) != 2 * len(axes):
@@ -182,16 +182,16 @@ def _rounded(at: Lowering, places: Array, scale: float) -> Array:
     default = "round_prefer_floor" if at.version >= 11 else "floor"
     match at.text("nearest_mode", default) if at.version >= 11 else default:
         case "round_prefer_floor":
-            found = np.ceil(places - 0.5)
+            rounded = np.ceil(places - 0.5)
         case "round_prefer_ceil":
-            found = np.floor(places + 0.5)
+            rounded = np.floor(places + 0.5)
         case "floor":
-            found = np.floor(places)
+            rounded = np.floor(places)
         case "ceil":
-            found = np.ceil(places)
+            rounded = np.ceil(places)
         case other:
             raise at.refuse(f"nearest_mode {other!r} is not known")
-    return found.astype(np.int64)
+    return rounded.astype(np.int64)
 
 
 def upsample(at: Lowering) -> Value:

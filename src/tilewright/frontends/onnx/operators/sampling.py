@@ -68,10 +68,10 @@ def sampled(
             row = at.emit("add", row, at.apply("mul", index, stride) if stride > 1 else index)
             if factor is not None:
                 weight = factor if weight is None else at.emit("mul", weight, factor)
-        found = at.emit("gather", rows, row, axis=0)
+        corner = at.emit("gather", rows, row, axis=0)
         if weight is not None:
-            found = at.emit("mul", found, at.reshape(weight, (*shape_of(weight), 1)))
-        total = found if total is None else at.emit("add", total, found)
+            corner = at.emit("mul", corner, at.reshape(weight, (*shape_of(weight), 1)))
+        total = corner if total is None else at.emit("add", total, corner)
     assert total is not None
     return total
 
@@ -131,14 +131,14 @@ def reflected(at: Lowering, place: SSAValue, axis: Axis) -> SSAValue:
 
 
 def _linear(at: Lowering, part: SSAValue) -> list[SSAValue]:
-    one = constant(at, np.array(1.0), part, "one")
-    return [at.emit("sub", one, part), part]
+    unit = constant(at, np.array(1.0), part, "one")
+    return [at.emit("sub", unit, part), part]
 
 
 def _cubic(at: Lowering, part: SSAValue) -> list[SSAValue]:
     """Keys' kernel at the distances of four pixels."""
-    one = constant(at, np.array(1.0), part, "one")
-    other = at.emit("sub", one, part)
+    unit = constant(at, np.array(1.0), part, "one")
+    other = at.emit("sub", unit, part)
 
     def near(distance: SSAValue) -> SSAValue:
         inner = at.apply("sub", at.apply("mul", distance, CUBIC + 2), CUBIC + 3)
@@ -183,8 +183,8 @@ def grid_sample(at: Lowering) -> Value:
         axes.append(axis)
     image = np.arange(shape[0]).reshape(-1, *(1 for _ in grid[1:-1])) * math.prod(shape[2:])
     first = at.weight(image.astype(np.int64), f"{at.node.name}.image")
-    found = sampled(at, rows_of(at, at.tensor(0)), places, axes, mode, first)
-    return at.transpose(found, (0, rank + 1, *range(1, rank + 1)))
+    samples = sampled(at, rows_of(at, at.tensor(0)), places, axes, mode, first)
+    return at.transpose(samples, (0, rank + 1, *range(1, rank + 1)))
 
 
 def _pixels_of(at: Lowering, where: SSAValue, extent: int, corners: bool) -> SSAValue:

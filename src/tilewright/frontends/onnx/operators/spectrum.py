@@ -107,12 +107,12 @@ def _joined(
         _fitted(at, x.real, length),
         None if x.imaginary is None else _fitted(at, x.imaginary, length),
     )
-    found = _transformed(at, fitted, 1 if inverse else -1)
-    rank = len(shape_of(found.real))
+    transformed = _transformed(at, fitted, 1 if inverse else -1)
+    rank = len(shape_of(transformed.real))
     order = [*range(axis), rank - 1, *range(axis, rank - 1)]
-    assert found.imaginary is not None
+    assert transformed.imaginary is not None
     parts: list[SSAValue] = []
-    for part in (found.real, found.imaginary):
+    for part in (transformed.real, transformed.imaginary):
         if onesided:
             part = cut(at, part, {rank - 1: (0, length // 2 + 1, 1)})
         if inverse:
@@ -134,14 +134,14 @@ def _whole_again(at: Lowering, x: Complex, axis: int, length: int) -> SSAValue:
     if turns.size > MAX_LENGTH**2:
         raise at.refuse(f"a transform of length {length} is too large", code="onnx-too-large")
     cosines, sines = (weights[:, None] * f(turns) / length for f in (np.cos, np.sin))
-    found = at.emit("matmul", real, constant(at, cosines, real, "cosines"))
+    signal = at.emit("matmul", real, constant(at, cosines, real, "cosines"))
     if x.imaginary is not None:
         imaginary = _fitted(at, x.imaginary, count)
         other = at.emit("matmul", imaginary, constant(at, sines, imaginary, "sines"))
-        found = at.emit("sub", found, other)
-    rank = len(shape_of(found))
-    found = at.transpose(found, [*range(axis), rank - 1, *range(axis, rank - 1)])
-    return at.reshape(found, (*shape_of(found), 1))
+        signal = at.emit("sub", signal, other)
+    rank = len(shape_of(signal))
+    signal = at.transpose(signal, [*range(axis), rank - 1, *range(axis, rank - 1)])
+    return at.reshape(signal, (*shape_of(signal), 1))
 
 
 def _transformed(at: Lowering, x: Complex, sign: int) -> Complex:
@@ -178,8 +178,8 @@ def _factor(length: int) -> int:
 def _shaped(at: Lowering, x: Complex, shape: tuple[int, ...], *, swap: bool) -> Complex:
     parts = [None if p is None else at.reshape(p, shape) for p in (x.real, x.imaginary)]
     assert parts[0] is not None
-    found = Complex(parts[0], parts[1])
-    return _swapped(at, found) if swap else found
+    shaped = Complex(parts[0], parts[1])
+    return _swapped(at, shaped) if swap else shaped
 
 
 def _swapped(at: Lowering, x: Complex) -> Complex:

@@ -81,8 +81,8 @@ def _corrected(
 
     def left(share: float) -> SSAValue:
         base = at.weight(np.array(share, dtype_of(rate)), f"{at.node.name}.share")
-        one = at.weight(np.array(1, dtype_of(rate)), f"{at.node.name}.one")
-        return at.emit("sub", one, at.emit("pow", base, steps))
+        unit = at.weight(np.array(1, dtype_of(rate)), f"{at.node.name}.one")
+        return at.emit("sub", unit, at.emit("pow", base, steps))
 
     later = at.emit("div", at.emit("mul", rate, at.emit("sqrt", left(beta))), left(alpha))
     return at.emit("select", at.apply("less_equal", steps, 0.0), rate, later)
@@ -96,10 +96,10 @@ def momentum(at: Lowering) -> Sequence[Value]:
     groups: list[list[SSAValue]] = []
     for x, gradient, past in _groups(at, 3):
         steps, rate = _scalar(at, 1, x), _scalar(at, 0, x)
-        one, share = (
+        unit, share = (
             at.weight(np.array(v, dtype_of(x)), f"{at.node.name}.share") for v in (1, beta)
         )
-        factor = at.emit("select", at.apply("less_equal", steps, 0.0), one, share)
+        factor = at.emit("select", at.apply("less_equal", steps, 0.0), unit, share)
         g = _regularised(at, x, gradient)
         kept = at.apply("mul", past, alpha)
         v = at.emit("add", kept, at.emit("mul", factor, g))

@@ -91,12 +91,12 @@ def _transposed_pads(
     shape = shape[-rank:]
     if len(shape) != rank or any(not 1 <= size < MAX_EXTENT for size in shape):
         raise at.refuse(f"output_shape {list(shape)} does not fit {rank} axes")
-    found: list[tuple[int, int]] = []
+    sides: list[tuple[int, int]] = []
     for i in range(rank):
         total = strides[i] * (extents[i] - 1) + extra[i] + spans[i] - shape[i]
         half = total // 2
-        found.append((half, total - half) if mode == "SAME_UPPER" else (total - half, half))
-    return found, extra
+        sides.append((half, total - half) if mode == "SAME_UPPER" else (total - half, half))
+    return sides, extra
 
 
 def _mirrored(at: Lowering, group: int) -> Value:

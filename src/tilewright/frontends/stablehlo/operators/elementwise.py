@@ -105,8 +105,8 @@ def select(at: Lowering) -> View:
 def _chosen(
     at: Lowering, *views: View
 ) -> tuple[SSAValue | Array, tuple[int, ...], tuple[int, ...]]:
-    made = at.pointwise("select", *views)
-    return made.core, made.axes, views[1].shape
+    chosen = at.pointwise("select", *views)
+    return chosen.core, chosen.axes, views[1].shape
 
 
 def convert(at: Lowering) -> View:
@@ -117,8 +117,8 @@ def convert(at: Lowering) -> View:
 def divide(at: Lowering) -> View:
     """x / y; a sigmoid, a softmax or a mean where that is what it comes to."""
     plain = at.kind.dtype.kind in "iu"
-    found = None if plain else patterns.divided(at, *at.views)
-    return found or at.pointwise("div", *at.views)
+    quotient = None if plain else patterns.divided(at, *at.views)
+    return quotient or at.pointwise("div", *at.views)
 
 
 def atan2(at: Lowering) -> View:
@@ -198,8 +198,8 @@ def round_away(at: Lowering, x: SSAValue) -> SSAValue:
     whole = at.emit("floor", size)
     # size + 0.5 would round 0.49999997 up.
     up = at.apply("less_equal", number(at, x, 0.5), at.emit("sub", size, whole))
-    found = at.emit("select", up, at.apply("add", whole, 1.0), whole)
-    return at.emit("mul", at.emit("sign", x), found)
+    rounded = at.emit("select", up, at.apply("add", whole, 1.0), whole)
+    return at.emit("mul", at.emit("sign", x), rounded)
 
 
 def is_finite(at: Lowering, x: SSAValue) -> SSAValue:

@@ -65,17 +65,17 @@ def gather(at: Lowering) -> View:
         at.full(x, (*sought, *rest)),
         (math.prod(x.shape[a] for a in sought), *(x.shape[a] for a in rest)),
     )
-    found = at.emit("gather", flat, places, axis=0)
+    rows = at.emit("gather", flat, places, axis=0)
     lead = len(shape_of(places))
     # What the slices keep, one element thick or whole, in the operand's order.
     kept = [axis for axis in range(x.rank) if axis not in (*collapsed, *batched)]
     shape = (*shape_of(places), *(x.shape[a] if a in rest else 1 for a in kept))
-    made = at.reshaped(View.of(found), shape)
+    gathered = at.reshaped(View.of(rows), shape)
     targets = [i for i in range(len(shape)) if i not in offsets]
     places_of = [*targets, *offsets]
     if len(targets) != lead or len(places_of) != len(shape):
         raise at.refuse(f"offset_dims {list(offsets)} do not fit its result")
-    return made.transposed([places_of.index(i) for i in range(len(shape))])
+    return gathered.transposed([places_of.index(i) for i in range(len(shape))])
 
 
 def _one_slice(
@@ -94,10 +94,10 @@ def _one_slice(
         ranges[axis] = (start, start + size, 1)
     part = sliced(at, x, ranges)
     kept = [axis for axis in range(x.rank) if axis not in collapsed]
-    made = at.placed(
+    slice_ = at.placed(
         part, {axis: i for i, axis in enumerate(kept)}, [part.shape[axis] for axis in kept]
     )
-    return at.reshaped(made, at.kind.shape)
+    return at.reshaped(slice_, at.kind.shape)
 
 
 def _places(
@@ -222,15 +222,15 @@ def sort(at: Lowering, by: int, *, descending: bool) -> Sequence[View]:
     axis = at.integer("dimension")
     axis += at.views[0].rank if axis < 0 else 0
     order = at.emit("arg_sort", at.full(at.views[by]), axis=axis, descending=descending)
-    found: list[View] = []
+    ordered: list[View] = []
     for x in at.views:
         ramp = x.known
         counts = ramp is not None and x.extent(axis) == ramp.size == x.shape[axis]
         if ramp is not None and counts and np.array_equal(ramp.reshape(-1), np.arange(ramp.size)):
-            found.append(View.of(at.cast(order, x.dtype)))
+            ordered.append(View.of(at.cast(order, x.dtype)))
         else:
-            found.append(View.of(moves.elements_along(at, at.full(x), order, axis)))
-    return found
+            ordered.append(View.of(moves.elements_along(at, at.full(x), order, axis)))
+    return ordered
 
 
 INDEXING: Mapping[str, Rule] = {

@@ -64,8 +64,8 @@ def reduce_window(at: Lowering) -> View:
         shape = tuple(1 if axis in active else x.shape[axis] for axis in range(x.rank))
         return at.placed(folded(at, x, active, fold), dict(enumerate(rest)), shape)
     if x.dtype == np.bool_:
-        made = _pooled(at, at.converted(x, np.float32), fold, window, active)
-        return at.converted(made, np.bool_)
+        pooled = _pooled(at, at.converted(x, np.float32), fold, window, active)
+        return at.converted(pooled, np.bool_)
     return _pooled(at, x, fold, window, active)
 
 
@@ -135,8 +135,8 @@ def _pooled(
     if len(active) == 1:
         x = at.reshaped(x, (1, *x.shape))
         idle_axis = _Axis(1, 1, 1, 0, 0)
-        made = _pooled(at, x, fold, [idle_axis, *window], [0, 1])
-        return at.reshaped(made, made.shape[1:])
+        pooled = _pooled(at, x, fold, [idle_axis, *window], [0, 1])
+        return at.reshaped(pooled, pooled.shape[1:])
     for first in range(0, len(active), 2):
         pair = active[first : first + 2]
         if len(pair) == 1:

@@ -44,13 +44,13 @@ def pair(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None
 def function_of_one(value: SSAValue, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
     """Any maps of one quantised tensor and of numbers: a table."""
     search = _Function(ctx)
-    found = search.entries(value)
-    if found is None or search.source is None:
+    entries_ = search.entries(value)
+    if entries_ is None or search.source is None:
         return None
     source = search.source
     if shape_of(source.value) != shape_of(value):
         return None
-    entries = ending.quantised(np.broadcast_to(found, (256,)))
+    entries = ending.quantised(np.broadcast_to(entries_, (256,)))
     limits = np.iinfo(source.dtype)
     numbers = np.arange(limits.min, limits.max + 1).astype(source.dtype)
     if entries.dtype == source.dtype and bool((entries == numbers).all()):
@@ -80,8 +80,8 @@ def into_limits(op: Operation) -> None:
             continue
         zero = source.integer("zero", -(2**15), 2**16) + shift
         cut: dict[str, PythonValue] = {"zero": zero, "to": to, "minimum": least, "maximum": most}
-        made = make(source.operation, source.inputs, {**values, **cut}, before=op, like=source)
-        replace(op, made.result)
+        limited = make(source.operation, source.inputs, {**values, **cut}, before=op, like=source)
+        replace(op, limited.result)
         erase(source)
         return
 
@@ -115,10 +115,10 @@ class _Function:
             return None
         operands: list[Array] = []
         for operand in op.inputs:
-            found = self.entries(operand)
-            if found is None:
+            inner = self.entries(operand)
+            if inner is None:
                 return None
-            operands.append(found)
+            operands.append(inner)
         try:
             with np.errstate(all="ignore"):
                 return np.asarray(pointwise.evaluate(op.operation, operands, attributes=op.values))

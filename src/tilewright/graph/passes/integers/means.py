@@ -85,8 +85,8 @@ def reduce_mean(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue
         pooled = _sums(op, ending, ctx, x, zero, shape[2:], *plain, counts, real.factor)
         if shape_of(op.result) == shape_of(pooled):
             return pooled
-        made = make("reshape", [pooled], {"shape": shape_of(op.result)}, before=before, like=op)
-        return made.result
+        mean = make("reshape", [pooled], {"shape": shape_of(op.result)}, before=before, like=op)
+        return mean.result
     wide = make("cast", [real.value], {"to": "int32"}, before=before, like=op)
     total = make("reduce_sum", [wide.result], op.values, before=before, like=op).result
     if real.origin:

@@ -18,8 +18,8 @@ def keeping(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | N
     if real is None:
         return None
     operands = [real.value, *op.inputs[1:]]
-    made = make(op.operation, operands, op.values, before=ending.quantise, like=op)
-    return ending.rescaled(Real(made.result, real.scale, real.zero))
+    moved = make(op.operation, operands, op.values, before=ending.quantise, like=op)
+    return ending.rescaled(Real(moved.result, real.scale, real.zero))
 
 
 def pad(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
@@ -35,8 +35,8 @@ def pad(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:
         if affine.dequantise(filled, scale, zero) != number:
             return None
         values["value"] = float(filled)
-    made = make("pad", [real.value], values, before=ending.quantise, like=op)
-    return ending.rescaled(Real(made.result, real.scale, real.zero))
+    padded = make("pad", [real.value], values, before=ending.quantise, like=op)
+    return ending.rescaled(Real(padded.result, real.scale, real.zero))
 
 
 def concat(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | None:

@@ -115,8 +115,10 @@ def requantised(
     name = f"{like.node_name or like.operation}.factor"
     scale = add_weight(ctx, factor.astype(np.float32), ending.quantise, name)
     operands = [total, scale]
-    made = make("requantise_linear", operands, ending.attributes, before=ending.quantise, like=like)
-    return made.result
+    narrowed = make(
+        "requantise_linear", operands, ending.attributes, before=ending.quantise, like=like
+    )
+    return narrowed.result
 
 
 @dataclass(frozen=True)
@@ -144,10 +146,10 @@ def convolution_sums(op: Operation, before: Operation, ctx: CompilerContext) -> 
             operands.append(add_weight(ctx, bias, before, f"{name}.bias"))
         return make("conv", operands, attributes, before=before, like=op).result
 
-    made = _joined(op, x, weights, ctx)
-    if made is None:
+    added = _joined(op, x, weights, ctx)
+    if added is None:
         return None
-    bias, biased = made
+    bias, biased = added
     image, zero = activations(x, before, ctx)
     image, attributes["pads"] = padded(image, zero, op.integers("pads"), before)
     name = op.node_name or "conv"
@@ -207,10 +209,10 @@ def product_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums
     if x is None or w is None or len(shape_of(w.value)) != 2 or op.get("transpose_a", False):
         return None
     weights = weights_of(w, 0 if op.get("transpose_b", False) else 1, ctx)
-    made = _joined(op, x, weights, ctx) if weights is not None else None
-    if weights is None or made is None:
+    added = _joined(op, x, weights, ctx) if weights is not None else None
+    if weights is None or added is None:
         return None
-    bias, biased = made
+    bias, biased = added
     matrix, zero = activations(x, before, ctx)
     name = op.node_name or "matmul"
     flags: dict[str, PythonValue] = {"transpose_b": True}
@@ -237,8 +239,8 @@ def product(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue | N
     """A matrix product that is quantised again."""
     if not isinstance(op.inputs[1].owner, Operation):
         return None
-    found = _ended(product_sums(op, ending.quantise, ctx), op, ending, ctx)
-    return found if found is not None else _computed(op, ending, ctx)
+    requantised_sums = _ended(product_sums(op, ending.quantise, ctx), op, ending, ctx)
+    return requantised_sums if requantised_sums is not None else _computed(op, ending, ctx)
 
 
 def _ended(
@@ -268,17 +270,19 @@ def _computed(op: Operation, ending: Ending, ctx: CompilerContext) -> SSAValue |
     if not np.isfinite(scale) or scale <= 0:
         return None
     before, name = ending.quantise, op.node_name or "matmul"
-    one = add_weight(ctx, np.ones((), np.float32), before, f"{name}.one")
+    unit_scale = add_weight(ctx, np.ones((), np.float32), before, f"{name}.one")
     operands: list[SSAValue] = []
     for real in (first, second):
         zero = add_weight(ctx, np.array(real.origin, real.dtype), before, f"{name}.zero")
-        made = make("dequantise_linear", [real.value, one, zero], before=before, like=op)
-        operands.append(made.result)
+        converted = make(
+            "dequantise_linear", [real.value, unit_scale, zero], before=before, like=op
+        )
+        operands.append(converted.result)
     total = make("matmul", operands, op.values, before=before, like=op).result
     unit = add_weight(ctx, np.array(scale), before, f"{name}.scale")
     zero = add_weight(ctx, np.array(ending.zero, ending.dtype), before, f"{name}.zero")
-    made = make("quantise_linear", [total, unit, zero], before=before, like=op)
-    return made.result
+    converted = make("quantise_linear", [total, unit, zero], before=before, like=op)
+    return converted.result
 
 
 def computed_sums(op: Operation, before: Operation, ctx: CompilerContext) -> Sums | None:

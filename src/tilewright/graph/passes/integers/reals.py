@@ -95,10 +95,10 @@ class Ending:
     @property
     def attributes(self) -> dict[str, PythonValue]:
         """As the attributes of an operation that ends so."""
-        found: dict[str, PythonValue] = {"zero": self.zero, "to": self.dtype.name}
+        attributes: dict[str, PythonValue] = {"zero": self.zero, "to": self.dtype.name}
         if self.clipped:
-            found |= {"minimum": self.low, "maximum": self.high}
-        return found
+            attributes |= {"minimum": self.low, "maximum": self.high}
+        return attributes
 
     def quantised(self, x: Array) -> Array:
         """Floats as they end."""

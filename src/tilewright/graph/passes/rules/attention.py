@@ -47,17 +47,17 @@ def recognise_attention(op: Operation, ctx: CompilerContext) -> bool:
         return False
     swapped, turned = (0, 2, 1, 3), (0, 3, 1, 2)
     orders = (swapped, swapped if product.get("transpose_b", False) else turned, swapped)
-    made: list[Operation] = []
+    steps: list[Operation] = []
     for value, order in zip((q, k, v), orders, strict=True):
         there: dict[str, PythonValue] = {"permutation": order}
-        made.append(make("transpose", [value], there, before=op, like=product))
-    operands: list[SSAValue] = [step.result for step in made]
+        steps.append(make("transpose", [value], there, before=op, like=product))
+    operands: list[SSAValue] = [step.result for step in steps]
     if scores.mask is not None:
         shape = shape_of(scores.mask)
         if len(shape) < 4:
             wide: dict[str, PythonValue] = {"shape": (1,) * (4 - len(shape)) + shape}
-            made.append(make("reshape", [scores.mask], wide, before=op, like=op))
-            operands.append(made[-1].result)
+            steps.append(make("reshape", [scores.mask], wide, before=op, like=op))
+            operands.append(steps[-1].result)
         else:
             operands.append(scores.mask)
     scale: dict[str, PythonValue] = {"scale": scores.scale}
@@ -66,7 +66,7 @@ def recognise_attention(op: Operation, ctx: CompilerContext) -> bool:
     except VerifyException:
         attention = None
     if attention is None or not serving(candidate(attention), ctx.machine):
-        for step in [*([attention] if attention is not None else []), *reversed(made)]:
+        for step in [*([attention] if attention is not None else []), *reversed(steps)]:
             erase(step)
         return False
     back: dict[str, PythonValue] = {"permutation": swapped}
@@ -97,16 +97,16 @@ def _scores(value: SSAValue, user: Operation, ctx: CompilerContext) -> _Scores |
         inner, other = owner.inputs[index], owner.inputs[1 - index]
         if shape_of(inner) != shape_of(value):
             continue
-        found = _scores(inner, owner, ctx)
-        if found is None:
+        scores = _scores(inner, owner, ctx)
+        if scores is None:
             continue
         if owner.operation == "add":
-            return replace(found, mask=other) if found.mask is None else None
+            return replace(scores, mask=other) if scores.mask is None else None
         array = constant(other, ctx)
-        if array is None or array.size != 1 or found.mask is not None:
+        if array is None or array.size != 1 or scores.mask is not None:
             continue
         factor = float(array.reshape(-1)[0])
         if owner.operation == "div":
             factor = 1.0 / factor if factor else 0.0
-        return replace(found, scale=found.scale * factor) if factor else None
+        return replace(scores, scale=scores.scale * factor) if factor else None
     return None

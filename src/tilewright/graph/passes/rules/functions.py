@@ -51,15 +51,15 @@ def recognise_silu(op: Operation, ctx: CompilerContext) -> bool:
 
 def _factors(op: Operation) -> list[SSAValue]:
     """What is multiplied, through products that nothing else reads."""
-    found: list[SSAValue] = []
+    factors: list[SSAValue] = []
     for value in op.inputs:
         inner = value.owner
-        nested = isinstance(inner, Operation) and inner.operation == "mul" and len(found) < 2
+        nested = isinstance(inner, Operation) and inner.operation == "mul" and len(factors) < 2
         if nested and only_user(value) is op and isinstance(inner, Operation):
-            found.extend(inner.inputs)
+            factors.extend(inner.inputs)
         else:
-            found.append(value)
-    return found
+            factors.append(value)
+    return factors
 
 
 def _number(value: SSAValue, ctx: CompilerContext) -> float | None:

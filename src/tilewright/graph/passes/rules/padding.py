@@ -32,10 +32,10 @@ def merge_pad(op: Operation, ctx: CompilerContext) -> bool:
     for name in ("pads", "counted") if op.operation == "average_pool" else ("pads",):
         values[name] = tuple(a + b for a, b in zip(op.integers(name), around, strict=True))
     try:
-        made = make(op.operation, [pad.inputs[0], *op.inputs[1:]], values, before=op, like=op)
+        merged = make(op.operation, [pad.inputs[0], *op.inputs[1:]], values, before=op, like=op)
     except VerifyException:
         return False
-    replace(op, made.result)
+    replace(op, merged.result)
     if pad.result.first_use is None:
         erase(pad)
     return True

@@ -98,10 +98,10 @@ def scale_columns(op: Operation, ctx: CompilerContext) -> bool:
 
 
 def _fold(op: Operation, ctx: CompilerContext) -> bool:
-    found = affine_of(op, "matmul", ctx)
-    if found is None:
+    affine = affine_of(op, "matmul", ctx)
+    if affine is None:
         return False
-    product, factor, shift = found
+    product, factor, shift = affine
     weight, bias = _weight_of(product, ctx), _bias_of(product, ctx)
     if weight is None or bias is None:
         return False
@@ -155,8 +155,8 @@ def image_product_to_convolution(op: Operation, ctx: CompilerContext) -> bool:
         kind = np.int32 if weight.dtype.itemsize == 1 else np.float32
         operands.append(add_weight(ctx, bias.astype(kind), op, f"{name}.bias"))
     conv = make("conv", operands, before=op, like=op)
-    made = make("reshape", [conv.result], {"shape": shape_of(op.result)}, before=op, like=op)
-    replace(op, made.result)
+    reshaped = make("reshape", [conv.result], {"shape": shape_of(op.result)}, before=op, like=op)
+    replace(op, reshaped.result)
     if flat.result.first_use is None:
         erase(flat)
     return True
@@ -177,8 +177,10 @@ def flatten_rows(op: Operation, ctx: CompilerContext) -> bool:
         return False
     matrix = reshaped(op.inputs[0], (prod(rows[:-1]), rows[-1]), op)
     product = make("matmul", [matrix, *op.inputs[1:]], op.values, before=op, like=op)
-    made = make("reshape", [product.result], {"shape": shape_of(op.result)}, before=op, like=op)
-    replace(op, made.result)
+    unflattened = make(
+        "reshape", [product.result], {"shape": shape_of(op.result)}, before=op, like=op
+    )
+    replace(op, unflattened.result)
     return True
 
 

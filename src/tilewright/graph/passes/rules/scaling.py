@@ -13,14 +13,14 @@ from tilewright.ir.types import Array, shape_of
 
 def into_convolution(op: Operation, ctx: CompilerContext) -> bool:
     """conv(x) * c, / c, + c, - c and c - conv(x) with c per channel: new weights and bias."""
-    found = affine_of(op, "conv", ctx)
-    if found is None:
+    affine = affine_of(op, "conv", ctx)
+    if affine is None:
         return False
-    conv, factor, shift = found
-    made = scale_convolution(conv, factor, shift, ctx)
-    if made is None:
+    conv, factor, shift = affine
+    scaled = scale_convolution(conv, factor, shift, ctx)
+    if scaled is None:
         return False
-    replace(op, made.result)
+    replace(op, scaled.result)
     erase(conv)
     return True
 
@@ -47,16 +47,16 @@ def affine_of(
         value = per_channel(array, shape, axis)
         if value is None or not np.issubdtype(array.dtype, np.floating):
             continue
-        one, zero = np.ones(shape[axis]), np.zeros(shape[axis])
+        ones, zero = np.ones(shape[axis]), np.zeros(shape[axis])
         match op.operation:
             case "mul":
                 return _sane(source, value, zero)
             case "div" if index == 0 and bool((value != 0).all()):
                 return _sane(source, 1.0 / value, zero)
             case "add":
-                return _sane(source, one, value)
+                return _sane(source, ones, value)
             case "sub":
-                return _sane(source, one, -value) if index == 0 else _sane(source, -one, value)
+                return _sane(source, ones, -value) if index == 0 else _sane(source, -ones, value)
             case _:
                 continue
     return None

@@ -103,8 +103,8 @@ def transpose_to_reshape(op: Operation, ctx: CompilerContext) -> bool:
     wide = [axis for axis in order if shape[axis] != 1]
     if wide != sorted(wide):
         return False
-    made = make("reshape", [op.inputs[0]], {"shape": shape_of(op.result)}, before=op, like=op)
-    replace(op, made.result)
+    reshaped = make("reshape", [op.inputs[0]], {"shape": shape_of(op.result)}, before=op, like=op)
+    replace(op, reshaped.result)
     return True
 
 
@@ -126,8 +126,8 @@ def recognise_shuffle(op: Operation, ctx: CompilerContext) -> bool:
     if not ctx.machine.primitives_for("channel_shuffle"):
         return False
     groups: dict[str, PythonValue] = {"groups": parts[1]}
-    made = make("channel_shuffle", [split.inputs[0]], groups, before=op, like=swap)
-    replace(op, made.result)
+    shuffle = make("channel_shuffle", [split.inputs[0]], groups, before=op, like=swap)
+    replace(op, shuffle.result)
     return True
 
 
@@ -141,8 +141,8 @@ def sink_reshape(op: Operation, ctx: CompilerContext) -> bool:
     if only_user(inner.result) is not op or only_user(inner.inputs[0]) is not inner:
         return False
     mapped = make(op.operation, [inner.inputs[0]], op.values, before=op, like=op)
-    made = make("reshape", [mapped.result], inner.values, before=op, like=inner)
-    replace(op, made.result)
+    reshaped = make("reshape", [mapped.result], inner.values, before=op, like=inner)
+    replace(op, reshaped.result)
     _erase_unused(inner)
     return True
 
@@ -174,8 +174,8 @@ def sink_reshape_of_rows(op: Operation, ctx: CompilerContext) -> bool:
             continue
         operands = [inner.inputs[0], reshaped(other, target, op)]
         mapped = make(op.operation, operands[:: -1 if index else 1], op.values, before=op, like=op)
-        made = make("reshape", [mapped.result], inner.values, before=op, like=inner)
-        replace(op, made.result)
+        sunk = make("reshape", [mapped.result], inner.values, before=op, like=inner)
+        replace(op, sunk.result)
         erase(inner)
         return True
     return False

@@ -48,8 +48,8 @@ def convolution_forward(
     operands = _operands(x, w, y, bias)
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        made = _convolved(net, settings, _bias_of(net, bias))
-        return {"y": activated(net, made, settings.activation, y.descriptor.get().type)}
+        sums = _convolved(net, settings, _bias_of(net, bias))
+        return {"y": activated(net, sums, settings.activation, y.descriptor.get().type)}
 
     return handle.run("convolution_forward", settings, operands, {"y": y}, draw, ("w", "bias"))
 
@@ -74,7 +74,7 @@ def convolution_backward_data(
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         need_result(net, settings, shape, shape_of(net.values["w"]), shape_of(net.values["dy"]))
         top, left, _, _ = settings.pads
-        made = transposed_convolution(
+        gradient = transposed_convolution(
             net,
             net.values["dy"],
             net.values["w"],
@@ -85,7 +85,7 @@ def convolution_backward_data(
             groups=settings.groups,
             type=shape.type,
         )
-        return {"dx": made}
+        return {"dx": gradient}
 
     operands = {"w": w, "dy": dy}
     return handle.run("convolution_backward_data", settings, operands, {"dx": dx}, draw, ("w",))
@@ -98,8 +98,8 @@ def bias_backward(handle: Handle, dy: Operand, db: Operand) -> Ran:
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         gradient = net.values["dy"]
         c = shape_of(gradient)[1]
-        made = channel_sums(net, gradient)
-        return {"db": net.reshape(net.to(made, shape.type), (1, c, 1, 1))}
+        sums = channel_sums(net, gradient)
+        return {"db": net.reshape(net.to(sums, shape.type), (1, c, 1, 1))}
 
     return handle.run("bias_backward", None, {"dy": dy}, {"db": db}, draw)
 
@@ -127,13 +127,13 @@ def _operands(x: Operand, w: Operand, y: Operand, bias: Operand | None) -> dict[
         return operands
     checked(bias.descriptor, TensorDescriptor)
     needed = bias_type(x.descriptor.get().type, w.descriptor.get().type)
-    found = bias.descriptor.get()
-    if found.type != needed:
+    given = bias.descriptor.get()
+    if given.type != needed:
         raise refuse(
-            "dlp-type", f"the bias holds {found.type}; beside these operands it is {needed}"
+            "dlp-type", f"the bias holds {given.type}; beside these operands it is {needed}"
         )
-    if found.dims != (1, w.descriptor.get().dims[0], 1, 1):
-        raise refuse("dlp-shape", f"the bias {found} is not 1 x OC x 1 x 1")
+    if given.dims != (1, w.descriptor.get().dims[0], 1, 1):
+        raise refuse("dlp-shape", f"the bias {given} is not 1 x OC x 1 x 1")
     return {**operands, "bias": bias}
 
 

@@ -46,11 +46,11 @@ def _multiplied(
     met, pixels = _met(net, settings, (kh, kw), (oh, ow)), n * oh * ow
     if streamed:
         rows = net.reshape(net.transpose(gradient, (1, 0, 2, 3)), (oc, pixels))
-        made = net.to(net.emit("matmul", rows, net.transpose(met, (1, 0))), shape.type)
-        return net.transpose(net.reshape(made, (oc, kh, kw, ic)), (0, 3, 1, 2))
+        product = net.to(net.emit("matmul", rows, net.transpose(met, (1, 0))), shape.type)
+        return net.transpose(net.reshape(product, (oc, kh, kw, ic)), (0, 3, 1, 2))
     columns = net.reshape(net.transpose(gradient, (0, 2, 3, 1)), (pixels, oc))
-    made = net.to(net.emit("matmul", met, columns), shape.type)
-    return net.transpose(net.reshape(made, (kh, kw, ic, oc)), (3, 2, 0, 1))
+    product = net.to(net.emit("matmul", met, columns), shape.type)
+    return net.transpose(net.reshape(product, (kh, kw, ic, oc)), (3, 2, 0, 1))
 
 
 def _met(
@@ -64,16 +64,16 @@ def _met(
         reach = (kernel[axis] - 1) * settings.dilations[axis] + 1
         reach += (results[axis] - 1) * settings.strides[axis]
         image = net.pad(image, axis + 2, before, reach - before - extents[axis])
-    found: list[SSAValue] = []
+    parts: list[SSAValue] = []
     for place in np.ndindex(*kernel):
         part = image
         for axis in range(2):
             first, step = place[axis] * settings.dilations[axis], settings.strides[axis]
             part = net.slice(part, axis + 2, first, first + (results[axis] - 1) * step + 1, step)
-        found.append(net.reshape(part, (n, c, 1, *results)))
-    whole = found[0] if len(found) == 1 else net.emit("concat", *found, axis=2)
+        parts.append(net.reshape(part, (n, c, 1, *results)))
+    whole = parts[0] if len(parts) == 1 else net.emit("concat", *parts, axis=2)
     whole = net.transpose(whole, (2, 1, 0, 3, 4))
-    return net.reshape(whole, (len(found) * c, n * results[0] * results[1]))
+    return net.reshape(whole, (len(parts) * c, n * results[0] * results[1]))
 
 
 def _convolved(net: OperatorNetwork, settings: Convolution, shape: Shape) -> SSAValue:
@@ -93,7 +93,7 @@ def _convolved(net: OperatorNetwork, settings: Convolution, shape: Shape) -> SSA
         spare = reach - (h, w)[axis] - settings.pads[axis]
         image = net.pad(image, axis + 2, 0, min(spare, 0))
         after.append(max(spare, 0))
-    made = net.emit(
+    sums = net.emit(
         "conv",
         image,
         net.transpose(gradient, (1, 0, 2, 3)),
@@ -102,4 +102,4 @@ def _convolved(net: OperatorNetwork, settings: Convolution, shape: Shape) -> SSA
         pads=(settings.pads[0], settings.pads[1], *after),
         group=groups,
     )
-    return net.transpose(net.to(made, shape.type), (1, 0, 2, 3))
+    return net.transpose(net.to(sums, shape.type), (1, 0, 2, 3))

@@ -41,9 +41,9 @@ def fully_connected_forward(
     images, weights = x.descriptor.get(), w.descriptor.get()
     operands = {"x": x, "w": w}
     if bias is not None:
-        needed, found = bias_type(images.type, weights.type), bias.descriptor.get()
-        if found.type != needed or found.dims != (1, weights.dims[0], 1, 1):
-            raise refuse("dlp-type", f"the bias is {found}; 1xOCx1x1 of {needed} is needed")
+        needed, given = bias_type(images.type, weights.type), bias.descriptor.get()
+        if given.type != needed or given.dims != (1, weights.dims[0], 1, 1):
+            raise refuse("dlp-type", f"the bias is {given}; 1xOCx1x1 of {needed} is needed")
         operands["bias"] = bias
     order = _order(images, weights)
 
@@ -51,9 +51,9 @@ def fully_connected_forward(
         rows = _rows(net, net.values["x"], order)
         columns = _rows(net, net.values["w"], order)
         added = [net.reshape(net.values["bias"], (weights.dims[0],))] if bias is not None else []
-        made = net.emit("matmul", rows, columns, *added, transpose_b=True)
-        made = activated(net, made, activation, y.descriptor.get().type)
-        return {"y": net.reshape(made, (images.dims[0], weights.dims[0], 1, 1))}
+        product = net.emit("matmul", rows, columns, *added, transpose_b=True)
+        product = activated(net, product, activation, y.descriptor.get().type)
+        return {"y": net.reshape(product, (images.dims[0], weights.dims[0], 1, 1))}
 
     return handle.run(
         "fully_connected_forward", activation, operands, {"y": y}, draw, ("w", "bias")
@@ -69,8 +69,8 @@ def fully_connected_backward_data(handle: Handle, w: Operand, dy: Operand, dx: O
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         columns = _rows(net, net.values["w"], order)
         gradient = _rows(net, net.values["dy"], (0, 1, 2, 3))
-        made = net.to(net.emit("matmul", gradient, columns), shape.type)
-        return {"dx": _back(net, made, shape, order)}
+        product = net.to(net.emit("matmul", gradient, columns), shape.type)
+        return {"dx": _back(net, product, shape, order)}
 
     operands = {"w": w, "dy": dy}
     return handle.run("fully_connected_backward_data", None, operands, {"dx": dx}, draw, ("w",))
@@ -88,14 +88,14 @@ def fully_connected_backward_filter(handle: Handle, x: Operand, dy: Operand, dw:
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         rows = _rows(net, net.values["x"], order)
         gradient = _rows(net, net.values["dy"], (0, 1, 2, 3))
-        made = net.to(net.emit("matmul", gradient, rows, transpose_a=True), shape.type)
-        return {"dw": _back(net, made, shape, order)}
+        product = net.to(net.emit("matmul", gradient, rows, transpose_a=True), shape.type)
+        return {"dw": _back(net, product, shape, order)}
 
     def turned(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         rows = _rows(net, net.values["x"], order)
         gradient = _rows(net, net.values["dy"], (0, 1, 2, 3))
-        made = net.emit("matmul", net.transpose(gradient, (1, 0)), rows)
-        return {"dw": _back(net, net.to(made, shape.type), shape, order)}
+        product = net.emit("matmul", net.transpose(gradient, (1, 0)), rows)
+        return {"dw": _back(net, net.to(product, shape.type), shape, order)}
 
     several = not handle.target.takes_computed_weights and dy.descriptor.get().dims[0] > 1
     operands = {"x": x, "dy": dy}
@@ -121,9 +121,9 @@ def matrix_multiply(
         plain = all(shape_of(value)[:2] == (1, 1) for value in (left, right))
         if plain:
             left, right = (net.reshape(v, shape_of(v)[2:]) for v in (left, right))
-        made = net.emit("matmul", left, right, transpose_a=turned[0], transpose_b=turned[1])
-        made = net.to(made, y.descriptor.get().type)
-        return {"y": net.reshape(made, (1, 1, *shape_of(made))) if plain else made}
+        product = net.emit("matmul", left, right, transpose_a=turned[0], transpose_b=turned[1])
+        product = net.to(product, y.descriptor.get().type)
+        return {"y": net.reshape(product, (1, 1, *shape_of(product))) if plain else product}
 
     return handle.run("matrix_multiply", turned, {"a": a, "b": b}, {"y": y}, draw, ("b",))
 

@@ -50,7 +50,7 @@ def lstm_forward(
     needed = bias_type(x.descriptor.get().type, w.descriptor.get().type)
     if bias.descriptor.get().type != needed:
         raise refuse("dlp-type", f"the bias is {bias.descriptor.get()}, it has to be of {needed}")
-    of_h, of_c, of_gates = (one.descriptor.get().type for one in (h, c, gates))
+    of_h, of_c, of_gates = (descriptor.descriptor.get().type for descriptor in (h, c, gates))
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         inner, outer = (net.reshape(net.values[n], shape_of(net.values[n])[:2]) for n in "uw")
@@ -59,22 +59,22 @@ def lstm_forward(
         given = net.emit("matmul", rows, outer, added, transpose_b=True)
         hs = [net.to(net.reshape(net.values["h0"], (images, hidden)), of_h)]
         cs = [net.to(net.reshape(net.values["c0"], (images, hidden)), of_c)]
-        made: list[SSAValue] = []
+        gate_rows: list[SSAValue] = []
         for step in range(steps):
             pre = net.emit("matmul", hs[-1], inner, transpose_b=True)
             pre = net.emit("add", pre, net.slice(given, 0, step * images, (step + 1) * images))
             i, f, g, o = _split(net, pre, hidden)
-            i, f, o = (activated(net, one, "sigmoid", of_gates) for one in (i, f, o))
+            i, f, o = (activated(net, descriptor, "sigmoid", of_gates) for descriptor in (i, f, o))
             g = activated(net, g, "tanh", of_gates)
             kept = net.to(net.emit("mul", f, cs[-1]), of_c)
             cs.append(net.to(net.sum("add", kept, net.to(net.emit("mul", i, g), of_c)), of_c))
             tangent = activated(net, cs[-1], "tanh", of_gates)
             hs.append(net.to(net.emit("mul", o, tangent), of_h))
-            made.append(net.emit("concat", i, f, g, o, axis=1))
+            gate_rows.append(net.emit("concat", i, f, g, o, axis=1))
         return {
             "h": _stacked(net, hs, (steps + 1, images, 1, hidden)),
             "c": _stacked(net, cs, (steps + 1, images, 1, hidden)),
-            "gates": _stacked(net, made, (steps, images, 1, 4 * hidden)),
+            "gates": _stacked(net, gate_rows, (steps, images, 1, 4 * hidden)),
         }
 
     operands = {"x": x, "w": w, "u": u, "bias": bias, "h0": h0, "c0": c0}
@@ -101,7 +101,7 @@ def lstm_backward(
         weights = net.reshape(net.values["u"], (4 * hidden, hidden))
         slopes = _slopes(net, steps * images, hidden)
         given = net.reshape(net.values["dh"], (steps * images, hidden))
-        made: list[SSAValue] = []
+        gate_rows: list[SSAValue] = []
         kept: SSAValue | None = None
         for step in reversed(range(steps)):
             of = {
@@ -109,16 +109,16 @@ def lstm_backward(
                 for name, value in {**slopes, "dh": given}.items()
             }
             d = of["dh"]
-            if made:
-                d = net.to(net.sum("add", net.emit("matmul", made[-1], weights), d), kind)
+            if gate_rows:
+                d = net.to(net.sum("add", net.emit("matmul", gate_rows[-1], weights), d), kind)
             dc = net.to(net.emit("mul", d, of["c"]), kind)
             if kept is not None:
                 dc = net.to(net.sum("add", dc, kept), kind)
             kept = net.to(net.emit("mul", dc, of["kept"]), kind) if step else None
             parts = [net.to(net.emit("mul", dc, of[name]), kind) for name in "ifg"]
             parts.append(net.to(net.emit("mul", d, of["o"]), kind))
-            made.append(net.emit("concat", *parts, axis=1))
-        return {"dgates": _stacked(net, made[::-1], (steps, images, 1, 4 * hidden))}
+            gate_rows.append(net.emit("concat", *parts, axis=1))
+        return {"dgates": _stacked(net, gate_rows[::-1], (steps, images, 1, 4 * hidden))}
 
     operands = {"u": u, "c": c, "gates": gates, "dh": dh}
     return handle.run("lstm_backward", None, operands, {"dgates": dgates}, draw, ("u",))
@@ -135,27 +135,27 @@ def _slopes(net: OperatorNetwork, rows: int, hidden: int) -> dict[str, SSAValue]
     of_gates, of_c = net.type_of(gates), net.type_of(states)
     tangent = activated(net, after, "tanh", of_gates)
     i, f, g, o = _split(net, gates, hidden)
-    quarter, one = (fixed16(16), fixed16(14)) if net.fixed else (of_gates, of_gates)
+    quarter, kind = (fixed16(16), fixed16(14)) if net.fixed else (of_gates, of_gates)
     smaller = fixed16(min(of_c.fraction + 2, 30)) if net.fixed else of_c
 
     def sigmoid(value: SSAValue) -> SSAValue:
         """y - y*y, a quarter at most."""
-        square = net.to(net.emit("mul", value, value), one)
+        square = net.to(net.emit("mul", value, value), kind)
         return net.to(net.sum("sub", value, square), quarter)
 
     def tangents(value: SSAValue) -> SSAValue:
         """1 - y*y."""
-        square = net.to(net.emit("mul", value, value), one)
-        return net.to(net.sum("sub", _ones(net, value, one), square), one)
+        square = net.to(net.emit("mul", value, value), kind)
+        return net.to(net.sum("sub", _ones(net, value, kind), square), kind)
 
     def product(a: SSAValue, b: SSAValue, type: NumericType) -> SSAValue:
         return net.to(net.emit("mul", a, b), type)
 
     return {
-        "c": product(o, tangents(tangent), one),
+        "c": product(o, tangents(tangent), kind),
         "i": product(g, sigmoid(i), quarter),
         "f": product(before, sigmoid(f), smaller),
-        "g": product(i, tangents(g), one),
+        "g": product(i, tangents(g), kind),
         "o": product(tangent, sigmoid(o), quarter),
         "kept": f,
     }
@@ -175,7 +175,7 @@ def _stacked(net: OperatorNetwork, rows: list[SSAValue], shape: tuple[int, ...])
 
 
 def _need(name: str, operand: Operand, dims: tuple[int, ...]) -> None:
-    found = operand.descriptor.get().dims
-    if found != dims:
-        text, wanted = ("x".join(map(str, each)) for each in (found, dims))
+    given = operand.descriptor.get().dims
+    if given != dims:
+        text, wanted = ("x".join(map(str, each)) for each in (given, dims))
         raise refuse("dlp-shape", f"{name} is {text}, beside the others {wanted}")

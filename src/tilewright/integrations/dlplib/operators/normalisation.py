@@ -27,8 +27,10 @@ def lrn_forward(handle: Handle, lrn: LrnDescriptor, x: Operand, y: Operand) -> R
     settings = lrn.get()
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
-        made = _normalised(net, net.values["x"], settings, settings.beta, y.descriptor.get().type)
-        return {"y": made}
+        normalised = _normalised(
+            net, net.values["x"], settings, settings.beta, y.descriptor.get().type
+        )
+        return {"y": normalised}
 
     return handle.run("lrn_forward", settings, {"x": x}, {"y": y}, draw)
 
@@ -42,7 +44,9 @@ def lrn_backward(handle: Handle, lrn: LrnDescriptor, x: Operand, dy: Operand, dx
     settings = lrn.get()
     result = dx.descriptor.get().type
     extents = {"c": x.descriptor.get().dims[1]}
-    together = any(one.serves("lrn_gradient", extents) for one in handle.machine.primitives)
+    together = any(
+        primitive.serves("lrn_gradient", extents) for primitive in handle.machine.primitives
+    )
 
     def draw(net: OperatorNetwork) -> Mapping[str, SSAValue]:
         x_, gradient = net.values["x"], net.values["dy"]
@@ -185,7 +189,7 @@ def batch_norm_backward(
         met = net.to(net.emit("mul", gradient, centred), _wider(net, gradient, 2))
         sums = {"dshift": channel_sums(net, gradient), "dscale": channel_sums(net, met)}
         types = {name: outputs[name].descriptor.get().type for name in sums}
-        made = {
+        slopes = {
             name: net.reshape(net.to(value, types[name]), (1, c, 1, 1))
             for name, value in sums.items()
         }
@@ -194,14 +198,14 @@ def batch_norm_backward(
             share = net.number(1 / (n * h * w), gradient, finest(1 / (n * h * w)))
             means = {
                 name: net.to(net.emit("mul", value, share), net.type_of(gradient))
-                for name, value in made.items()
+                for name, value in slopes.items()
             }
             along = net.to(net.emit("mul", centred, means["dscale"]), net.type_of(gradient))
             inner = net.to(net.sum("sub", gradient, means["dshift"]), _wider(net, gradient, 1))
             inner = net.to(net.sum("sub", inner, along), _wider(net, gradient, 1))
         slope = net.emit("mul", net.values["deviation"], net.values["scale"])
         slope = net.to(slope, _wider(net, net.values["deviation"], 0))
-        return {"dx": net.emit("mul", inner, slope), **made}
+        return {"dx": net.emit("mul", inner, slope), **slopes}
 
     return handle.run("batch_norm_backward", settings, operands, outputs, draw)
 

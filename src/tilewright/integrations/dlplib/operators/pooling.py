@@ -136,12 +136,12 @@ def _maximum_gradient(
     for i, j in np.ndindex(kh, kw):
         part = net.slice(image, 2, i, i + (oh - 1) * sh + 1, sh)
         seen.append(net.slice(part, 3, j, j + (ow - 1) * sw + 1, sw))
-    made = (
+    shares = (
         _blocks(net, seen, largest, gradient, block)
         if block
         else _taken(net, seen, largest, gradient)
     )
-    parts = [made[i * kw : (i + 1) * kw] for i in range(kh)]
+    parts = [shares[i * kw : (i + 1) * kw] for i in range(kh)]
     return scattered(net, parts, (h, w), strides=(sh, sw), pads=(pads[0], pads[1]), type=shape.type)
 
 
@@ -151,8 +151,8 @@ def _taken(
     """What each element takes of the gradient, one after the other."""
     parts: list[SSAValue] = []
     left, kind = gradient, net.type_of(gradient)
-    for one in seen[:-1]:
-        passed = net.to(net.emit("mul", _less(net, one, largest), left), kind)
+    for element in seen[:-1]:
+        passed = net.to(net.emit("mul", _less(net, element, largest), left), kind)
         parts.append(net.to(net.emit("sub", left, passed), kind))
         left = passed
     return [*parts, left]
@@ -176,10 +176,10 @@ def _blocks(
         stacked.append(
             net.reshape(net.pad(flat, 0, 0, spare), ((count + spare) // block, 1, block))
         )
-    made = net.emit("maximum_gradient", net.emit("concat", *stacked, axis=1))
+    shares = net.emit("maximum_gradient", net.emit("concat", *stacked, axis=1))
     parts: list[SSAValue] = []
     for number in range(len(seen)):
-        flat = net.reshape(net.slice(made, 1, number, number + 1), (count + spare,))
+        flat = net.reshape(net.slice(shares, 1, number, number + 1), (count + spare,))
         flat = net.slice(flat, 0, 0, count)
         parts.append(net.transpose(net.reshape(flat, (n, oh, ow, c)), (0, 3, 1, 2)))
     return parts

@@ -77,14 +77,14 @@ def transposed_convolution(
     channels = per_group * groups
 
     def phase(a: int, b: int, counts: Pair) -> SSAValue:
-        found = [
+        phases = [
             phase_of(
                 (a, b)[axis], counts[axis], (oh, ow)[axis], (kh, kw)[axis],
                 strides[axis], dilations[axis], pads[axis],
             )
             for axis in range(2)
         ]  # fmt: skip
-        return _phase(net, gradient, turned, found, groups, (n, channels, *counts), type)
+        return _phase(net, gradient, turned, phases, groups, (n, channels, *counts), type)
 
     return _interleaved(net, phase, extents, strides)
 
@@ -189,7 +189,7 @@ def _phase(
         for side, pad in ((axis, phase.before), (axis + 2, phase.after)):
             pads[side] = min(max(pad, 0), reach)
             outside[side] = max(pad, 0) - pads[side]
-    made = net.emit(
+    part = net.emit(
         "conv",
         image,
         weights,
@@ -197,10 +197,10 @@ def _phase(
         dilations=(phases[0].dilation, phases[1].dilation),
         group=groups,
     )
-    made = net.to(made, type)
+    part = net.to(part, type)
     for axis in range(2):
-        made = net.pad(made, axis + 2, outside[axis], outside[axis + 2])
-    return made
+        part = net.pad(part, axis + 2, outside[axis], outside[axis + 2])
+    return part
 
 
 def ones(net: OperatorNetwork, shape: tuple[int, ...]) -> SSAValue:

@@ -124,15 +124,17 @@ def assemble(
     problems += expansion.problems
     if problems:
         raise TilewrightError(problems[:MAX_PROBLEMS])
-    made = Scheduled(expansion.items, (), expansion.most_vsm, expansion.most_msm)
+    scheduled = Scheduled(expansion.items, (), expansion.most_vsm, expansion.most_msm)
     if parallel:
         fixed = "tensor_buffer" in text or "filter_buffer" in text
-        made = schedule(made.items, expansion.units, sizes, made.vsm_bytes, made.msm_bytes, fixed)
-    statements, places, relocations = _statements(_with_barriers(made.items, barriers), base)
+        scheduled = schedule(
+            scheduled.items, expansion.units, sizes, scheduled.vsm_bytes, scheduled.msm_bytes, fixed
+        )
+    statements, places, relocations = _statements(_with_barriers(scheduled.items, barriers), base)
     words = assemble_statements(statements, name)
     return Program(
         name, tuple(statements), words, base, data, tuple(relocations), tuple(places),
-        made.vsm_bytes, made.msm_bytes, made.overlaps,
+        scheduled.vsm_bytes, scheduled.msm_bytes, scheduled.overlaps,
     )  # fmt: skip
 
 
@@ -149,7 +151,7 @@ def _with_barriers(items: list[Item], wanted: bool) -> list[Instruction | LabelM
 
     A scalar instruction does not wait in the queue, so the last other one is repeated.
     """
-    found: list[Instruction | LabelMark] = []
+    instructions: list[Instruction | LabelMark] = []
     last = Instruction("VMOVE", (), (Register(0),) * 3, (), None)
     for item in items:
         if isinstance(item, BarrierMark):
@@ -159,12 +161,12 @@ def _with_barriers(items: list[Item], wanted: bool) -> list[Instruction | LabelM
                 last.mnemonic, (*last.modifiers, ("barrier", None)), last.operands, item.places,
                 None,
             )  # fmt: skip
-            found.append(waiting)
+            instructions.append(waiting)
             continue
         if isinstance(item, Instruction) and "barrier" in BY_MNEMONIC[item.mnemonic].by_name:
             last = item
-        found.append(item)
-    return found
+        instructions.append(item)
+    return instructions
 
 
 def _statements(
@@ -183,16 +185,16 @@ def _statements(
         for name in labels[:-1]:
             statements.append(Statement(label=name))
         try:
-            made = _statement(item, base, labels[-1] if labels else None)
+            statement = _statement(item, base, labels[-1] if labels else None)
         except TilewrightError as error:
-            problems += [_placed(found, item.places) for found in error.problems]
+            problems += [_placed(problem, item.places) for problem in error.problems]
             if len(problems) >= MAX_PROBLEMS:
                 break
             continue
         labels = []
         if any(isinstance(operand, Address) for operand in item.operands):
             relocations.append(len(places))
-        statements.append(made)
+        statements.append(statement)
         places.append(item.places)
     statements += [Statement(label=name) for name in labels]
     if problems:
@@ -200,10 +202,10 @@ def _statements(
     return statements, places, relocations
 
 
-def _placed(found: Problem, places: tuple[Place, ...]) -> Problem:
+def _placed(problem: Problem, places: tuple[Place, ...]) -> Problem:
     own, *calls = places
     where = str(own) + "".join(f" from {place}" for place in calls)
-    return Problem(found.code, f"{own.text!r}: {found.reason}", where, found.help)
+    return Problem(problem.code, f"{own.text!r}: {problem.reason}", where, problem.help)
 
 
 def _statement(item: Instruction, base: int, label: str | None) -> Statement:

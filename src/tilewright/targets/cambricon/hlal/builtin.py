@@ -14,19 +14,19 @@ from tilewright.targets.cambricon.hlal.values import problem
 def library_texts() -> dict[str, str]:
     """The texts of the library by file name, in order."""
     folder = files("tilewright.targets.cambricon.hlal.library")
-    found = {
+    texts = {
         item.name: item.read_text() for item in folder.iterdir() if item.name.endswith(".hlal")
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(texts.items()))
 
 
 @cache
 def _library() -> Definitions:
-    found = Definitions()
+    definitions = Definitions()
     for name, text in library_texts().items():
         for node in parse(text, f"library/{name}"):
-            define(node, found)
-    return found
+            define(node, definitions)
+    return definitions
 
 
 def library() -> Definitions:

@@ -160,11 +160,11 @@ class _Expander:
 
     def _note(self, error: TilewrightError, calls: tuple[Place, ...]) -> None:
         """Keep a refusal, with the line of the program that led to it."""
-        for found in error.problems:
-            where = found.where
+        for refusal in error.problems:
+            where = refusal.where
             if calls:
                 where += "".join(f" from {place}" for place in calls)
-            self.found.problems.append(Problem(found.code, found.reason, where, found.help))
+            self.found.problems.append(Problem(refusal.code, refusal.reason, where, refusal.help))
 
     def _node(self, node: Node, frame: _Frame) -> None:
         match node:
@@ -182,8 +182,8 @@ class _Expander:
                 for register in node.names:
                     if frame.taken >= len(self.pool):
                         raise problem(register.at, "finds no register free", code="hlal-size")
-                    found = Register(self.pool[frame.taken])
-                    self._name(f"${register.name}", found, register.at, frame)
+                    allocated = Register(self.pool[frame.taken])
+                    self._name(f"${register.name}", allocated, register.at, frame)
                     frame.taken += 1
             case syntax.Table():
                 numbers = [evaluate(number, frame.scope) for number in node.numbers]
@@ -302,9 +302,9 @@ class _Expander:
             return _register(operand, frame.scope)
         expression = operand.value
         if isinstance(expression, syntax.Reference) and expression.field is None:
-            found = frame.scope.find(expression.name)
-            if found is not None:
-                return found
+            value = frame.scope.find(expression.name)
+            if value is not None:
+                return value
             macro = self.definitions.macros.get(expression.name)
             if macro is not None:
                 return LocalMacro(macro, self.data.scope)
@@ -340,10 +340,10 @@ class _Expander:
         if isinstance(expression, syntax.Reference) and expression.field is None:
             if mnemonic in ("J", "CB") and expression.name in frame.labels:
                 return LabelUse(frame.labels[expression.name], operand.at)
-            found = frame.scope.find(expression.name)
-            if isinstance(found, Register):
-                return found
-            if found is None and mnemonic in ("J", "CB"):
+            target = frame.scope.find(expression.name)
+            if isinstance(target, Register):
+                return target
+            if target is None and mnemonic in ("J", "CB"):
                 raise problem(operand.at, "is a label that stands nowhere", code="hlal-name")
         value = evaluate(expression, frame.scope)
         if isinstance(value, float):
@@ -359,10 +359,10 @@ def _register(operand: syntax.RegisterName, scope: Scope) -> Register:
         if number >= REGISTERS:
             raise problem(operand.at, f"is no register: there are {REGISTERS}", code="hlal-name")
         return Register(number)
-    found = scope.find(f"${operand.name}") or scope.find(operand.name)
-    if not isinstance(found, Register):
+    register = scope.find(f"${operand.name}") or scope.find(operand.name)
+    if not isinstance(register, Register):
         raise problem(operand.at, "is no register", "$R0 to $R63, or REG declares it", "hlal-name")
-    return found
+    return register
 
 
 def _numbered(name: str) -> int | None:

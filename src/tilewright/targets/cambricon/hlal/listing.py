@@ -36,12 +36,14 @@ def _lines(program: Program) -> Iterator[str]:
     yield ";; word, its bits, instruction, line"
     marks = frozenset(program.relocations)
     index = 0
-    for one in program.statements:
-        if one.label is not None:
-            yield f"{one.label}:"
-        if not one.mnemonic:
+    for statement in program.statements:
+        if statement.label is not None:
+            yield f"{statement.label}:"
+        if not statement.mnemonic:
             continue
-        (text,) = text_lines([Statement(one.mnemonic, one.operands, one.modifiers)])
+        (text,) = text_lines(
+            [Statement(statement.mnemonic, statement.operands, statement.modifiers)]
+        )
         mark = "+" if index in marks else " "
         word = int(program.words[index])
         yield f"{index:6} {word:016x}{mark} {text.strip():56} ;; {program.where(index)}"

@@ -16,6 +16,6 @@ def machine_named(name: str, values: Mapping[str, float] | None = None) -> Machi
     """A configuration by its target's name; raises TilewrightError (``hlal-target``)."""
     for size in CONFIGURATIONS:
         if size.name == name:
-            found = machine(size)
-            return found.with_values(values) if values else found
+            described = machine(size)
+            return described.with_values(values) if values else described
     raise refuse("hlal-target", f"HLAL is not for target {name!r}", help=", ".join(NAMES))

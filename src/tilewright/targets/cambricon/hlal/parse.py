@@ -101,14 +101,14 @@ class _Builder:
         self.depth += 1
         if self.depth > MAX_NESTING:
             raise refuse("hlal-size", f"blocks lie more than {MAX_NESTING} deep", self.file)
-        found: list[Node] = []
+        nodes: list[Node] = []
         for line in tree.children:
             for child in cast(_Tree, line).children:
                 node = cast(_Tree, child)
                 build = cast("Callable[[_Tree], Node]", getattr(self, f"_{node.data}"))
-                found.append(build(node))
+                nodes.append(build(node))
         self.depth -= 1
-        return tuple(found)
+        return tuple(nodes)
 
     def _section(self, tree: _Tree) -> Node:
         (name,) = _tokens(tree)

@@ -142,8 +142,8 @@ def _races(program: Program, result: Result) -> list[Problem]:
     The vector and the matrix unit are kept in order by the queue alone, so pairs of theirs are not
     what ``@barrier`` is for, nor are pairs of transfers.
     """
-    mnemonics = [one.mnemonic for one in program.statements if one.mnemonic]
-    found = [
+    mnemonics = [statement.mnemonic for statement in program.statements if statement.mnemonic]
+    problems = [
         Problem(
             "hlal-race",
             f"no @barrier stands between this and {program.where(race.first)}: both touch byte "
@@ -154,7 +154,7 @@ def _races(program: Program, result: Result) -> list[Problem]:
         for race in result.races
         if computes(mnemonics[race.first]) != computes(mnemonics[race.second])
     ]
-    if not found and not result.races_complete:
+    if not problems and not result.races_complete:
         text = "too many pairs of instructions touch common bytes for all to be looked at"
-        found.append(Problem("hlal-race", text, program.name, "check the program's parts alone"))
-    return found
+        problems.append(Problem("hlal-race", text, program.name, "check the program's parts alone"))
+    return problems

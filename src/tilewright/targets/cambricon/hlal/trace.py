@@ -16,7 +16,7 @@ from tilewright.targets.cambricon.statements import mnemonic_text
 def write_timeline(path: Path, program: Program, machine: Machine, result: Result) -> None:
     """Write one event an instruction of the units; needs a run that kept its events."""
     scale = 1e6 / machine.clock_hz
-    names = [mnemonic_text(one) for one in program.statements if one.mnemonic]
+    names = [mnemonic_text(statement) for statement in program.statements if statement.mnemonic]
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
         file.write(

@@ -116,32 +116,32 @@ def whole(expression: Expression, scope: Scope) -> int:
 
 
 def _reference(reference: syntax.Reference, scope: Scope) -> Constant:
-    found = scope.find(reference.name)
-    if found is None:
+    entry = scope.find(reference.name)
+    if entry is None:
         raise problem(reference.at, "is not defined", code="hlal-name")
     name = reference.field
     if name is not None:
-        if not isinstance(found, SegmentedArray | OnChipArray):
+        if not isinstance(entry, SegmentedArray | OnChipArray):
             raise problem(reference.at, f"has no fields, so no {name!r}", code="hlal-name")
-        value = found.field(name)
+        value = entry.field(name)
         if value is None:
-            raise problem(reference.at, f"has no field {name!r}", _fields(found), code="hlal-name")
-        address = name == "address" and isinstance(found, SegmentedArray)
+            raise problem(reference.at, f"has no field {name!r}", _fields(entry), code="hlal-name")
+        address = name == "address" and isinstance(entry, SegmentedArray)
         return Address(value) if address else value
-    if isinstance(found, SegmentedArray | ScalarWord):
-        return Address(found.address)
-    if isinstance(found, OnChipArray):
-        return found.address
-    if isinstance(found, Register | LocalMacro):
-        kind = "a register" if isinstance(found, Register) else "a macro"
+    if isinstance(entry, SegmentedArray | ScalarWord):
+        return Address(entry.address)
+    if isinstance(entry, OnChipArray):
+        return entry.address
+    if isinstance(entry, Register | LocalMacro):
+        kind = "a register" if isinstance(entry, Register) else "a macro"
         raise problem(reference.at, f"is {kind}, and a constant is needed")
-    return found
+    return entry
 
 
-def _fields(found: SegmentedArray | OnChipArray) -> str:
-    if isinstance(found, OnChipArray):
+def _fields(array: SegmentedArray | OnChipArray) -> str:
+    if isinstance(array, OnChipArray):
         return "address, size, bytes, element_bytes"
-    axes = ", ".join(axis.name for axis in found.axes)
+    axes = ", ".join(axis.name for axis in array.axes)
     return (
         "size_x, seg_size_x, seg_n_x, seg_r_x, seg_last_x, seg_step_x, step_x for x of "
         f"{axes}; address, elements, bytes, seg_elements, seg_bytes, element_bytes, fraction, "

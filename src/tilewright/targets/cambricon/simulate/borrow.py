@@ -19,11 +19,11 @@ def _borrowed(_: Any, array: Any) -> Any:
 
     def generated(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         given = context.make_array(signature.args[0])(context, builder, arguments[0])
-        made = context.make_array(kind)(context, builder)
+        borrowed = context.make_array(kind)(context, builder)
         for field in ("data", "shape", "strides", "itemsize", "nitems"):
-            setattr(made, field, getattr(given, field))
-        made.meminfo, made.parent = (context.get_constant_null(t) for t in OWNERS)
-        return made._getvalue()
+            setattr(borrowed, field, getattr(given, field))
+        borrowed.meminfo, borrowed.parent = (context.get_constant_null(t) for t in OWNERS)
+        return borrowed._getvalue()
 
     return kind(array), generated
 

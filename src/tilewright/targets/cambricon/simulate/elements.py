@@ -246,11 +246,11 @@ def _overtakes(out: int, out_width: int, source: int, width: int, count: int) ->
 def reduced(opcode: int, n: Array, chip16: Array, chip32: Array, chip64: Array, room: Array) -> int:
     """The sum of products modulo 2**32 (VDOT), or the greatest or least (VMAX, VMIN)."""
     count, width0, width1 = n[COUNT], n[WIDTH0], n[WIDTH1]
-    found = np.int64(0)
+    total = np.int64(0)
     if opcode == 0x39:
-        found = np.int64(-(1 << 31))
+        total = np.int64(-(1 << 31))
     elif opcode == 0x3A:
-        found = np.int64((1 << 31) - 1)
+        total = np.int64((1 << 31) - 1)
     a, b = room[0], room[1]
     for start in range(0, count, CHUNK):
         part = min(CHUNK, count - start)
@@ -258,14 +258,14 @@ def reduced(opcode: int, n: Array, chip16: Array, chip32: Array, chip64: Array, 
         if width1 > 0:
             read(chip16, chip32, chip64, n[SECOND] + start * width1, width1, 0, False, part, b)
             for i in range(part):
-                found += a[i] * b[i]
+                total += a[i] * b[i]
         elif opcode == 0x39:
             for i in range(part):
-                found = max(found, a[i])
+                total = max(total, a[i])
         else:
             for i in range(part):
-                found = min(found, a[i])
-    return int(np.int32(found))
+                total = min(total, a[i])
+    return int(np.int32(total))
 
 
 @compiled_together

@@ -67,12 +67,12 @@ def decay(values: Array, count: int, fraction: int) -> None:
 @compiled_together
 def _log2(value: int) -> int:
     """floor(log2) of a positive number."""
-    found = 0
+    logarithm = 0
     for step in (32, 16, 8, 4, 2, 1):
         if value >> step:
             value >>= step
-            found += step
-    return found
+            logarithm += step
+    return logarithm
 
 
 @compiled_together

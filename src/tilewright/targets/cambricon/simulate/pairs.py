@@ -45,17 +45,17 @@ def _tile(builder: ir.IRBuilder, columns: int, arguments: list[ir.Value]) -> Non
     short = ir.VectorType(_I16, step)
     before = builder.block
     body, after = builder.append_basic_block("pairs"), builder.append_basic_block("summed")
-    zero, one = ir.Constant(_I64, 0), ir.Constant(_I64, 1)
-    last = builder.sub(rows, one)
+    zero, unit = ir.Constant(_I64, 0), ir.Constant(_I64, 1)
+    last = builder.sub(rows, unit)
     builder.branch(body)
     builder.position_at_end(body)
     row = builder.phi(_I64)
     row.add_incoming(zero, before)
-    found: list[Any] = [builder.phi(half) for _ in range(2 * parts)]
-    for phi in found:
+    running: list[Any] = [builder.phi(half) for _ in range(2 * parts)]
+    for phi in running:
         phi.add_incoming(ir.Constant(half, None), before)
     # The last of an odd number of rows is paired with itself, times 0.
-    next_row = builder.add(row, one)
+    next_row = builder.add(row, unit)
     alone = builder.icmp_signed(">", next_row, last)
     other = builder.select(alone, row, next_row)
     x0 = builder.load(builder.gep(vector, [row]), align=2)
@@ -84,10 +84,10 @@ def _tile(builder: ir.IRBuilder, columns: int, arguments: list[ir.Value]) -> Non
                 builder.shuffle_vector(products, products, even),
                 builder.shuffle_vector(products, products, odd),
             )
-            totals.append(builder.add(found[2 * part + which], neighbours))
+            totals.append(builder.add(running[2 * part + which], neighbours))
     following = builder.add(row, ir.Constant(_I64, 2))
     row.add_incoming(following, body)
-    for phi, total in zip(found, totals, strict=True):
+    for phi, total in zip(running, totals, strict=True):
         phi.add_incoming(total, body)
     builder.cbranch(builder.icmp_signed("<", following, rows), body, after)
     builder.position_at_end(after)

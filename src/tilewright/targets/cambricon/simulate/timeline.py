@@ -36,8 +36,8 @@ def write_events(
     numbers = result.events[shown, 0]
     names: dict[int, str] = {}
     for word in np.unique(numbers).tolist():
-        one = decode(int(words[word]))
-        names[word] = mnemonic_text(Statement(one.instruction.mnemonic, (), one.modifiers))
+        decoded = decode(int(words[word]))
+        names[word] = mnemonic_text(Statement(decoded.instruction.mnemonic, (), decoded.modifiers))
     write_trace(
         path,
         timeline,

@@ -78,10 +78,10 @@ class _Block:
 
     def step(self, operand: Address, dim: str) -> int:
         """A constant stride."""
-        found = operand.stride(dim, self.instance.size(dim), self.instance.dims)
-        if found is None:
+        stride = operand.stride(dim, self.instance.size(dim), self.instance.dims)
+        if stride is None:
             raise self.instance.cannot(f"operand {operand.pointer} has no stride along {dim}")
-        return found
+        return stride
 
     def most(self, vectors: int) -> int:
         """Points of the largest register tile with so many vectors."""
@@ -268,10 +268,10 @@ def _values_text(block: _Block, size: int, first: bool) -> str:
 def _runs(count: int, most: int) -> list[tuple[int, int, int]]:
     """Register tiles: (points, how many tiles of so many, where the first begins)."""
     parts = register_tiles(count, most)
-    found: list[tuple[int, int, int]] = []
+    runs: list[tuple[int, int, int]] = []
     start = 0
     for points in sorted(set(parts), reverse=True):
         times = parts.count(points)
-        found.append((points, times, start))
+        runs.append((points, times, start))
         start += points * times
-    return found
+    return runs

@@ -154,18 +154,18 @@ class Block:
 
     def step(self, operand: Address, dim: str, count: int) -> int:
         """A constant stride."""
-        found = operand.stride(dim, count, self.instance.dims)
-        if found is None:
+        stride = operand.stride(dim, count, self.instance.dims)
+        if stride is None:
             raise self.instance.cannot(f"operand {operand.pointer} has no stride along {dim}")
-        return found
+        return stride
 
     def block_step(self, operand: Address, dim: str) -> int:
         """A constant stride between blocks of lanes."""
         size = self.instance.size(dim)
-        found = operand.block_stride(dim, self.lanes, size, self.instance.dims)
-        if found is None:
+        stride = operand.block_stride(dim, self.lanes, size, self.instance.dims)
+        if stride is None:
             raise self.instance.cannot(f"operand {operand.pointer} does not lie in blocks")
-        return found
+        return stride
 
     def places(self) -> tuple[list[int], list[int]]:
         """Each tile's place in a plane of inputs, and its step between blocks of channels."""

@@ -45,11 +45,11 @@ def call(name: str, arguments: Sequence[str]) -> str:
 def parameters(instance: Instance, extra: Sequence[str] = ()) -> str:
     """The parameter list of a function that takes all of an instance's pointers."""
     output = instance.output.pointer
-    found = [
+    declared = [
         f"{'' if a.pointer == output else 'const '}{a.c_type} *{a.pointer}"
         for a in instance.addresses
     ]
-    return ", ".join([*found, *extra])
+    return ", ".join([*declared, *extra])
 
 
 def accumulator(element: str) -> str:

@@ -23,17 +23,17 @@ from tilewright.targets.cpu.primitives.code import NAME, KernelCode, call
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the calls: the layout with the first of the output channels, then the products."""
-    made = _Explicit.of(instance)
-    x, s = made.x, made.scratch
+    block = _Explicit.of(instance)
+    x, s = block.x, block.scratch
     with writer.block():
         n, c, _, _ = x.window
         origin = replace(x, window=(n, c, Affine(), Affine()))
         image = plus(x.pointer, origin.offset(instance.dims))
         place = [x.index(axis, instance.dims, {}) for axis in (2, 3)]
-        name = code.function("explicit_input", _input_text(made))
+        name = code.function("explicit_input", _input_text(block))
         write_first(instance, call(name, [image, s.pointer, *place]), writer)
-        name = code.function("explicit_products", _products_text(made, code))
-        pointers = [plus(a.pointer, a.offset(instance.dims)) for a in made.outside]
+        name = code.function("explicit_products", _products_text(block, code))
+        pointers = [plus(a.pointer, a.offset(instance.dims)) for a in block.outside]
         writer.line(call(name, [s.pointer, *pointers]))
 
 
@@ -109,37 +109,37 @@ class _Explicit:
 
     def step(self, operand: Address, dim: str) -> int:
         """A constant stride."""
-        found = operand.stride(dim, self.instance.size(dim), self.instance.dims)
-        if found is None:
+        stride = operand.stride(dim, self.instance.size(dim), self.instance.dims)
+        if stride is None:
             raise self.instance.cannot(f"operand {operand.pointer} has no stride along {dim}")
-        return found
+        return stride
 
 
-def _taps(made: _Explicit, dim: str) -> tuple[int, int]:
+def _taps(block: _Explicit, dim: str) -> tuple[int, int]:
     """Stride and dilation of the window along one axis of the image."""
     axis = 2 if dim == "kh" else 3
-    terms = dict(made.x.window[axis].terms)
+    terms = dict(block.x.window[axis].terms)
     return terms.get("oh" if dim == "kh" else "ow", 1), terms.get(dim, 1)
 
 
-def _input_text(made: _Explicit) -> str:
+def _input_text(block: _Explicit) -> str:
     """Lay out the inputs of a block of points; positions outside the image are zero."""
-    x, instance, lanes = made.x, made.instance, made.instance.lanes
+    x, instance, lanes = block.x, block.instance, block.instance.lanes
     height, width = x.shape[2:]
-    (sh, dh), (sw, dw) = _taps(made, "kh"), _taps(made, "kw")
-    (kh, kw), channels = made.window, instance.size("ci")
+    (sh, dh), (sw, dw) = _taps(block, "kh"), _taps(block, "kw")
+    (kh, kw), channels = block.window, instance.size("ci")
     steps = [(x.part(2, 1), "h"), (x.part(3, 1), "v")]
-    starts = [sum(made.parts[:number]) for number in range(len(made.parts) + 1)]
+    starts = [sum(block.parts[:number]) for number in range(len(block.parts) + 1)]
     writer = Writer()
-    writer.line(f"/* what {kh} x {kw} windows of {made.rows} x {starts[-1]} points read */")
+    writer.line(f"/* what {kh} x {kw} windows of {block.rows} x {starts[-1]} points read */")
     writer.line(f"static void {NAME}(const float *x, float *s, long row, long column)")
     with writer.block():
         writer.line("/* the first point of each part of a row */")
         listed = ", ".join(map(str, starts))
         writer.line(f"static const int first[{len(starts)}] = {{{listed}}};")
-        writer.line(f"for (long y = 0; y < {made.rows}; y++)")
-        writer.line(f"for (long p = 0; p < {len(made.parts)}; p++)")
-        count = -(-channels // lanes) if made.blocked else channels
+        writer.line(f"for (long y = 0; y < {block.rows}; y++)")
+        writer.line(f"for (long p = 0; p < {len(block.parts)}; p++)")
+        count = -(-channels // lanes) if block.blocked else channels
         writer.line(f"for (long c = 0; c < {count}; c++)")
         with writer.block(f"for (long i = 0; i < {kh}; i++)"):
             writer.line(f"const long h = row + {total([(sh, 'y'), (dh, 'i')])};")
@@ -147,25 +147,25 @@ def _input_text(made: _Explicit) -> str:
             writer.line(f"const int inside = h >= 0 && h < {height};")
             with writer.block(f"for (long j = 0; j < {kw}; j++)"):
                 writer.line(f"const long k = (c * {kh} + i) * {kw} + j;")
-                where = f"s + y * {made.row}L + first[p] * {made.blocks * lanes}L"
-                index = "k * step" if made.blocked else f"k / {lanes} * step + k % {lanes}"
+                where = f"s + y * {block.row}L + first[p] * {block.blocks * lanes}L"
+                index = "k * step" if block.blocked else f"k / {lanes} * step + k % {lanes}"
                 writer.line(f"float *o = {where} + {index};")
                 with writer.block(f"for (long z = first[p]; z < first[p + 1]; z++, o += {lanes})"):
                     writer.line(f"const long v = column + {total([(sw, 'z'), (dw, 'j')])};")
                     writer.line(f"const int in = inside && v >= 0 && v < {width};")
-                    if made.blocked:
-                        _write_vector(writer, made, steps, channels)
+                    if block.blocked:
+                        _write_vector(writer, block, steps, channels)
                     else:
-                        at = total([(made.step(x, "ci"), "c"), *steps])
+                        at = total([(block.step(x, "ci"), "c"), *steps])
                         writer.line(f"*o = in ? x[{at}] : 0.0f;")
     return str(writer)
 
 
 def _write_vector(
-    writer: Writer, made: _Explicit, steps: Sequence[tuple[int, str]], channels: int
+    writer: Writer, block: _Explicit, steps: Sequence[tuple[int, str]], channels: int
 ) -> None:
     """Copy one block of channels of one tap; lanes past the last channel are zero."""
-    x, instance, lanes = made.x, made.instance, made.instance.lanes
+    x, instance, lanes = block.x, block.instance, block.instance.lanes
     between = x.block_stride("ci", lanes, channels, instance.dims)
     if between is None or x.stride("ci", min(lanes, channels), instance.dims) not in (0, 1):
         raise instance.cannot("the image does not lie in blocks of channels")
@@ -179,20 +179,22 @@ def _write_vector(
     writer.line("store(o, d);")
 
 
-def _products_text(made: _Explicit, code: KernelCode) -> str:
+def _products_text(block: _Explicit, code: KernelCode) -> str:
     """Multiply every register tile of the block, and write its results."""
-    lanes, parts = made.instance.lanes, made.parts
-    names = ", ".join(a.pointer for a in made.outside)
+    lanes, parts = block.instance.lanes, block.parts
+    names = ", ".join(a.pointer for a in block.outside)
     writer = Writer()
-    writer.line(f"/* products of {made.rows} rows of {sum(parts)} points x {made.depth} inputs */")
-    writer.line(f"static void {NAME}({_parameters(made)})")
-    with writer.block(), writer.block(f"for (long row = 0; row < {made.rows}; row++)"):
+    writer.line(
+        f"/* products of {block.rows} rows of {sum(parts)} points x {block.depth} inputs */"
+    )
+    writer.line(f"static void {NAME}({_parameters(block)})")
+    with writer.block(), writer.block(f"for (long row = 0; row < {block.rows}; row++)"):
         start = 0
         for size in sorted(set(parts), reverse=True):
             times = parts.count(size)
-            name = code.function("explicit_part", _part_text(made, size))
-            step = size * made.blocks * lanes
-            s = f"s + row * {made.row}L + {start * made.blocks * lanes}"
+            name = code.function("explicit_part", _part_text(block, size))
+            step = size * block.blocks * lanes
+            s = f"s + row * {block.row}L + {start * block.blocks * lanes}"
             if times > 1:
                 writer.line(f"for (long p = 0; p < {times}; p++)")
                 writer.line(f"    {name}({s} + p * {step}, {names}, row, {start} + p * {size});")
@@ -202,24 +204,24 @@ def _products_text(made: _Explicit, code: KernelCode) -> str:
     return str(writer)
 
 
-def _parameters(made: _Explicit) -> str:
-    output = made.instance.output
-    pointers = [f"{'' if a == output else 'const '}{a.c_type} *{a.pointer}" for a in made.outside]
+def _parameters(block: _Explicit) -> str:
+    output = block.instance.output
+    pointers = [f"{'' if a == output else 'const '}{a.c_type} *{a.pointer}" for a in block.outside]
     return ", ".join(["const float *s", *pointers])
 
 
-def _part_text(made: _Explicit, size: int) -> str:
+def _part_text(block: _Explicit, size: int) -> str:
     """One register tile: ``size`` points x all vectors of output channels."""
-    instance, w, lanes = made.instance, made.w, made.instance.lanes
+    instance, w, lanes = block.instance, block.w, block.instance.lanes
     vectors = -(-instance.size("co") // lanes)
     between = w.block_stride("co", lanes, instance.size("co"), instance.dims)
     # One tap after another; an axis of one tap has no stride.
-    taps = next((made.step(w, d) for d in ("kw", "kh") if instance.size(d) > 1), None)
-    if between is None or taps not in (None, lanes * lanes if made.blocked else lanes):
+    taps = next((block.step(w, d) for d in ("kw", "kh") if instance.size(d) > 1), None)
+    if between is None or taps not in (None, lanes * lanes if block.blocked else lanes):
         raise instance.cannot("the weights do not lie in the order of the reduction")
     writer = Writer()
     writer.line(f"/* {size} points x {vectors} vectors of output channels */")
-    writer.line(f"static void {NAME}({_parameters(made)}, long row, long first)")
+    writer.line(f"static void {NAME}({_parameters(block)}, long row, long first)")
     with writer.block():
         writer.line(f"vec a[{size}][{vectors}];")
         writer.line(f"const float *u = {w.pointer}, *v = s;")
@@ -232,11 +234,11 @@ def _part_text(made: _Explicit, size: int) -> str:
         for number in range(vectors):
             count = min(lanes, instance.size("co") - number * lanes)
             value = "splat(0.0f)"
-            if made.bias is not None:
-                value = vector_at(instance, made.bias, "co", position(number)(made.bias), count)
+            if block.bias is not None:
+                value = vector_at(instance, block.bias, "co", position(number)(block.bias), count)
             writer.line(f"{loop} a[j][{number}] = {value};")
         places = [number * between for number in range(vectors)]
-        write_steps(writer, size, places, made.depth, lanes)
+        write_steps(writer, size, places, block.depth, lanes)
         for number in range(vectors):
             count = min(lanes, instance.size("co") - number * lanes)
             with writer.block(loop):

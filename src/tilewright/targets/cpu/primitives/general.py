@@ -39,8 +39,8 @@ def write_scalar_chain(
             for operand in step.inputs
         ]
         names.append(f"{value}{number}")
-        found = scalar(instance, step, arguments)
-        writer.line(f"const {step.result.c_type} {names[-1]} = {found};")
+        text = scalar(instance, step, arguments)
+        writer.line(f"const {step.result.c_type} {names[-1]} = {text};")
     return names[-1]
 
 
@@ -258,8 +258,8 @@ def finish(writer: Writer, instance: Instance) -> None:
 def _chain(writer: Writer, instance: Instance, value: str, variables: Mapping[str, str]) -> str:
     result = instance.anchor.result
     names = [f"({result.c_type}){value}"]
-    found = instance.anchor.operation in indexing.EMITTERS  # Which is copied as it is.
-    if instance.reduction and result.element in SHORT_FLOATS and not found:
+    text = instance.anchor.operation in indexing.EMITTERS  # Which is copied as it is.
+    if instance.reduction and result.element in SHORT_FLOATS and not text:
         names = [f"{SHORT_FLOATS[result.element]}_of_float({value})"]
     for number, step in enumerate(instance.steps[1:], 1):
         arguments = [
@@ -269,6 +269,6 @@ def _chain(writer: Writer, instance: Instance, value: str, variables: Mapping[st
             for operand in step.inputs
         ]
         names.append(f"{value}{number}")
-        found = scalar(instance, step, arguments)
-        writer.line(f"const {step.result.c_type} {names[-1]} = {found};")
+        text = scalar(instance, step, arguments)
+        writer.line(f"const {step.result.c_type} {names[-1]} = {text};")
     return names[-1]

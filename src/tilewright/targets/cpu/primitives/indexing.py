@@ -20,10 +20,10 @@ def element(instance: Instance, operand: Address, variables: Mapping[str, str], 
 
 def _loops(instance: Instance, dim: str, variables: Mapping[str, str], more: str) -> dict[str, str]:
     """The indices with that of the one reduced dim, of which a tile has all."""
-    found = {**variables}
+    indices = {**variables}
     if instance.dims[dim].size > 1:
-        found[dim] = more
-    return found
+        indices[dim] = more
+    return indices
 
 
 def emit_gather(writer: Writer, instance: Instance, variables: Mapping[str, str]) -> None:
@@ -33,8 +33,8 @@ def emit_gather(writer: Writer, instance: Instance, variables: Mapping[str, str]
     writer.line(f"int64_t at = (int64_t){element(instance, places, variables)};")
     writer.line(f"at += at < 0 ? {extent} : 0;")
     writer.line(f"at = at < 0 ? 0 : at < {extent} ? at : {extent - 1};")
-    found = element(instance, x, _loops(instance, "v", variables, "at"))
-    writer.line(f"const {x.c_type} t = {found};")
+    text = element(instance, x, _loops(instance, "v", variables, "at"))
+    writer.line(f"const {x.c_type} t = {text};")
 
 
 _FOLDS: Mapping[str, str] = {
@@ -74,8 +74,8 @@ def _emit_place(
         writer.line("int64_t t = 0;")
         writer.line(f"{x.c_type} most = {element(instance, x, variables)};")
         with writer.block(f"for (long at = 1; at < {instance.extents[dim]}; at++)"):
-            found = element(instance, x, _loops(instance, dim, variables, "at"))
-            writer.line(f"const {x.c_type} here = {found};")
+            text = element(instance, x, _loops(instance, dim, variables, "at"))
+            writer.line(f"const {x.c_type} here = {text};")
             with writer.block(f"if (here {relation}{last} most)"):
                 writer.line("most = here;")
                 writer.line("t = at;")

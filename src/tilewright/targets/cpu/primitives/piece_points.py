@@ -47,11 +47,11 @@ class Pieces:
     def of(cls, instance: Instance) -> Pieces:
         """Check that the operands are tensors, and the block one image's."""
         x, w, scratch, *bias = instance.tensors
-        made = cls(instance, x, w, scratch, bias[0] if bias else None)
-        outer = [d for d in instance.dims if d not in (*made.grid, "co", *instance.reduction)]
+        pieces = cls(instance, x, w, scratch, bias[0] if bias else None)
+        outer = [d for d in instance.dims if d not in (*pieces.grid, "co", *instance.reduction)]
         if instance.split or any(instance.size(dim) != 1 for dim in outer):
             raise instance.cannot("a block is of one image and the whole reduction")
-        return made
+        return pieces
 
     @property
     def windows(self) -> bool:
@@ -116,17 +116,17 @@ class Pieces:
         return ", ".join(listed)
 
 
-def windows_text(made: Pieces) -> str:
+def windows_text(block: Pieces) -> str:
     """Split what a block's windows read; positions outside the image are zero."""
-    x, instance, geometry = made.x, made.instance, made.geometry
+    x, instance, geometry = block.x, block.instance, block.geometry
     channels = instance.size("ci")
     between = x.block_stride("ci", POINTS, channels, instance.dims)
     if between is None or x.stride("ci", min(POINTS, channels), instance.dims) not in (0, 1):
         raise instance.cannot("the image does not lie in blocks of channels")
     (height, width), (sh, sw) = x.shape[2:], geometry.strides
     pixel = total([(x.part(2, 1), "h"), (x.part(3, 1), "v")])
-    low, high = (_channels(made, between, number, pixel) for number in ("2 * c", "(2 * c + 1)"))
-    split = SPLIT[made.whole]
+    low, high = (_channels(block, between, number, pixel) for number in ("2 * c", "(2 * c + 1)"))
+    split = SPLIT[block.whole]
     writer = Writer()
     writer.line(
         f"/* what windows of {geometry.rows} x {geometry.columns} points read, in pieces */"
@@ -152,9 +152,9 @@ def windows_text(made: Pieces) -> str:
     return str(writer)
 
 
-def _channels(made: Pieces, between: int, number: str, pixel: str) -> str:
+def _channels(block: Pieces, between: int, number: str, pixel: str) -> str:
     """C expression of a vector of channels at a pixel; what is no channel is 0."""
-    channels = made.instance.size("ci")
+    channels = block.instance.size("ci")
     whole, rest = divmod(channels, POINTS)
     at = f"x + {total([(between, number)])} + {pixel}"
     value = f"load({at})"
@@ -165,15 +165,15 @@ def _channels(made: Pieces, between: int, number: str, pixel: str) -> str:
     return value
 
 
-def rows_text(made: Pieces) -> str:
+def rows_text(block: Pieces) -> str:
     """Split the rows of a matrix product."""
-    instance, x, geometry = made.instance, made.x, made.geometry
+    instance, x, geometry = block.instance, block.x, block.geometry
     depth = geometry.channels
-    row = x.stride(made.grid[1], geometry.columns, instance.dims)
+    row = x.stride(block.grid[1], geometry.columns, instance.dims)
     if row is None or x.stride("ci", depth, instance.dims) not in (0, 1):
         raise instance.cannot("rows must lie at a fixed distance, and their inputs side by side")
     whole, rest = divmod(depth, 2 * POINTS)
-    split = SPLIT[made.whole]
+    split = SPLIT[block.whole]
     writer = Writer()
     writer.line(f"/* {geometry.columns} rows of {depth} inputs, in pieces */")
     writer.line(f"static void {NAME}(const float *x, float *s)")

@@ -37,21 +37,21 @@ from tilewright.targets.cpu.primitives.piece_points import (
 
 def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     """Write the calls: points with the first of the output channels, then the products."""
-    made = Pieces.of(instance)
-    x, s = made.x, made.scratch
+    block = Pieces.of(instance)
+    x, s = block.x, block.scratch
     with writer.block():
-        if made.windows:
+        if block.windows:
             n, c, _, _ = x.window
             origin = replace(x, window=(n, c, Affine(), Affine()))
             arguments = [plus(x.pointer, origin.offset(instance.dims)), s.pointer]
             arguments += [x.index(axis, instance.dims, {}) for axis in (2, 3)]
-            text = windows_text(made)
+            text = windows_text(block)
         else:
             arguments = [plus(x.pointer, x.offset(instance.dims)), s.pointer]
-            text = rows_text(made)
+            text = rows_text(block)
         write_first(instance, call(code.function("piece_points", text), arguments), writer)
-        name = code.function("piece_products", _products_text(made, code))
-        pointers = [plus(a.pointer, a.offset(instance.dims)) for a in made.outside]
+        name = code.function("piece_products", _products_text(block, code))
+        pointers = [plus(a.pointer, a.offset(instance.dims)) for a in block.outside]
         writer.line(call(name, [s.pointer, *pointers]))
 
 
@@ -63,19 +63,19 @@ def _couples(count: int) -> Iterator[tuple[int, int, int]]:
         yield 1, count // 2, 1
 
 
-def _products_text(made: Pieces, code: KernelCode) -> str:
+def _products_text(block: Pieces, code: KernelCode) -> str:
     """Multiply the block with every two vectors of output channels, and write its results."""
-    geometry, names = made.geometry, ", ".join(a.pointer for a in made.results)
+    geometry, names = block.geometry, ", ".join(a.pointer for a in block.results)
     writer = Writer()
     count = geometry.rows * geometry.columns
-    writer.line(f"/* products of {count} points x {made.instance.size('co')} output channels */")
-    scratch = "float *s" if made.whole else "const float *s"
-    writer.line(f"static void {NAME}({scratch}, {made.parameters(made.outside)})")
+    writer.line(f"/* products of {count} points x {block.instance.size('co')} output channels */")
+    scratch = "float *s" if block.whole else "const float *s"
+    writer.line(f"static void {NAME}({scratch}, {block.parameters(block.outside)})")
     with writer.block():
         writer.line("begin_tiles();")
-        for columns, first, times in _couples(made.vectors):
-            last = first + times == -(-made.vectors // 2)
-            partial = last and made.instance.size("co") % POINTS
+        for columns, first, times in _couples(block.vectors):
+            last = first + times == -(-block.vectors // 2)
+            partial = last and block.instance.size("co") % POINTS
             runs = [(first, first + times, False)]
             if partial:
                 runs = [(first, first + times - 1, False), (first + times - 1, first + times, True)]
@@ -83,43 +83,43 @@ def _products_text(made: Pieces, code: KernelCode) -> str:
                 if start == end:
                     continue
                 with writer.block(f"for (long v = {start}; v < {end}; v++)"):
-                    _write_points(writer, made, code, columns, names, cut=bool(cut))
+                    _write_points(writer, block, code, columns, names, cut=bool(cut))
         writer.line("end_tiles();")
     return str(writer)
 
 
 def _write_points(
-    writer: Writer, made: Pieces, code: KernelCode, columns: int, names: str, *, cut: bool
+    writer: Writer, block: Pieces, code: KernelCode, columns: int, names: str, *, cut: bool
 ) -> None:
     """All tiles of points by the vectors of output channels of number ``v``."""
-    if made.whole:
-        writer.line(f"const float *f = {made.w.pointer} + v * {made.couple_words}L;")
-        writer.line(f"uint32_t *u = (uint32_t *)s + {made.geometry.point_words};")
+    if block.whole:
+        writer.line(f"const float *f = {block.w.pointer} + v * {block.couple_words}L;")
+        writer.line(f"uint32_t *u = (uint32_t *)s + {block.geometry.point_words};")
     else:
-        weights = f"(const uint32_t *){made.w.pointer} + v * {made.couple_words}L"
+        weights = f"(const uint32_t *){block.w.pointer} + v * {block.couple_words}L"
         writer.line(f"const uint32_t *u = {weights};")
-    given = "u, f" if made.whole else "u"
-    runs = [(rows, first, times, False) for rows, first, times in _couples(made.geometry.tiles)]
-    if made.whole:
+    given = "u, f" if block.whole else "u"
+    runs = [(rows, first, times, False) for rows, first, times in _couples(block.geometry.tiles)]
+    if block.whole:
         rows, first, times, _ = runs[0]
         runs[:1] = [(rows, 0, 1, True), *([(rows, 1, times - 1, False)] if times > 1 else [])]
     for rows, first, times, splits in runs:
-        text = _part_text(made, rows, columns, cut=cut, splits=splits)
+        text = _part_text(block, rows, columns, cut=cut, splits=splits)
         name = code.function("piece_part", text)
         with writer.block(f"for (long p = {first}; p < {first + times}; p++)"):
             points = f"(const uint32_t *)s + p * {2 * TILE_WORDS}"
             writer.line(f"{name}({points}, {given}, {names}, v, p);")
 
 
-def _write_ahead(writer: Writer, made: Pieces) -> None:
+def _write_ahead(writer: Writer, block: Pieces) -> None:
     """Ask for weights that are needed next.
 
     Where there are few register tiles, the first of them waits for the weights, and asks for those
     of its next step. Of many each asks for its share of the weights of the next output channels.
     """
-    share = made.share
+    share = block.share
     if not share:
-        if not made.whole:
+        if not block.whole:
             writer.line(f"for (int e = 0; p == 0 && e < {STORED_WORDS}; e += {LINE_WORDS})")
             writer.line(f"    fetch(u + {STORED_WORDS} + e);")
         return
@@ -128,10 +128,10 @@ def _write_ahead(writer: Writer, made: Pieces) -> None:
     writer.line(f"ahead += {share};")
 
 
-def _multiply(writer: Writer, made: Pieces, rows: int, columns: int, *, splits: bool) -> None:
+def _multiply(writer: Writer, block: Pieces, rows: int, columns: int, *, splits: bool) -> None:
     """Write the products of one step; with its share of splitting the next step's weights."""
     grid = [(r, c) for r in range(rows) for c in range(columns)]
-    products = PRODUCTS[made.geometry.pieces]
+    products = PRODUCTS[block.geometry.pieces]
     held: tuple[int | None, int | None] = (None, None)
     for number, product in enumerate(products):
         for letter, piece, before in zip("au", product, held, strict=True):
@@ -152,7 +152,7 @@ def _multiply(writer: Writer, made: Pieces, rows: int, columns: int, *, splits: 
             lines = columns * POINTS
             begin, end = (lines * n // len(products) for n in (number, number + 1))
             writer.line("if (more)")
-            target, source = f"u + {made.geometry.step}", f"f + {STORED_WORDS}"
+            target, source = f"u + {block.geometry.step}", f"f + {STORED_WORDS}"
             writer.line(f"    split_rows({target}, {source}, {begin}, {end});")
 
 
@@ -164,37 +164,37 @@ SUMS = {2: 1, 1: 2}
 """Sums to a tile of results, by how many tiles of points a register tile has."""
 
 
-def _part_text(made: Pieces, rows: int, columns: int, *, cut: bool, splits: bool) -> str:
+def _part_text(block: Pieces, rows: int, columns: int, *, cut: bool, splits: bool) -> str:
     """One register tile: the whole reduction, and its results; perhaps it splits the weights."""
-    geometry = made.geometry
+    geometry = block.geometry
     results, sums = rows * columns, SUMS[rows]
     writer = Writer()
     size = f"{rows * POINTS} points x {columns} vectors of output channels"
     what = "; splits the weights" if splits else ""
     writer.line(f"/* {size}, from point {2 * POINTS} p{what} */")
-    weights = f"{'' if splits else 'const '}uint32_t *u{', const float *f' if made.whole else ''}"
+    weights = f"{'' if splits else 'const '}uint32_t *u{', const float *f' if block.whole else ''}"
     writer.line(
         f"static void {NAME}(const uint32_t *i, {weights}, "
-        f"{made.parameters(made.results)}, long v, long p)"
+        f"{block.parameters(block.results)}, long v, long p)"
     )
     taps = geometry.taps
     with writer.block():
         writer.line("TILES;")
-        if made.vectors == 1:
+        if block.vectors == 1:
             writer.line("(void)v;")
         writer.line(f"const long plane = {geometry.plane};")
-        if len(taps) > 1 or made.whole:
+        if len(taps) > 1 or block.whole:
             listed = ", ".join(map(str, taps))
             writer.line(f"static const int taps[{len(taps)}] = {{{listed}}};")
         count = results * TILE_WORDS
         writer.line(f"float m[{count}] __attribute__((aligned(64)));")
         for number in range(results * sums):
             writer.line(f"TILE_CLEAR({number});")
-        if made.share:
-            place = f"{made.couple_words}L + p * {made.share * geometry.steps}L"
-            stored = "const float *ahead = f" if made.whole else "const uint32_t *ahead = u"
+        if block.share:
+            place = f"{block.couple_words}L + p * {block.share * geometry.steps}L"
+            stored = "const float *ahead = f" if block.whole else "const uint32_t *ahead = u"
             writer.line(f"{stored} + {place};")
-        if made.whole:
+        if block.whole:
             writer.line("const uint32_t *const points = i;")
             writer.line("const float *const given = f;")
         awake = AWAKE // (results * len(PRODUCTS[geometry.pieces]))
@@ -214,8 +214,8 @@ def _part_text(made: Pieces, rows: int, columns: int, *, cut: bool, splits: bool
                     writer.line(f"const uint32_t *u2 = u + {TILE_WORDS};")
                 if splits:
                     writer.line("const int more = --left > 0;")
-                _multiply(writer, made, rows, columns, splits=splits)
-                _write_ahead(writer, made)
+                _multiply(writer, block, rows, columns, splits=splits)
+                _write_ahead(writer, block)
                 writer.line(f"u += {geometry.step};")
                 if splits:
                     writer.line(f"f += {STORED_WORDS};")
@@ -231,22 +231,22 @@ def _part_text(made: Pieces, rows: int, columns: int, *, cut: bool, splits: bool
             writer.line(f"for (int i = 0; i < {TILE_WORDS}; i += LANES)")
             at = plus("m", str(number % results * TILE_WORDS))
             writer.line(f"    store({at} + i, load({at} + i) + load(more + i));")
-        _write_results(writer, made, rows, columns, cut=cut)
+        _write_results(writer, block, rows, columns, cut=cut)
     return str(writer)
 
 
-def _write_results(writer: Writer, made: Pieces, rows: int, columns: int, *, cut: bool) -> None:
+def _write_results(writer: Writer, block: Pieces, rows: int, columns: int, *, cut: bool) -> None:
     """What becomes of the sums: bias, the rest of the chain, and the output."""
-    instance, geometry = made.instance, made.geometry
-    row, column = made.grid
+    instance, geometry = block.instance, block.geometry
+    row, column = block.grid
     first = f"p * {2 * POINTS}"
     counts = [POINTS] * columns
     if cut:
-        counts[-1] = instance.size("co") - (made.vectors - 1) * POINTS
+        counts[-1] = instance.size("co") - (block.vectors - 1) * POINTS
     left = f"{geometry.points} - {first}"
     size = rows * POINTS
     writer.line(f"const long count = {left} < {size} ? {left} : {size};")
-    if made.whole:
+    if block.whole:
         # Points that are not there are no reason.
         writer.line(f"if (!all_finite(m, count, {columns}))")
         sizes = f"plane, {geometry.group}, {groups(geometry.channels)}, taps, {len(geometry.taps)}"
@@ -279,9 +279,9 @@ def _write_results(writer: Writer, made: Pieces, rows: int, columns: int, *, cut
             position = PositionOf(instance, "co", vector, moves)
             with writer.block():
                 value = f"load({plus('t', str(number * TILE_WORDS))})"
-                if made.bias is not None:
-                    at = position(made.bias)
-                    value += f" + {vector_at(instance, made.bias, 'co', at, lanes)}"
+                if block.bias is not None:
+                    at = position(block.bias)
+                    value += f" + {vector_at(instance, block.bias, 'co', at, lanes)}"
                 writer.line(f"const vec d = {value};")
                 name = write_chain(writer, instance, "d", "co", position, lanes)
                 writer.line(store_at(instance, name, "co", position(instance.output), lanes))

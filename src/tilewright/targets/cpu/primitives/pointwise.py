@@ -210,13 +210,13 @@ def _parts(instance: Instance) -> list[tuple[str, int, int]] | None:
 
 def _block_of(instance: Instance, dim: str) -> int:
     """The block in which an operand keeps a dim that the result does not; 0 if none does."""
-    found = {
+    blocks = {
         factors[0][0].modulus
         for address in instance.addresses
         for window, factors in zip(address.window, address.axes, strict=True)
         if dim in window.dims and len(factors) == 2
     }
-    return found.pop() if len(found) == 1 else 0
+    return blocks.pop() if len(blocks) == 1 else 0
 
 
 def _inside(instance: Instance, address: Address) -> bool:

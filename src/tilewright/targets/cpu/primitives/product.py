@@ -33,11 +33,11 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
     tile = tile_of(instance)
     between = w.block_stride("co", instance.lanes, instance.size("co"), instance.dims)
     elements = tile.word.elements if tile.word else 1
-    found = ahead_of(instance, w, between or 0, elements)
-    if found is None:
+    prefetch = ahead_of(instance, w, between or 0, elements)
+    if prefetch is None:
         emit_tile(tile, x, w, code, writer)
     else:
-        ahead, place = found
+        ahead, place = prefetch
         emit_tile(replace(tile, ahead=ahead), x, w, code, writer, following=place)
 
 

@@ -56,17 +56,17 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
 def _runs(instance: Instance, x: Address) -> list[tuple[int, int]] | None:
     """Count and step of every loop over reduced elements, the longest steps first; None if the
     elements do not lie at fixed steps."""
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for dim in instance.reduction:
         count = instance.size(dim)
         step = x.stride(dim, count, instance.dims)
         if step is None:
             return None
         if count > 1:
-            found.append((count, step))
-    found.sort(key=lambda run: -run[1])
+            runs.append((count, step))
+    runs.sort(key=lambda run: -run[1])
     joined: list[tuple[int, int]] = []
-    for count, step in found:
+    for count, step in runs:
         if joined and joined[-1][1] == step * count:
             joined[-1] = joined[-1][0] * count, step
         else:

@@ -54,27 +54,27 @@ def write_reduction(
     taps = taps_of(tile, x, columns, across)
     word = tile.word
     if word is not None:
-        found = _words(tile, x, w, depth, word.elements)
+        nest = _words(tile, x, w, depth, word.elements)
     else:
-        found = _elements(tile, x, w, depth)
-    if found.loop is not None and found.loop.count:
+        nest = _elements(tile, x, w, depth)
+    if nest.loop is not None and nest.loop.count:
         outside = word is None or not word.widened
-        if outside and found.loop.w > across.w > 0:
-            write_loops(writer, tile, w, [found.loop, window], taps, across, [], ("x", "w"))
+        if outside and nest.loop.w > across.w > 0:
+            write_loops(writer, tile, w, [nest.loop, window], taps, across, [], ("x", "w"))
         else:
-            write_loops(writer, tile, w, [window], taps, across, [found.loop], ("x", "w"))
-    if found.block is not None and found.within is not None and found.block.count:
-        outer, within = found.block, found.within
+            write_loops(writer, tile, w, [window], taps, across, [nest.loop], ("x", "w"))
+    if nest.block is not None and nest.within is not None and nest.block.count:
+        outer, within = nest.block, nest.within
         write_loops(writer, tile, w, [outer, window], taps, across, [within], ("x", "w"))
-    before = found.loop or found.block
-    if found.rest is None or before is None:
+    before = nest.loop or nest.block
+    if nest.rest is None or before is None:
         return
     with writer.block():
         assert isinstance(before.count, int)
         writer.line(f"const {x.c_type} *xr = {plus('x', total([], before.count * before.x))};")
         writer.line(f"const {w.c_type} *wr = {plus('w', total([], before.count * before.w))};")
-        rest = [found.rest]
-        write_loops(writer, tile, w, [window], taps, across, rest, ("xr", "wr"), found.part)
+        rest = [nest.rest]
+        write_loops(writer, tile, w, [window], taps, across, rest, ("xr", "wr"), nest.part)
 
 
 def _elements(tile: Tile, x: Address, w: Address, depth: int) -> Channels:

@@ -148,17 +148,17 @@ class Tap:
 
 def joined(loops: Sequence[Loop]) -> list[Loop]:
     """The loops without those of one round, and with those joined that step as one."""
-    found: list[Loop] = []
+    loops_left: list[Loop] = []
     for loop in loops:
         if loop.count == 1:
             continue
-        if found and isinstance(found[-1].count, int) and isinstance(loop.count, int):
-            outer = found[-1]
+        if loops_left and isinstance(loops_left[-1].count, int) and isinstance(loop.count, int):
+            outer = loops_left[-1]
             if (outer.x, outer.w) == (loop.x * loop.count, loop.w * loop.count):
-                found[-1] = Loop(loop.variable, outer.count * loop.count, loop.x, loop.w)
+                loops_left[-1] = Loop(loop.variable, outer.count * loop.count, loop.x, loop.w)
                 continue
-        found.append(loop)
-    return found
+        loops_left.append(loop)
+    return loops_left
 
 
 def all_alike(tile: Tile, taps: Sequence[Tap], across: Loop) -> bool:

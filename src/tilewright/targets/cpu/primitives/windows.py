@@ -85,16 +85,16 @@ def classes_of(
         return [("", Columns(((0, size),), 0))]
     dim = instance.dims.get(axis.out)
     starts = dim.starts if dim else (0,)
-    found: list[tuple[int, Columns]] = []
+    classes: list[tuple[int, Columns]] = []
     for start in starts:
         columns = _columns(axis, start, size, counted)
-        if not found or found[-1][1] != columns:
-            found.append((start, columns))
-    bounds = [start for start, _ in found[1:]]
+        if not classes or classes[-1][1] != columns:
+            classes.append((start, columns))
+    bounds = [start for start, _ in classes[1:]]
     name = dim.start if dim else "0"
     return [
         (f"{name} < {bounds[i]}" if i < len(bounds) else "", columns)
-        for i, (_, columns) in enumerate(found)
+        for i, (_, columns) in enumerate(classes)
     ]
 
 
@@ -145,13 +145,13 @@ def rows_of(
         return Rows("0", "1")
     dim = instance.dims.get(axis.out)
     size, starts = (dim.size, dim.starts) if dim else (1, (0,))
-    found = {
+    taps_of_rows = {
         tuple(tap for tap in range(axis.taps) if axis.inside(start, point, tap))
         for start in starts
         for point in range(size)
     }
-    if len(found) == 1:
-        taps = found.pop()
+    if len(taps_of_rows) == 1:
+        taps = taps_of_rows.pop()
         return Rows(str(taps[0] if taps else 0), str(len(taps)))
     if size > 1:
         raise instance.cannot("a tile of several rows meets the image's border")

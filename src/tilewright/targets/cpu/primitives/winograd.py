@@ -27,8 +27,8 @@ def emit(instance: Instance, code: KernelCode, writer: Writer) -> None:
             code.function("winograd_input", text), [image, s.pointer, place["row"], place["column"]]
         )
         write_first(instance, line, writer)
-        made = transformed_products_text if block.plain else products_text
-        products = code.function("winograd_products", made(block, code))
+        text_of = transformed_products_text if block.plain else products_text
+        products = code.function("winograd_products", text_of(block, code))
         now, later = w.offset(instance.dims), next_weights(instance, w)
         pointers = [plus(w.pointer, now), s.pointer, plus(w.pointer, later)]
         writer.line(call(products, pointers))

@@ -16,10 +16,10 @@ WORD = 4
 
 def emit(instance: Instance, writer: Writer) -> bool:
     """Write the loops if the instance is such a map; whether it is."""
-    found = _dims(instance)
-    if found is None:
+    dims = _dims(instance)
+    if dims is None:
         return False
-    channel, column = found
+    channel, column = dims
     width, lanes, output = instance.size(column), instance.lanes, instance.output
     full, rest = divmod(width, lanes)
     with writer.block():

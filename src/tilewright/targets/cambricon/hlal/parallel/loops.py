@@ -67,7 +67,7 @@ def find_loops(items: Sequence[Item], units: Sequence[Unit]) -> Iterator[Loop | 
             continue
         last = index
         body = items[start + 1 : index]
-        kinds = {units[unit].kind for one in body if (unit := _unit(one)) is not None}
+        kinds = {units[unit].kind for entry in body if (unit := _unit(entry)) is not None}
         if kinds == {"C", "IO"}:
             yield _taken_apart(start, index, item, body, units)
 
@@ -106,7 +106,9 @@ def _taken_apart(
                 return Other(branch, f"{item.mnemonic} stands outside of macros")
     if any(_unit(item) is not None or _moves(item) for item in update):
         return Other(branch, "more than scalar statements stand at its end")
-    stores = [one for one in load if isinstance(one, Instruction) and "STORE" in one.mnemonic]
+    stores = [
+        entry for entry in load if isinstance(entry, Instruction) and "STORE" in entry.mnemonic
+    ]
     if stores:
         return Other(branch, f"{stores[0].mnemonic} stands in its first part")
     return Loop(start, index + 1, load, compute, update, len(parts) == 3, counter, branch)

@@ -52,13 +52,16 @@ def schedule(
     seen: set[int] = set()
     most_vsm, most_msm = vsm, msm
     while True:
-        found = next((one for one in find_loops(now, units) if id(one.branch) not in seen), None)
-        if found is None:
+        loop = next(
+            (candidate for candidate in find_loops(now, units) if id(candidate.branch) not in seen),
+            None,
+        )
+        if loop is None:
             break
-        seen.add(id(found.branch))
-        where = _where(found.branch)
-        if isinstance(found, Other):
-            reports.append(Overlap(where, False, f"the loop is not peeled: {found.reason}"))
+        seen.add(id(loop.branch))
+        where = _where(loop.branch)
+        if isinstance(loop, Other):
+            reports.append(Overlap(where, False, f"the loop is not peeled: {loop.reason}"))
             continue
         if fixed:
             reason = "the program names addresses of the scratchpads itself"
@@ -66,24 +69,26 @@ def schedule(
             continue
         free = tuple(sorted(set(range(REGISTERS)) - _used(now), reverse=True))
         room = Room(vsm, sizes.vsm_bytes, msm, sizes.msm_bytes, free)
-        made = peel(now, found, _around(now, found), room, _free_name(now, len(seen)))
-        if isinstance(made, str):
-            reports.append(Overlap(where, False, f"the loop is not peeled: {made}"))
+        peeled = peel(now, loop, _around(now, loop), room, _free_name(now, len(seen)))
+        if isinstance(peeled, str):
+            reports.append(Overlap(where, False, f"the loop is not peeled: {peeled}"))
             continue
-        loads, computes = _names(found.load, units), _names(found.compute, units)
+        loads, computes = _names(loop.load, units), _names(loop.compute, units)
         reports.append(
             Overlap(
                 where,
                 True,
                 f"the loop is peeled: {loads} of the next round beside {computes}; second buffers "
-                f"take {made.vsm} bytes of VSM and {made.msm} of MSM",
+                f"take {peeled.vsm} bytes of VSM and {peeled.msm} of MSM",
             )
         )
-        now[found.start : found.end] = made.items
-        most_vsm, most_msm = max(most_vsm, vsm + made.vsm), max(most_msm, msm + made.msm)
+        now[loop.start : loop.end] = peeled.items
+        most_vsm, most_msm = max(most_vsm, vsm + peeled.vsm), max(most_msm, msm + peeled.msm)
     now, moved = reorder(now, units)
-    for one, before in moved:
-        reports.append(Overlap(str(one.places[-1]), True, f"{one.name} goes before {before.name}"))
+    for candidate, before in moved:
+        reports.append(
+            Overlap(str(candidate.places[-1]), True, f"{candidate.name} goes before {before.name}")
+        )
     return Scheduled(now, tuple(reports), most_vsm, most_msm)
 
 
@@ -92,11 +97,11 @@ def _where(branch: Instruction) -> str:
 
 
 def _names(part: Iterable[Item], units: Sequence[Unit]) -> str:
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for item in part:
         if isinstance(item, Instruction) and item.unit is not None:
-            found[units[item.unit].name] = None
-    return ", ".join(found)
+            names[units[item.unit].name] = None
+    return ", ".join(names)
 
 
 def _used(items: Iterable[Item]) -> set[int]:

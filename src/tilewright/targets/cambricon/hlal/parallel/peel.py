@@ -77,14 +77,14 @@ def peel(items: Sequence[Item], loop: Loop, around: int, room: Room, name: str) 
 
     ``around`` is the end of the outermost loop around it; ``name`` is free for labels.
     """
-    found = _buffers(items, loop, around)
-    if isinstance(found, str):
-        return found
-    if reason := _entangled(items, loop, around, found):
+    buffers = _buffers(items, loop, around)
+    if isinstance(buffers, str):
+        return buffers
+    if reason := _entangled(items, loop, around, buffers):
         return reason
     load, update = writes(loop.load), writes(loop.update)
     kept = sorted(exposed(loop.compute) & (load | update))
-    if len(kept) + 2 * len(found) > len(room.registers):
+    if len(kept) + 2 * len(buffers) > len(room.registers):
         return "no registers are free"
     copies = dict(zip(kept, room.registers, strict=False))
     free = room.registers[len(kept) :]
@@ -95,7 +95,7 @@ def peel(items: Sequence[Item], loop: Loop, around: int, room: Room, name: str) 
     others: dict[int, int] = {}
     taken = {"vsm": 0, "msm": 0}
     make = _Maker(loop.branch)
-    for index, buffer in enumerate(found):
+    for index, buffer in enumerate(buffers):
         sum_, other = free[2 * index], free[2 * index + 1]
         second = places[buffer.memory]
         places[buffer.memory] = align_up(second + buffer.bytes)
@@ -112,10 +112,10 @@ def peel(items: Sequence[Item], loop: Loop, around: int, room: Room, name: str) 
     label = items[loop.start]
     more, compute = f"{name}_load", f"{name}_compute"
     barrier = BarrierMark(loop.branch.places)
-    made: list[Item] = [*head, *_relabelled(loop.load, f"{name}_first"), label, barrier]
-    made += [make("SMOVE", Register(copy), Register(kept)) for kept, copy in copies.items()]
-    made += loop.update
-    made += [
+    peeled: list[Item] = [*head, *_relabelled(loop.load, f"{name}_first"), label, barrier]
+    peeled += [make("SMOVE", Register(copy), Register(kept)) for kept, copy in copies.items()]
+    peeled += loop.update
+    peeled += [
         make("CB", loop.counter, LabelUse(more, loop.branch.places[0])),
         make("J", LabelUse(compute, loop.branch.places[0])),
         LabelMark(more, loop.branch.places),
@@ -126,8 +126,8 @@ def peel(items: Sequence[Item], loop: Loop, around: int, room: Room, name: str) 
         loop.branch,
     ]
     if loop.waits:
-        made.append(barrier)
-    return Peeled(made, taken["vsm"], taken["msm"])
+        peeled.append(barrier)
+    return Peeled(peeled, taken["vsm"], taken["msm"])
 
 
 class _Maker:
@@ -143,7 +143,7 @@ class _Maker:
 def _relabelled(items: Sequence[Item], name: str) -> list[Item]:
     """A copy whose labels are its own."""
     own = {item.name: f"{name}_{item.name}" for item in items if isinstance(item, LabelMark)}
-    found: list[Item] = []
+    result: list[Item] = []
     for item in items:
         if isinstance(item, LabelMark):
             item = LabelMark(own[item.name], item.places, item.unit)
@@ -155,41 +155,41 @@ def _relabelled(items: Sequence[Item], name: str) -> list[Item]:
                 for part in item.operands
             )
             item = Instruction(item.mnemonic, item.modifiers, parts, item.places, item.unit)
-        found.append(item)
-    return found
+        result.append(item)
+    return result
 
 
 def _buffers(items: Sequence[Item], loop: Loop, around: int) -> list[Buffer] | str:
     """What the loads fill, each register once."""
     changed = writes(loop.load) | writes(loop.compute) | writes(loop.update)
-    found: dict[int, Buffer] = {}
-    for index, one in enumerate(loop.load):
-        if not isinstance(one, Instruction) or "LOAD" not in one.mnemonic:
+    buffers: dict[int, Buffer] = {}
+    for index, item in enumerate(loop.load):
+        if not isinstance(item, Instruction) or "LOAD" not in item.mnemonic:
             continue
-        if one.mnemonic == "SLOAD" or any(name == "table" for name, _ in one.modifiers):
-            return f"{one.mnemonic} fills no buffer"
-        place, size = one.operands[0], one.operands[1]
+        if item.mnemonic == "SLOAD" or any(name == "table" for name, _ in item.modifiers):
+            return f"{item.mnemonic} fills no buffer"
+        place, size = item.operands[0], item.operands[1]
         assert isinstance(place, Register) and isinstance(size, Register)
-        memory = "vsm" if one.mnemonic == "VLOAD" else "msm"
+        memory = "vsm" if item.mnemonic == "VLOAD" else "msm"
         address = constant_before(items, loop.start, around, place.number)
         if place.number in changed or address is None:
             return f"the address in {place} is not one that an SMOVE set before the loop"
         count = _last_constant(loop.load[:index], size.number)
         if count is None and size.number not in changed:
             count = constant_before(items, loop.start, around, size.number)
-        if count is None or place.number in found:
-            return f"the elements that {one.mnemonic} loads to {place} are not known"
-        wide = 4 if any(name == "wide" and value != 0 for name, value in one.modifiers) else 2
-        found[place.number] = Buffer(place.number, memory, address, count * wide)
-    return list(found.values()) or "it loads nothing"
+        if count is None or place.number in buffers:
+            return f"the elements that {item.mnemonic} loads to {place} are not known"
+        wide = 4 if any(name == "wide" and value != 0 for name, value in item.modifiers) else 2
+        buffers[place.number] = Buffer(place.number, memory, address, count * wide)
+    return list(buffers.values()) or "it loads nothing"
 
 
 def _last_constant(items: Sequence[Item], register: int) -> int | None:
-    for one in reversed(items):
-        if not isinstance(one, Instruction):
+    for item in reversed(items):
+        if not isinstance(item, Instruction):
             return None
-        if register in writes([one]):
-            value = one.operands[1] if one.mnemonic == "SMOVE" else None
+        if register in writes([item]):
+            value = item.operands[1] if item.mnemonic == "SMOVE" else None
             return value if isinstance(value, int) else None
     return None
 
@@ -204,11 +204,11 @@ def _entangled(items: Sequence[Item], loop: Loop, around: int, buffers: list[Buf
         return f"its computes and its last part both change {_names(compute & update)}"
     if exposed(loop.compute) & load & compute:
         return "its computes read and change a register that its loads set"
-    for one in loop.compute:
-        if not isinstance(one, Instruction):
+    for item in loop.compute:
+        if not isinstance(item, Instruction):
             continue
-        known = BY_MNEMONIC[one.mnemonic]
-        for part, operand in zip(normal(one).operands, known.operands, strict=False):
+        known = BY_MNEMONIC[item.mnemonic]
+        for part, operand in zip(normal(item).operands, known.operands, strict=False):
             memory = {**dict.fromkeys(VECTOR, "vsm"), **dict.fromkeys(MATRIX, "msm")}.get(
                 operand.name
             )
@@ -229,17 +229,19 @@ def _touches(
         return ""
     seen.add(register)
     sources = [
-        one for one in loop.compute if isinstance(one, Instruction) and register in writes([one])
+        item
+        for item in loop.compute
+        if isinstance(item, Instruction) and register in writes([item])
     ]
     if not sources:
         value = constant_before(items, loop.start, around, register)
         if value is None:
             return f"the address in $R{register} is not known"
         return _inside(value, buffers)
-    for one in sources:
-        if one.mnemonic not in ("SMOVE", "SADD", "SSUB"):
+    for item in sources:
+        if item.mnemonic not in ("SMOVE", "SADD", "SSUB"):
             continue  # a product or a comparison is an offset
-        first = normal(one).operands[1]
+        first = normal(item).operands[1]
         reason = ""
         if isinstance(first, int):
             reason = _inside(first, buffers)

@@ -11,77 +11,77 @@ from tilewright.targets.cambricon.isa import BY_MNEMONIC, Register
 Registers = frozenset[int]
 
 
-def normal(one: Instruction) -> Instruction:
+def normal(instruction: Instruction) -> Instruction:
     """An instruction with all its operands: ``ssub $a, #1`` in full, CB's register first."""
-    known = BY_MNEMONIC[one.mnemonic].operands
-    parts = one.operands
+    known = BY_MNEMONIC[instruction.mnemonic].operands
+    parts = instruction.operands
     if len(parts) == 2 and len(known) == 3 and known[2].kind == "either":
         parts = (parts[0], *parts)
-    elif one.mnemonic == "CB" and len(parts) == 2 and not isinstance(parts[0], Register):
+    elif instruction.mnemonic == "CB" and len(parts) == 2 and not isinstance(parts[0], Register):
         parts = (parts[1], parts[0])
-    return one if parts is one.operands else replace(one, operands=parts)
+    return instruction if parts is instruction.operands else replace(instruction, operands=parts)
 
 
 def writes(items: Iterable[Item]) -> Registers:
     """Registers that statements write."""
-    found: set[int] = set()
-    for one in items:
-        if isinstance(one, Instruction):
-            found.update(_written(one))
-    return frozenset(found)
+    registers: set[int] = set()
+    for item in items:
+        if isinstance(item, Instruction):
+            registers.update(_written(item))
+    return frozenset(registers)
 
 
 def exposed(items: Iterable[Item]) -> Registers:
     """Registers whose value from before may be read: those read before a sure write."""
-    found: set[int] = set()
+    registers: set[int] = set()
     sure: set[int] = set()
     straight = True
-    for one in items:
-        if not isinstance(one, Instruction):
+    for item in items:
+        if not isinstance(item, Instruction):
             straight = False  # what follows a label may be reached without what stands before
             continue
-        found.update(_read(one) - sure)
+        registers.update(_read(item) - sure)
         if straight:
-            sure.update(_written(one))
-        if one.mnemonic in ("J", "CB"):
+            sure.update(_written(item))
+        if item.mnemonic in ("J", "CB"):
             straight = False
-    return frozenset(found)
+    return frozenset(registers)
 
 
-def _written(one: Instruction) -> set[int]:
-    one = normal(one)
-    known = BY_MNEMONIC[one.mnemonic].operands
+def _written(instruction: Instruction) -> set[int]:
+    instruction = normal(instruction)
+    known = BY_MNEMONIC[instruction.mnemonic].operands
     return {
         part.number
-        for part, operand in zip(one.operands, known, strict=False)
+        for part, operand in zip(instruction.operands, known, strict=False)
         if operand.written and isinstance(part, Register)
     }
 
 
-def _read(one: Instruction) -> set[int]:
-    one = normal(one)
-    known = BY_MNEMONIC[one.mnemonic].operands
+def _read(instruction: Instruction) -> set[int]:
+    instruction = normal(instruction)
+    known = BY_MNEMONIC[instruction.mnemonic].operands
     return {
         part.number
-        for part, operand in zip(one.operands, known, strict=False)
+        for part, operand in zip(instruction.operands, known, strict=False)
         if not operand.written and isinstance(part, Register)
     }
 
 
 def renamed(items: Sequence[Item], names: Mapping[int, int]) -> list[Item]:
     """The statements with other registers."""
-    found: list[Item] = []
-    for one in items:
-        if isinstance(one, Instruction):
+    result: list[Item] = []
+    for item in items:
+        if isinstance(item, Instruction):
             parts = tuple(
                 Register(names.get(part.number, part.number))
                 if isinstance(part, Register)
                 else part
-                for part in normal(one).operands
+                for part in normal(item).operands
             )
-            one = replace(one, operands=parts)
-        found.append(one)
-    return found
+            item = replace(item, operands=parts)
+        result.append(item)
+    return result
 
 
 def constant_before(items: Sequence[Item], place: int, end: int, register: int) -> int | None:
@@ -91,12 +91,12 @@ def constant_before(items: Sequence[Item], place: int, end: int, register: int) 
     to ``end`` and no branch goes around it.
     """
     for index in range(place - 1, -1, -1):
-        one = items[index]
-        if isinstance(one, Instruction) and register in _written(one):
-            value = one.operands[1] if one.mnemonic == "SMOVE" else None
+        item = items[index]
+        if isinstance(item, Instruction) and register in _written(item):
+            value = item.operands[1] if item.mnemonic == "SMOVE" else None
             later = writes(items[index + 1 : end])
             return value if isinstance(value, int) and register not in later else None
-        if isinstance(one, LabelMark) and _entered(items, one, index):
+        if isinstance(item, LabelMark) and _entered(items, item, index):
             return None
     return None
 
@@ -104,7 +104,7 @@ def constant_before(items: Sequence[Item], place: int, end: int, register: int) 
 def _entered(items: Sequence[Item], mark: LabelMark, place: int) -> bool:
     """Whether a branch leads to a label from before it; loops come from behind."""
     return any(
-        isinstance(one, Instruction)
-        and any(isinstance(part, LabelUse) and part.name == mark.name for part in one.operands)
-        for one in items[:place]
+        isinstance(item, Instruction)
+        and any(isinstance(part, LabelUse) and part.name == mark.name for part in item.operands)
+        for item in items[:place]
     )

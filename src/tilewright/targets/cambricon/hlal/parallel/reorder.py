@@ -22,9 +22,9 @@ def reorder(
     for index in range(1, len(groups)):
         place = index
         while place > 0 and _may_swap(groups[place - 1], groups[place], units):
-            before, one = _unit(groups[place - 1], units), _unit(groups[place], units)
-            if before is not None and one is not None:
-                moved.append((one, before))
+            before, unit = _unit(groups[place - 1], units), _unit(groups[place], units)
+            if before is not None and unit is not None:
+                moved.append((unit, before))
             groups[place - 1], groups[place] = groups[place], groups[place - 1]
             place -= 1
     return [item for group in groups for item in group], moved
@@ -52,8 +52,8 @@ def _unit(group: Sequence[Item], units: Sequence[Unit]) -> Unit | None:
 
 def _may_swap(before: Sequence[Item], group: Sequence[Item], units: Sequence[Unit]) -> bool:
     """Whether a macro of loads may go before a compute macro."""
-    one, other = _unit(group, units), _unit(before, units)
-    if one is None or other is None or (one.kind, other.kind) != ("IO", "C"):
+    unit, other = _unit(group, units), _unit(before, units)
+    if unit is None or other is None or (unit.kind, other.kind) != ("IO", "C"):
         return False
     names = [item.mnemonic for item in group if isinstance(item, Instruction)]
     if not any("LOAD" in name for name in names) or any("STORE" in name for name in names):
