@@ -15,10 +15,12 @@ from tilewright.planning.domain import Kernel
 from tilewright.planning.measurements import Measurements
 from tilewright.planning.plan import Plan
 from tilewright.planning.planners.greedy import AUTOMATIC, Greedy
+from tilewright.planning.planners.ldm.buffers import BLOCK
+from tilewright.planning.planners.ldm.planner import Ldm
 from tilewright.planning.planners.measured import Measure, best_known, plan_measured
 from tilewright.planning.planners.stationary import KINDS, Kind, Stationary, is_product
 
-CUTTING = ("exact", "greedy", "stationary")
+CUTTING = ("exact", "greedy", "ldm", "stationary")
 """Planners that cut tiles for memories that software manages."""
 
 Chosen = Callable[[Kernel], Plan | None]
@@ -28,6 +30,7 @@ _TEXT = re.compile(r"([a-z]{1,20})(?:\{([^{}]{0,100})\})?")
 
 _OPTIONS = {
     "greedy": {"start": ("one", "granule"), "buffers": ("auto", "1", "2")},
+    "ldm": {"block": ("16", "32", "64", "128", "256"), "buffers": ("auto", "1", "2")},
     "stationary": {"kind": KINDS, "buffers": ("1", "2")},
 }
 """Planners with options, and the values of each."""
@@ -63,9 +66,9 @@ def planner_of(
                 "option-planner", f"{name} asks no database of measured schedules", help="model"
             )
     cache: PlanCache = {}
-    if name == "greedy":
-        greedy = _greedy(options)
-        yield lambda kernel: plan(kernel, machine, timer=timer, cache=cache, search=greedy)
+    if name in ("greedy", "ldm"):
+        tiling = _greedy(options) if name == "greedy" else _ldm(options)
+        yield lambda kernel: plan(kernel, machine, timer=timer, cache=cache, search=tiling)
         return
     if name == "stationary":
         search = _stationary(options)
@@ -113,6 +116,15 @@ def _greedy(options: dict[str, str]) -> Greedy:
     buffers = options.get("buffers", "auto")
     return Greedy(
         start=options.get("start", "one"),
+        buffers=AUTOMATIC if buffers == "auto" else int(buffers),
+    )
+
+
+def _ldm(options: dict[str, str]) -> Ldm:
+    """swTVM's planner with its options."""
+    buffers = options.get("buffers", "auto")
+    return Ldm(
+        block=int(options.get("block", str(BLOCK))),
         buffers=AUTOMATIC if buffers == "auto" else int(buffers),
     )
 

@@ -104,7 +104,7 @@ def plan_cores(
             if best is None or cycles < best.predicted_cycles:
                 best = replace(
                     part,
-                    schedule=_whole(part, grid, machine),
+                    schedule=whole_schedule(part.schedule, grid, machine),
                     predicted_cycles=cycles,
                     moved_bytes=part.moved_bytes * int(parts[row]),
                 )
@@ -124,12 +124,12 @@ def plan_cores(
 
 def grids(kernel: Kernel, primitive: Primitive, cores: int) -> Columns:
     """The grids worth a look: parts for every core, where the dims give that many."""
-    shareable = _shareable(kernel) - set(primitive.whole)
+    allowed = shareable(kernel) - set(primitive.whole)
     columns: dict[str, NDArray[np.int64]] = {}
     parts = np.ones(1, np.int64)
     for dim, extent in kernel.anchor.extents.items():
         granule = primitive.multiples.get(dim, 1)
-        sizes = np.array(_sizes(extent, granule, cores) if dim in shareable else [extent])
+        sizes = np.array(_sizes(extent, granule, cores) if dim in allowed else [extent])
         columns = {other: np.repeat(column, len(sizes)) for other, column in columns.items()}
         columns[dim] = np.tile(sizes, len(parts))
         parts = np.repeat(parts, len(sizes)) * -(-extent // columns[dim])
@@ -155,7 +155,7 @@ def _sizes(extent: int, granule: int, cores: int) -> list[int]:
     return sorted({min(size, extent) for size in sizes}, reverse=True)
 
 
-def _shareable(kernel: Kernel) -> frozenset[str]:
+def shareable(kernel: Kernel) -> frozenset[str]:
     """Dims of which different indices are different elements of every stage's result."""
     dims = frozenset(kernel.anchor.extents) - frozenset(kernel.anchor.reduction) - kernel.awaited
     for stage in kernel.stages:
@@ -204,10 +204,9 @@ def _move(machine: Machine, primitive: Primitive, role: str) -> Move:
     return machine.path(*ends)[0] if role != "output" else machine.path(*ends[::-1])[-1]
 
 
-def _whole(part: Plan, grid: Mapping[str, int], machine: Machine) -> Schedule:
+def whole_schedule(part: Schedule, grid: Mapping[str, int], machine: Machine) -> Schedule:
     """The schedule of the whole kernel: the part's, within loops over the parts."""
     if not grid:
-        return part.schedule
+        return part
     outer = Level(machine.main, tuple(grid.items()), tuple(grid))
-    levels = (outer, *part.schedule.levels)
-    return replace(part.schedule, levels=levels, shared=" ".join(grid))
+    return replace(part, levels=(outer, *part.levels), shared=" ".join(grid))

@@ -186,7 +186,7 @@ class Known:
         keys = [tuple(one.values()) for one in tilings]
         new = [n for n, key in enumerate(keys) if key not in self._slots]
         if new:
-            most = _most_slots(_rows(self.space, [tilings[n] for n in new]))
+            most = most_slots(_rows(self.space, [tilings[n] for n in new]))
             self._slots |= {keys[n]: count for n, count in zip(new, most.tolist(), strict=True)}
         return np.array([self._slots[key] >= slots for key in keys])
 
@@ -279,7 +279,7 @@ def _rows(space: Space, tilings: list[Tiling]) -> Space:
     return replace(space, index=index)
 
 
-def _most_slots(space: Space) -> Ints:
+def most_slots(space: Space) -> Ints:
     """Per row, how often every memory holds its tiles, those that stay once."""
     most = np.where(space.allowed(), ENOUGH, 0)
     for memory in {use.memory.name: use.memory for use in space.uses}.values():

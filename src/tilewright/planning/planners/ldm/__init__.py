@@ -1,0 +1,1 @@
+"""The ``ldm`` planner: swTVM's tiles, orders and parts for memories that software manages."""
