@@ -46,13 +46,15 @@ def test_the_cost_model_needs_no_planner() -> None:
 @pytest.mark.parametrize(
     ("text", "machine", "options", "code", "words"),
     [
-        ("guess", MACHINE, {}, "option-planner", "model, exact, greedy, stationary, measured"),
+        ("guess", MACHINE, {}, "option-planner", "model, exact, greedy, ldm, stationary, measured"),
         ("greedy{start", MACHINE, {}, "option-planner", "no planner"),
         ("../greedy", MACHINE, {}, "option-planner", "no planner"),
         ("greedy{start=two}", MACHINE, {}, "option-planner", "start=one|granule"),
         ("greedy{stop=1}", MACHINE, {}, "option-planner", "takes no stop=1"),
         ("exact{start=one}", MACHINE, {}, "option-planner", "takes no options"),
         ("greedy", CPU, {}, "option-planner", "behind caches"),
+        ("ldm", CPU, {}, "option-planner", "behind caches"),
+        ("ldm{block=5}", MACHINE, {}, "option-planner", "block=16|32|64|128|256"),
         ("exact", CPU, {}, "option-planner", "behind caches"),
         ("greedy", MACHINE, {"database": "some.sqlite"}, "option-planner", "no database"),
         ("measured", MACHINE, {}, "target-measure", "not at hand"),
@@ -66,4 +68,4 @@ def test_what_a_machine_has_no_use_for_is_refused(
     (problem,) = caught.value.problems
     assert problem.code == code
     assert words in str(problem)
-    assert set(PLANNERS) == {"model", "exact", "greedy", "stationary", "measured"}
+    assert set(PLANNERS) == {"model", "exact", "greedy", "ldm", "stationary", "measured"}

@@ -31,6 +31,7 @@ from tilewright.numbers.calibration import (
     sample_shapes,
 )
 from tilewright.numerics.formats import Numbers, numbers_of
+from tilewright.planning.planners.by_hand import ByHand, Steps
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.executable import Executable, Progress, quiet, replacing
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest
@@ -65,6 +66,7 @@ def compile(
     weights_as: str | None = None,
     bare: bool = False,
     planner: str = "model",
+    schedules: Mapping[str, Steps] | None = None,
     database: str | Path | None = None,
     progress: Progress = quiet,
     cache: Cache | None = None,
@@ -84,7 +86,8 @@ def compile(
     files nor clocks (docs/microcontrollers.md).
     With ``database``, schedules that were measured (``compiler.tune``) are taken from it; with
     ``planner="measured"``, what it lacks is measured first. ``planner`` takes the names of
-    planning/planners/choice.py, with options (``greedy{start=granule}``).
+    planning/planners/choice.py, with options (``greedy{start=granule}``). ``schedules`` has, by the
+    model's nodes, functions that schedule the kernels of these by hand (docs/scheduling.md).
 
     ``numbers`` names a number format other than the machine's own (``int8``; numerics/formats.py
     has all). ``calibration`` gives the sample inputs from which ``observer``
@@ -120,7 +123,7 @@ def compile(
     model = _opened(model, weights, example_inputs, dynamic_shapes, constants)
     if isinstance(model, frontends.Opened):
         settled = settle(model.signature.inputs, shapes)
-        if settled.free and (database is not None or planner != "model"):
+        if settled.free and (database is not None or planner != "model" or schedules):
             free = ", ".join(settled.free)
             raise refuse("option-planner", f"a planner is chosen for one shape, and {free} is free")
         if settled.free:
@@ -145,6 +148,7 @@ def compile(
 
     def write(place: Path) -> None:
         with found.planner(planner, described, database) as asked:
+            by_hand = ByHand(schedules, described, asked) if schedules else None
             state = run_pipeline(
                 model,
                 found,
@@ -156,12 +160,16 @@ def compile(
                 dump=None if dump is None else Path(dump),
                 progress=progress,
                 exact_memory=exact_memory,
-                planner=asked,
+                planner=by_hand or asked,
                 name=name,
             )
             emit(state, place, form)
+            if by_hand is not None:
+                hosted = [kernel.kernel for kernel in state.kernels if kernel.on_host]
+                by_hand.check(node for kernel in hosted for node in kernel.nodes)
 
-    plain = calibration is None and dump is None and database is None and planner == "model"
+    plain = calibration is None and dump is None and database is None
+    plain = plain and planner == "model" and not schedules
     if cache is not None and plain:
         kept = obtained(
             cache, model, weights, found, described, shapes,

@@ -17,26 +17,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-import numpy as np
-
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
-from tilewright.planning.bounds import granule_bound, physical_bound
-from tilewright.planning.cells import cells_of
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import Use, uses_of
 from tilewright.planning.layout import Layout
-from tilewright.planning.nests import Arrangement, Group, Loop, Nest, moves_of, trips_of
 from tilewright.planning.parallel import Parts, parallel_parts
-from tilewright.planning.pipeline import Pipeline
 from tilewright.planning.plan import Budget, Plan, Timer
-from tilewright.planning.planners.cores import one_core, part_of, shareable, whole_schedule
+from tilewright.planning.planners.cores import one_core, part_of, shareable
 from tilewright.planning.planners.greedy import AUTOMATIC, most_slots
 from tilewright.planning.planners.ldm.buffers import BLOCK, Buffering
 from tilewright.planning.planners.ldm.order import Tensor, loop_order
-from tilewright.planning.planners.schedules import agreeing, schedule_of
+from tilewright.planning.planners.schedules import agreeing
+from tilewright.planning.planners.stated import slots_of, stated_plan, stated_schedule, tiling
 from tilewright.planning.sizes import tile_sizes
-from tilewright.planning.space import Space, no_tile_fits, uncrossed
+from tilewright.planning.space import Space, no_tile_fits
 
 
 @dataclass(frozen=True)
@@ -91,17 +86,11 @@ class Ldm:
         core = one_core(machine) if machine.cores > 1 else machine
         part = part_of(kernel, dict(parts.sizes))
         tile, steps = self.tile(part, core, primitive, slots)
-        found = priced(tile, slots, loops_of(tile))
-        spawn = machine.spawn_cycles if machine.cores > 1 else 0
-        return replace(
-            found,
-            schedule=whole_schedule(found.schedule, dict(parts.sizes), machine),
-            predicted_cycles=parts.rounds * found.predicted_cycles + spawn,
-            moved_bytes=found.moved_bytes * parts.count,
-            physical_bound=physical_bound(kernel, core, primitive) / machine.cores,
-            granule_bound=granule_bound(kernel, core, primitive) / machine.cores,
-            candidates=steps,
+        order = loops_of(tile)
+        schedule = stated_schedule(
+            tile, order, slots_of(tile, order, slots), dict(parts.sizes), machine
         )
+        return replace(stated_plan(kernel, machine, schedule, "ldm"), candidates=steps)
 
     def tile(
         self, kernel: Kernel, machine: Machine, primitive: Primitive, slots: int
@@ -119,9 +108,7 @@ class Ldm:
         whole = frozenset(dim for dim, sizes in known.items() if len(sizes) == 1)
 
         def of(sizes: Mapping[str, int]) -> Space:
-            chosen = {d: np.array([min(sizes[d], limits[d])], np.int64) for d in known}
-            space = uncrossed(kernel, machine, primitive, uses, chosen)
-            return replace(space, index={dim: np.zeros(1, np.int64) for dim in known})
+            return tiling(kernel, machine, primitive, uses, sizes)
 
         def fits(sizes: Mapping[str, int]) -> bool:
             return bool(most_slots(of(sizes))[0] >= slots)
@@ -170,39 +157,3 @@ def loops_of(space: Space) -> list[str]:
     trips = {dim: int(space.trips(dim)[0]) for dim in space.extents}
     cut = {dim: count for dim, count in trips.items() if count > 1}
     return loop_order(cut, tensors_of(space.uses), space.kernel.anchor.reduction)
-
-
-def priced(space: Space, slots: int, order: list[str]) -> Plan:
-    """The plan of one tile in one order, by the pipeline that the slots allow."""
-    kernel, machine, primitive = space.kernel, space.machine, space.primitive
-    reduction = kernel.anchor.reduction
-    loops = [
-        Loop(
-            Group(
-                (dim,),
-                frozenset(u.name for u in space.uses if dim in u.operand.dims and u.move),
-                dim in reduction,
-            )
-        )
-        for dim in order
-    ]
-    nest = Nest(tuple(loops))
-    trips = trips_of(space, nest, {})
-    buffers = {
-        use.name: np.where(moves_of(use, nest, trips) > 1, slots, 1) * np.ones(1, np.int64)
-        for use in space.uses
-        if use.move is not None and not use.host
-    }
-    arrangement = Arrangement(nest, np.ones(1, np.bool_), trips, {}, buffers)
-    cycles, moved = Pipeline(space, cells_of(space), arrangement).cycles_and_bytes()
-    return Plan(
-        schedule=schedule_of(space, arrangement, 0),
-        predicted_cycles=float(cycles[0]),
-        moved_bytes=int(moved[0]),
-        physical_bound=physical_bound(kernel, machine, primitive),
-        granule_bound=granule_bound(kernel, machine, primitive),
-        candidates=1,
-        priced=1,
-        seconds=0.0,
-        planner="ldm",
-    )

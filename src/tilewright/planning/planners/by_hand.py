@@ -1,0 +1,56 @@
+"""Schedules that the caller writes for some of a model's nodes (planning/scheduling.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.machine import Machine
+from tilewright.planning.domain import Kernel
+from tilewright.planning.plan import Plan
+from tilewright.planning.planners.stated import stated_plan
+from tilewright.planning.scheduling import Scheduling
+
+Steps = Callable[[Scheduling], None]
+"""Splits, orders and buffers the loops of one kernel."""
+
+
+@dataclass
+class ByHand:
+    """A planner of the kernels that compute certain nodes; another one plans the rest."""
+
+    schedules: Mapping[str, Steps]
+    """By the model's nodes."""
+    machine: Machine
+    otherwise: Callable[[Kernel], Plan | None] | None = None
+    refused: list[TilewrightError] = field(default_factory=list[TilewrightError])
+    met: set[str] = field(default_factory=set[str])
+    """Nodes whose kernels were asked for."""
+
+    def __call__(self, kernel: Kernel) -> Plan | None:
+        """The plan by hand, or what the other planner says of the kernel."""
+        nodes = [node for node in self.schedules if node in kernel.nodes]
+        if not nodes:
+            return None if self.otherwise is None else self.otherwise(kernel)
+        self.met.update(nodes)
+        try:
+            scheduling = Scheduling(kernel, self.machine)
+            self.schedules[nodes[0]](scheduling)
+            found = stated_plan(kernel, self.machine, scheduling.finished(), "by-hand")
+        except TilewrightError as error:
+            self.refused.append(error)
+            raise
+        return found
+
+    def check(self, on_host: Iterable[str]) -> None:
+        """Refuse what went wrong once the network is planned: a schedule, a name, a kernel that the
+        host runs. ``on_host`` has the nodes that it runs."""
+        if self.refused:
+            raise self.refused[0]
+        for node in self.schedules:
+            if node not in self.met:
+                raise refuse("schedule-node", "no kernel of the network computes it", node)
+        for node in on_host:
+            if node in self.schedules:
+                raise refuse("schedule-node", "the host runs it, without a schedule", node)

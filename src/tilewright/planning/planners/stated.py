@@ -1,0 +1,111 @@
+"""The price of a schedule that is stated, not searched: one level of tiles, in parts for cores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil, prod
+
+import numpy as np
+
+from tilewright.machine import Machine, Primitive
+from tilewright.planning.bounds import granule_bound, physical_bound
+from tilewright.planning.cells import cells_of
+from tilewright.planning.domain import Kernel
+from tilewright.planning.footprint import Use, uses_of
+from tilewright.planning.nests import Arrangement, Group, Loop, Nest, moves_of, trips_of
+from tilewright.planning.pipeline import Pipeline
+from tilewright.planning.plan import Plan
+from tilewright.planning.planners.cores import one_core, part_of, whole_schedule
+from tilewright.planning.schedule import Level, Schedule
+from tilewright.planning.space import Space, uncrossed
+
+
+def tiling(
+    kernel: Kernel,
+    machine: Machine,
+    primitive: Primitive,
+    uses: tuple[Use, ...],
+    sizes: Mapping[str, int],
+) -> Space:
+    """A space of one row: the tile of these sizes, along every dim."""
+    columns = {dim: np.array([size], np.int64) for dim, size in sizes.items()}
+    space = uncrossed(kernel, machine, primitive, uses, columns)
+    return replace(space, index={dim: np.zeros(1, np.int64) for dim in sizes})
+
+
+def nest_of(space: Space, order: Sequence[str]) -> Nest:
+    """The nest of loops over these dims, the outermost first."""
+    reduction = space.kernel.anchor.reduction
+    moved = [use for use in space.uses if use.move is not None]
+    loops = (
+        Loop(Group((d,), frozenset(u.name for u in moved if d in u.operand.dims), d in reduction))
+        for d in order
+    )
+    return Nest(tuple(loops))
+
+
+def slots_of(space: Space, order: Sequence[str], slots: int) -> tuple[tuple[str, int], ...]:
+    """So many slots for each operand that is moved more than once; one for the others."""
+    nest = nest_of(space, order)
+    trips = trips_of(space, nest, {})
+    return tuple(
+        (use.name, slots if float(moves_of(use, nest, trips).max()) > 1 else 1)
+        for use in space.uses
+        if use.move is not None
+    )
+
+
+def stated_schedule(
+    space: Space,
+    order: Sequence[str],
+    slots: Sequence[tuple[str, int]],
+    grid: Mapping[str, int],
+    machine: Machine,
+) -> Schedule:
+    """The schedule of a tile (a space of one row), in loops and with slots that are given."""
+    tile = tuple((dim, int(space.size(dim)[0])) for dim in space.extents)
+    inputs = [use for use in space.uses if not use.output and use.move is not None]
+    memory = (inputs or [use for use in space.uses if use.output])[0].memory.name
+    level = Level(memory, tile, tuple(order))
+    return whole_schedule(Schedule(space.primitive.name, (level,), tuple(slots)), grid, machine)
+
+
+def stated_plan(kernel: Kernel, machine: Machine, schedule: Schedule, planner: str) -> Plan:
+    """The plan of a schedule of one level of tiles, by the pipeline that its slots allow."""
+    primitive = machine.primitive(schedule.primitive)
+    extents = kernel.anchor.extents
+    cores = machine.cores
+    grid: dict[str, int] = {}
+    if schedule.shared:
+        outer = schedule.levels[0]
+        grid = {dim: outer.size(dim, extents[dim]) for dim in outer.order}
+    parts = prod(ceil(extents[dim] / size) for dim, size in grid.items())
+    rounds = ceil(parts / cores)
+    core = one_core(machine) if cores > 1 else machine
+    part = part_of(kernel, grid)
+    level = schedule.levels[-1]
+    sizes = {dim: level.size(dim, extent) for dim, extent in part.anchor.extents.items()}
+    space = tiling(part, core, primitive, uses_of(part, core, primitive), sizes)
+    order = [dim for dim in level.order if sizes[dim] < part.anchor.extents[dim]]
+    nest = nest_of(space, order)
+    slots = {
+        use.name: np.full(1, schedule.slots(use.name), np.int64)
+        for use in space.uses
+        if use.move is not None
+    }
+    row = np.ones(1, np.bool_)
+    arrangement = Arrangement(nest, row, trips_of(space, nest, {}), {}, slots)
+    cycles, moved = Pipeline(space, cells_of(space), arrangement).cycles_and_bytes()
+    spawn = machine.spawn_cycles if cores > 1 else 0
+    return Plan(
+        schedule=schedule,
+        predicted_cycles=rounds * float(cycles[0]) + spawn,
+        moved_bytes=int(moved[0]) * parts,
+        physical_bound=physical_bound(kernel, core, primitive) / cores,
+        granule_bound=granule_bound(kernel, core, primitive) / cores,
+        candidates=1,
+        priced=1,
+        seconds=0.0,
+        planner=planner,
+    )
