@@ -11,7 +11,8 @@ PLANNERS: Mapping[str, str] = {
     "model": "the best of the whole space by the machine's cost model (the default)",
     "exact": "the same, by name, on machines whose software manages the memories",
     "greedy": "DLIR's partitioning; options start=one|granule and buffers=auto|1|2",
-    "ldm": "swTVM's tiles, loop orders and parts; options block=16|...|256 and buffers=auto|1|2",
+    "ldm": "swTVM's tiles, loop orders and parts; options block=16|...|256, buffers=auto|1|2 "
+    "and share=none|mesh (cores of a row or column exchange operands)",
     "stationary": "products whose operand or result stays on the chip (the DaVinci thesis), other "
     "kernels by the model; options kind=os|is|ws and buffers=1|2",
     "measured": "the best candidates, run on the processor at hand",

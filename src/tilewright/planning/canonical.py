@@ -36,5 +36,8 @@ def renamed(schedule: Schedule, names: Mapping[str, str]) -> Schedule:
     """The schedule with its operands' names replaced."""
     buffers = tuple((names[name], slots) for name, slots in schedule.buffers)
     staged = tuple((names[name], memory, slots) for name, memory, slots in schedule.staged)
+    exchanged = tuple((names[name], axis) for name, axis in schedule.exchanged)
     producers = tuple(renamed(producer, names) for producer in schedule.producers)
-    return replace(schedule, buffers=buffers, staged=staged, producers=producers)
+    return replace(
+        schedule, buffers=buffers, staged=staged, exchanged=exchanged, producers=producers
+    )

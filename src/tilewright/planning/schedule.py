@@ -43,6 +43,9 @@ class Schedule:
     """The dim whose outermost loop the cores share, each a run of its iterations; several dims,
     with spaces between, whose outermost loops they share as one; "" for none."""
     staged: tuple[tuple[str, str, int], ...] = ()
+    exchanged: tuple[tuple[str, str], ...] = ()
+    """Operands that the cores of a row or of a column of the mesh need alike (``row``, ``column``):
+    each loads an equal share of the tile, and gets the others' from them (planning/mesh.py)."""
     producers: tuple[Schedule, ...] = ()
     """How each of the kernel's producers computes what one tile reads of it, in their order. The
     slots of their results' buffers are in ``buffers`` and ``staged`` of this schedule."""
@@ -71,6 +74,7 @@ class Schedule:
             + (f" double {', '.join(double)}" if double else "")
             + options
             + (f"; cores share {self.shared}" if self.shared else "")
+            + "".join(f"; {name} by {axis}" for name, axis in self.exchanged)
             + "".join(f"; from {producer}" for producer in self.producers)
         )
 
@@ -97,5 +101,6 @@ class Schedule:
             tuple((str(key), option) for key, option in value["options"]),
             str(value["shared"]),
             tuple((str(name), str(memory), int(n)) for name, memory, n in value.get("staged", ())),
+            tuple((str(name), str(axis)) for name, axis in value.get("exchanged", ())),
             tuple(cls.from_json(producer) for producer in value.get("producers", ())),
         )

@@ -59,6 +59,8 @@ class Space:
     """Whether nests of one level alone are tried (nests.py)."""
     cuts: list[str] = field(default_factory=list[str])
     """What bounded the space, if anything did."""
+    shares: Mapping[str, float] = field(default_factory=dict[str, float])
+    """By operand, of how many parts of its tiles a core loads one (mesh.py)."""
     known: dict[Hashable, Column] = field(default_factory=dict[Hashable, Column], init=False)
     """Columns that were asked for: pricing asks for each again and again."""
 
@@ -169,7 +171,7 @@ class Space:
 
     def _bytes_per_element(self, use: Use) -> Floats:
         operand, move = use.operand, use.move
-        plain = np.full(self.rows, float(operand.element_bytes))
+        plain = np.full(self.rows, operand.element_bytes / self.shares.get(use.name, 1))
         if move is None or (move.transaction == 1 and not move.efficiency):
             return plain
         lengths = [

@@ -25,6 +25,7 @@ from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability, used
 from tilewright.numerics.element_types import ElementType
 from tilewright.planning.domain import Kernel
+from tilewright.planning.mesh import Mesh
 from tilewright.planning.operand_layouts import layout_problems
 from tilewright.planning.planners.choice import Chosen, planner_of
 from tilewright.planning.planners.measured import Measure
@@ -326,7 +327,12 @@ class Target(ABC):
             measure=self.measurer(),
             built=self.built(),
             database=database,
+            mesh=self.mesh(),
         )
+
+    def mesh(self) -> Mesh | None:
+        """The mesh of the machine's cores, over which they exchange registers; None for none."""
+        return None
 
     def measurer(self) -> Measure | None:
         """What times schedules on the processor at hand, or None for machines that are not here."""

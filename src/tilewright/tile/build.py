@@ -164,6 +164,9 @@ class _Nest:
                 else None,
                 "slots": to_attribute(tuple(slots)) if slots else None,
                 "shared": StringAttr(self.schedule.shared) if self.schedule.shared else None,
+                "exchanged": to_attribute(self.schedule.exchanged)
+                if self.schedule.exchanged
+                else None,
             },
             regions=[Region(block)],
         )

@@ -13,6 +13,7 @@ from tilewright.machine import Machine
 from tilewright.planning import PlanCache, Timer, plan
 from tilewright.planning.domain import Kernel
 from tilewright.planning.measurements import Measurements
+from tilewright.planning.mesh import Mesh
 from tilewright.planning.plan import Plan
 from tilewright.planning.planners.greedy import AUTOMATIC, Greedy
 from tilewright.planning.planners.ldm.buffers import BLOCK
@@ -30,7 +31,11 @@ _TEXT = re.compile(r"([a-z]{1,20})(?:\{([^{}]{0,100})\})?")
 
 _OPTIONS = {
     "greedy": {"start": ("one", "granule"), "buffers": ("auto", "1", "2")},
-    "ldm": {"block": ("16", "32", "64", "128", "256"), "buffers": ("auto", "1", "2")},
+    "ldm": {
+        "block": ("16", "32", "64", "128", "256"),
+        "buffers": ("auto", "1", "2"),
+        "share": ("none", "mesh"),
+    },
     "stationary": {"kind": KINDS, "buffers": ("1", "2")},
 }
 """Planners with options, and the values of each."""
@@ -45,6 +50,7 @@ def planner_of(
     measure: Measure | None = None,
     built: str = "",
     database: str | Path | None = None,
+    mesh: Mesh | None = None,
 ) -> Generator[Chosen | None]:
     """The planner that a text names (``greedy{start=granule buffers=1}``), its database open.
 
@@ -67,7 +73,7 @@ def planner_of(
             )
     cache: PlanCache = {}
     if name in ("greedy", "ldm"):
-        tiling = _greedy(options) if name == "greedy" else _ldm(options)
+        tiling = _greedy(options) if name == "greedy" else _ldm(options, machine, mesh)
         yield lambda kernel: plan(kernel, machine, timer=timer, cache=cache, search=tiling)
         return
     if name == "stationary":
@@ -120,12 +126,17 @@ def _greedy(options: dict[str, str]) -> Greedy:
     )
 
 
-def _ldm(options: dict[str, str]) -> Ldm:
-    """swTVM's planner with its options."""
+def _ldm(options: dict[str, str], machine: Machine, mesh: Mesh | None) -> Ldm:
+    """swTVM's planner with its options; refuses to share where there is no mesh."""
+    shares = options.get("share") == "mesh"
+    if shares and (mesh is None or mesh.cores != machine.cores):
+        reason = "has no mesh of cores" if mesh is None else f"has no {mesh.cores} cores in a mesh"
+        raise refuse("option-planner", f"{machine.name} {reason}", "share=mesh", "share=none")
     buffers = options.get("buffers", "auto")
     return Ldm(
         block=int(options.get("block", str(BLOCK))),
         buffers=AUTOMATIC if buffers == "auto" else int(buffers),
+        mesh=mesh if shares else None,
     )
 
 

@@ -13,6 +13,8 @@ from tilewright.planning.bounds import granule_bound, physical_bound
 from tilewright.planning.cells import cells_of
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import Use, uses_of
+from tilewright.planning.layout import Layout
+from tilewright.planning.mesh import Axis, Mesh
 from tilewright.planning.nests import Arrangement, Group, Loop, Nest, moves_of, trips_of
 from tilewright.planning.pipeline import Pipeline
 from tilewright.planning.plan import Plan
@@ -62,17 +64,28 @@ def stated_schedule(
     slots: Sequence[tuple[str, int]],
     grid: Mapping[str, int],
     machine: Machine,
+    exchanged: tuple[tuple[str, Axis], ...] = (),
 ) -> Schedule:
     """The schedule of a tile (a space of one row), in loops and with slots that are given."""
     tile = tuple((dim, int(space.size(dim)[0])) for dim in space.extents)
     inputs = [use for use in space.uses if not use.output and use.move is not None]
     memory = (inputs or [use for use in space.uses if use.output])[0].memory.name
     level = Level(memory, tile, tuple(order))
-    return whole_schedule(Schedule(space.primitive.name, (level,), tuple(slots)), grid, machine)
+    schedule = Schedule(space.primitive.name, (level,), tuple(slots), exchanged=exchanged)
+    return whole_schedule(schedule, grid, machine)
 
 
-def stated_plan(kernel: Kernel, machine: Machine, schedule: Schedule, planner: str) -> Plan:
-    """The plan of a schedule of one level of tiles, by the pipeline that its slots allow."""
+def stated_plan(
+    kernel: Kernel,
+    machine: Machine,
+    schedule: Schedule,
+    planner: str,
+    mesh: Mesh | None = None,
+) -> Plan:
+    """The plan of a schedule of one level of tiles, by the pipeline that its slots allow.
+
+    What cores exchange over the mesh is taken not to overlap with anything.
+    """
     primitive = machine.primitive(schedule.primitive)
     extents = kernel.anchor.extents
     cores = machine.cores
@@ -89,18 +102,27 @@ def stated_plan(kernel: Kernel, machine: Machine, schedule: Schedule, planner: s
     space = tiling(part, core, primitive, uses_of(part, core, primitive), sizes)
     order = [dim for dim in level.order if sizes[dim] < part.anchor.extents[dim]]
     nest = nest_of(space, order)
+    trips = trips_of(space, nest, {})
+    exchange = 0.0
+    for use in space.uses if mesh is not None else ():
+        if use.name in dict(schedule.exchanged):
+            assert mesh is not None
+            elements = float(space.box(use)[0])
+            visits = float(moves_of(use, nest, trips).max())
+            exchange += visits * mesh.exchange_cycles(elements)
+            space = replace(space, shares={**space.shares, use.name: _parts(use, space, mesh)})
     slots = {
         use.name: np.full(1, schedule.slots(use.name), np.int64)
         for use in space.uses
         if use.move is not None
     }
     row = np.ones(1, np.bool_)
-    arrangement = Arrangement(nest, row, trips_of(space, nest, {}), {}, slots)
+    arrangement = Arrangement(nest, row, trips, {}, slots)
     cycles, moved = Pipeline(space, cells_of(space), arrangement).cycles_and_bytes()
     spawn = machine.spawn_cycles if cores > 1 else 0
     return Plan(
         schedule=schedule,
-        predicted_cycles=rounds * float(cycles[0]) + spawn,
+        predicted_cycles=rounds * (float(cycles[0]) + exchange) + spawn,
         moved_bytes=int(moved[0]) * parts,
         physical_bound=physical_bound(kernel, core, primitive) / cores,
         granule_bound=granule_bound(kernel, core, primitive) / cores,
@@ -109,3 +131,15 @@ def stated_plan(kernel: Kernel, machine: Machine, schedule: Schedule, planner: s
         seconds=0.0,
         planner=planner,
     )
+
+
+def _parts(use: Use, space: Space, mesh: Mesh) -> float:
+    """A tile over what a core loads of it: the outermost axis with several indices is cut in
+    ``side`` parts, of which the largest counts."""
+    layout = Layout.parse(use.operand.layout, len(use.operand.shape))
+    lengths = [
+        int(table.largest[tuple(space.index[dim] for dim in table.dims)].max())
+        for table in space.tables[use.name]
+    ]
+    length = next((n for f in layout.factors if (n := lengths[f.axis]) > 1), 1)
+    return length / ceil(length / mesh.side)

@@ -7,10 +7,12 @@ from pathlib import Path
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
+from tilewright.planning.mesh import Mesh
 from tilewright.targets.base import Compilation, Runner, Target
 from tilewright.targets.cpu.package import WEIGHTS_FILE
 from tilewright.targets.sunway.emit.package import write_package
 from tilewright.targets.sunway.machine import CPES, LDM_BYTES, MACHINE
+from tilewright.targets.sunway.mesh import MESH
 from tilewright.targets.sunway.runner import SunwayRunner
 
 
@@ -28,6 +30,10 @@ class SunwayTarget(Target):
     )
     falls_back = True
     weights_file = WEIGHTS_FILE
+
+    def mesh(self) -> Mesh:
+        """The CPEs' rows and columns."""
+        return MESH
 
     def machine(self) -> Machine:
         """One core group."""

@@ -54,6 +54,9 @@ class ProgramOp(TileOperation):
     shared = opt_prop_def(StringAttr)
     """The dim whose outermost loop the machine's cores share, or several with spaces between, whose
     outermost loops they share as one; absent: one core runs it all."""
+    exchanged = opt_prop_def(ArrayAttr)
+    """``[operand, axis]``: what the cores of a ``row`` or ``column`` of the mesh need alike; each
+    loads a share of it, and gets the others' from them. The meaning of its moves is unchanged."""
     containers = opt_prop_def(UnitAttr)
     """Whether commands run in containers, as DLIR generates them; see pair-iterations."""
     body = region_def("single_block")
@@ -88,6 +91,7 @@ class ProgramOp(TileOperation):
         properties["levels"] = syntax.optional_plain(parser, "levels")
         properties["slots"] = syntax.optional_plain(parser, "slots")
         properties["shared"] = syntax.optional_plain(parser, "shared")
+        properties["exchanged"] = syntax.optional_plain(parser, "exchanged")
         properties["nodes"] = syntax.optional_plain(parser, "nodes") or ArrayAttr([])
         return syntax.finish(parser, cls, properties, region=True)
 

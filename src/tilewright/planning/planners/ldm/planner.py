@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from time import perf_counter
 
 from tilewright.errors import TilewrightError
@@ -22,7 +23,8 @@ from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import Use, uses_of
 from tilewright.planning.layout import Layout
-from tilewright.planning.parallel import Parts, parallel_parts
+from tilewright.planning.mesh import Division, Mesh, divisions
+from tilewright.planning.parallel import parallel_parts
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.cores import one_core, part_of, shareable
 from tilewright.planning.planners.greedy import AUTOMATIC, most_slots
@@ -33,6 +35,9 @@ from tilewright.planning.planners.stated import slots_of, stated_plan, stated_sc
 from tilewright.planning.sizes import tile_sizes
 from tilewright.planning.space import Space, no_tile_fits
 
+DIVISIONS = 8
+"""Cuts of the result for a mesh that are planned, those first of which a core moves least."""
+
 
 @dataclass(frozen=True)
 class Ldm:
@@ -42,6 +47,8 @@ class Ldm:
     """Elements that the buffer of a variable begins with."""
     buffers: int = AUTOMATIC
     """Slots of what is moved again and again: 1, as the algorithm is printed; 2; or the faster."""
+    mesh: Mesh | None = None
+    """Where it is given, cores may get operands from those of their row or column (mesh.py)."""
 
     def __call__(
         self,
@@ -62,7 +69,7 @@ class Ldm:
         for primitive in agreeing(kernel, machine):
             for slots in (2, 1) if self.buffers == AUTOMATIC else (self.buffers,):
                 try:
-                    plans.append(self._plan(kernel, machine, primitive, slots))
+                    plans += self._plans(kernel, machine, primitive, slots)
                 except TilewrightError as error:
                     failures.append(error)
         if not plans:
@@ -80,17 +87,45 @@ class Ldm:
             seconds=perf_counter() - begin,
         )
 
-    def _plan(self, kernel: Kernel, machine: Machine, primitive: Primitive, slots: int) -> Plan:
-        """The plan on one primitive with so many slots."""
-        parts = parts_for(kernel, machine, primitive)
+    def _plans(
+        self, kernel: Kernel, machine: Machine, primitive: Primitive, slots: int
+    ) -> list[Plan]:
+        """The plans on one primitive with so many slots: that of the paper's parts, and those of
+        the parts for a mesh between which least is moved."""
+        dims = shared_dims(kernel, primitive) if machine.cores > 1 else []
+        extents = kernel.anchor.extents
+        parts = parallel_parts(dims, extents, machine.cores, primitive.multiples)
+        plans = [self._plan(kernel, machine, primitive, slots, dict(parts.sizes))]
+        if self.mesh is None or machine.cores != self.mesh.cores:
+            return plans
+        cuts = divisions(dims, extents, primitive.multiples, self.mesh.side)
+        cuts = [cut for cut in cuts if cut.exchanged(kernel)]
+        for cut in sorted(cuts, key=lambda cut: moved(kernel, cut, self.mesh))[:DIVISIONS]:
+            try:
+                plan = self._plan(kernel, machine, primitive, slots, cut.grid, cut)
+            except TilewrightError:
+                continue  # The paper's parts fit.
+            if cut.in_step(kernel, dict(plan.schedule.levels[-1].tile)):
+                plans.append(plan)
+        return plans
+
+    def _plan(
+        self,
+        kernel: Kernel,
+        machine: Machine,
+        primitive: Primitive,
+        slots: int,
+        grid: Mapping[str, int],
+        division: Division | None = None,
+    ) -> Plan:
+        """The plan of parts of certain sizes."""
         core = one_core(machine) if machine.cores > 1 else machine
-        part = part_of(kernel, dict(parts.sizes))
-        tile, steps = self.tile(part, core, primitive, slots)
+        tile, steps = self.tile(part_of(kernel, grid), core, primitive, slots)
         order = loops_of(tile)
-        schedule = stated_schedule(
-            tile, order, slots_of(tile, order, slots), dict(parts.sizes), machine
-        )
-        return replace(stated_plan(kernel, machine, schedule, "ldm"), candidates=steps)
+        exchanged = () if division is None else division.exchanged(kernel)
+        own = slots_of(tile, order, slots)
+        schedule = stated_schedule(tile, order, own, grid, machine, exchanged)
+        return replace(stated_plan(kernel, machine, schedule, "ldm", self.mesh), candidates=steps)
 
     def tile(
         self, kernel: Kernel, machine: Machine, primitive: Primitive, slots: int
@@ -134,10 +169,23 @@ def tensors_of(uses: tuple[Use, ...]) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
-def parts_for(kernel: Kernel, machine: Machine, primitive: Primitive) -> Parts:
-    """The parts of a kernel's result, one or several for each core of the machine."""
-    if machine.cores == 1:
-        return Parts((), (), 1)
+def moved(kernel: Kernel, division: Division, mesh: Mesh | None) -> float:
+    """Elements that one core loads and stores of its part, each once."""
+    assert mesh is not None
+    part = part_of(kernel, division.grid)
+    exchanged = dict(division.exchanged(kernel))
+    total = 0.0
+    for operand in part.operands:
+        count = prod(
+            min(axis.interval({d: (0, part.anchor.extents[d]) for d in axis.dims})[1], extent)
+            for axis, extent in zip(operand.access, operand.shape, strict=True)
+        )
+        total += count / (mesh.side if operand.name in exchanged else 1)
+    return total
+
+
+def shared_dims(kernel: Kernel, primitive: Primitive) -> list[str]:
+    """The dims of the result that cores may share, the highest in main memory first."""
     allowed = shareable(kernel) - set(primitive.whole)
     output = kernel.output
     layout = Layout.parse(output.layout, len(output.shape))
@@ -147,9 +195,7 @@ def parts_for(kernel: Kernel, machine: Machine, primitive: Primitive) -> Parts:
         for dim in output.access[factor.axis].dims
         if dim in allowed
     ]
-    return parallel_parts(
-        list(dict.fromkeys(dims)), kernel.anchor.extents, machine.cores, primitive.multiples
-    )
+    return list(dict.fromkeys(dims))
 
 
 def loops_of(space: Space) -> list[str]:

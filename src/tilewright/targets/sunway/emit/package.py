@@ -55,7 +55,7 @@ MANIFEST = "program.json"
 
 SHIM_HEADERS = ("athread.h", "dma.h", "internal.h", "shim.h", "simd.h", "slave.h")
 SHIM_SOURCES = ("buses.c", "dma.c", "memory.c", "shim.c")
-SLAVE = ("cpe.h", "ldm_slave.c")
+SLAVE = ("cpe.h", "ldm_slave.c", "mesh.h")
 MPE = ("integers.h", "pieces.h", "shorts.h", "vectors.h")
 
 

@@ -24,6 +24,7 @@ from tilewright.targets.sunway.emit.rows import Rows
 from tilewright.targets.sunway.emit.transfers import (
     Place,
     box_function,
+    exchange_function,
     place_of,
     transfer_function,
 )
@@ -99,6 +100,8 @@ class SlaveWriter:
         line(f"/* {comment(', '.join(self.layer.nodes) or name)}: the CPEs' part.")
         line(f"   {comment(self.layer.schedule)} */")
         line('#include "../slave/cpe.h"')
+        if any(place.exchanged for place in self.places.values()):
+            line('#include "../slave/mesh.h"')
         line('#include "../slave/scalars.h"')
         line(f'#include "{name}_para.h"')
         line()
@@ -111,6 +114,9 @@ class SlaveWriter:
             place = self.places[move.buffer]
             self.writer.lines += transfer_function(place, name, get=move.loads).splitlines()
             line()
+            if place.exchanged and move.loads:
+                self.writer.lines += exchange_function(place).splitlines()
+                line()
         for buffer in self.ahead:
             self._next(buffer)
         self._compute()
@@ -310,6 +316,10 @@ class SlaveWriter:
             waits.append(f"dma_wait(&{name}_reply[{slot}], {name}_count[{slot}]);")
         for wait in waits:
             self.line(wait)
+        for buffer in self._of(block):
+            name = self.places[buffer].name
+            if buffer in self.loads and self.places[buffer].exchanged:
+                self.line(f"exchange_{name}(&{name}_b, TILES->{name}[{self._slot(buffer)}]);")
 
     def _get(self, buffer: BufferOp, box: str, slot: str) -> None:
         name = self.places[buffer].name

@@ -11,7 +11,7 @@ and any further axis a loop of commands. So a box takes the fewest commands that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilewright.codegen.c.source import Writer, comment, total
 from tilewright.errors import refuse
@@ -41,10 +41,36 @@ class Place:
     """Of the tensor in main memory, in elements."""
     order: tuple[int, ...]
     """The tensor's axis that each of these is."""
+    exchanged: str = ""
+    """``row`` or ``column``: whose CPEs fetch an eighth of the box each; "" if each fetches all."""
 
     def ordered(self, window: Sequence[Affine]) -> tuple[Affine, ...]:
         """A window of the tensor, its axes as they lie in memory."""
         return tuple(window[axis] for axis in self.order)
+
+    @property
+    def share_axis(self) -> int:
+        """The axis along which CPEs share the box: the outermost with several indices; -1 if there
+        is none."""
+        sizes = enumerate(axis.size for axis in self.axes)
+        return next((number for number, size in sizes if size != "1"), -1)
+
+    @property
+    def mesh_axis(self) -> str:
+        """C of whose CPEs share the box."""
+        return "ROW_OF_MESH" if self.exchanged == "row" else "COLUMN_OF_MESH"
+
+    @property
+    def share(self) -> Place:
+        """The place of what one CPE fetches of a box that it shares."""
+        axes = list(self.axes)
+        axes[self.share_axis] = Axis("share", "share", True)
+        return replace(self, axes=tuple(axes))
+
+    def empty(self, box: str) -> str:
+        """C that holds where a box lies outside of the tensor; "" where none does."""
+        clipped = (n for n, axis in enumerate(self.axes) if axis.clipped)
+        return " || ".join(f"{box}n[{number}] <= 0" for number in clipped)
 
     @property
     def member(self) -> str:
@@ -86,7 +112,9 @@ def place_of(nest: Nest, buffer: BufferOp, name: str) -> Place:
     extents = nest.extents(block, "at->")
     window = [buffer.window.data[axis] for axis in order]
     axes = box_axes(window, shape, extents, nest.program.extents)
-    return Place(name, buffer, tuple(axes), shape, strides, order)
+    place = Place(name, buffer, tuple(axes), shape, strides, order)
+    exchanged = dict(nest.program.get("exchanged", ())).get(tensor.symbol.data, "")
+    return replace(place, exchanged=exchanged) if place.share_axis >= 0 else place
 
 
 def box_function(place: Place) -> str:
@@ -117,13 +145,42 @@ def transfer_function(place: Place, layer: str, *, get: bool) -> str:
     else:
         writer.line(f"/* Writes a box of {tensor} to main memory. */")
         name, pointer = f"put_{place.name}", "const float *from"
-    head = f"static int {name}(const struct {layer}_para *para, const struct box *box,"
+    shared = get and bool(place.exchanged)
+    box = "whole" if shared else "box"
+    head = f"static int {name}(const struct {layer}_para *para, const struct box *{box},"
     writer.line(head)
     with writer.block(" " * (head.index("(") + 1) + f"{pointer}, volatile int *reply)"):
+        if shared:
+            axis = place.share_axis
+            step = _factor(place.steps("whole->")[axis])
+            writer.line(
+                f"/* An eighth of it: the other CPEs of the {place.exchanged} fetch the rest. */"
+            )
+            writer.line(f"const struct box own = share_of(whole, {axis}, {place.mesh_axis});")
+            writer.line("const struct box *box = &own;")
+            writer.line(f"to += (own.at[{axis}] - whole->at[{axis}]) * {step};")
         start = len(writer.lines)
-        _commands(writer, place, get=get)
+        _commands(writer, place.share if shared else place, get=get)
         if not any("box->" in line for line in writer.lines[start:]):
             writer.lines.insert(start, "    (void)box;")
+    return str(writer)
+
+
+def exchange_function(place: Place) -> str:
+    """C that gives the CPEs of a row or column this one's share of a box, and takes theirs."""
+    writer = Writer()
+    axis = place.share_axis
+    tensor = comment(place.buffer.tensor_op.symbol.data)
+    writer.line(f"/* Gets the rest of {tensor} from the other CPEs of the {place.exchanged}. */")
+    with writer.block(f"static void exchange_{place.name}(const struct box *box, float *data)"):
+        empty = place.empty("box->")
+        count, size = place.size(axis, "box->"), place.steps("box->")[axis]
+        if empty:
+            writer.line(f"if ({empty})")
+            writer.line("    return;")
+        elif "box->" not in count + size:
+            writer.line("(void)box;")
+        writer.line(f"exchange({place.mesh_axis}, data, {count}, {size});")
     return str(writer)
 
 
@@ -154,10 +211,10 @@ def _commands(writer: Writer, place: Place, *, get: bool) -> None:
                 f"{place.strides[strided] * 4} bytes apart; a descriptor has 31 bits for it",
                 help="a smaller tensor, or another layout",
             )
-    empty = [f"box->n[{axis}] <= 0" for axis in range(rank) if place.axes[axis].clipped]
+    empty = place.empty("box->")
     writer.line("*reply = 0;")
     if empty:
-        writer.line(f"if ({' || '.join(empty)})")
+        writer.line(f"if ({empty})")
         writer.line("    return 0;")
     depth = writer.depth
     ldm, memory = "to" if get else "from", f"para->{place.member}"

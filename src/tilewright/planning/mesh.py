@@ -1,0 +1,130 @@
+"""Cores in a mesh, which send registers to all others of their row or column.
+
+An operand that the cores of a row need alike is loaded once for all of them: each core loads an
+equal share of a tile and sends it to the others, so that main memory gives it once in place of once
+for each core. (swTVM names register communication as its future work.) All cores of the row must
+come to the same tiles in the same order, for a core that sends waits until the others receive. So
+the result is cut into one part for each core: those of a row have the same indices of the dims that
+are cut *by rows*, those of a column of the dims that are cut *by columns*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import ceil, prod
+from typing import Literal
+
+from tilewright.planning.domain import Kernel
+
+Axis = Literal["row", "column"]
+
+FEWEST_ELEMENTS = 64
+"""Operands of which a part has fewer elements are loaded by every core: that is cheaper."""
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """A square mesh of cores; what an exchange costs each of them."""
+
+    side: int
+    vector_elements: int
+    """Elements that a register holds."""
+    vector_cycles: float
+    """To load and send a register, or to receive and store it."""
+    turn_cycles: float
+    """From the last register of one core to the first of the next."""
+
+    @property
+    def cores(self) -> int:
+        """Cores of all rows."""
+        return self.side * self.side
+
+    def exchange_cycles(self, elements: float) -> float:
+        """Cycles in which a core gets the other shares of so many elements, and gives its own."""
+        return (
+            ceil(elements / self.vector_elements) * self.vector_cycles
+            + self.side * self.turn_cycles
+        )
+
+
+@dataclass(frozen=True)
+class Division:
+    """A cut of the result: one part for each core of a mesh."""
+
+    rows: tuple[tuple[str, int], ...]
+    """Sizes of parts along the dims that are cut by rows, outermost first."""
+    columns: tuple[tuple[str, int], ...]
+
+    @property
+    def grid(self) -> dict[str, int]:
+        """Sizes of parts by dim, those cut by rows first: core r * side + c has part (r, c)."""
+        return dict((*self.rows, *self.columns))
+
+    def exchanged(self, kernel: Kernel) -> tuple[tuple[str, Axis], ...]:
+        """The operands that the cores of a row or column need alike."""
+        found: list[tuple[str, Axis]] = []
+        extents = kernel.anchor.extents
+        rows, columns = ({dim for dim, _ in part} for part in (self.rows, self.columns))
+        for operand in kernel.inputs:
+            axis: Axis | None = None
+            part = prod(
+                access.interval({d: (0, self.grid.get(d, extents[d])) for d in access.dims})[1]
+                for access in operand.access
+            )
+            if not columns & operand.dims and rows & operand.dims:
+                axis = "row"
+            elif not rows & operand.dims and columns & operand.dims:
+                axis = "column"
+            if axis is not None and part >= FEWEST_ELEMENTS:
+                found.append((operand.name, axis))
+        return tuple(found)
+
+    def in_step(self, kernel: Kernel, tile: Mapping[str, int]) -> bool:
+        """Whether all cores come to as many tiles: those whose parts are cut short, too."""
+        for dim, size in self.grid.items():
+            extent = kernel.anchor.extents[dim]
+            last = extent - (ceil(extent / size) - 1) * size
+            step = min(tile[dim], size)
+            if ceil(last / step) != ceil(size / step):
+                return False
+        return True
+
+
+def divisions(
+    dims: Sequence[str], extents: Mapping[str, int], granules: Mapping[str, int], side: int
+) -> list[Division]:
+    """Every cut of the dims into ``side`` parts by rows and as many by columns."""
+    cuts = list(_cuts(dims, extents, granules, side))
+    return [
+        Division(rows, columns)
+        for rows in cuts
+        for columns in cuts
+        if not {dim for dim, _ in rows} & {dim for dim, _ in columns}
+    ]
+
+
+def _cuts(
+    dims: Sequence[str], extents: Mapping[str, int], granules: Mapping[str, int], side: int
+) -> Iterator[tuple[tuple[str, int], ...]]:
+    """Cuts of one or two dims into ``side`` parts."""
+    for dim in dims:
+        if size := _size(extents[dim], side, granules.get(dim, 1)):
+            yield ((dim, size),)
+    for first, second in combinations(dims, 2):
+        for count in range(2, side):
+            if side % count:
+                continue
+            sizes = (
+                _size(extents[first], count, granules.get(first, 1)),
+                _size(extents[second], side // count, granules.get(second, 1)),
+            )
+            if all(sizes):
+                yield ((first, sizes[0]), (second, sizes[1]))
+
+
+def _size(extent: int, count: int, granule: int) -> int:
+    """The size of parts of which an extent has just so many; 0 if there is none."""
+    size = ceil(ceil(extent / count) / granule) * granule
+    return size if ceil(extent / size) == count else 0

@@ -1,0 +1,10 @@
+"""What registers that CPEs exchange cost: the record that planning takes (planning/mesh.py)."""
+
+from __future__ import annotations
+
+from tilewright.planning.mesh import Mesh
+
+MESH = Mesh(side=8, vector_elements=4, vector_cycles=3.0, turn_cycles=11.0)
+"""A register of four floats takes three slots of the memory pipeline on either side: one to send or
+receive it, two to load or store it where it does not lie aligned. From one CPE's last register to
+the next CPE's first pass 11 cycles, the upper end of what was measured for a row or column."""
