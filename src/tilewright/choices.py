@@ -13,6 +13,7 @@ PLANNERS: Mapping[str, str] = {
     "greedy": "DLIR's partitioning; options start=one|granule and buffers=auto|1|2",
     "ldm": "swTVM's tiles, loop orders and parts; options block=16|...|256, buffers=auto|1|2 "
     "and share=none|mesh (cores of a row or column exchange operands)",
+    "rows": "swTVM's baseline, rows fetched for each use, as OpenACC compilers do; no options",
     "stationary": "products whose operand or result stays on the chip (the DaVinci thesis), other "
     "kernels by the model; options kind=os|is|ws and buffers=1|2",
     "measured": "the best candidates, run on the processor at hand",

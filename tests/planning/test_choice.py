@@ -46,7 +46,13 @@ def test_the_cost_model_needs_no_planner() -> None:
 @pytest.mark.parametrize(
     ("text", "machine", "options", "code", "words"),
     [
-        ("guess", MACHINE, {}, "option-planner", "model, exact, greedy, ldm, stationary, measured"),
+        (
+            "guess",
+            MACHINE,
+            {},
+            "option-planner",
+            "model, exact, greedy, ldm, rows, stationary, measured",
+        ),
         ("greedy{start", MACHINE, {}, "option-planner", "no planner"),
         ("../greedy", MACHINE, {}, "option-planner", "no planner"),
         ("greedy{start=two}", MACHINE, {}, "option-planner", "start=one|granule"),
@@ -54,6 +60,9 @@ def test_the_cost_model_needs_no_planner() -> None:
         ("exact{start=one}", MACHINE, {}, "option-planner", "takes no options"),
         ("greedy", CPU, {}, "option-planner", "behind caches"),
         ("ldm", CPU, {}, "option-planner", "behind caches"),
+        ("rows", CPU, {}, "option-planner", "behind caches"),
+        ("rows{block=5}", MACHINE, {}, "option-planner", "takes no options"),
+        ("ldm{share=mesh}", MACHINE, {}, "option-planner", "no mesh"),
         ("ldm{block=5}", MACHINE, {}, "option-planner", "block=16|32|64|128|256"),
         ("exact", CPU, {}, "option-planner", "behind caches"),
         ("greedy", MACHINE, {"database": "some.sqlite"}, "option-planner", "no database"),
@@ -68,4 +77,4 @@ def test_what_a_machine_has_no_use_for_is_refused(
     (problem,) = caught.value.problems
     assert problem.code == code
     assert words in str(problem)
-    assert set(PLANNERS) == {"model", "exact", "greedy", "ldm", "stationary", "measured"}
+    assert set(PLANNERS) == {"model", "exact", "greedy", "ldm", "rows", "stationary", "measured"}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from math import ceil, prod
+from math import ceil, isqrt, prod
 
 from tilewright.ir import Block
 from tilewright.ir.types import layout_of, shape_of
@@ -36,6 +36,7 @@ class Walk:
     program: ProgramOp
     cpe: int
     cores: int
+    """In a mesh with as many rows as columns, where operands are exchanged."""
     found: dict[tuple[str, str], Runs] = field(default_factory=dict[tuple[str, str], Runs])
 
     def run(self) -> dict[tuple[str, str], Runs]:
@@ -55,11 +56,17 @@ class Walk:
             elif isinstance(op, LoopOp):
                 self.loop(op, dims)
             elif isinstance(op, MoveOp):
-                kind = "get" if op.loads else "put"
-                tensor = op.buffer.tensor_op
-                runs = self.found.setdefault((kind, tensor.symbol.data), [])
-                for start, size in bytes_of(op.buffer, boxes[op.buffer]):
-                    add(runs, start, size)
+                self.move(op, boxes[op.buffer])
+
+    def move(self, op: MoveOp, box: list[Interval]) -> None:
+        """A box, or this core's share of one that those of its row or column load together."""
+        kind, tensor = "get" if op.loads else "put", op.buffer.tensor_op.symbol.data
+        axis = dict(self.program.get("exchanged", ())).get(tensor)
+        if op.loads and axis is not None:
+            box = share_of(op.buffer, box, self.cpe, isqrt(self.cores), by_row=axis == "row")
+        runs = self.found.setdefault((kind, tensor), [])
+        for start, size in bytes_of(op.buffer, box):
+            add(runs, start, size)
 
     def loop(self, op: LoopOp, dims: Mapping[str, Interval]) -> None:
         if not self.left:
@@ -88,10 +95,7 @@ class Walk:
                 if isinstance(op, LoopOp) and loop is chain[-1]:
                     self.loop(op, dims)
                 elif isinstance(op, MoveOp):
-                    kind = "get" if op.loads else "put"
-                    runs = self.found.setdefault((kind, op.buffer.tensor_op.symbol.data), [])
-                    for start, size in bytes_of(op.buffer, boxes[op.buffer]):
-                        add(runs, start, size)
+                    self.move(op, boxes[op.buffer])
 
 
 def iterations(op: LoopOp, dims: Mapping[str, Interval]) -> Iterator[dict[str, Interval]]:
@@ -110,6 +114,22 @@ def box_of(op: BufferOp, dims: Mapping[str, Interval]) -> list[Interval]:
         start, end = max(low, 0), min(low + size, extent)
         box.append((start, max(end - start, 0)))
     return box
+
+
+def share_of(
+    op: BufferOp, box: Sequence[Interval], cpe: int, side: int, *, by_row: bool
+) -> list[Interval]:
+    """What one core loads: of the outermost axis along which boxes have several indices, an equal
+    run of those of this box."""
+    layout = Layout.parse(layout_of(op.tensor_op.result), len(box))
+    shape = op.get("shape")
+    axis = next((f.axis for f in layout.factors if shape[f.axis] > 1), -1)
+    if axis < 0:
+        return list(box)
+    lane = cpe % side if by_row else cpe // side
+    start, size = box[axis]
+    first, end = size * lane // side, size * (lane + 1) // side
+    return [(start + first, end - first) if n == axis else one for n, one in enumerate(box)]
 
 
 def bytes_of(op: BufferOp, box: Sequence[Interval]) -> Iterator[tuple[int, int]]:

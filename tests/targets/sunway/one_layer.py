@@ -42,11 +42,16 @@ class Package:
     objects: Path
 
     @classmethod
-    def of(cls, model: Path, folder: Path, values: Mapping[str, Any]) -> Package:
+    def of(
+        cls, model: Path, folder: Path, values: Mapping[str, Any], planner: str = "model"
+    ) -> Package:
         """Compile a model."""
-        executable = tilewright.compile(model, "sunway", values=values, directory=folder / "p")
+        executable = tilewright.compile(
+            model, "sunway", values=values, directory=folder / "p", planner=planner
+        )
         target, machine = resolve("sunway", values=values)
-        work = run_pipeline(model, target, machine)
+        with target.planner(planner, machine) as asked:
+            work = run_pipeline(model, target, machine, planner=asked)
         programs = {
             kernel.kernel.symbol: programs_of(kernel.program)[0]
             for kernel in work.kernels
@@ -77,8 +82,8 @@ class Package:
         )
         return ran.stderr if ran.returncode else ""
 
-    def run(self, folder: Path, changed: str = "", text: str = "") -> Ran:
-        """Build with one file changed, and run."""
+    def run(self, folder: Path, changed: str = "", text: str = "", fifo: int = 4) -> Ran:
+        """Build with one file changed, and run with so many registers in the buses' buffers."""
         built: list[str] = []
         for number, source in enumerate(self.sources):
             kept = self.objects / f"{number}.o"
@@ -105,7 +110,7 @@ class Package:
             text=True,
             check=False,
             timeout=60,
-            env=os.environ | {"SHIM_TRACE": str(folder / "trace")},
+            env=os.environ | {"SHIM_TRACE": str(folder / "trace"), "SHIM_FIFO": str(fifo)},
         )
         trace = folder / "trace"
         lines = tuple(trace.read_text().splitlines()) if trace.exists() else ()

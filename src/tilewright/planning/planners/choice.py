@@ -10,7 +10,7 @@ from pathlib import Path
 from tilewright.choices import PLANNERS
 from tilewright.errors import refuse
 from tilewright.machine import Machine
-from tilewright.planning import PlanCache, Timer, plan
+from tilewright.planning import PlanCache, Search, Timer, plan
 from tilewright.planning.domain import Kernel
 from tilewright.planning.measurements import Measurements
 from tilewright.planning.mesh import Mesh
@@ -19,9 +19,10 @@ from tilewright.planning.planners.greedy import AUTOMATIC, Greedy
 from tilewright.planning.planners.ldm.buffers import BLOCK
 from tilewright.planning.planners.ldm.planner import Ldm
 from tilewright.planning.planners.measured import Measure, best_known, plan_measured
+from tilewright.planning.planners.rows import Rows
 from tilewright.planning.planners.stationary import KINDS, Kind, Stationary, is_product
 
-CUTTING = ("exact", "greedy", "ldm", "stationary")
+CUTTING = ("exact", "greedy", "ldm", "rows", "stationary")
 """Planners that cut tiles for memories that software manages."""
 
 Chosen = Callable[[Kernel], Plan | None]
@@ -72,8 +73,10 @@ def planner_of(
                 "option-planner", f"{name} asks no database of measured schedules", help="model"
             )
     cache: PlanCache = {}
-    if name in ("greedy", "ldm"):
-        tiling = _greedy(options) if name == "greedy" else _ldm(options, machine, mesh)
+    if name in ("greedy", "ldm", "rows"):
+        tiling: Search = Rows()
+        if name != "rows":
+            tiling = _greedy(options) if name == "greedy" else _ldm(options, machine, mesh)
         yield lambda kernel: plan(kernel, machine, timer=timer, cache=cache, search=tiling)
         return
     if name == "stationary":
