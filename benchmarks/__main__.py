@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop
+from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop, swtvm
 from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import (
@@ -65,6 +65,7 @@ PAGES: Mapping[str, Entry] = {
         ("dnnvm", dnnvm),
         ("hlal", hlal),
         ("swatop", swatop),
+        ("swtvm", swtvm),
         ("ascend", ascend),
         ("dlir-sweeps", sweeps),
         ("dlir-generation", generation),
