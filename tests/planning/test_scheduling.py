@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import tilewright
 from tests.planning.planning_kernels import conv, dense, pool
@@ -264,6 +266,45 @@ def test_a_network_with_a_layer_by_hand_runs() -> None:
     text = next(program.glob("layers/*conv2_slave.c")).read_text()
     # 16 channels in three runs of rows each, of four rows and two.
     assert "48 parts, 1 for each CPE" in text and "input[2]" in text
+
+
+def _many_parts(s: Scheduling) -> None:
+    n, co, oh, ow, ci, kh, kw = s.axes("n", "co", "oh", "ow", "ci", "kh", "kw")
+    s.reorder(n, co, oh, ow, ci, kh, kw)
+    s.buffer_read("input", ow, ci, kh, kw)
+    s.buffer_read("weight", ci, kh, kw)
+    s.buffer_write(ow)
+    s.athread_parallel(s.fuse(n, co, oh))
+
+
+def test_more_parts_than_cores_are_runs_of_them() -> None:
+    package = tilewright.compile(LENET, "sunway", schedules={"conv2": _many_parts})
+    inputs = {
+        info.name: np.random.default_rng(5).normal(size=[int(n) for n in info.shape]).astype("f4")
+        for info in package.inputs
+    }
+    assert package.check(inputs, package.run(inputs)).passed
+    text = next(Path(str(package.runner.directory)).glob("layers/*conv2_slave.c")).read_text()  # type: ignore[attr-defined]
+    assert "160 parts, 3 for each CPE" in text
+
+
+def _far_apart(s: Scheduling) -> None:
+    d1, d2, d3 = s.axes("d1", "d2", "d3")
+    outer, inner = s.split(d3, 64)
+    s.reorder(d2, outer, d1, inner)
+    s.buffer_read("input", d1, inner)
+    s.buffer_write(d1, inner)
+
+
+def test_blocks_further_apart_than_a_descriptor_says(tmp_path: Path) -> None:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 32_768, 16_384])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2, 32_768, 16_384])
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="wide")], "g", [x], [y])
+    onnx.save(helper.make_model(graph), tmp_path / "wide.onnx")
+    with pytest.raises(TilewrightError, match="lower-descriptor") as raised:
+        tilewright.compile(tmp_path / "wide.onnx", "sunway", schedules={"wide": _far_apart})
+    (problem,) = raised.value.problems
+    assert "2147483648 bytes apart" in problem.reason and problem.help
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,8 @@ def compile(
             emit(state, place, form)
             if by_hand is not None:
                 hosted = [kernel.kernel for kernel in state.kernels if kernel.on_host]
-                by_hand.check(node for kernel in hosted for node in kernel.nodes)
+                reasons = {n: state.refused.get(k.symbol) for k in hosted for n in k.nodes}
+                by_hand.check(reasons)
 
     plain = calibration is None and dump is None and database is None
     plain = plain and planner == "model" and not schedules

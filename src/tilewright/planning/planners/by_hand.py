@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tilewright.errors import TilewrightError, refuse
+from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.machine import Machine
 from tilewright.planning.domain import Kernel
 from tilewright.planning.plan import Plan
@@ -43,14 +43,16 @@ class ByHand:
             raise
         return found
 
-    def check(self, on_host: Iterable[str]) -> None:
-        """Refuse what went wrong once the network is planned: a schedule, a name, a kernel that the
-        host runs. ``on_host`` has the nodes that it runs."""
+    def check(self, on_host: Mapping[str, Problem | None]) -> None:
+        """Refuse what went wrong once the network is compiled: a schedule, a name, a kernel on the
+        host. ``on_host`` has the nodes that the host runs, and why the machine does not."""
         if self.refused:
             raise self.refused[0]
         for node in self.schedules:
             if node not in self.met:
                 raise refuse("schedule-node", "no kernel of the network computes it", node)
-        for node in on_host:
+        for node, problem in on_host.items():
+            if node in self.schedules and problem is not None:
+                raise TilewrightError(problem)
             if node in self.schedules:
                 raise refuse("schedule-node", "the host runs it, without a schedule", node)
