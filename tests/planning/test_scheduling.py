@@ -6,9 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper
 
 import tilewright
 from tests.planning.planning_kernels import conv, dense, pool
@@ -286,25 +284,6 @@ def test_more_parts_than_cores_are_runs_of_them() -> None:
     assert package.check(inputs, package.run(inputs)).passed
     text = next(Path(str(package.runner.directory)).glob("layers/*conv2_slave.c")).read_text()  # type: ignore[attr-defined]
     assert "160 parts, 3 for each CPE" in text
-
-
-def _far_apart(s: Scheduling) -> None:
-    d1, d2, d3 = s.axes("d1", "d2", "d3")
-    outer, inner = s.split(d3, 64)
-    s.reorder(d2, outer, d1, inner)
-    s.buffer_read("input", d1, inner)
-    s.buffer_write(d1, inner)
-
-
-def test_blocks_further_apart_than_a_descriptor_says(tmp_path: Path) -> None:
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 32_768, 16_384])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2, 32_768, 16_384])
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="wide")], "g", [x], [y])
-    onnx.save(helper.make_model(graph), tmp_path / "wide.onnx")
-    with pytest.raises(TilewrightError, match="lower-descriptor") as raised:
-        tilewright.compile(tmp_path / "wide.onnx", "sunway", schedules={"wide": _far_apart})
-    (problem,) = raised.value.problems
-    assert "2147483648 bytes apart" in problem.reason and problem.help
 
 
 @pytest.mark.parametrize(
