@@ -29,7 +29,7 @@ def test_every_pass_keeps_the_meaning(seed: int) -> None:
         again = Parser(context, text).parse_module()
         again.verify()
         assert to_text(again) == text
-    if machine.synchronisation != "none":
+    if machine.synchronisation.style != "none":
         for number in range(3):
             result = run(program, example.feeds, machine, interleave=seed * 10 + number)
             example.check(result["y"])

@@ -278,7 +278,7 @@ def build_tiles(state: CompilationState) -> None:
         with refusals_of(item.kernel.symbol):
             program = build(item.kernel, item.schedule, machine, placements)
             state.runner.run(program, passes, f"{item.kernel.symbol}-")
-        if state.machine.synchronisation != "none":
+        if state.machine.synchronisation.style != "none":
             for one in programs_of(program):
                 used |= last_used(one)
         state.kernels[number] = replace(item, program=program)

@@ -24,6 +24,7 @@ class Capability(StrEnum):
     CORES = "cores"
     SPAWN_CYCLES = "spawn_cycles"
     ROUNDING = "rounding"
+    SYNCHRONISATION = "synchronisation"
     ISSUE_CYCLES = "issue_cycles"
     LATE_LOADS = "late_loads"
     PART_STORES = "part_stores"

@@ -14,6 +14,7 @@ from tilewright.machine.c_interface import c_problems
 from tilewright.machine.dims import DIMS, dims_of
 from tilewright.machine.expression import parse_expression
 from tilewright.machine.fusions import fusion_problems
+from tilewright.machine.synchronisation import synchronisation_problems
 from tilewright.numerics.element_types import ELEMENT_BYTES
 
 if TYPE_CHECKING:
@@ -59,7 +60,14 @@ def check(machine: Machine) -> None:
         _check_moves(machine, found)
         for primitive in machine.primitives:
             _check_primitive(machine, primitive, found)
-        for where, reason, help in (*c_problems(machine), *fusion_problems(machine)):
+        of_engines = synchronisation_problems(
+            machine.synchronisation, late_loads=machine.late_loads
+        )
+        for where, reason, help in (
+            *c_problems(machine),
+            *fusion_problems(machine),
+            *of_engines,
+        ):
             found.add(where, reason, help)
     if found.problems:
         raise MachineError(found.problems)

@@ -21,6 +21,7 @@ from tilewright.machine.model import (
     Move,
     Primitive,
     Storage,
+    Synchronisation,
 )
 
 GROUPS = {
@@ -99,6 +100,8 @@ def _key(details: ErrorDetails, data: dict[str, Any], kind: str) -> str:
 
 def _siblings(path: list[str], kind: str) -> list[str]:
     """The keys that are possible where an unknown one was found."""
+    if path[0] == "synchronisation" and len(path) > 1:
+        return sorted(Synchronisation.model_fields)
     if not kind:
         return sorted({*Machine.model_fields, *GROUPS} - set(GROUPS.values()))
     model = _MODELS[kind]

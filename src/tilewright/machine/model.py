@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tilewright.machine.cache_costs import CacheCosts
 from tilewright.machine.checks import MAX_ENGINES, check
 from tilewright.machine.rounding import Rounding
+from tilewright.machine.synchronisation import Synchronisation
 from tilewright.numerics.element_types import ELEMENTS, Element, ElementType
 
 MAX_VALUE = 1 << 48
@@ -278,7 +279,8 @@ class Machine(_Part):
     """What floats of 16 bits become beyond the largest of them."""
     rounding: Rounding = Rounding()
     """Of fixed point: what the machine computes otherwise than exactly with one rounding."""
-    synchronisation: Literal["counters", "none"] = "counters"
+    synchronisation: Synchronisation = Synchronisation()
+    """How engines wait for one another."""
     cores: int = Field(default=1, gt=0, le=MAX_VALUE)
     """Where software manages the memories, each core has its own of each but the main memory, whose
     moves share the bandwidths of the description (planning/planners/cores.py)."""
@@ -448,4 +450,5 @@ __all__ = [
     "Primitive",
     "Rounding",
     "Storage",
+    "Synchronisation",
 ]

@@ -25,16 +25,17 @@ _FIELDS = {
     "primitive": ("cycles", "peak"),
     "fusion": ("gain",),
 }
+_SYNCHRONISATION = ("style", "ids", "depth")
 _TABLES = ("limits", "multiples")
 _TEXT = (
     *("element", "accumulator", "overflow", "synchronisation", "pieces"),
-    *("managed", "cycles", "peak", "curve"),
+    *("managed", "cycles", "peak", "curve", "style"),
 )
 
 
 def value_keys(machine: Machine) -> tuple[str, ...]:
     """Every key that ``with_values`` knows, but for dims that have no limit or granule yet."""
-    keys = list(_TOP)
+    keys = [*_TOP, *(f"synchronisation.{field}" for field in _SYNCHRONISATION)]
     for kind, field in GROUPS.items():
         for part in getattr(machine, field):
             keys += [f"{kind}.{part.name}.{name}" for name in _FIELDS[kind]]
@@ -80,6 +81,8 @@ def _place(data: dict[str, Any], key: str, known: tuple[str, ...]) -> dict[str, 
         return None
     if len(parts) == 1:
         return data
+    if parts[0] == "synchronisation":
+        return data["synchronisation"]
     for part in data[GROUPS[parts[0]]]:
         if part["name"] == parts[1]:
             return part if len(parts) == 3 else part[parts[2]]

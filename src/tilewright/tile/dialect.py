@@ -60,6 +60,28 @@ Here ``oh_1`` runs through the rows that the tile ``oh`` of the later stage read
   before it in program order are done (it reuses NAME's memory).
 
 Operations of one engine run in program order, one after the other, and need no waits.
+
+**Signals** say the same in terms of what a machine has, where its engines signal one another
+(``assign-events`` makes them of waits, which are then gone)::
+
+    tile.signal "compute" to "load" ids [0]
+    tile.signal "compute" to "load" ids [1]
+    tile.loop "oh" 0 to 56 step 4 {
+      %bx = tile.buffer "x" of %x [n, ci, oh + kh - 1, ow + kw - 1] in "nbin" slots 2
+      tile.wait "compute" to "load" ids [0, 1] of %bx
+      tile.move %x to %bx on "load"
+      tile.signal "load" to "compute" ids [0, 1] of %bx
+      tile.wait "load" to "compute" ids [0, 1] of %bx
+      tile.compute "convolution" on "compute" to %by { ... }
+      tile.signal "compute" to "load" ids [0, 1] of %bx
+    }
+    tile.wait "compute" to "load" ids [0]
+    tile.wait "compute" to "load" ids [1]
+
+``tile.signal A to B`` is given to engine A: what A was given before is done then. ``tile.wait A to
+B`` is given to B, and takes a signal of that pair and id before B goes on. The ids of successive
+visits of the buffer behind ``of`` take turns. ``tile.barrier`` is given to all engines. What an id
+is, a flag, a reply word or a queue of tokens, is the machine's (``machine.synchronisation``).
 """
 
 from __future__ import annotations
@@ -71,6 +93,7 @@ from tilewright.ir.types import TYPES
 from tilewright.planning.domain import Affine, substitute
 from tilewright.tile.attributes import BufferType, WindowAttr
 from tilewright.tile.operations import (
+    BarrierOp,
     BufferOp,
     ComputeOp,
     DomainOp,
@@ -78,14 +101,19 @@ from tilewright.tile.operations import (
     MoveOp,
     ProgramOp,
     Scope,
+    SignalOp,
     StageOp,
     TensorOp,
     TileOperation,
+    WaitOp,
 )
 
 TILE = Dialect(
     "tile",
-    [ProgramOp, TensorOp, BufferOp, MoveOp, ComputeOp, StageOp, LoopOp, DomainOp],
+    [
+        *(ProgramOp, TensorOp, BufferOp, MoveOp, ComputeOp, StageOp, LoopOp, DomainOp),
+        *(SignalOp, WaitOp, BarrierOp),
+    ],
     [WindowAttr, BufferType],
 )
 """The dialect, for a context."""
@@ -179,6 +207,7 @@ __all__ = [
     "TILE",
     "TYPES",
     "Attribute",
+    "BarrierOp",
     "BufferOp",
     "BufferType",
     "ComputeOp",
@@ -187,9 +216,11 @@ __all__ = [
     "MoveOp",
     "ProgramOp",
     "Scope",
+    "SignalOp",
     "StageOp",
     "TensorOp",
     "TileOperation",
+    "WaitOp",
     "WindowAttr",
     "all_dims",
     "buffer_of",

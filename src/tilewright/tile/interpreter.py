@@ -4,30 +4,40 @@ Arrays are the tensors' logical arrays. The interpreter trusts nothing: what a c
 lie in its buffer, have been written, and belong to the visit that the program means; addresses, if
 there are any, are honoured, so buffers that share memory overwrite one another. With
 ``interleave`` the engines run side by side in a random order that only the waits restrict, and a
-missing wait shows as a stale or unwritten buffer.
+missing wait shows as a stale or unwritten buffer. Signals and waits for them are then executed as
+the machine would: an id counts what it is given and not yet taken.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 from tilewright.errors import refuse
-from tilewright.ir import Block
+from tilewright.ir import Block, to_text
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.tile.execution import Dims, Execution, Step
 from tilewright.tile.iteration import Order, each_run
 from tilewright.tile.operations import (
+    BarrierOp,
     BufferOp,
     ComputeOp,
     DomainOp,
+    EventOp,
     LoopOp,
     MoveOp,
+    Ordering,
     ProgramOp,
+    SignalOp,
+    WaitOp,
 )
-from tilewright.tile.queues import Command, Queues, commands_of, leader_of
+from tilewright.tile.queues import Command, Queues, commands_of, is_synchronised, leader_of
+
+_Any = TypeVar("_Any", bound="Entry")
 
 
 def run(
@@ -43,13 +53,97 @@ def run(
     engines. Raises TilewrightError (``tile-run``) with the operation and the iteration.
     """
     execution = Execution(program, tensors, machine)
-    steps = steps_of(program)
+    entries = entries_of(program)
+    steps = [entry for entry in entries if isinstance(entry, Step)]
     if interleave is None:
         for step in steps:
             execution.execute(step)
+    elif is_synchronised(program):
+        depth = None if machine is None else machine.synchronisation.limit
+        _signalled(execution, entries, random.Random(interleave), depth)
     else:
         _interleaved(execution, steps, random.Random(interleave))
     return execution.outputs()
+
+
+@dataclass(frozen=True)
+class Given:
+    """One execution of a signal, a wait for one, or a barrier."""
+
+    op: Ordering
+    id: int
+
+
+Entry = Step | Given
+"""What an engine is given; all are given a barrier."""
+
+
+def _signalled(
+    execution: Execution, entries: list[Entry], chance: random.Random, depth: int | None
+) -> None:
+    """Run the engines in a random order that signals and barriers restrict."""
+    queues: dict[str, deque[tuple[int, Entry]]] = {}
+    for entry in entries:
+        for engine in _engines_of(entry):
+            queues[engine] = deque()
+    for number, entry in enumerate(_by_keys(entries, Order(execution.program))):
+        for engine in _engines_of(entry) or list(queues):
+            queues[engine].append((number, entry))
+    raised: dict[tuple[str, str, int], int] = {}
+
+    def able(engine: str) -> bool:
+        number, entry = queues[engine][0]
+        if isinstance(entry, Step) or isinstance(entry.op, SignalOp):
+            return True
+        if isinstance(entry.op, WaitOp):
+            return raised.get(_id_of(entry.op, entry.id), 0) > 0
+        return all(queue[0][0] >= number for queue in queues.values() if queue)
+
+    while any(queues.values()):
+        choices = [engine for engine, queue in queues.items() if queue and able(engine)]
+        if not choices:
+            stuck = ", ".join(to_text(queue[0][1].op) for queue in queues.values() if queue)
+            where = execution.program.symbol.data
+            raise refuse("tile-run", f"every engine waits: {stuck}", where)
+        engine = chance.choice(choices)
+        # Runs of several commands let one engine get far ahead of the others.
+        for _ in range(chance.choice((1, 1, 2, 8))):
+            if not queues[engine] or not able(engine):
+                break
+            _, entry = queues[engine].popleft()
+            if isinstance(entry, Step):
+                execution.execute(entry)
+            elif isinstance(entry.op, EventOp):
+                named = _id_of(entry.op, entry.id)
+                raised[named] = raised.get(named, 0) + (1 if isinstance(entry.op, SignalOp) else -1)
+                if depth is not None and raised[named] > depth:
+                    where = f"{execution.program.symbol.data}: {to_text(entry.op)}"
+                    raise refuse("tile-run", "signals again what was not taken", where)
+    left = [named for named, count in raised.items() if count]
+    if left:
+        source, target, number = left[0]
+        raise refuse(
+            "tile-run",
+            f"id {number} from {source} to {target} is signalled at the end",
+            execution.program.symbol.data,
+        )
+
+
+def _engines_of(entry: Entry) -> list[str]:
+    """The engines that are given an entry; none for all."""
+    match entry.op:
+        case SignalOp():
+            return [entry.op.source_engine]
+        case WaitOp():
+            return [entry.op.target_engine]
+        case MoveOp() | ComputeOp():
+            return [entry.op.engine.data]
+        case _:
+            return []
+
+
+def _id_of(op: EventOp, number: int) -> tuple[str, str, int]:
+    return op.source_engine, op.target_engine, number
 
 
 def _interleaved(execution: Execution, steps: list[Step], chance: random.Random) -> None:
@@ -86,16 +180,16 @@ def _interleaved(execution: Execution, steps: list[Step], chance: random.Random)
             done[engine] = done.get(engine, 0) + (0 if followed else 1)
 
 
-def _by_keys(steps: list[Step], order: Order) -> list[Step]:
-    """The steps in the order in which they stand in their queues."""
-    keys = {op: order.rows(op).key for op in dict.fromkeys(step.op for step in steps)}
-    rows: dict[Command, int] = {}
-    placed: list[tuple[int, Step]] = []
-    for step in steps:
-        row = rows.get(step.op, 0)
-        rows[step.op] = row + 1
-        placed.append((int(keys[step.op][row]), step))
-    return [step for _, step in sorted(placed, key=lambda pair: pair[0])]
+def _by_keys(entries: Sequence[_Any], order: Order) -> list[_Any]:
+    """What engines are given, in the order in which it stands in their queues."""
+    keys = {op: order.rows(op).key for op in dict.fromkeys(entry.op for entry in entries)}
+    rows: dict[Command | Ordering, int] = {}
+    placed: list[tuple[int, _Any]] = []
+    for entry in entries:
+        row = rows.get(entry.op, 0)
+        rows[entry.op] = row + 1
+        placed.append((int(keys[entry.op][row]), entry))
+    return [entry for _, entry in sorted(placed, key=lambda pair: pair[0])]
 
 
 def _is_joined(op: Command, before: Command) -> bool:
@@ -107,12 +201,15 @@ def _is_joined(op: Command, before: Command) -> bool:
     )
 
 
-def steps_of(program: ProgramOp) -> list[Step]:
-    """Every execution of every command, in program order; refuses more than columns may hold."""
+def entries_of(program: ProgramOp) -> list[Entry]:
+    """Every execution of every command and of what orders them, in the order of the text.
+
+    Refuses more than columns may hold.
+    """
     order = Order(program)
     for op in commands_of(program):
         order.rows(op)
-    found: list[Step] = []
+    found: list[Entry] = []
     filled: dict[BufferOp, int] = {}
 
     def walk(
@@ -128,7 +225,18 @@ def steps_of(program: ProgramOp) -> list[Step]:
                 visits, outer = {**visits, op: visit}, {**outer, op: dims}
             elif isinstance(op, (MoveOp, ComputeOp)):
                 found.append(Step(op, dims, visits, outer))
+            elif isinstance(op, (SignalOp, WaitOp)):
+                of, ids = op.turns_of, op.id_list
+                visit = visits[of.owner] if of and isinstance(of.owner, BufferOp) else 0
+                found.append(Given(op, ids[visit % len(ids)]))
+            elif isinstance(op, BarrierOp):
+                found.append(Given(op, 0))
 
     whole = {dim: (0, extent) for dim, extent in program.extents.items()}
     walk(program.body.block, whole, {}, {})
     return found
+
+
+def steps_of(program: ProgramOp) -> list[Step]:
+    """Every execution of every command, in the order of the text."""
+    return [entry for entry in entries_of(program) if isinstance(entry, Step)]

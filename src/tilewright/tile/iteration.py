@@ -26,6 +26,7 @@ from tilewright.ir import Block, Operation
 from tilewright.ir.types import Array
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.dialect import (
+    BarrierOp,
     BufferOp,
     ComputeOp,
     DomainOp,
@@ -33,6 +34,8 @@ from tilewright.tile.dialect import (
     MoveOp,
     ProgramOp,
     Scope,
+    SignalOp,
+    WaitOp,
     enclosing_loops,
     enclosing_scopes,
 )
@@ -233,7 +236,7 @@ class Order:
                 weight += trips * self._weigh(op.body.block, late)
             elif isinstance(op, DomainOp):
                 weight += self._weigh(op.body.block)
-            elif isinstance(op, (MoveOp, ComputeOp)):
+            elif isinstance(op, (MoveOp, ComputeOp, SignalOp, WaitOp, BarrierOp)):
                 weight += 1
         self._weights[block] = weight
         return weight

@@ -7,6 +7,9 @@ another engine's commands, the first so many have completed.
     queues = Queues(order)
     queues.position(move)       # number of each execution's command in its engine's queue
     queues.waits(compute)       # engine -> commands of it that must have completed before each
+
+Signals, waits for them and barriers are entries of the queues, too, of the engines that they are
+given to; so the counts of a program that has any are counts of entries.
 """
 
 from __future__ import annotations
@@ -20,14 +23,33 @@ from tilewright.ir import Operation
 from tilewright.ir.types import Array
 from tilewright.tile.containers import containers_of
 from tilewright.tile.iteration import Order
-from tilewright.tile.operations import BufferOp, ComputeOp, MoveOp, StageOp
+from tilewright.simulate.events import EVENT, EventArray, Matched, counts, match
+from tilewright.tile.operations import (
+    BarrierOp,
+    BufferOp,
+    ComputeOp,
+    EventOp,
+    MoveOp,
+    Ordering,
+    SignalOp,
+    StageOp,
+    WaitOp,
+)
 
 Command = MoveOp | ComputeOp
+
+Entry = Command | Ordering
+"""What stands in a queue; a barrier stands in all of them."""
 
 
 def commands_of(root: Operation) -> list[Command]:
     """The moves and computes in an operation, in the order of the text."""
     return [op for op in root.walk() if isinstance(op, (MoveOp, ComputeOp))]
+
+
+def is_synchronised(root: Operation) -> bool:
+    """Whether signals or barriers order the engines, not the waits of moves and computes."""
+    return any(isinstance(op, (EventOp, BarrierOp)) for op in root.walk())
 
 
 def fills(op: Command, buffer: BufferOp) -> bool:
@@ -89,7 +111,7 @@ class Queues:
             op.symbol.data: op for op in order.program.walk() if isinstance(op, BufferOp)
         }
         self._sorted: dict[str, Array] = {}
-        self._positions: dict[Command, Array] = {}
+        self._positions: dict[tuple[Entry, str], Array] = {}
         self._users: dict[BufferOp, list[Command]] = {}
 
     @property
@@ -97,21 +119,47 @@ class Queues:
         """The program's buffers, in the order of the text."""
         return list(self._buffers.values())
 
-    @property
+    @cached_property
     def engines(self) -> list[str]:
         """Names of the engines, in order of first use."""
-        return list(dict.fromkeys(op.engine.data for op in self.commands))
+        names = [op.engine.data for op in self.commands]
+        for op in self.orderings:
+            if isinstance(op, EventOp):
+                names += [op.source_engine, op.target_engine]
+        return list(dict.fromkeys(names))
 
-    def operations(self, engine: str) -> list[Command]:
-        """The operations whose executions are commands of an engine; no joined moves."""
+    def operations(self, engine: str) -> list[Entry]:
+        """The operations whose executions are entries of an engine's queue; no joined moves."""
         return [
             op
-            for op in self.commands
-            if op.engine.data == engine and not (isinstance(op, MoveOp) and op.joined is not None)
+            for op in (*self.commands, *self.orderings)
+            if engine in self.engines_of(op)
+            and not (isinstance(op, MoveOp) and op.joined is not None)
         ]
 
+    @cached_property
+    def orderings(self) -> list[Ordering]:
+        """Signals, waits for them and barriers, in the order of the text."""
+        return [
+            op
+            for op in self.order.program.walk()
+            if isinstance(op, (SignalOp, WaitOp, BarrierOp))
+        ]
+
+    def engines_of(self, op: Entry) -> list[str]:
+        """The engines that an operation is given to."""
+        match op:
+            case BarrierOp():
+                return self.engines
+            case SignalOp():
+                return [op.source_engine]
+            case WaitOp():
+                return [op.target_engine]
+            case _:
+                return [op.engine.data]
+
     def keys(self, engine: str) -> Array:
-        """The keys of an engine's commands, ascending."""
+        """The keys of an engine's entries, ascending."""
         found = self._sorted.get(engine)
         if found is None:
             keys = [self.order.rows(op).key for op in self.operations(engine)]
@@ -119,18 +167,31 @@ class Queues:
             self._sorted[engine] = found
         return found
 
-    def position(self, op: Command) -> Array:
-        """For each execution: the number of its command in its engine's queue, from 0."""
+    def position(self, op: Entry, engine: str = "") -> Array:
+        """For each execution: the number of its entry in its engine's queue, from 0.
+
+        Of a barrier, ``engine`` says in which queue.
+        """
         if isinstance(op, MoveOp):
             op = leader_of(op)
-        found = self._positions.get(op)
+        engine = engine or self.engines_of(op)[0]
+        found = self._positions.get((op, engine))
         if found is None:
-            found = np.searchsorted(self.keys(op.engine.data), self.order.rows(op).key)
-            self._positions[op] = found
+            found = np.searchsorted(self.keys(engine), self.order.rows(op).key)
+            self._positions[op, engine] = found
         return found
 
-    def waits(self, op: Command) -> dict[str, Array]:
-        """Engine -> for each execution: how many of its commands must have completed before."""
+    def waits(self, op: Entry, engine: str = "") -> dict[str, Array]:
+        """Engine -> for each execution: how many of its entries must be done before.
+
+        Of a barrier, ``engine`` says which one waits.
+        """
+        if isinstance(op, BarrierOp):
+            return {other: self.position(op, other) for other in self.engines if other != engine}
+        if isinstance(op, WaitOp):
+            return {op.source_engine: self.events.counts[op]}
+        if isinstance(op, SignalOp):
+            return {}
         counts = self.dependences(op)
         if self.order.program.containers is None:
             return counts
@@ -141,6 +202,12 @@ class Queues:
                 ended = np.searchsorted(numbers, mine)
                 counts[engine] = np.maximum(counts[engine], ended) if engine in counts else ended
         return counts
+
+    @cached_property
+    def events(self) -> Events:
+        """The program's signals and waits, with the n-th of one that goes with the n-th of the
+        other."""
+        return Events(self)
 
     @cached_property
     def containers(self) -> Mapping[str, Array]:
@@ -188,3 +255,54 @@ def _fills_with_joined(op: Command, buffer: BufferOp) -> bool:
             if isinstance(other, MoveOp) and fills(other, buffer) and leader_of(other) is op:
                 return True
     return False
+
+
+class Events:
+    """Every execution of a program's signals and waits, in program order."""
+
+    def __init__(self, queues: Queues) -> None:
+        self.ops = [op for op in queues.orderings if not isinstance(op, BarrierOp)]
+        sizes = [queues.order.rows(op).count for op in self.ops]
+        keys = [queues.order.rows(op).key for op in self.ops]
+        number = np.repeat(np.arange(len(self.ops)), sizes)
+        row = np.concatenate([np.arange(size) for size in sizes] or [np.zeros(0, np.int64)])
+        sort = np.argsort(np.concatenate(keys or [np.zeros(0, np.int64)]), kind="stable")
+        table = np.zeros(len(number), EVENT)
+        engines = {name: place for place, name in enumerate(queues.engines)}
+        start = 0
+        for op, size in zip(self.ops, sizes, strict=True):
+            rows = table[start : start + size]
+            signals = isinstance(op, SignalOp)
+            rows["place"] = queues.position(op) + signals
+            rows["source"] = engines[op.source_engine]
+            rows["target"] = engines[op.target_engine]
+            rows["id"] = _turning(op, queues.order)
+            rows["signal"] = signals
+            start += size
+        self.table: EventArray = table[sort]
+        self.number, self.row = number[sort], row[sort]
+        """Operation, and execution of it, of each event."""
+        self.matched = match(self.table, None)
+        told = np.empty(len(sort), np.int64)
+        told[sort] = counts(self.table, self.matched)
+        self.counts: dict[EventOp, Array] = dict(
+            zip(self.ops, np.split(told, np.cumsum(sizes)[:-1]) if sizes else [], strict=True)
+        )
+        """For each execution of a wait: the entries of the source's queue that must be done."""
+
+    def match(self, depth: int | None) -> Matched:
+        """What takes what, where an id holds so many signals at a time."""
+        return match(self.table, depth)
+
+    def executed(self, event: int) -> tuple[EventOp, int]:
+        """Operation and execution of an event."""
+        return self.ops[int(self.number[event])], int(self.row[event])
+
+
+def _turning(op: EventOp, order: Order) -> Array:
+    """The id of each execution."""
+    ids = np.array(op.id_list, np.int64)
+    of = op.turns_of
+    if of is None or not isinstance(of.owner, BufferOp):
+        return np.broadcast_to(ids[:1], (order.rows(op).count,))
+    return ids[order.visit(of.owner, op) % len(ids)]

@@ -5,6 +5,9 @@ count for each engine: from its own waits, from those of the commands before it 
 from what the commands that it waits for knew in turn (vector clocks; in-order engines make a count
 say everything). A dependence is ordered if the count that the later command knows of the earlier
 one's engine includes the earlier one.
+
+Where signals order engines, an id must also hold what it is given: ``faults`` says where it does
+not.
 """
 
 from __future__ import annotations
@@ -14,9 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.ir import to_text
 from tilewright.ir.types import Array
+from tilewright.machine.synchronisation import Synchronisation
 from tilewright.tile.iteration import Order
-from tilewright.tile.operations import BufferOp
+from tilewright.tile.operations import BufferOp, EventOp
 from tilewright.tile.queues import Command, Queues, fills, is_ahead, stores_parts
 
 
@@ -50,8 +55,8 @@ def clocks(queues: Queues) -> dict[str, dict[str, Array]]:
         count = len(queues.keys(engine))
         columns = {other: np.zeros(count, np.int64) for other in engines if other != engine}
         for op in queues.operations(engine):
-            position = queues.position(op)
-            for other, counts in queues.waits(op).items():
+            position = queues.position(op, engine)
+            for other, counts in queues.waits(op, engine).items():
                 columns[other][position] = np.maximum(columns[other][position], counts)
         known[engine] = {other: np.maximum.accumulate(c) for other, c in columns.items()}
     # A chain of waits that comes back to an engine says nothing new, so it has few links.
@@ -119,4 +124,53 @@ def races(order: Order, queues: Queues | None = None) -> list[Race]:
         if len(late):
             at = int(late[0])
             found.append(Race(later, int(needs[at]), earlier, int(rows[at]), dependence.wait))
+    return found
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A signal or a wait that does not go with the others."""
+
+    reason: str
+    op: EventOp
+    row: int
+    other: EventOp | None = None
+    other_row: int = 0
+
+
+def faults(queues: Queues, limits: Synchronisation) -> list[Fault]:
+    """What is wrong with the signals of a program, apart from races: the first of each kind."""
+    events = queues.events
+    matched = events.match(limits.limit)
+    found: list[Fault] = []
+    if limits.style == "replies":
+        owner: dict[int, tuple[str, str]] = {}
+        for op in events.ops:
+            pair = op.source_engine, op.target_engine
+            for number in op.id_list:
+                if owner.setdefault(number, pair) != pair:
+                    first, second = owner[number]
+                    found.append(Fault(f"word {number} is from {first} to {second}", op, 0))
+    for bad, reason in (
+        (matched.unanswered, "waits for ever: nothing before it signals this id so often"),
+        (matched.unused, "signals what nothing waits for"),
+    ):
+        if bad.size:
+            found.append(Fault(reason, *events.executed(int(bad[0]))))
+    if not matched.again.size:
+        return found
+    known = clocks(queues)
+    ends, table = queues.engines, events.table
+    for source, target in {(int(e["source"]), int(e["target"])) for e in table[matched.again]}:
+        pairs = (table["source"][matched.again] == source) & (
+            table["target"][matched.again] == target
+        )
+        again, taken = matched.again[pairs], matched.taken[pairs]
+        done = known[ends[source]][ends[target]][table["place"][again] - 1]
+        late = np.flatnonzero(done <= table["place"][taken])
+        if late.size:
+            op, row = events.executed(int(again[late[0]]))
+            other = events.executed(int(taken[late[0]]))
+            reason = f"signals again what '{to_text(other[0])}' may not have taken yet"
+            found.append(Fault(reason, op, row, *other))
     return found

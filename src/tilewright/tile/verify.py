@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from tilewright.ir import Operation, SSAValue, TensorType, VerifyException
+from tilewright.ir import Operation, PythonValue, SSAValue, TensorType, VerifyException
 from tilewright.planning.domain import Affine
 from tilewright.tile.attributes import BufferType, WindowAttr
 from tilewright.tile.dialect import enclosing_scopes, unbound
@@ -13,6 +13,7 @@ from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
     DomainOp,
+    EventOp,
     LoopOp,
     MoveOp,
     ProgramOp,
@@ -190,6 +191,26 @@ def check_compute(compute: ComputeOp) -> None:
         )
 
 
+def check_event(event: EventOp) -> None:
+    """It is between two engines, has ids, and a buffer whose visits several of them follow."""
+    where = event.name
+    for engine in (event.source_engine, event.target_engine):
+        _check_engine(engine, where)
+    if event.source_engine == event.target_engine:
+        raise VerifyException(f"{where}: {event.source_engine} needs no signal of its own")
+    ids: tuple[PythonValue, ...] = event.get("ids", ())
+    of = event.turns_of
+    if not ids or not all(isinstance(number, int) and number >= 0 for number in ids):
+        raise VerifyException(f"{where}: ids are one number from 0 or several")
+    if (len(ids) > 1) != (of is not None):
+        raise VerifyException(f"{where}: several ids, and one id alone not, are of a buffer")
+    if of is not None:
+        if not isinstance(of.owner, BufferOp):
+            raise VerifyException(f"{where}: ids take turns with the slots of a buffer")
+        _check_operands(event, (of,), where)
+    _program(event)
+
+
 def check_stage(stage: StageOp) -> None:
     """One window per operand and one for the result, each of the right rank, of known dims."""
     where = f"tile.stage {stage.operation.data}"
@@ -306,6 +327,7 @@ __all__ = [
     "check_buffer",
     "check_compute",
     "check_domain",
+    "check_event",
     "check_loop",
     "check_move",
     "check_program",

@@ -124,7 +124,7 @@ def _one_at_a_time(table: TimedArray, machine: Machine) -> TimedArray:
     Such a machine runs one command at a time, so that its programs need no waits; here the order
     is written as waits, which the timing core and the race check understand.
     """
-    if machine.synchronisation != "none":
+    if machine.synchronisation.style != "none":
         return table
     for engine in range(len(machine.engines)):
         mine = table["engine"] == engine

@@ -7,6 +7,7 @@ from tilewright.ir.passes import PassEntry
 from tilewright.machine import Machine
 from tilewright.planning.levels import is_deep
 from tilewright.tile.passes.allocate import Allocate, last_used
+from tilewright.tile.passes.assign_events import AssignEvents
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.boundary import Boundary
 from tilewright.tile.passes.check import Check
@@ -22,7 +23,7 @@ PASSES: dict[str, type[ModulePass]] = {
     step.name: step
     for step in (
         *(PlaceMoves, DoubleBuffer, LateLoads, PartStores, PairIterations),
-        *(Prefetch, Boundary, Allocate, Synchronise, Check),
+        *(Prefetch, Boundary, Allocate, Synchronise, AssignEvents, Check),
     )
 }
 """The tile passes by their names on the command line."""
@@ -49,7 +50,8 @@ def pipeline(
         if machine.part_stores:
             reason = "after late-loads, which expects one loop in a block"
             entries.append(PassEntry(PartStores(), reason))
-        if any(is_deep(machine, primitive) for primitive in machine.primitives):
+        deep = any(is_deep(machine, primitive) for primitive in machine.primitives)
+        if deep and not machine.synchronisation.signals:
             reason = "after double-buffer: loads that are issued ahead take two slots"
             entries.append(PassEntry(Prefetch(), reason))
     if any(primitive.sizes == "fixed" for primitive in machine.primitives):
@@ -57,10 +59,13 @@ def pipeline(
             PassEntry(Boundary(), "before allocate: each clone of a buffer needs an address")
         )
     entries.append(PassEntry(Allocate(avoid), "sizes of boxes are final; overflow is found here"))
-    if machine.synchronisation != "none":
+    if machine.synchronisation.style != "none":
         entries.append(
             PassEntry(Synchronise(), "after allocate: buffers that share an address need waits")
         )
+    if machine.synchronisation.signals:
+        reason = "after synchronise, whose waits it turns into what the machine has"
+        entries.append(PassEntry(AssignEvents(), reason))
     entries.append(PassEntry(Check(), "last: proves what the others promise"))
     return entries
 
@@ -68,6 +73,7 @@ def pipeline(
 __all__ = [
     "PASSES",
     "Allocate",
+    "AssignEvents",
     "Boundary",
     "Check",
     "DoubleBuffer",

@@ -22,10 +22,11 @@ from tilewright.tile.dialect import (
     buffer_of,
 )
 from tilewright.tile.iteration import LAST, Order, Rows, nest_rows, reduced_dims, scopes_of
+from tilewright.tile.operations import EventOp
 from tilewright.tile.passes.allocate import live_spans, slot_bytes
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.queues import Command, Queues, fills, is_ahead
-from tilewright.tile.races import races, share_addresses
+from tilewright.tile.races import faults, races, share_addresses
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,9 @@ class Check(TilePass):
     - ``tile-race``: waits order every fill before its reads and every reuse of a slot after its
       last use; names the missing wait and both operations. Not on machines without engines to
       order.
+    - ``tile-event``: where signals order the engines, each has a wait that takes it and each wait
+      a signal before it, ids are within the machine's, and none is signalled more often than it
+      holds.
 
     Every execution is checked, as columns. The program is not changed.
     """
@@ -75,7 +79,8 @@ class _Checker:
         for buffer in self.queues.buffers:
             yield from self.filled(buffer)
         yield from self.coverage()
-        if self.machine.synchronisation != "none":
+        if self.machine.synchronisation.style != "none":
+            yield from self.events()
             yield from self.races()
 
     def problem(
@@ -335,6 +340,18 @@ class _Checker:
                 f"{made[at]} points are computed of {_text(outer, at)}, which takes {whole[at]}",
                 compute,
             )
+
+    def events(self) -> Iterator[Problem]:
+        """Signals and waits that do not go together, or that the machine lacks."""
+        limits = self.machine.synchronisation
+        for op in self.queues.orderings:
+            if not limits.signals:
+                yield self.problem("tile-event", f"the machine has {limits.style}", op)
+            elif isinstance(op, EventOp) and max(op.id_list) >= limits.count:
+                reason = f"there are ids 0 to {limits.count - 1}"
+                yield self.problem("tile-event", reason, op)
+        for fault in faults(self.queues, limits):
+            yield self.problem("tile-event", fault.reason, fault.op, fault.row)
 
     def races(self) -> Iterator[Problem]:
         """Dependences between engines that no wait orders."""

@@ -60,7 +60,7 @@ class Synchronise(TilePass):
         dependences = Dependences(program)
         for op in dependences.commands:
             op.properties.pop("waits", None)
-        if machine.synchronisation == "none":
+        if machine.synchronisation.style == "none":
             return
         for op in dependences.commands:
             if isinstance(op, MoveOp) and op.joined is not None:

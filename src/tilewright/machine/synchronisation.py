@@ -1,0 +1,83 @@
+"""How the engines of a machine wait for one another, and how much of that they have.
+
+Tile programs say what waits for what; the last pass maps it to one of these styles
+(tile/passes/assign_events.py), within the machine's limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Style = Literal["counters", "flags", "replies", "tokens", "none"]
+
+MAX_IDS = 32
+"""Flags of a pair of engines, or reply words: an instruction names several by one bit each."""
+
+MAX_DEPTH = 1 << 16
+
+EVENTS: tuple[Style, ...] = ("flags", "replies", "tokens")
+"""The styles in which an engine signals and another waits, by something that both name."""
+
+
+class Synchronisation(BaseModel):
+    """What the engines have to wait for one another. The bare name of a style stands for it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    style: Style = "counters"
+    """``counters``: a command waits until other engines have completed so many commands.
+
+    ``flags``: every ordered pair of engines has flags; an engine sets one once all its commands
+    before are done, the other waits for it and takes it down. ``replies``: reply words, which
+    commands that complete count up, and whose values engines wait for. ``tokens``: dependence
+    bits; commands put a token for another engine, and take one from it before they start; all
+    tokens of an ordered pair are alike. ``none``: one command runs at a time."""
+    ids: int | None = Field(default=None, ge=1, le=MAX_IDS)
+    """Flags of each ordered pair of engines; reply words of the machine."""
+    depth: int | None = Field(default=None, ge=1, le=MAX_DEPTH)
+    """How many signals an id may be ahead of its waits. None: 1 for flags, which are bits then, and
+    for reply words, which are compared for equality; any number of tokens."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return {"style": value} if isinstance(value, str) else value
+
+    @property
+    def signals(self) -> bool:
+        """Whether engines signal one another, by ids that programs have to be given."""
+        return self.style in EVENTS
+
+    @property
+    def count(self) -> int:
+        """Ids of each ordered pair of engines; of the machine where they are reply words."""
+        return 1 if self.ids is None else self.ids
+
+    @property
+    def limit(self) -> int | None:
+        """Signals that an id may be ahead of its waits; None: any number."""
+        return 1 if self.depth is None and self.style in ("flags", "replies") else self.depth
+
+
+def synchronisation_problems(
+    synchronisation: Synchronisation, *, late_loads: bool
+) -> Iterator[tuple[str, str, str]]:
+    """What of a machine's synchronisation does not fit together: key, reason, what would help."""
+    style = synchronisation.style
+    if style in ("flags", "replies"):
+        if synchronisation.ids is None:
+            what = "flags of each ordered pair of engines" if style == "flags" else "reply words"
+            yield "synchronisation.ids", f"is needed: how many {what} there are", "ids = 8"
+    elif synchronisation.ids is not None:
+        yield "synchronisation.ids", f"{style} have no ids", "leave it out"
+    if not synchronisation.signals and synchronisation.depth is not None:
+        yield "synchronisation.depth", f"{style} have no depth", "leave it out"
+    if synchronisation.signals and late_loads:
+        yield (
+            "late_loads",
+            f"changes the order of commands, which {style} follow",
+            'leave it out, or synchronisation = "counters"',
+        )

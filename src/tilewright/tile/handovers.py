@@ -1,0 +1,239 @@
+"""Waits of a program as hand-overs: places where one engine signals and another waits for it.
+
+A wait says which executions must be done before a command starts. Between two statements of one
+block the same can be said by a signal behind the one and a wait in front of the other, once in each
+run of the block::
+
+    ready x on a compute, x filled by a move before it:
+        move x; signal load -> compute; ...; wait load -> compute; compute
+
+    free x on the move, x used by the compute, two slots:
+        wait compute -> load; move x; ...; compute; signal compute -> load
+
+The second hands a slot *back*: to a later run of the block, by as many runs as there are slots. Its
+ids are signalled before the program (all slots are free), and taken at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tilewright.ir import Block, Operation
+from tilewright.tile.operations import (
+    BarrierOp,
+    BufferOp,
+    EventOp,
+    MoveOp,
+    Ordering,
+    ProgramOp,
+    SignalOp,
+    TensorOp,
+    WaitOp,
+)
+from tilewright.tile.queues import Command, commands_of, fills, leader_of, users_of
+
+
+@dataclass(frozen=True)
+class Handover:
+    """An engine lets another go on: behind one statement of a block, in front of another."""
+
+    source: str
+    target: str
+    block: Block
+    after: Operation
+    """The statement behind which the source signals."""
+    before: Operation
+    """The statement in front of which the target waits."""
+    back: bool
+    """Whether the wait is for a signal of an earlier run of the block."""
+    slots: int = 1
+    """How many runs back; of others, how many runs the source may be ahead."""
+    of: BufferOp | None = None
+    """The buffer whose slots they are, where there are several."""
+
+    @property
+    def engines(self) -> tuple[str, str]:
+        """The ordered pair."""
+        return self.source, self.target
+
+    @property
+    def reverse(self) -> Handover:
+        """The source waits until the target has taken the signal of the run before."""
+        return Handover(*self.engines[::-1], self.block, self.before, self.after, True)
+
+
+def handovers_of(program: ProgramOp) -> list[Handover]:
+    """What the waits of a program's commands ask for, in the order of the text."""
+    buffers = {op.symbol.data: op for op in program.walk() if isinstance(op, BufferOp)}
+    place = {op: number for number, op in enumerate(program.walk())}
+    found: dict[Handover, None] = {}
+    for op in commands_of(program):
+        for wait in op.wait_list:
+            verb, _, name = wait.partition(" ")
+            buffer = buffers[name]
+            others = [user for user in users_of(buffer) if user.engine != op.engine]
+            if verb == "ready":
+                others = [user for user in others if fills(user, buffer)]
+                made = _ready(op, buffer, others, program)
+            elif any(_fills(user, op, buffer) for user in users_of(buffer)):
+                made = _free(op, buffer, others)
+            else:
+                made = _gone(op, others, place, program)
+            found |= dict.fromkeys(made)
+    return list(found)
+
+
+def _fills(user: Command, op: Command, buffer: BufferOp) -> bool:
+    """Whether a user is ``op``, or travels with it, and writes the buffer."""
+    leader = leader_of(user) if isinstance(user, MoveOp) else user
+    return leader is op and fills(user, buffer)
+
+
+def _ready(
+    op: Command, buffer: BufferOp, fillers: Sequence[Command], program: ProgramOp
+) -> Iterator[Handover]:
+    for filler in fillers:
+        block = common_block(filler, op)
+        after, before = statement_in(block, filler), statement_in(block, op)
+        back = not after.is_before_in_block(before)
+        if back and block is program.body.block:
+            continue
+        turning = block is buffer.parent_block() and not back and buffer.slot_count > 1
+        yield Handover(
+            filler.engine.data,
+            op.engine.data,
+            block,
+            after,
+            before,
+            back,
+            buffer.slot_count if turning else 1,
+            buffer if turning else None,
+        )
+
+
+def _free(op: Command, buffer: BufferOp, users: Sequence[Command]) -> Iterator[Handover]:
+    """The slot's last user on each engine hands it back."""
+    block = buffer.parent_block()
+    assert block is not None
+    several = buffer.slot_count > 1
+    for user in {user.engine.data: user for user in users}.values():
+        yield Handover(
+            user.engine.data,
+            op.engine.data,
+            block,
+            statement_in(block, user),
+            statement_in(block, op),
+            True,
+            buffer.slot_count,
+            buffer if several else None,
+        )
+
+
+def _gone(
+    op: Command, users: Sequence[Command], place: dict[Operation, int], program: ProgramOp
+) -> Iterator[Handover]:
+    """All uses of a buffer whose memory ``op`` fills with another."""
+    for engine in dict.fromkeys(user.engine.data for user in users):
+        mine = [user for user in users if user.engine.data == engine]
+        earlier = [user for user in mine if place[user] < place[op]]
+        user = (earlier or mine)[-1]
+        block = common_block(user, op)
+        after, before = statement_in(block, user), statement_in(block, op)
+        back = not after.is_before_in_block(before)
+        if not back or block is not program.body.block:
+            yield Handover(engine, op.engine.data, block, after, before, back)
+
+
+def common_block(one: Operation, other: Operation) -> Block:
+    """The innermost block around two operations."""
+    around: list[Block] = []
+    op: Operation | None = one
+    while op is not None:
+        block = op.parent_block()
+        if block is not None:
+            around.append(block)
+        op = op.parent_op()
+    op = other
+    while op is not None:
+        block = op.parent_block()
+        if block in around and block is not None:
+            return block
+        op = op.parent_op()
+    raise ValueError("the operations are not of one program")
+
+
+def statement_in(block: Block, op: Operation) -> Operation:
+    """The statement of a block that is an operation or holds it."""
+    while op.parent_block() is not block:
+        outer = op.parent_op()
+        assert outer is not None
+        op = outer
+    return op
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A hand-over with ids, or the barrier that stands for it."""
+
+    handover: Handover
+    ids: tuple[int, ...] = ()
+    reason: str = ""
+    """Why a barrier takes its place; "" for signals."""
+
+
+def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, Placed]:
+    """Put the signals, waits and barriers of hand-overs into a program; returns whose each is."""
+    whole = program.body.block
+    first = next(op for op in whole.ops if not isinstance(op, TensorOp))
+    behind: dict[Operation, Operation] = {}
+    made: dict[Ordering, Placed] = {}
+    barriers: set[Operation] = set()
+    drains: list[WaitOp] = []
+    for item in items:
+        handover, block = item.handover, item.handover.block
+        if item.reason:
+            if handover.before not in barriers:
+                barriers.add(handover.before)
+                made[op := BarrierOp.of(item.reason)] = item
+                block.insert_op_before(op, handover.before)
+            continue
+        of = handover.of.result if handover.of is not None and len(item.ids) > 1 else None
+        wait = WaitOp.between(*handover.engines, item.ids, of)
+        block.insert_op_before(wait, handover.before)
+        signal = SignalOp.between(*handover.engines, item.ids, of)
+        last = behind.get(handover.after, _last(handover.after))
+        block.insert_op_after(signal, last)
+        behind[handover.after] = signal
+        made |= {wait: item, signal: item}
+        if handover.back:
+            for turn in range(handover.slots):
+                ids = (item.ids[turn % len(item.ids)],)
+                preset, drain = (
+                    kind.between(*handover.engines, ids) for kind in (SignalOp, WaitOp)
+                )
+                whole.insert_op_before(preset, first)
+                drains.append(drain)
+                made |= {preset: item, drain: item}
+    whole.add_ops(drains)
+    return made
+
+
+def remove(program: ProgramOp) -> None:
+    """Take all signals, waits for them and barriers out of a program."""
+    for op in list(program.walk()):
+        if isinstance(op, (EventOp, BarrierOp)):
+            op.detach()
+            op.erase()
+
+
+def _last(op: Operation) -> Operation:
+    """A statement, or the last move that travels with it."""
+    last, following = op, op.next_op
+    while isinstance(following, (BufferOp, MoveOp)):
+        if isinstance(following, MoveOp):
+            if following.joined is None:
+                break
+            last = following
+        following = following.next_op
+    return last if isinstance(op, MoveOp) else op
