@@ -1,23 +1,26 @@
 """Signals in place of waits: proven, run, and every one of them needed, in each style."""
 
-import random
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.tile.tile_kernels import Case, case, convolution, machine, other, product, random_schedule
-from tilewright.errors import TilewrightError
-from tilewright.ir import Operation, Parser, StringAttr, to_text
+from tests.tile.tile_kernels import (
+    Case,
+    convolution,
+    machine,
+    other,
+    product,
+    random_schedule,
+)
+from tilewright.ir import Operation, StringAttr, to_text
 from tilewright.machine import Machine
 from tilewright.machine.synchronisation import Synchronisation
 from tilewright.planning.schedule import Schedule
-from tilewright.tile.dialect import ProgramOp, TensorOp, context
-from tilewright.tile.interpreter import run
+from tilewright.tile.dialect import ProgramOp, TensorOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
 from tilewright.tile.operations import BarrierOp, EventOp, SignalOp, WaitOp
-from tilewright.tile.passes import Check
-from tilewright.tile.queues import Queues, commands_of
+from tilewright.tile.queues import Queues
 from tilewright.tile.races import faults, races
 
 STYLES = {

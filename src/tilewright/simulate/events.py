@@ -63,10 +63,11 @@ class Matched:
     """For each of these, the wait that must be over before it."""
 
 
-def match(events: EventArray, depth: int | None) -> Matched:
+def match(events: EventArray, depth: int | None, values: Ints | None = None) -> Matched:
     """The n-th wait of each pair and id with the n-th signal.
 
-    ``depth`` is how many signals of an id may be up at a time; None: any number.
+    ``depth`` is how many signals of an id may be up at a time; None: any number. Where waits name
+    the signal that they take, ``values`` has its number, from 1, for each event that is a wait.
     """
     group = np.zeros(0, np.int64)
     if events.size:
@@ -76,7 +77,8 @@ def match(events: EventArray, depth: int | None) -> Matched:
     signals, waits = np.flatnonzero(events["signal"]), np.flatnonzero(~events["signal"])
     span = events.size + 1
     given = group[signals] * span + _turns(group[signals])
-    asked = group[waits] * span + _turns(group[waits])
+    turn = _turns(group[waits]) if values is None else np.clip(values[waits], 1, span) - 1
+    asked = group[waits] * span + turn
     place, known = _find(asked, given)
     matched, answers = waits[known], signals[place[known]]
     early = answers < matched

@@ -125,6 +125,18 @@ def find_races(
     )
 
 
+def completed_before(commands: TimedArray, engines: int) -> NDArray[np.int64]:
+    """[commands, engines]: how many commands of each engine are over before each starts, whatever
+    the engines' speeds; 0 for what is stuck."""
+    from tilewright.simulate.event_loop import engine_order
+    from tilewright.simulate.race_loop import clocks  # compile on first use
+
+    engine = np.ascontiguousarray(commands["engine"])
+    first, order = engine_order(engine, engines)
+    _, clock = clocks(engine, np.ascontiguousarray(commands["waits"]), first, order)
+    return clock
+
+
 def _check_accesses(
     field: dict[str, NDArray[Any]],
     commands: int,

@@ -60,7 +60,7 @@ class Handover:
     @property
     def reverse(self) -> Handover:
         """The source waits until the target has taken the signal of the run before."""
-        return Handover(*self.engines[::-1], self.block, self.before, self.after, True)
+        return Handover(self.target, self.source, self.block, self.before, self.after, back=True)
 
 
 def handovers_of(program: ProgramOp) -> list[Handover]:
@@ -209,9 +209,8 @@ def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, Placed]
         if handover.back:
             for turn in range(handover.slots):
                 ids = (item.ids[turn % len(item.ids)],)
-                preset, drain = (
-                    kind.between(*handover.engines, ids) for kind in (SignalOp, WaitOp)
-                )
+                preset = SignalOp.between(*handover.engines, ids)
+                drain = WaitOp.between(*handover.engines, ids)
                 whole.insert_op_before(preset, first)
                 drains.append(drain)
                 made |= {preset: item, drain: item}

@@ -21,9 +21,9 @@ import numpy as np
 
 from tilewright.ir import Operation
 from tilewright.ir.types import Array
+from tilewright.simulate.events import EVENT, EventArray, Matched, counts, match
 from tilewright.tile.containers import containers_of
 from tilewright.tile.iteration import Order
-from tilewright.simulate.events import EVENT, EventArray, Matched, counts, match
 from tilewright.tile.operations import (
     BarrierOp,
     BufferOp,
@@ -141,9 +141,7 @@ class Queues:
     def orderings(self) -> list[Ordering]:
         """Signals, waits for them and barriers, in the order of the text."""
         return [
-            op
-            for op in self.order.program.walk()
-            if isinstance(op, (SignalOp, WaitOp, BarrierOp))
+            op for op in self.order.program.walk() if isinstance(op, (SignalOp, WaitOp, BarrierOp))
         ]
 
     def engines_of(self, op: Entry) -> list[str]:
@@ -282,19 +280,22 @@ class Events:
         self.table: EventArray = table[sort]
         self.number, self.row = number[sort], row[sort]
         """Operation, and execution of it, of each event."""
-        self.matched = match(self.table, None)
-        told = np.empty(len(sort), np.int64)
-        told[sort] = counts(self.table, self.matched)
-        self.counts: dict[EventOp, Array] = dict(
-            zip(self.ops, np.split(told, np.cumsum(sizes)[:-1]) if sizes else [], strict=True)
-        )
+        self._sort, self._sizes = sort, sizes
+        self.counts = self.column(counts(self.table, match(self.table, None)))
         """For each execution of a wait: the entries of the source's queue that must be done."""
+
+    def column(self, values: Array) -> dict[SignalOp | WaitOp, Array]:
+        """A number for each event as numbers for each execution of the operations."""
+        found = np.empty(len(self._sort), np.int64)
+        found[self._sort] = values
+        ends = np.cumsum(self._sizes)[:-1] if self._sizes else np.zeros(0, np.int64)
+        return dict(zip(self.ops, np.split(found, ends) if self.ops else [], strict=True))
 
     def match(self, depth: int | None) -> Matched:
         """What takes what, where an id holds so many signals at a time."""
         return match(self.table, depth)
 
-    def executed(self, event: int) -> tuple[EventOp, int]:
+    def executed(self, event: int) -> tuple[SignalOp | WaitOp, int]:
         """Operation and execution of an event."""
         return self.ops[int(self.number[event])], int(self.row[event])
 

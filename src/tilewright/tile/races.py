@@ -21,7 +21,7 @@ from tilewright.ir import to_text
 from tilewright.ir.types import Array
 from tilewright.machine.synchronisation import Synchronisation
 from tilewright.tile.iteration import Order
-from tilewright.tile.operations import BufferOp, EventOp
+from tilewright.tile.operations import BufferOp, SignalOp, WaitOp
 from tilewright.tile.queues import Command, Queues, fills, is_ahead, stores_parts
 
 
@@ -132,9 +132,9 @@ class Fault:
     """A signal or a wait that does not go with the others."""
 
     reason: str
-    op: EventOp
+    op: SignalOp | WaitOp
     row: int
-    other: EventOp | None = None
+    other: SignalOp | WaitOp | None = None
     other_row: int = 0
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Move, Primitive
 from tilewright.targets.generic.families import FAMILIES, family_of
+from tilewright.targets.generic.families.ordering import carried
 from tilewright.targets.generic.family import Family
 from tilewright.targets.generic.fields import LANE_BITS, Field, Format
 
@@ -90,7 +91,8 @@ class InstructionSet:
 def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> InstructionSet:
     """The instruction set of a machine.
 
-    Every move and, for each primitive, every family of its operations becomes an instruction.
+    Every move and, for each primitive, every family of its operations becomes an instruction. Where
+    engines signal one another, each has instructions to signal and to wait, and all have a barrier.
     Field widths follow from the sizes of the memories. ``opcodes`` fixes the opcodes of the named
     instructions; the others are numbered in the order of the description. Words have
     ``machine.instruction_bytes``, or more if the fields need it. Raises TilewrightError.
@@ -105,7 +107,7 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
         engine: str,
         family: Family,
         fields: tuple[Field, ...],
-        part: Move | Primitive,
+        part: Move | Primitive | None,
         operations: tuple[str, ...] = (),
     ) -> None:
         nonlocal next_opcode
@@ -120,10 +122,10 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
         waits = tuple(
             Field(f"wait.{other}", WAIT_BITS, f"commands of {other} that must have completed")
             for other in engines
-            if other != engine
+            if other != engine and not machine.synchronisation.signals
         )
         opcode = Field("opcode", OPCODE_BITS, "which instruction", default=fixed[mnemonic])
-        form = Format((opcode, *waits, *fields))
+        form = Format((opcode, *waits, *carried(machine), *fields))
         found.append(
             Instruction(
                 mnemonic,
@@ -151,6 +153,13 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
             mnemonic = primitive.name if len(families) == 1 else f"{primitive.name}_{name}"
             fields = family.fields(machine, primitive)
             add(mnemonic, primitive.engine, family, fields, primitive, tuple(operations))
+    if machine.synchronisation.signals:
+        for engine in machine.engines:
+            signal, wait = FAMILIES["signal"], FAMILIES["wait"]
+            add(f"signal_{engine.name}", engine.name, signal, signal.fields(machine, engine), None)
+            if machine.synchronisation.style != "tokens":
+                add(f"wait_{engine.name}", engine.name, wait, wait.fields(machine, engine), None)
+        add("barrier", engines[0], FAMILIES["barrier"], (), None)
     lanes = max((one.format.lanes for one in found), default=1)
     least = -(-lanes * LANE_BITS // 8 // WORD_STEP) * WORD_STEP
     size = max(least, machine.instruction_bytes)

@@ -18,6 +18,7 @@ from tilewright.targets.generic.encode import encode
 from tilewright.targets.generic.fields import Column, Lanes
 from tilewright.targets.generic.functions import TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet
+from tilewright.targets.generic.lowering.carried import Carried
 from tilewright.targets.generic.lowering.computes import lower_compute
 from tilewright.targets.generic.lowering.context import Context
 from tilewright.targets.generic.lowering.hazards import Footprint, Hazards, Use
@@ -27,9 +28,12 @@ from tilewright.targets.generic.lowering.prefetch import Prefetch
 from tilewright.targets.generic.lowering.steps import Tables
 from tilewright.targets.generic.lowering.tables import TABLE_SLOT, TableMemory
 from tilewright.targets.generic.lowering.transfers import transfer_columns
-from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, StageOp, TensorOp
+from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, TensorOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Command, Queues, leader_of
+
+FIRST = -1
+"""Key of what a kernel does before its own commands, whose keys start at 0."""
 
 
 @dataclass
@@ -47,6 +51,8 @@ class Lowering:
     kernels: list[list[Part]] = field(default_factory=list[list[Part]])
     symbols: list[str] = field(default_factory=list[str])
     """The kernels' symbols."""
+    signalled: dict[int, int] = field(default_factory=dict[int, int])
+    """Per reply word, what it has counted at the end of the kernels so far."""
 
     def __post_init__(self) -> None:
         self.machine = self.instructions.machine
@@ -87,7 +93,8 @@ class Lowering:
         return np.concatenate(chunks), starts
 
     def timed(self) -> TimedArray:
-        """TIMED records of the program, without encoding it."""
+        """TIMED records of the program, without encoding it, each with the waits that its fields
+        count; not those for signals."""
         chunks: list[TimedArray] = [np.zeros(0, TIMED)]
         for number, parts in enumerate(self.kernels):
             if not parts:
@@ -123,6 +130,13 @@ class KernelLowering:
             if not (isinstance(op, MoveOp) and op.joined is not None)
         ]
 
+    def instruction(self, op: Command) -> Instruction:
+        """The instruction of a command."""
+        if isinstance(op, MoveOp):
+            return self._move_instruction(op)
+        anchor = op.stages[0].operation.data
+        return self.whole.instructions.for_compute(op.primitive.data, anchor)
+
     def transfer(self, op: MoveOp) -> Part:
         """The instructions of a move, without waits."""
         one, columns = self._move(op)
@@ -157,8 +171,32 @@ class KernelLowering:
 
     def lower(self) -> None:
         """Append the kernel to the program."""
-        commands = self.commands
         parts, lowered = self.fields()
+        if self.machine.synchronisation.signals:
+            parts = self._signalled(parts, lowered)
+        else:
+            parts += self._counted(lowered)
+        self.whole.kernels.append(parts)
+        self.whole.symbols.append(self.program.symbol.data)
+
+    def _signalled(
+        self, loads: list[Part], lowered: Mapping[Command, tuple[Instruction, dict[str, Any]]]
+    ) -> list[Part]:
+        """The kernel behind a barrier, in order by its own signals."""
+        carried = Carried(self.queues, self.machine, self.whole.signalled)
+        barrier = self.whole.instructions.by_mnemonic["barrier"]
+        parts = [Part(barrier, {}, np.full(1, FIRST - 1, np.int64))] if self.whole.kernels else []
+        if loads:
+            parts += [*loads, Part(barrier, {}, np.full(1, FIRST, np.int64))]
+        for op in self.commands:
+            one, columns = lowered[op]
+            parts.append(Part(one, columns | carried.fields(op), self.order.rows(op).key))
+        parts += carried.parts(self.whole)
+        return parts
+
+    def _counted(self, lowered: Mapping[Command, tuple[Instruction, dict[str, Any]]]) -> list[Part]:
+        """The kernel beside the one before it, by counts of commands."""
+        commands = self.commands
         base = dict(self.whole.counts)
         uses = {op: self._uses(op) for op in commands}
         local = {op: self.queues.waits(op) for op in commands}
@@ -168,6 +206,7 @@ class KernelLowering:
             self._first_loads(local),
         )
         waits = {op: self._waits(op, uses[op], prefetch.waits(local[op]), base) for op in commands}
+        parts: list[Part] = []
         for op in commands:
             one, columns = lowered[op]
             parts.append(Part(one, columns | waits[op], prefetch.keys[op]))
@@ -178,8 +217,7 @@ class KernelLowering:
         for name in self.queues.engines:
             engine = self.engines.index(name)
             self.whole.counts[engine] = base[engine] + len(self.queues.keys(name))
-        self.whole.kernels.append(parts)
-        self.whole.symbols.append(self.program.symbol.data)
+        return parts
 
     def _first_loads(self, local: Mapping[Command, Mapping[str, Column]]) -> dict[Command, Any]:
         """The first fillings that nothing need come before; see prefetch.py."""
@@ -273,11 +311,15 @@ class KernelLowering:
         outer = op.buffer.outer_buffer
         return self.tensor(op.buffer.tensor_op) if outer is None else self.buffer(outer)
 
+    def _move_instruction(self, op: MoveOp) -> Instruction:
+        outer = op.buffer.outer_buffer
+        memory = self.machine.main if outer is None else outer.memory
+        ends = (memory, op.buffer.memory) if op.loads else (op.buffer.memory, memory)
+        return self.whole.instructions.for_move(self.machine.move(*ends))
+
     def _move(self, op: MoveOp) -> tuple[Instruction, dict[str, Any]]:
         place, outer = self.buffer(op.buffer), self._outer(op)
-        memory = outer.memory if isinstance(outer, BufferPlace) else self.machine.main
-        ends = (memory, place.memory) if op.loads else (place.memory, memory)
-        one = self.whole.instructions.for_move(self.machine.move(*ends))
+        one = self._move_instruction(op)
         followers = self._followers(op)
         joined: tuple[MoveOp, BufferPlace, TensorPlace | BufferPlace] | None = None
         if followers:
@@ -293,8 +335,7 @@ class KernelLowering:
 
     def _compute(self, op: ComputeOp) -> tuple[Instruction, dict[str, Any]]:
         part = self.machine.primitive(op.primitive.data)
-        anchor: StageOp = op.stages[0]
-        one = self.whole.instructions.for_compute(part.name, anchor.operation.data)
+        one = self.instruction(op)
         context = Context(
             op,
             self.order,

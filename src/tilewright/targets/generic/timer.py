@@ -19,8 +19,10 @@ from tilewright.planning.schedule import Schedule
 from tilewright.simulate.commands import TimedArray, timed_table
 from tilewright.simulate.timing import simulate
 from tilewright.targets.base import Timer
-from tilewright.targets.generic.isa import InstructionSet, derive
+from tilewright.targets.generic.fields import Columns
+from tilewright.targets.generic.isa import Instruction, InstructionSet, derive
 from tilewright.targets.generic.lower import KernelLowering, Lowering
+from tilewright.targets.generic.lowering.carried import Carried
 from tilewright.targets.generic.timing import whole_program
 from tilewright.tile.dialect import ComputeOp, ProgramOp
 from tilewright.tile.iteration import own_extents
@@ -51,12 +53,23 @@ def timer(machine: Machine, instructions: InstructionSet | None = None) -> Timer
 def timed_kernel(program: ProgramOp, lowering: Lowering) -> TimedArray:
     """TIMED records of one program in program order."""
     kernel = KernelLowering(lowering, program)
+    carried = Carried(kernel.queues, kernel.machine)
     tables, keys = list[TimedArray](), list[np.ndarray]()
+    fields: list[tuple[Instruction, Columns]] = []
     for op in kernel.commands:
         tables.append(_timed(op, kernel))
         keys.append(kernel.order.rows(op).key)
-    table = np.concatenate(tables)[np.argsort(np.concatenate(keys), kind="stable")]
-    return whole_program(table, kernel.machine)
+        fields.append((kernel.instruction(op), carried.fields(op)))
+    for part in carried.parts(lowering):
+        tables.append(part.timed(lowering.instructions))
+        keys.append(part.keys)
+        fields.append((part.one, part.columns))
+    sort = np.argsort(np.concatenate(keys), kind="stable")
+    place = np.empty(sort.size, np.int64)
+    place[sort] = np.arange(sort.size)
+    rows = np.split(place, np.cumsum([table.size for table in tables])[:-1])
+    groups = [(one, columns, mine) for (one, columns), mine in zip(fields, rows, strict=True)]
+    return whole_program(np.concatenate(tables)[sort], kernel.machine, groups)
 
 
 def _timed(op: Command, kernel: KernelLowering) -> TimedArray:
@@ -71,8 +84,9 @@ def _timed(op: Command, kernel: KernelLowering) -> TimedArray:
     else:
         table = kernel.transfer(op).timed(kernel.whole.instructions)
     table["engine"] = kernel.engines.index(op.engine.data)
-    for name, count in kernel.queues.waits(op).items():
-        table["waits"][:, kernel.engines.index(name)] = count
+    if not kernel.machine.synchronisation.signals:
+        for name, count in kernel.queues.waits(op).items():
+            table["waits"][:, kernel.engines.index(name)] = count
     return table
 
 

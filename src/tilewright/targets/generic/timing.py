@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -24,6 +25,7 @@ from tilewright.targets.generic.accesses import coalesce, records
 from tilewright.targets.generic.encode import Program
 from tilewright.targets.generic.fields import Column, Columns
 from tilewright.targets.generic.isa import Instruction
+from tilewright.targets.generic.ordering import Group, ordered, ordering_of, refuse_faults
 
 
 def timed_of(one: Instruction, columns: Columns, count: int, machine: Machine) -> TimedArray:
@@ -95,12 +97,36 @@ def timed_program(program: Program, kernels: Column) -> TimedArray:
         found = timed_of(group.instruction, group.columns, group.rows.size, machine)
         table[group.rows] = found
     table["kernel"] = kernels
-    return whole_program(table, machine)
+    return whole_program(table, machine, groups_of(program))
 
 
-def whole_program(table: TimedArray, machine: Machine) -> TimedArray:
-    """What holds for the records of a program as a whole, in program order."""
-    return _one_at_a_time(_with_fetches(table, machine), machine)
+def groups_of(program: Program) -> list[Group]:
+    """The instructions of each kind."""
+    return [(group.instruction, group.columns, group.rows) for group in program.groups]
+
+
+def whole_program(table: TimedArray, machine: Machine, groups: Sequence[Group]) -> TimedArray:
+    """What holds for the records of a program as a whole, in program order.
+
+    ``groups`` has the fields that order engines, where they signal one another.
+    """
+    table = _one_at_a_time(_with_fetches(table, machine), machine)
+    if not machine.synchronisation.signals:
+        return table
+    return ordered(table, ordering_of(table["engine"], groups, machine), _namer(groups))
+
+
+def _namer(groups: Sequence[Group]) -> Callable[[int], str]:
+    """Instructions by their places, for messages."""
+
+    def name(row: int) -> str:
+        for one, _, rows in groups:
+            place = int(np.searchsorted(rows, row))
+            if place < len(rows) and int(rows[place]) == row:
+                return f"instruction {row} ({one.mnemonic})"
+        return f"instruction {row}"
+
+    return name
 
 
 def _with_fetches(table: TimedArray, machine: Machine) -> TimedArray:
@@ -156,8 +182,12 @@ def accesses_of(program: Program) -> AccessArray:
 
 
 def check_races(program: Program, kernels: Column) -> RaceReport:
-    """Races of a program."""
+    """Races of a program. Refuses signals that do not go with its waits (``program-event``)."""
     commands = timed_program(program, kernels)
+    machine, groups = program.instructions.machine, groups_of(program)
+    if machine.synchronisation.signals:
+        ordering = ordering_of(commands["engine"], groups, machine)
+        refuse_faults(commands, ordering, _namer(groups))
     return find_races(commands, accesses_of(program), program.instructions.machine)
 
 

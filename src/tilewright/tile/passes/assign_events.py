@@ -145,9 +145,7 @@ class _Assignment:
     def _apart(self, items: Sequence[Placed]) -> list[Placed]:
         """The same, those without ids with ids of their own."""
         return [
-            item
-            if item.ids or item.reason
-            else replace(item, ids=self._ids(APART * (n + 1), item))
+            item if item.ids or item.reason else replace(item, ids=self._ids(APART * (n + 1), item))
             for n, item in enumerate(items)
         ]
 
@@ -253,4 +251,3 @@ class _Problem:
     what: Fault | Race
     item: Placed | None = None
     """The hand-over whose signal or wait it is."""
-

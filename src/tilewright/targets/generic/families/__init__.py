@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from tilewright.targets.generic.families.depthwise import Depthwise
 from tilewright.targets.generic.families.normalise import Lrn, Softmax
+from tilewright.targets.generic.families.ordering import Barrier, Signal, Wait
 from tilewright.targets.generic.families.points import Points
 from tilewright.targets.generic.families.pool import Pool
 from tilewright.targets.generic.families.product import Product
@@ -16,6 +17,7 @@ FAMILIES: Mapping[str, Family] = {
     for family in (
         *(Transfer(), Product(), Sparse(), Depthwise()),
         *(Pool(), Points(), Lrn(), Softmax()),
+        *(Signal(), Wait(), Barrier()),
     )
 }
 """Every family by name."""
