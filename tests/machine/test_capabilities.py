@@ -24,6 +24,7 @@ UNUSUAL = {
         "averages": {"3x3": [28, 8]},
         "shifts": {"conv": [0, 16]},
     },
+    Capability.SYNCHRONISATION: {"style": "flags", "ids": 4},
     Capability.ISSUE_CYCLES: 3,
     Capability.LATE_LOADS: True,
     Capability.PART_STORES: True,

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.compiler.pipeline import resolve
 from tilewright.ir import Parser, PassPipeline, to_text
 from tilewright.ir.passes import CompilerContext
-from tilewright.targets.cambricon_x.machine import machine
 from tilewright.tile.dialect import load_into
 from tilewright.tile.passes import PASSES
 
+ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "goldens"
 DASHES = "// -----\n"
-COMMAND = re.compile(r"// tilewright opt FILE -p '(\S.*)' --target cambricon-x\n")
+COMMAND = re.compile(r"// tilewright opt FILE -p '(\S.*)' --target (\S+)((?: --set \S+)*)\n")
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.mlir")), ids=lambda path: path.stem)
@@ -25,7 +26,10 @@ def test_golden(path: Path, request: pytest.FixtureRequest) -> None:
     source, _, expected = text.partition(DASHES)
     command = COMMAND.match(source)
     assert command, "the first line is the command"
-    context = CompilerContext(machine())
+    values = dict(word.split("=") for word in command.group(3).split() if "=" in word)
+    target = command.group(2)
+    target = str(ROOT / target) if target.endswith(".toml") else target
+    context = CompilerContext(resolve(target, values=values)[1])
     load_into(context)
     module = Parser(context, source).parse_module()
     module.verify()

@@ -14,7 +14,7 @@ from tilewright.graph.kernels import kernel_of, operand_values
 from tilewright.graph.operations import BY_NAME, Operation
 from tilewright.ir import Attribute, Block, Region, SSAValue, StringAttr, f32
 from tilewright.ir.types import Array, FixedType, element_dtype, shape_of, tensor, tensor_type
-from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
+from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage, Synchronisation
 from tilewright.planning.domain import Kernel
 from tilewright.planning.schedule import Level, Schedule
 
@@ -283,7 +283,7 @@ def machine(
                 sizes=sizes,
             ),
         ),
-        synchronisation="none" if len(in_place) == 5 else "counters",
+        synchronisation=Synchronisation(style="none" if len(in_place) == 5 else "counters"),
         part_stores=part_stores,
     )
 

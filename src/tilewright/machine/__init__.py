@@ -11,6 +11,7 @@ from tilewright.machine.model import (
     Move,
     Primitive,
     Storage,
+    Synchronisation,
 )
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Move",
     "Primitive",
     "Storage",
+    "Synchronisation",
     "load_machine",
     "parse_expression",
     "to_toml",

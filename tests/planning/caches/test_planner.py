@@ -6,7 +6,7 @@ from math import ceil, prod
 import pytest
 
 from tilewright.errors import TilewrightError
-from tilewright.machine import Engine, Machine, Memory, Primitive, Storage
+from tilewright.machine import Engine, Machine, Memory, Primitive, Storage, Synchronisation
 from tilewright.planning import plan
 from tilewright.planning.caches.cost import Caches, Nest, box_bytes, cache_levels
 from tilewright.planning.caches.planner import choose_primitive, registers_of, schedules
@@ -49,7 +49,7 @@ def machine(level1: int = 32 << 10, level2: int = 1 << 20) -> Machine:
             primitive("conv", True, multiples={"co": LANES, "ci": LANES}, whole=("kh", "kw")),
             primitive("general", False),
         ),
-        synchronisation="none",
+        synchronisation=Synchronisation(style="none"),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tilewright.machine import Engine, Fusion, Machine, Memory, Primitive, Storage
+from tilewright.machine import Engine, Fusion, Machine, Memory, Primitive, Storage, Synchronisation
 from tilewright.targets.cpu.block_primitives import (
     FEW_CHANNELS,
     SHORT_FLOATS,
@@ -412,7 +412,7 @@ def machine(processor: Processor | None = None) -> Machine:
             *_others(cpu.lanes, cpu.vectors_per_cycle),
         ),
         fusions=FUSIONS,
-        synchronisation="none",
+        synchronisation=Synchronisation(style="none"),
         cores=cpu.cores,
         cache_costs=cpu.cache_costs,
     )

@@ -38,6 +38,7 @@ class CpuTarget(Target):
             *(Capability.PIECES, Capability.BLOCK_CYCLES, Capability.DOT, Capability.TEMPORARIES),
             *(Capability.MEMORY_GROWTH, Capability.WEIGHTS_KEPT, Capability.SCRATCH),
             *(Capability.EPILOGUE_ANY, Capability.POOLS, Capability.ROWS),
+            Capability.SYNCHRONISATION,
         }
     )
 

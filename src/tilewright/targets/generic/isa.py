@@ -125,7 +125,8 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
             if other != engine and not machine.synchronisation.signals
         )
         opcode = Field("opcode", OPCODE_BITS, "which instruction", default=fixed[mnemonic])
-        form = Format((opcode, *waits, *carried(machine), *fields))
+        carries = () if family.name in ("wait", "barrier") else carried(machine)
+        form = Format((opcode, *waits, *carries, *fields))
         found.append(
             Instruction(
                 mnemonic,

@@ -31,6 +31,7 @@ from tilewright.targets.generic.lowering.transfers import transfer_columns
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, TensorOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Command, Queues, leader_of
+from tilewright.tile.races import clocks
 
 FIRST = -1
 """Key of what a kernel does before its own commands, whose keys start at 0."""
@@ -186,8 +187,9 @@ class KernelLowering:
         carried = Carried(self.queues, self.machine, self.whole.signalled)
         barrier = self.whole.instructions.by_mnemonic["barrier"]
         parts = [Part(barrier, {}, np.full(1, FIRST - 1, np.int64))] if self.whole.kernels else []
-        if loads:
-            parts += [*loads, Part(barrier, {}, np.full(1, FIRST, np.int64))]
+        parts += loads
+        if loads and not self._await(loads[0].one.engine):
+            parts.append(Part(barrier, {}, np.full(1, FIRST, np.int64)))
         for op in self.commands:
             one, columns = lowered[op]
             parts.append(Part(one, columns | carried.fields(op), self.order.rows(op).key))

@@ -85,12 +85,11 @@ def ordering_of(engine: Column, groups: Iterable[Group], machine: Machine) -> Or
             for word in range(machine.synchronisation.count):
                 mine = (columns["reply"] >> word & 1).astype(np.bool_)
                 add(places[mine], 0, 0, word, signal=True)
-        if "take" in columns:
-            for number in other.tolist():
-                taken = (columns["take"] >> number & 1).astype(np.bool_)
-                add(places[taken], number, one.engine, 0, signal=False)
-                put = (columns["put"] >> number & 1).astype(np.bool_)
-                add(places[put], one.engine, number, 0, signal=True)
+        for field in ("take", "put"):
+            for number in other.tolist() if field in columns else ():
+                mine = (columns[field] >> number & 1).astype(np.bool_)
+                pair = (one.engine, number) if field == "put" else (number, one.engine)
+                add(places[mine], *pair, 0, signal=field == "put")
     table = np.concatenate(tables or [np.zeros(0, EVENT)])
     row = np.concatenate(rows or [np.zeros(0, np.int64)])
     value = np.concatenate(values or [np.zeros(0, np.int64)])
