@@ -33,6 +33,16 @@ def c_problems(machine: Machine) -> Iterator[Finding]:
         return
     names = [("c.prefix", machine.c.prefix)]
     names += [("c.wait", machine.c.wait), ("c.finish", machine.c.finish)]
+    style = machine.synchronisation.style
+    if style not in ("counters", "flags"):
+        help = 'synchronisation = "counters" or flags, or no table [c]'
+        yield "c", f"functions wait for counters or for flags, not for {style}", help
+    for key, function in (("signal", machine.c.signal), ("barrier", machine.c.barrier)):
+        if function is not None:
+            names.append((f"c.{key}", function))
+        if (style == "flags") != (function is not None):
+            has = "names no C function" if function is None else "is of machines with flags"
+            yield f"c.{key}", has, "flags need functions signal and barrier; counters have none"
     for where, function in parts:
         if function is None:
             help = "every move and primitive needs a function, or none and no table [c]"

@@ -47,6 +47,10 @@ class CInterface(_Part):
     """What names of the header begin with (``npu``), and the header's own name."""
     wait: str
     """The function that makes an engine wait for another."""
+    signal: str | None = None
+    """The function that sets a flag, on machines that have flags."""
+    barrier: str | None = None
+    """The function that lets all engines wait for all, on machines that have flags."""
     finish: str
     """The function that returns once every engine has done what it was given."""
 

@@ -26,6 +26,11 @@ Calls start commands and return a *ticket*: how many commands their engine has b
 program keeps, per buffer and slot, the tickets of its last filling and last use, and hands the
 engine that has to wait what it waits for. So waits depend on no counting in advance, and commands
 may be issued in the order of the text, whatever the program says of queues (``late``, ``ahead``).
+
+On machines with flags, signals and waits of the program are calls, and no tickets are kept::
+
+    npu_set_flag(NPU_LOAD, NPU_COMPUTE, x_slot);
+    npu_wait_flag(NPU_LOAD, NPU_COMPUTE, x_slot);
 """
 
 from __future__ import annotations
@@ -44,6 +49,7 @@ from tilewright.graph.names import identifier
 from tilewright.ir import Block, Operation
 from tilewright.tile.dialect import BufferOp, ComputeOp, DomainOp, LoopOp, MoveOp, ProgramOp
 from tilewright.tile.iteration import Order
+from tilewright.tile.operations import BarrierOp, SignalOp, WaitOp
 from tilewright.tile.queues import Command, Queues, fills, leader_of
 
 WIDTH = 100
@@ -83,6 +89,9 @@ class Interface:
     prefix: str
     wait: str
     finish: str
+    signal: str = ""
+    barrier: str = ""
+    """Of machines with flags: what sets one, and what all engines wait at."""
 
     def engine(self, name: str) -> str:
         """The constant of an engine."""
@@ -130,14 +139,17 @@ class KernelWriter:
         for track in self.tracks:
             count = track.buffer.slot_count
             self.writer.line(f"{self.interface.ticket} {track.name}[{count}] = {{0}};")
-        if self.tracks or self.first:
+        if self.tracks or (self.first and not self.interface.barrier):
             self.writer.line(f"{self.interface.ticket} ticket = 0;")
         self.writer.line()
         nest = Nest((), 1, self.tables)
         for call in self.first:
-            self._call(call, nest, (), "ticket = ")
+            self._call(call, nest, (), "" if self.interface.barrier else "ticket = ")
+        if self.first and self.interface.barrier:
+            self.writer.line(f"{self.interface.barrier}();")
         computing = [op.engine.data for op in self.calls if isinstance(op, ComputeOp)]
-        for other in dict.fromkeys(call.engine for call in self.first):
+        counted = () if self.interface.barrier else self.first
+        for other in dict.fromkeys(call.engine for call in counted):
             for engine in dict.fromkeys(computing):
                 if engine != other:
                     self._wait(engine, other, "ticket")
@@ -221,6 +233,11 @@ class KernelWriter:
                 self._domain(op, loops)
             elif isinstance(op, (MoveOp, ComputeOp)) and op in self.calls:
                 self._command(op, loops)
+            elif isinstance(op, (SignalOp, WaitOp)):
+                self._event(op)
+            elif isinstance(op, BarrierOp):
+                self.writer.line(f"/* {comment(op.reason.data)} */")
+                self.writer.line(f"{self.interface.barrier}();")
 
     def _buffer(self, op: BufferOp) -> None:
         """A comment, and the next slot."""
@@ -310,6 +327,19 @@ class KernelWriter:
         self._call(self.calls[op], self._nest(block, loops), slots, "ticket = " if kept else "")
         for line in kept:
             self.writer.line(line)
+
+    def _event(self, op: SignalOp | WaitOp) -> None:
+        """Set a flag, or wait for one; ids follow one another as the buffer's slots do."""
+        named, ids = self.interface, op.id_list
+        engines = f"{named.engine(op.source_engine)}, {named.engine(op.target_engine)}"
+        of, number = op.turns_of, str(ids[0])
+        if of is not None and isinstance(of.owner, BufferOp):
+            slot = self._index(of.owner)
+            number = f"{ids[0]} + {slot}" if ids[0] else slot
+            if ids != tuple(range(ids[0], ids[0] + of.owner.slot_count)):
+                number = f"(const int[]){{{', '.join(map(str, ids))}}}[{slot} % {len(ids)}]"
+        function = named.signal if isinstance(op, SignalOp) else named.wait
+        self.writer.line(f"{function}({engines}, {number});")
 
     def _index(self, buffer: BufferOp) -> str:
         return self._slot(buffer) if buffer.slot_count > 1 else "0"

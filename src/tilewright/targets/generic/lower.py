@@ -196,6 +196,17 @@ class KernelLowering:
         parts += carried.parts(self.whole)
         return parts
 
+    def _await(self, engine: int) -> bool:
+        """Whether all computes wait for something that an engine does in this kernel, and so for
+        what it does before."""
+        known, name = clocks(self.queues), self.engines[engine]
+        for op in self.commands:
+            if isinstance(op, ComputeOp) and op.engine.data != name and self.order.rows(op).count:
+                done = known[op.engine.data].get(name)
+                if done is None or not done[self.queues.position(op)[0]]:
+                    return False
+        return True
+
     def _counted(self, lowered: Mapping[Command, tuple[Instruction, dict[str, Any]]]) -> list[Part]:
         """The kernel beside the one before it, by counts of commands."""
         commands = self.commands

@@ -45,7 +45,14 @@ def with_c(machine: Machine) -> Machine:
         one.model_copy(update={"c": CFunction(function=f"unit_{one.name.replace('-', '_')}")})
         for one in machine.moves
     )
-    c = CInterface(prefix="unit", wait="unit_wait", finish="unit_finish")
+    flags = machine.synchronisation.style == "flags"
+    c = CInterface(
+        prefix="unit",
+        wait="unit_wait",
+        finish="unit_finish",
+        signal="unit_set" if flags else None,
+        barrier="unit_barrier" if flags else None,
+    )
     return machine.model_copy(update={"c": c, "moves": moves, "primitives": primitives})
 
 

@@ -102,6 +102,27 @@ def test_every_wait_is_needed(seed: int, folder: Path) -> None:
         assert any(wrong), wait
 
 
+def with_flags(machine: Machine, ids: int, depth: int | None = None) -> Machine:
+    flags = {"style": "flags", "ids": ids, "depth": depth}
+    data = {**machine.to_json(), "synchronisation": flags, "late_loads": False, "c": None}
+    data = {**data, "name": f"flags-{ids}-{depth}"}
+    for part in (*data["moves"], *data["primitives"]):
+        part["c"] = None
+    return with_c(Machine.from_json(data))
+
+
+@pytest.mark.parametrize(("ids", "depth"), [(4, None), (1, None), (2, 8)])
+@pytest.mark.parametrize("seed", [10, 4])
+def test_flags(seed: int, ids: int, depth: int | None, folder: Path) -> None:
+    """Signals and waits are calls, and the host's flags are flags: one that is set again before it
+    was awaited, or is set at the end, is a failure."""
+    kernel = emitted(case_of(seed), with_flags(WIDE, ids, depth))
+    assert "ticket" not in kernel.text
+    library = kernel.build(folder / f"flags{seed}-{ids}-{depth}")
+    for order in kernel.orders:
+        np.testing.assert_array_equal(kernel.run(library, order), kernel.lowered.case.expected)
+
+
 GOLDEN = Path(__file__).parent / "goldens" / "depthwise.c"
 
 

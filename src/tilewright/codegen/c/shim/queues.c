@@ -5,11 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum kind { COMMAND, WAIT, SET, AWAIT };
+
 struct entry {
-    void (*run)(const void *); /* null for a wait */
+    enum kind kind;
+    void (*run)(const void *); /* of a command */
     uint64_t age;              /* number of the entry among all */
-    int other;
-    uint32_t ticket;
+    int other;       /* of a wait, the engine waited for */
+    uint32_t ticket; /* of a wait */
+    unsigned *flag;  /* of a set and an await */
     union {
         char bytes[QUEUES_RECORD_BYTES];
         int64_t aligned;
@@ -26,6 +30,7 @@ static struct engine all[QUEUES_ENGINES];
 static int engines = QUEUES_ENGINES;
 static unsigned order;
 static uint64_t age, state = 1;
+static unsigned flags[QUEUES_ENGINES][QUEUES_ENGINES][QUEUES_FLAGS], depth = 1;
 
 static void fail(const char *why)
 {
@@ -57,7 +62,9 @@ static int ready(const struct engine *engine)
     if (!engine->count)
         return 0;
     entry = &engine->ring[engine->first];
-    return entry->run || all[entry->other].completed >= entry->ticket;
+    if (entry->kind == WAIT)
+        return all[entry->other].completed >= entry->ticket;
+    return entry->kind != AWAIT || *entry->flag > 0;
 }
 
 /* The engine whose first entry runs next; -1 when none may. */
@@ -91,9 +98,14 @@ static void step(void)
         fail("every engine waits for what no engine has been given");
     struct engine *engine = &all[number];
     struct entry *entry = &engine->ring[engine->first];
-    if (entry->run) {
+    if (entry->kind == COMMAND) {
         entry->run(entry->record.bytes);
         engine->completed++;
+    } else if (entry->kind == SET) {
+        if (++*entry->flag > depth)
+            fail("a flag is set again before it was awaited");
+    } else if (entry->kind == AWAIT) {
+        --*entry->flag;
     }
     engine->first = (engine->first + 1) % QUEUES_DEPTH;
     engine->count--;
@@ -118,6 +130,7 @@ uint32_t queues_issue(int number, void (*run)(const void *), const void *record,
     if (bytes > QUEUES_RECORD_BYTES)
         fail("a record is too large");
     struct entry *entry = append(number);
+    entry->kind = COMMAND;
     entry->run = run;
     memcpy(entry->record.bytes, record, bytes);
     return ++all[number].issued;
@@ -128,16 +141,52 @@ void queues_wait(int number, int other, uint32_t ticket)
     if (other < 0 || other >= engines || ticket > all[other].issued)
         fail("a wait for a command that was not issued");
     struct entry *entry = append(number);
-    entry->run = NULL;
+    entry->kind = WAIT;
     entry->other = other;
     entry->ticket = ticket;
 }
 
-void queues_finish(void)
+static unsigned *flag_of(int engine, int other, unsigned flag)
+{
+    if (engine < 0 || engine >= engines || other < 0 || other >= engines || flag >= QUEUES_FLAGS)
+        fail("there is no such flag");
+    return &flags[engine][other][flag];
+}
+
+void queues_flag_depth(unsigned most)
+{
+    depth = most;
+}
+
+void queues_set_flag(int engine, int other, unsigned flag)
+{
+    unsigned *place = flag_of(engine, other, flag);
+    struct entry *entry = append(engine);
+    entry->kind = SET;
+    entry->flag = place;
+}
+
+void queues_await_flag(int engine, int other, unsigned flag)
+{
+    unsigned *place = flag_of(engine, other, flag);
+    struct entry *entry = append(other);
+    entry->kind = AWAIT;
+    entry->flag = place;
+}
+
+void queues_barrier(void)
 {
     for (int number = 0; number < engines; number++)
         while (all[number].count)
             step();
+}
+
+void queues_finish(void)
+{
+    queues_barrier();
+    for (size_t number = 0; number < sizeof flags / sizeof flags[0][0][0]; number++)
+        if ((&flags[0][0][0])[number])
+            fail("a flag is set at the end");
     for (int number = 0; number < engines; number++)
         all[number].issued = all[number].completed = 0;
 }

@@ -8,7 +8,13 @@ from tilewright.codegen.c.source import Writer
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics import tables
-from tilewright.targets.generic.c.records import c_of, function_of, interface_of
+from tilewright.targets.generic.c.records import (
+    c_of,
+    commands_of,
+    function_of,
+    interface_of,
+    result_of,
+)
 from tilewright.targets.generic.families.points import AXES as POINT_AXES
 from tilewright.targets.generic.functions import FUNCTIONS, TABLES
 from tilewright.targets.generic.isa import Instruction, InstructionSet
@@ -42,7 +48,7 @@ def check_host(instructions: InstructionSet) -> None:
             "element",
             'element = "fixed16" or "fixed8", or no C functions',
         )
-    for one in instructions.instructions:
+    for one in commands_of(instructions):
         if one.family.name not in COMPUTED:
             raise refuse(
                 "codegen-host",
@@ -69,13 +75,22 @@ def host_text(instructions: InstructionSet) -> str:
     line()
     for memory in _memories(machine):
         line(f"static uint8_t {_array(memory)}[{machine.memory(memory).bytes}];")
-    for one in instructions.instructions:
+    for one in commands_of(instructions):
         line()
         _function(writer, one, machine)
     line()
     engine = f"enum {named.prefix}_engine"
-    with writer.block(f"void {named.wait}({engine} engine, {engine} other, {named.ticket} ticket)"):
-        line("queues_wait((int)engine, (int)other, ticket);")
+    if named.signal:
+        for function, queue in ((named.signal, "set"), (named.wait, "await")):
+            with writer.block(f"void {function}({engine} engine, {engine} other, uint32_t flag)"):
+                line(f"queues_{queue}_flag((int)engine, (int)other, flag);")
+            line()
+        with writer.block(f"void {named.barrier}(void)"):
+            line("queues_barrier();")
+    else:
+        ticket = f"{named.ticket} ticket"
+        with writer.block(f"void {named.wait}({engine} engine, {engine} other, {ticket})"):
+            line("queues_wait((int)engine, (int)other, ticket);")
     line()
     with writer.block(f"void {named.finish}(void)"):
         line("queues_finish();")
@@ -86,6 +101,8 @@ def host_text(instructions: InstructionSet) -> str:
     line("   what memories hold at its beginning: they are filled with what shows. */")
     with writer.block(f"void {c_of(machine).prefix}_host_start(unsigned order)"):
         line(f"queues_order({len(machine.engines)}, order);")
+        if named.signal:
+            line(f"queues_flag_depth({machine.synchronisation.limit});")
         for memory in _memories(machine):
             line(f"memset({_array(memory)}, 0xA5, sizeof {_array(memory)});")
     return str(writer)
@@ -101,15 +118,16 @@ def _array(memory: str) -> str:
 
 def _function(writer: Writer, one: Instruction, machine: Machine) -> None:
     name, family = function_of(one), one.family.name
-    ticket = interface_of(machine).ticket
+    result = result_of(interface_of(machine))
+    gives = "" if result == "void" else "return "
     with writer.block(f"static void run_{name}(const void *record)"):
         writer.line(f"const struct {name} *c = record;")
         writer.line(f"struct {family} p = {{0}};")
         _Conversion(writer, one, machine).write()
         writer.line(f"family_{family}(&p);")
     writer.line()
-    with writer.block(f"{ticket} {name}(const struct {name} *command)"):
-        writer.line(f"return queues_issue({one.engine}, run_{name}, command, sizeof *command);")
+    with writer.block(f"{result} {name}(const struct {name} *command)"):
+        writer.line(f"{gives}queues_issue({one.engine}, run_{name}, command, sizeof *command);")
 
 
 class _Conversion:

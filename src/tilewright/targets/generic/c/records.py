@@ -21,7 +21,9 @@ from tilewright.targets.generic.isa import Instruction, InstructionSet
 def interface_of(machine: Machine) -> Interface:
     """The names that all programs of the machine use."""
     named = c_of(machine)
-    return Interface(named.prefix, named.wait, named.finish)
+    return Interface(
+        named.prefix, named.wait, named.finish, named.signal or "", named.barrier or ""
+    )
 
 
 def c_of(machine: Machine) -> CInterface:
@@ -40,10 +42,15 @@ def function_of(instruction: Instruction) -> str:
     return part.c.function
 
 
+def commands_of(instructions: InstructionSet) -> list[Instruction]:
+    """The instructions that move or compute; the machine's own functions signal and wait."""
+    return [one for one in instructions.instructions if one.move or one.primitive]
+
+
 def members(instruction: Instruction) -> Iterator[Field]:
     """The fields that a record has."""
     for field in instruction.format.fields:
-        if field.name != "opcode" and not field.name.startswith("wait."):
+        if field.name not in ("opcode", "reply", "take", "put") and "wait." not in field.name:
             yield field
 
 
@@ -60,10 +67,16 @@ def constants(instruction: Instruction, field: Field) -> tuple[str, ...]:
 
 _ABOUT = (
     "A function that takes a record appends a command to its engine's queue, and returns the",
-    "command's ticket: how many commands the engine has been given. It keeps no pointer to the",
-    "record. Commands of one engine run in their order; those of several run side by side.",
-    "Addresses in main memory are 64-bit numbers; all others are bytes from the start of their",
-    "memory. */",
+    "command's ticket: how many commands the engine has been given. It keeps no pointer to",
+    "the record. Commands of one engine run in their order; those of several run side by",
+    "side. Addresses in main memory are 64-bit numbers, all others are bytes from the start",
+    "of their memory. */",
+)
+_ABOUT_FLAGS = (
+    "A function that takes a record appends a command to its engine's queue. It keeps no",
+    "pointer to the record. Commands of one engine run in their order; those of several run",
+    "side by side. Addresses in main memory are 64-bit numbers, all others are bytes from",
+    "the start of their memory. */",
 )
 
 
@@ -76,35 +89,26 @@ def header_text(instructions: InstructionSet) -> str:
     line = writer.line
     line(f"/* {comment(f'{machine.name}: what programs call, for its driver to provide.')}")
     line()
-    line(
-        "   A function that takes a record appends a command to its engine's queue, and returns the"
-    )
-    line("   command's ticket: how many commands the engine has been given. It keeps no pointer to")
-    line("   the record. Commands of one engine run in their order; those of several run side by")
-    line(
-        "   side. Addresses in main memory are 64-bit numbers, all others are bytes from the start"
-    )
-    line("   of their memory. */")
+    for text in _ABOUT_FLAGS if named.signal else _ABOUT:
+        line(f"   {text}")
     line(f"#ifndef {guard}")
     line(f"#define {guard}")
     line()
     line("#include <stdint.h>")
     line()
-    line(f"typedef uint32_t {named.ticket};")
-    line()
+    if not named.signal:
+        line(f"typedef uint32_t {named.ticket};")
+        line()
     engines = ", ".join(named.engine(one.name) for one in machine.engines)
     line(f"enum {named.prefix}_engine {{ {engines} }};")
     line()
-    line(
-        "/* What the engine is given after this starts only once the other engine has completed its"
-    )
-    line("   commands up to the ticket; 0 is no command. The caller need not wait. */")
-    line(f"void {named.wait}(enum {named.prefix}_engine engine, enum {named.prefix}_engine other,")
-    line(f"{' ' * len(f'void {named.wait}(')}{named.ticket} ticket);")
+    if named.signal:
+        _flags(writer, machine, named)
+    else:
+        _tickets(writer, named)
     line()
-    line(
-        "/* Returns once all engines have completed all commands; tickets may begin at 1 again. */"
-    )
+    again = "" if named.signal else "; tickets may begin at 1 again"
+    line(f"/* Returns once all engines have completed all commands{again}. */")
     line(f"void {named.finish}(void);")
     line()
     line("/* Where the parts of a network lie in main memory. */")
@@ -113,12 +117,40 @@ def header_text(instructions: InstructionSet) -> str:
         line("uint64_t activations;")
         line("uint64_t tables;")
     writer.lines[-1] += ";"
-    for one in instructions.instructions:
+    for one in commands_of(instructions):
         line()
         _record(writer, one, named)
     line()
     line("#endif")
     return str(writer)
+
+
+def _tickets(writer: Writer, named: Interface) -> None:
+    engine, line = f"enum {named.prefix}_engine", writer.line
+    line(
+        "/* What the engine is given after this starts only once the other engine has completed its"
+    )
+    line("   commands up to the ticket; 0 is no command. The caller need not wait. */")
+    line(f"void {named.wait}({engine} engine, {engine} other,")
+    line(f"{' ' * len(f'void {named.wait}(')}{named.ticket} ticket);")
+
+
+def _flags(writer: Writer, machine: Machine, named: Interface) -> None:
+    engine, line = f"enum {named.prefix}_engine", writer.line
+    depth, last = machine.synchronisation.limit, machine.synchronisation.count - 1
+    line(f"/* Flags 0 to {last} of each ordered pair of engines. One is set once the engine has")
+    line("   completed all that it was given before; what the other is given after a wait starts")
+    line(
+        "   only once the flag is set, and takes it down. The caller need not wait. No flag is set"
+    )
+    line(f"   more than {depth} times ahead of its waits. */")
+    for function in (named.signal, named.wait):
+        line(f"void {function}({engine} engine, {engine} other, uint32_t flag);")
+    line()
+    line(
+        "/* What any engine is given after this starts once all that any was given before is done. */"
+    )
+    line(f"void {named.barrier}(void);")
 
 
 def _record(writer: Writer, one: Instruction, named: Interface) -> None:
@@ -138,4 +170,9 @@ def _record(writer: Writer, one: Instruction, named: Interface) -> None:
             kind = f"{'' if field.signed else 'u'}int{bits}_t"
             writer.line(f"{kind} {member(field)}; /* {comment(field.meaning)} */")
     writer.lines[-1] += ";"
-    writer.line(f"{named.ticket} {name}(const struct {name} *command);")
+    writer.line(f"{result_of(named)} {name}(const struct {name} *command);")
+
+
+def result_of(named: Interface) -> str:
+    """What a function that starts a command returns."""
+    return "void" if named.signal else named.ticket
