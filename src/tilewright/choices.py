@@ -12,7 +12,8 @@ PLANNERS: Mapping[str, str] = {
     "exact": "the same, by name, on machines whose software manages the memories",
     "greedy": "DLIR's partitioning; options start=one|granule and buffers=auto|1|2",
     "ldm": "swTVM's tiles, loop orders and parts; options block=16|...|256, buffers=auto|1|2 "
-    "and share=none|mesh (cores of a row or column exchange operands)",
+    "and share=none|mesh|broadcast (cores get operands from those of their row or column, or one "
+    "core loads them for all)",
     "rows": "swTVM's baseline, rows fetched for each use, as OpenACC compilers do; no options",
     "stationary": "products whose operand or result stays on the chip (the DaVinci thesis), other "
     "kernels by the model; options kind=os|is|ws and buffers=1|2",

@@ -30,11 +30,11 @@ def test_pooled_means_are_weighted_as_the_paper_weights_them() -> None:
 def test_alexnet_beats_the_baseline_as_the_paper_says() -> None:
     layers = layers_of("alexnet")
     assert [layer.kind for layer in layers] == ["conv"] * 5 + ["fc"] * 3
-    rows = rows_of(layers, {}, ("rows", "published", "ldm", "mesh", "exact"))
+    rows = rows_of(layers, {}, ("rows", "published", "ldm", "broadcast", "mesh", "exact"))
     for row in rows:
         # The search for grids stops within 2 % of the best; registers exchanged may do better.
         assert row["exact"] <= 1.02 * min(row["published"], row["ldm"])
-        assert row["mesh"] <= row["ldm"] <= row["published"]
+        assert max(row["mesh"], row["broadcast"]) <= row["ldm"] <= row["published"]
         assert row["gload"] > row["rows"] > row["exact"]
     for planner in ("published", "ldm", "mesh", "exact"):
         assert means(rows, planner)["alexnet", "conv"] > PAPER["alexnet", "conv"]

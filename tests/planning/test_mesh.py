@@ -10,7 +10,7 @@ from tests.planning.planning_kernels import conv, dense
 from tests.planning.test_cores import in_floats
 from tilewright.planning import plan
 from tilewright.planning.domain import Kernel
-from tilewright.planning.mesh import Division, divisions
+from tilewright.planning.mesh import Division, divisions, in_step, needed_by_all
 from tilewright.planning.planners.ldm.planner import Ldm, moved, shared_dims
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.schedule import Schedule
@@ -55,8 +55,8 @@ def test_cores_whose_last_tiles_are_fewer_are_out_of_step() -> None:
     cut = next(c for c in cuts_of(kernel) if dict(c.rows) == {"co": 8} and "oh" in dict(c.columns))
     tile = dict(kernel.anchor.extents)
     # Of 60 channels seven cores have eight, and the last four: two tiles for one.
-    assert cut.in_step(kernel, tile)
-    assert not cut.in_step(kernel, tile | {"co": 4})
+    assert in_step(kernel, cut.grid, tile)
+    assert not in_step(kernel, cut.grid, tile | {"co": 4})
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.symbol)
@@ -79,3 +79,16 @@ def test_schedules_keep_what_is_exchanged_in_json_and_text() -> None:
     found = plan(KERNELS[0], SLOW, search=Ldm(mesh=MESH)).schedule
     assert Schedule.from_json(found.to_json()) == found
     assert " by row" in str(found) or " by column" in str(found)
+
+
+def test_what_all_cores_need_one_loads_for_all() -> None:
+    kernel = KERNELS[0]
+    assert needed_by_all(kernel, {"co": 2}, 64) == (("x", "all"),)
+    # 43 cores have a part, the others none: they would not meet.
+    assert needed_by_all(kernel, {"co": 3}, 64) == ()
+    alone = plan(kernel, SLOW, search=Ldm())
+    shared = plan(kernel, SLOW, search=Ldm(mesh=MESH, broadcast=True))
+    assert shared.schedule.exchanged == (("x", "all"),)
+    assert shared.schedule.shared == alone.schedule.shared
+    assert shared.moved_bytes < alone.moved_bytes / 4
+    assert shared.predicted_cycles < alone.predicted_cycles

@@ -6,6 +6,9 @@ for each core. (swTVM names register communication as its future work.) All core
 come to the same tiles in the same order, for a core that sends waits until the others receive. So
 the result is cut into one part for each core: those of a row have the same indices of the dims that
 are cut *by rows*, those of a column of the dims that are cut *by columns*.
+
+What all cores need alike one of them loads by DMA into the memories of all (*broadcast*): all must
+have met before it comes, for they may still use what lay there, and again before they read it.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import Literal
 
 from tilewright.planning.domain import Kernel
 
-Axis = Literal["row", "column"]
+Axis = Literal["row", "column", "all"]
 
 FEWEST_ELEMENTS = 64
 """Operands of which a part has fewer elements are loaded by every core: that is cheaper."""
@@ -35,6 +38,10 @@ class Mesh:
     """To load and send a register, or to receive and store it."""
     turn_cycles: float
     """From the last register of one core to the first of the next."""
+    broadcast_cycles: float
+    """Of a DMA into the memories of all cores, beside its bytes; with it, they meet twice."""
+    broadcast_bytes: float
+    """Bytes a cycle that such a DMA reads."""
 
     @property
     def cores(self) -> int:
@@ -81,15 +88,31 @@ class Division:
                 found.append((operand.name, axis))
         return tuple(found)
 
-    def in_step(self, kernel: Kernel, tile: Mapping[str, int]) -> bool:
-        """Whether all cores come to as many tiles: those whose parts are cut short, too."""
-        for dim, size in self.grid.items():
-            extent = kernel.anchor.extents[dim]
-            last = extent - (ceil(extent / size) - 1) * size
-            step = min(tile[dim], size)
-            if ceil(last / step) != ceil(size / step):
-                return False
-        return True
+
+def in_step(kernel: Kernel, grid: Mapping[str, int], tile: Mapping[str, int]) -> bool:
+    """Whether all cores come to as many tiles: those whose parts are cut short, too."""
+    for dim, size in grid.items():
+        extent = kernel.anchor.extents[dim]
+        last = extent - (ceil(extent / size) - 1) * size
+        step = min(tile[dim], size)
+        if ceil(last / step) != ceil(size / step):
+            return False
+    return True
+
+
+def needed_by_all(
+    kernel: Kernel, grid: Mapping[str, int], cores: int
+) -> tuple[tuple[str, Axis], ...]:
+    """The operands that all cores need alike; none where some have fewer parts than others."""
+    extents = kernel.anchor.extents
+    parts = prod(ceil(extents[dim] / size) for dim, size in grid.items())
+    if not grid or parts % cores:
+        return ()
+    found: list[tuple[str, Axis]] = []
+    for operand in kernel.inputs:
+        if not operand.dims & set(grid) and prod(operand.shape) >= FEWEST_ELEMENTS:
+            found.append((operand.name, "all"))
+    return tuple(found)
 
 
 def divisions(

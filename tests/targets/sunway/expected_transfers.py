@@ -62,7 +62,9 @@ class Walk:
         """A box, or this core's share of one that those of its row or column load together."""
         kind, tensor = "get" if op.loads else "put", op.buffer.tensor_op.symbol.data
         axis = dict(self.program.get("exchanged", ())).get(tensor)
-        if op.loads and axis is not None:
+        if op.loads and axis == "all" and self.cpe:
+            return
+        if op.loads and axis in ("row", "column"):
             box = share_of(op.buffer, box, self.cpe, isqrt(self.cores), by_row=axis == "row")
         runs = self.found.setdefault((kind, tensor), [])
         for start, size in bytes_of(op.buffer, box):

@@ -35,7 +35,7 @@ _OPTIONS = {
     "ldm": {
         "block": ("16", "32", "64", "128", "256"),
         "buffers": ("auto", "1", "2"),
-        "share": ("none", "mesh"),
+        "share": ("none", "mesh", "broadcast"),
     },
     "stationary": {"kind": KINDS, "buffers": ("1", "2")},
 }
@@ -131,15 +131,18 @@ def _greedy(options: dict[str, str]) -> Greedy:
 
 def _ldm(options: dict[str, str], machine: Machine, mesh: Mesh | None) -> Ldm:
     """swTVM's planner with its options; refuses to share where there is no mesh."""
-    shares = options.get("share") == "mesh"
+    shares = options.get("share", "none") != "none"
     if shares and (mesh is None or mesh.cores != machine.cores):
         reason = "has no mesh of cores" if mesh is None else f"has no {mesh.cores} cores in a mesh"
-        raise refuse("option-planner", f"{machine.name} {reason}", "share=mesh", "share=none")
+        raise refuse(
+            "option-planner", f"{machine.name} {reason}", f"share={options['share']}", "share=none"
+        )
     buffers = options.get("buffers", "auto")
     return Ldm(
         block=int(options.get("block", str(BLOCK))),
         buffers=AUTOMATIC if buffers == "auto" else int(buffers),
         mesh=mesh if shares else None,
+        broadcast=options.get("share") == "broadcast",
     )
 
 

@@ -105,12 +105,18 @@ def stated_plan(
     trips = trips_of(space, nest, {})
     exchange = 0.0
     for use in space.uses if mesh is not None else ():
-        if use.name in dict(schedule.exchanged):
-            assert mesh is not None
-            elements = float(space.box(use)[0])
-            visits = float(moves_of(use, nest, trips).max())
+        axis = dict(schedule.exchanged).get(use.name)
+        if axis is None or mesh is None or use.move is None:
+            continue
+        elements = float(space.box(use)[0])
+        visits = float(moves_of(use, nest, trips).max())
+        if axis == "all":
+            exchange += visits * mesh.broadcast_cycles
+            share = mesh.broadcast_bytes / use.move.bytes_per_cycle
+        else:
             exchange += visits * mesh.exchange_cycles(elements)
-            space = replace(space, shares={**space.shares, use.name: _parts(use, space, mesh)})
+            share = _parts(use, space, mesh)
+        space = replace(space, shares={**space.shares, use.name: share})
     slots = {
         use.name: np.full(1, schedule.slots(use.name), np.int64)
         for use in space.uses
@@ -119,6 +125,11 @@ def stated_plan(
     row = np.ones(1, np.bool_)
     arrangement = Arrangement(nest, row, trips, {}, slots)
     cycles, moved = Pipeline(space, cells_of(space), arrangement).cycles_and_bytes()
+    if "all" in dict(schedule.exchanged).values():
+        # What it takes to broadcast is not what main memory gives: that is one core's part of it.
+        shares = {use: float(cores) for use, axis in schedule.exchanged if axis == "all"}
+        counted = replace(space, shares={**space.shares, **shares})
+        _, moved = Pipeline(counted, cells_of(counted), arrangement).cycles_and_bytes()
     spawn = machine.spawn_cycles if cores > 1 else 0
     return Plan(
         schedule=schedule,

@@ -23,7 +23,14 @@ from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import Use, uses_of
 from tilewright.planning.layout import Layout
-from tilewright.planning.mesh import Division, Mesh, divisions
+from tilewright.planning.mesh import (
+    Axis,
+    Division,
+    Mesh,
+    divisions,
+    in_step,
+    needed_by_all,
+)
 from tilewright.planning.parallel import parallel_parts
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.cores import one_core, part_of, shareable
@@ -48,7 +55,10 @@ class Ldm:
     buffers: int = AUTOMATIC
     """Slots of what is moved again and again: 1, as the algorithm is printed; 2; or the faster."""
     mesh: Mesh | None = None
-    """Where it is given, cores may get operands from those of their row or column (mesh.py)."""
+    """Where it is given, cores may get operands from others (mesh.py): those of their row or
+    column, or, of the paper's own parts, one that loads them for all."""
+    broadcast: bool = False
+    """Whether the mesh is used for the latter."""
 
     def __call__(
         self,
@@ -95,17 +105,24 @@ class Ldm:
         dims = shared_dims(kernel, primitive) if machine.cores > 1 else []
         extents = kernel.anchor.extents
         parts = parallel_parts(dims, extents, machine.cores, primitive.multiples)
-        plans = [self._plan(kernel, machine, primitive, slots, dict(parts.sizes))]
+        grid = dict(parts.sizes)
+        plans = [self._plan(kernel, machine, primitive, slots, grid)]
         if self.mesh is None or machine.cores != self.mesh.cores:
             return plans
+        if self.broadcast:
+            shared = needed_by_all(kernel, grid, machine.cores)
+            plan = self._plan(kernel, machine, primitive, slots, grid, shared)
+            steady = in_step(kernel, grid, dict(plan.schedule.levels[-1].tile))
+            return [*plans, plan] if shared and steady else plans
         cuts = divisions(dims, extents, primitive.multiples, self.mesh.side)
         cuts = [cut for cut in cuts if cut.exchanged(kernel)]
         for cut in sorted(cuts, key=lambda cut: moved(kernel, cut, self.mesh))[:DIVISIONS]:
             try:
-                plan = self._plan(kernel, machine, primitive, slots, cut.grid, cut)
+                shared = cut.exchanged(kernel)
+                plan = self._plan(kernel, machine, primitive, slots, cut.grid, shared)
             except TilewrightError:
                 continue  # The paper's parts fit.
-            if cut.in_step(kernel, dict(plan.schedule.levels[-1].tile)):
+            if in_step(kernel, cut.grid, dict(plan.schedule.levels[-1].tile)):
                 plans.append(plan)
         return plans
 
@@ -116,13 +133,12 @@ class Ldm:
         primitive: Primitive,
         slots: int,
         grid: Mapping[str, int],
-        division: Division | None = None,
+        exchanged: tuple[tuple[str, Axis], ...] = (),
     ) -> Plan:
         """The plan of parts of certain sizes."""
         core = one_core(machine) if machine.cores > 1 else machine
         tile, steps = self.tile(part_of(kernel, grid), core, primitive, slots)
         order = loops_of(tile)
-        exchanged = () if division is None else division.exchanged(kernel)
         own = slots_of(tile, order, slots)
         schedule = stated_schedule(tile, order, own, grid, machine, exchanged)
         return replace(stated_plan(kernel, machine, schedule, "ldm", self.mesh), candidates=steps)

@@ -100,7 +100,7 @@ class SlaveWriter:
         line(f"/* {comment(', '.join(self.layer.nodes) or name)}: the CPEs' part.")
         line(f"   {comment(self.layer.schedule)} */")
         line('#include "../slave/cpe.h"')
-        if any(place.exchanged for place in self.places.values()):
+        if any(place.meets for place in self.places.values()):
             line('#include "../slave/mesh.h"')
         line('#include "../slave/scalars.h"')
         line(f'#include "{name}_para.h"')
@@ -114,7 +114,7 @@ class SlaveWriter:
             place = self.places[move.buffer]
             self.writer.lines += transfer_function(place, name, get=move.loads).splitlines()
             line()
-            if place.exchanged and move.loads:
+            if place.meets and move.loads:
                 self.writer.lines += exchange_function(place).splitlines()
                 line()
         for buffer in self.ahead:
@@ -301,25 +301,55 @@ class SlaveWriter:
         for buffer in self._of(block):
             place, slot = self.places[buffer], self._slot(buffer)
             name = place.name
+            wait = f"dma_wait(&{name}_reply[{slot}], {name}_count[{slot}]);"
+            if place.exchanged == "all" and buffer in self.loads:
+                self._broadcast(block, buffer, wait)
+                continue
             if buffer in self.ahead:
                 self.line(f"{name}_b = {name}_box(&at);")
-                self.line("next = at;")
-                with self.writer.block(f"if (next_{name}(&next))"):
-                    self.line(f"const int other = ({slot} + 1) % {self.slots(buffer)};")
-                    self.line(f"next_b = {name}_box(&next);")
-                    self._get(buffer, "&next_b", "other")
+                self._fetch_ahead(buffer)
             elif buffer in self.loads:
                 self.line(f"{name}_b = {name}_box(&at);")
                 self._get(buffer, f"&{name}_b", slot)
             else:
                 self.line(f"{name}_b = {name}_box(&at);")
-            waits.append(f"dma_wait(&{name}_reply[{slot}], {name}_count[{slot}]);")
+            waits.append(wait)
         for wait in waits:
             self.line(wait)
         for buffer in self._of(block):
             name = self.places[buffer].name
-            if buffer in self.loads and self.places[buffer].exchanged:
+            if buffer in self.loads and self.places[buffer].meets:
                 self.line(f"exchange_{name}(&{name}_b, TILES->{name}[{self._slot(buffer)}]);")
+
+    def _fetch_ahead(self, buffer: BufferOp) -> None:
+        """Start to fetch the next tile, if there is one, into the other slot."""
+        name, slot = self.places[buffer].name, self._slot(buffer)
+        self.line("next = at;")
+        with self.writer.block(f"if (next_{name}(&next))"):
+            self.line(f"const int other = ({slot} + 1) % {self.slots(buffer)};")
+            self.line(f"next_b = {name}_box(&next);")
+            self._get(buffer, "&next_b", "other")
+
+    def _broadcast(self, block: Block, buffer: BufferOp, wait: str) -> None:
+        """Get a tile that CPE 0 fetches for all.
+
+        They meet before they read it; and before it comes, where the slot may be in use: that of
+        the next tile is free once all have come to this one.
+        """
+        name = self.places[buffer].name
+        meet = "athread_syn(ARRAY_SCOPE, 0xffff);"
+        self.line(f"{name}_b = {name}_box(&at);")
+        if buffer in self.ahead:
+            self.line(wait)
+            self.line(meet)
+            self._fetch_ahead(buffer)
+            return
+        rounds = -(-self.nest.parts // self.layer.cores)
+        if self.nest.own(block) or rounds > 1:
+            self.line(meet)
+        self._get(buffer, f"&{name}_b", self._slot(buffer))
+        self.line(wait)
+        self.line(meet)
 
     def _get(self, buffer: BufferOp, box: str, slot: str) -> None:
         name = self.places[buffer].name

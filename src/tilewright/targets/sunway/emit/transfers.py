@@ -42,7 +42,8 @@ class Place:
     order: tuple[int, ...]
     """The tensor's axis that each of these is."""
     exchanged: str = ""
-    """``row`` or ``column``: whose CPEs fetch an eighth of the box each; "" if each fetches all."""
+    """``row`` or ``column``: whose CPEs fetch an eighth of the box each; ``all``: CPE 0 fetches it
+    for all; "" if each fetches its own."""
 
     def ordered(self, window: Sequence[Affine]) -> tuple[Affine, ...]:
         """A window of the tensor, its axes as they lie in memory."""
@@ -59,6 +60,11 @@ class Place:
     def mesh_axis(self) -> str:
         """C of whose CPEs share the box."""
         return "ROW_OF_MESH" if self.exchanged == "row" else "COLUMN_OF_MESH"
+
+    @property
+    def meets(self) -> bool:
+        """Whether CPEs of a row or column exchange the box."""
+        return self.exchanged in ("row", "column")
 
     @property
     def share(self) -> Place:
@@ -114,7 +120,8 @@ def place_of(nest: Nest, buffer: BufferOp, name: str) -> Place:
     axes = box_axes(window, shape, extents, nest.program.extents)
     place = Place(name, buffer, tuple(axes), shape, strides, order)
     exchanged = dict(nest.program.get("exchanged", ())).get(tensor.symbol.data, "")
-    return replace(place, exchanged=exchanged) if place.share_axis >= 0 else place
+    shared = exchanged == "all" or place.share_axis >= 0
+    return replace(place, exchanged=exchanged) if shared else place
 
 
 def box_function(place: Place) -> str:
@@ -145,7 +152,7 @@ def transfer_function(place: Place, layer: str, *, get: bool) -> str:
     else:
         writer.line(f"/* Writes a box of {tensor} to main memory. */")
         name, pointer = f"put_{place.name}", "const float *from"
-    shared = get and bool(place.exchanged)
+    shared = get and place.meets
     box = "whole" if shared else "box"
     head = f"static int {name}(const struct {layer}_para *para, const struct box *{box},"
     writer.line(head)
@@ -213,6 +220,11 @@ def _commands(writer: Writer, place: Place, *, get: bool) -> None:
             )
     empty = place.empty("box->")
     writer.line("*reply = 0;")
+    mode, mask = "PE_MODE", "0"
+    if get and place.exchanged == "all":
+        mode, mask = "BCAST_MODE", "0xff"
+        writer.line("if (athread_get_id(-1) != 0)")
+        writer.line("    return 0; /* CPE 0 fetches it for all. */")
     if empty:
         writer.line(f"if ({empty})")
         writer.line("    return 0;")
@@ -231,8 +243,8 @@ def _commands(writer: Writer, place: Place, *, get: bool) -> None:
     bytes_ = "block * 4" if count == "1" else f"{_factor(count)} * block * 4"
     stride, length = ("0", "0") if count == "1" else (f"({gap}) * 4", "block * 4")
     if get:
-        writer.line(f"athread_get(PE_MODE, (void *)({far}), {near},")
-        writer.line(f"            {bytes_}, (void *)reply, 0, {stride}, {length});")
+        writer.line(f"athread_get({mode}, (void *)({far}), {near},")
+        writer.line(f"            {bytes_}, (void *)reply, {mask}, {stride}, {length});")
     else:
         writer.line(f"athread_put(PE_MODE, (void *)({near}), {far},")
         writer.line(f"            {bytes_}, (void *)reply, {stride}, {length});")

@@ -143,6 +143,45 @@ static void broadcast(const struct transfer *dma, int data)
     map_ldm(current);
 }
 
+/* Broadcasts that have arrived: CPEs read them once all have met, and may do so until all have met
+   again. */
+enum { MOST_ARRIVED = 1024 };
+static struct {
+    const char *target;
+    long bytes;
+    uint32_t epoch;
+    int spawn;
+    struct place from;
+} arrived[MOST_ARRIVED];
+static int arrived_count;
+
+static void check_unused(const struct transfer *dma)
+{
+    int left = 0;
+    for (int number = 0; number < arrived_count; number++) {
+        if (arrived[number].spawn != spawns || epoch - arrived[number].epoch >= 2)
+            continue;
+        if (dma->target < arrived[number].target + arrived[number].bytes
+            && arrived[number].target < dma->target + dma->bytes)
+            fail(dma->from, "CPEs may still use what the broadcast of %s:%d brought: all must meet "
+                 "in athread_syn before they read it, and again before this one",
+                 arrived[number].from.file, arrived[number].from.line);
+        arrived[left++] = arrived[number];
+    }
+    arrived_count = left;
+}
+
+static void note_arrived(const struct transfer *dma)
+{
+    if (arrived_count == MOST_ARRIVED)
+        fail(dma->from, "more than %d broadcasts between two athread_syn", MOST_ARRIVED);
+    arrived[arrived_count].target = dma->target;
+    arrived[arrived_count].bytes = dma->bytes;
+    arrived[arrived_count].epoch = epoch;
+    arrived[arrived_count].spawn = spawns;
+    arrived[arrived_count++].from = dma->from;
+}
+
 int shim_get(int mode, const void *source, void *target, long bytes, volatile void *reply,
              int mask, long stride, long block, const char *file, int line)
 {
@@ -152,6 +191,8 @@ int shim_get(int mode, const void *source, void *target, long bytes, volatile vo
     if (mode != 0 && mode != BCAST)
         fail(dma.from, "mode %d of DMA is not modelled", mode);
     check(&dma);
+    if (mode == BCAST)
+        check_unused(&dma);
     poison(target, bytes);
     if (mode == BCAST)
         broadcast(&dma, 0);
@@ -192,8 +233,10 @@ static void complete(struct transfer *dma)
         }
         at += dma->block + dma->stride;
     }
-    if (dma->get && dma->mode == BCAST)
+    if (dma->get && dma->mode == BCAST) {
         broadcast(dma, 1);
+        note_arrived(dma);
+    }
     ++*dma->reply;
 }
 
