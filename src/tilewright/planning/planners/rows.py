@@ -48,8 +48,7 @@ class Rows:
         grid: dict[str, int] = {}
         if machine.cores > 1:
             dims = highest_dims(kernel, primitive)
-            parts = parallel_parts(dims, extents, machine.cores, primitive.multiples)
-            grid = dict(parts.sizes)
+            grid = parallel_parts(dims, extents, machine.cores, primitive.multiples)
         part = part_of(kernel, grid)
         uses = uses_of(part, machine, primitive)
         rows = row_dims(kernel) - set(grid)

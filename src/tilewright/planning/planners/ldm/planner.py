@@ -104,8 +104,7 @@ class Ldm:
         the parts for a mesh between which least is moved."""
         dims = shared_dims(kernel, primitive) if machine.cores > 1 else []
         extents = kernel.anchor.extents
-        parts = parallel_parts(dims, extents, machine.cores, primitive.multiples)
-        grid = dict(parts.sizes)
+        grid = parallel_parts(dims, extents, machine.cores, primitive.multiples)
         plans = [self._plan(kernel, machine, primitive, slots, grid)]
         if self.mesh is None or machine.cores != self.mesh.cores:
             return plans

@@ -417,7 +417,10 @@ class SlaveWriter:
             return
         parts = self.nest.parts
         each = -(-parts // self.layer.cores)
-        self.line(f"/* {parts} parts, {each} for each CPE. */")
+        idle = self.layer.cores - -(-parts // each)
+        self.line(
+            f"/* {parts} parts, {each} for each CPE{f'; {idle} stay idle' if idle else ''}. */"
+        )
         self.line(f"const long begin = athread_get_id(-1) * {each};")
         self.line(f"const long end = MIN(begin + {each}, {parts});")
         with self.writer.block("for (long part = begin; part < end; part++)"):
