@@ -45,6 +45,9 @@ GLOAD_BYTES_PER_SECOND = 1.48e9
 
 KINDS = {"conv": "conv", "matmul": "fc"}
 
+STAGES: Mapping[str, Sequence[int]] = {"alexnet": (), "vgg19": (2, 2, 4, 4, 4)}
+"""Convolutions of each stage, where the paper numbers them so."""
+
 PLANNERS: Mapping[str, Search | None] = {
     "rows": Rows(),
     "published": Ldm(buffers=1),
@@ -77,6 +80,8 @@ class Layer:
 
     network: str
     kernel: Kernel
+    name: str
+    """As the paper calls it."""
 
     @property
     def kind(self) -> str:
@@ -92,14 +97,24 @@ class Layer:
         return products * 4 * again / GLOAD_BYTES_PER_SECOND
 
 
+def names_of(network: str) -> list[str]:
+    """What the paper calls the layers, in their order."""
+    stages = STAGES[network]
+    convolutions = [
+        f"conv{n}_{m}" for n, count in enumerate(stages, 1) for m in range(1, count + 1)
+    ]
+    return [*(convolutions or [f"conv{n}" for n in range(1, 6)]), "fc6", "fc7", "fc8"]
+
+
 @cache
 def layers_of(network: str) -> tuple[Layer, ...]:
     """The layers in their order."""
     found: list[Layer] = []
+    names = iter(names_of(network))
 
     def seen(kernel: Kernel) -> Plan | None:
         if kernel.anchor.operation in KINDS:
-            found.append(Layer(network, kernel))
+            found.append(Layer(network, kernel, next(names)))
         return None
 
     target, machine = resolve("sunway")
@@ -139,7 +154,7 @@ def rows_of(
     return [
         {
             "network": layer.network,
-            "layer": layer.kernel.nodes[0] if layer.kernel.nodes else layer.kernel.symbol,
+            "layer": layer.name,
             "kind": layer.kind,
             "gload": layer.gload_seconds,
             **{name: planned.seconds(layer, name) for name in names},
