@@ -25,9 +25,10 @@ After: the contents are handed on, and the slot is handed back; slots are free a
     wait_flag(PIPE_MTE1, PIPE_MTE2, EVENT_ID1);
 
 A pipe's flags to another take as many events as slots take turns; pairs of places that lie side by
-side share one. Hand-overs without which the proof (proof.py) still holds are left out, one by one;
-then come the barriers that it asks for, of which again all are needed. No flag depends on how fast
-a pipe is, and none on whether flags count.
+side share one, and where events run out, those do with which the proof (proof.py) holds. Hand-overs
+without which it still holds are left out, one by one (both as tile programs do it, by
+tile/event_ids.py); then come the barriers that it asks for, of which again all are needed. No flag
+depends on how fast a pipe is, and none on whether flags count.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from tilewright.targets.ascend.program import (
     statements,
 )
 from tilewright.targets.ascend.proof import Problem, missing_barriers, prove
+from tilewright.tile.event_ids import Request, give_ids, needed
 
 MANY = 1 << 20
 """Events enough for any program: how many there are is asked at the end."""
@@ -85,22 +87,27 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
     handovers = _with_joins(program, list(_merged(_handovers(program))))
     # Cut short, loops show as well what is missing, as long as slots are used again.
     trips: int | None = 1 + max((buffer.slots for buffer in program.buffers), default=1)
-    needed = _needed(program, handovers, trips)
-    if prove(_barred(_placed(program, needed), trips), events=MANY, most=1):
-        trips, needed = None, _needed(program, handovers, None)
-        problems = prove(_barred(_placed(program, needed), None), events=MANY, most=1)
+    kept = _needed(program, handovers, trips)
+    if prove(_barred(_placed(program, kept), trips), events=MANY, most=1):
+        trips, kept = None, _needed(program, handovers, None)
+        problems = prove(_barred(_placed(program, kept), None), events=MANY, most=1)
         if problems:
             raise refuse("lower-flags", f"flags do not order {program.name}: {problems[0]}")
-    for pair in dict.fromkeys(handover.pipes for handover in needed):
-        asked = sum(handover.slots for handover in needed if handover.pipes == pair)
-        if asked > events:
-            raise refuse(
-                "lower-events",
-                f"{program.name} needs {asked} events from {pair[0]} to {pair[1]}; there are "
-                f"{events}",
-                help="fewer buffers",
-            )
-    return _barred(_placed(program, needed), trips)
+    requests = [Request(each.pipes, each.slots, 1) for each in kept]
+    given = give_ids(
+        requests,
+        events,
+        lambda ids: not prove(_placed(program, kept, ids), events=MANY, most=1, own=False),
+    )
+    if given.tight is not None:
+        asked = sum(each.slots for each in kept if each.pipes == given.tight)
+        source, target = next(each.pipes for each in kept if each.pipes == given.tight)
+        raise refuse(
+            "lower-events",
+            f"{program.name} needs {asked} events from {source} to {target}; there are {events}",
+            help="fewer buffers",
+        )
+    return _barred(_placed(program, kept, given.ids), trips)
 
 
 def _with_joins(program: Program, handovers: list[Handover]) -> list[Handover]:
@@ -133,14 +140,12 @@ def _join(program: Program, problem: Problem) -> Handover | None:
 
 def _needed(program: Program, handovers: Sequence[Handover], trips: int | None) -> list[Handover]:
     """The hand-overs without which something is wrong."""
-    kept = list(handovers)
-    # Slots that are handed back first: what is handed on is rarely implied by anything else.
-    for handover in sorted(handovers, key=lambda each: not each.back):
-        fewer = [each for each in kept if each is not handover]
+
+    def holds(fewer: Sequence[Handover]) -> bool:
         placed = _placed(program, fewer)
-        if not prove(placed, events=MANY, most=1, trips=trips, own=False):
-            kept = fewer
-    return kept
+        return not prove(placed, events=MANY, most=1, trips=trips, own=False)
+
+    return needed(handovers, lambda each: each.back, holds)
 
 
 def _body(program: Program, scope: Loop | None) -> list[Statement]:
@@ -219,16 +224,16 @@ def _merged(handovers: Iterable[Handover]) -> Iterable[Handover]:
     return kinds.values()
 
 
-def _placed(program: Program, handovers: Sequence[Handover]) -> Program:
-    """The program with the flags of hand-overs."""
+def _placed(program: Program, handovers: Sequence[Handover], ids: Sequence[range] = ()) -> Program:
+    """The program with the flags of hand-overs, each with its events: by default its own."""
     taken: dict[tuple[str, str], int] = {}
     before: dict[tuple[int, int], list[Statement]] = {}
     after: dict[tuple[int, int], list[Statement]] = {}
     presets: list[Statement] = []
     drains: list[Statement] = []
-    for handover in handovers:
+    for number, handover in enumerate(handovers):
         pair = handover.pipes
-        base = taken.get(pair, 0)
+        base = ids[number].start if ids else taken.get(pair, 0)
         taken[pair] = base + handover.slots
         event = handover.value + base if handover.slots > 1 else base
         scope = id(handover.scope)

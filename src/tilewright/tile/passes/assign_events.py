@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.synchronisation import Synchronisation
 from tilewright.tile.dialect import ProgramOp
+from tilewright.tile.event_ids import APART, Request, give_ids, needed
 from tilewright.tile.handovers import Handover, Placed, handovers_of, place, remove
 from tilewright.tile.iteration import Order
 from tilewright.tile.passes.base import TilePass
 from tilewright.tile.passes.synchronise import PROVEN
 from tilewright.tile.queues import Queues, commands_of
 from tilewright.tile.races import Fault, Race, faults, races
-
-APART = 1 << 20
-"""Ids from here on stand for those that are not given yet; no two are the same."""
 
 
 @dataclass(frozen=True)
@@ -142,15 +141,12 @@ class _Assignment:
         found = [_Problem(fault, made[fault.op]) for fault in bad]
         return found or [_Problem(race) for race in races(order, queues)]
 
-    def _apart(self, items: Sequence[Placed]) -> list[Placed]:
-        """The same, those without ids with ids of their own."""
+    def _with(self, ids: Sequence[range]) -> list[Placed]:
+        """The items, with ids for those that are no barriers."""
+        given = iter(ids)
         return [
-            item if item.ids or item.reason else replace(item, ids=self._ids(APART * (n + 1), item))
-            for n, item in enumerate(items)
+            item if item.reason else replace(item, ids=tuple(next(given))) for item in self.items
         ]
-
-    def _ids(self, base: int, item: Placed) -> tuple[int, ...]:
-        return tuple(range(base, base + self._size(item)))
 
     def _size(self, item: Placed) -> int:
         """Ids that a hand-over takes."""
@@ -158,52 +154,40 @@ class _Assignment:
         return slots if depth is not None and depth < slots else 1
 
     def _prune(self) -> None:
-        """Leave out what the proof does not need; what hands slots back first, since other
-        hand-overs imply that most often."""
-        for item in sorted(self.items, key=lambda each: not each.handover.back):
-            fewer = [replace(each, ids=()) for each in self.items if each is not item]
-            if not self._problems(self._apart(fewer)):
-                self.items.remove(item)
+        """Leave out what the proof does not need."""
+
+        def holds(items: Sequence[Placed]) -> bool:
+            apart = [
+                item if item.reason else replace(item, ids=self._ids(APART * (n + 1), item))
+                for n, item in enumerate(items)
+            ]
+            return not self._problems(apart)
+
+        self.items = needed(self.items, lambda item: item.handover.back, holds)
+
+    def _ids(self, base: int, item: Placed) -> tuple[int, ...]:
+        return tuple(range(base, base + self._size(item)))
 
     def _number(self) -> tuple[str, str] | None:
         """Give ids; the pair of engines that has too few of them, if one has."""
-        self.items = [replace(item, ids=()) for item in self.items]
-        groups: dict[tuple[str, str], list[int]] = {}
-        for number, item in enumerate(self.items):
-            if not item.reason:
-                pair = item.handover.engines
-                groups.setdefault(("", "") if self.limits.style == "replies" else pair, [])
-                groups[("", "") if self.limits.style == "replies" else pair].append(number)
-        for pair, numbers in groups.items():
-            if sum(self._size(self.items[n]) for n in numbers) <= self.limits.count:
-                base = 0
-                for n in numbers:
-                    self.items[n] = replace(self.items[n], ids=self._ids(base, self.items[n]))
-                    base += self._size(self.items[n])
-            elif not self._share(numbers):
-                return pair
-        return None
+        requests = [
+            Request(self._pair(item), self._size(item), self.runs[item.handover])
+            for item in self.items
+            if not item.reason
+        ]
+        given = give_ids(
+            requests, self.limits.count, lambda ids: not self._problems(self._with(ids))
+        )
+        self.items = self._with(given.ids)
+        return cast("tuple[str, str] | None", given.tight)
 
-    def _share(self, numbers: Sequence[int]) -> bool:
-        """Give each hand-over the first ids with which the proof holds, most executed first."""
-        for n in sorted(numbers, key=lambda n: -self.runs[self.items[n].handover]):
-            before = self.items[n]
-            for base in range(self.limits.count - self._size(before) + 1):
-                self.items[n] = replace(before, ids=self._ids(base, before))
-                if not self._problems(self._apart(self.items)):
-                    break
-            else:
-                self.items[n] = before
-                return False
-        return True
+    def _pair(self, item: Placed) -> tuple[str, str]:
+        """What has the ids: a pair of engines, or, of reply words, the machine."""
+        return ("", "") if self.limits.style == "replies" else item.handover.engines
 
     def _narrow(self, pair: tuple[str, str]) -> None:
         """Let a buffer's slots take turns no more, or put a barrier in place of a hand-over."""
-        mine = [
-            item
-            for item in self.items
-            if not item.reason and (item.handover.engines == pair or pair == ("", ""))
-        ]
+        mine = [item for item in self.items if not item.reason and self._pair(item) == pair]
         mine.sort(key=lambda item: self.runs[item.handover])
         for item in mine:
             if item.handover.of is not None and self._size(item) > 1:

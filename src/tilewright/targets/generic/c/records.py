@@ -147,9 +147,7 @@ def _flags(writer: Writer, machine: Machine, named: Interface) -> None:
     for function in (named.signal, named.wait):
         line(f"void {function}({engine} engine, {engine} other, uint32_t flag);")
     line()
-    line(
-        "/* What any engine is given after this starts once all that any was given before is done. */"
-    )
+    line("/* What any engine is given after this starts once all that was given before is done. */")
     line(f"void {named.barrier}(void);")
 
 
