@@ -6,7 +6,7 @@ import pytest
 from tests.tile.tile_kernels import case, machine, random_schedule
 from tilewright.errors import TilewrightError
 from tilewright.ir import Context, ModuleOp
-from tilewright.machine import Machine
+from tilewright.machine import Machine, Synchronisation
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.tile.boxes import box_columns
@@ -303,11 +303,13 @@ def test_the_pipeline_is_the_machine_s() -> None:
     assert names(TOY) == ["place-moves", "double-buffer", "allocate", "synchronise", "check"]
     cpu = TOY.model_copy(
         update={
-            "synchronisation": "none",
+            "synchronisation": Synchronisation(style="none"),
             "primitives": (TOY.primitives[0].model_copy(update={"sizes": "fixed"}),),
         }
     )
     assert names(cpu) == ["place-moves", "double-buffer", "boundary", "allocate", "check"]
+    flags = TOY.model_copy(update={"synchronisation": Synchronisation(style="flags", ids=4)})
+    assert names(flags)[-3:] == ["synchronise", "assign-events", "check"]
 
 
 def test_a_module_of_several_programs_is_run_through() -> None:

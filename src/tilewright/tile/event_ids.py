@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-APART = 1 << 20
+APART = 1 << 10
 """Ids from here on stand for those that are not given yet; no two are the same."""
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ run of the block::
         wait compute -> load; move x; ...; compute; signal compute -> load
 
 The second hands a slot *back*: to a later run of the block, by as many runs as there are slots. Its
-ids are signalled before the program (all slots are free), and taken at its end.
+ids are signalled before the outermost loop (all slots are free), and taken behind it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from tilewright.tile.operations import (
     Ordering,
     ProgramOp,
     SignalOp,
-    TensorOp,
     WaitOp,
 )
 from tilewright.tile.queues import Command, commands_of, fills, leader_of, users_of
@@ -185,11 +184,9 @@ class Placed:
 def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, Placed]:
     """Put the signals, waits and barriers of hand-overs into a program; returns whose each is."""
     whole = program.body.block
-    first = next(op for op in whole.ops if not isinstance(op, TensorOp))
     behind: dict[Operation, Operation] = {}
     made: dict[Ordering, Placed] = {}
     barriers: set[Operation] = set()
-    drains: list[WaitOp] = []
     for item in items:
         handover, block = item.handover, item.handover.block
         if item.reason:
@@ -207,14 +204,15 @@ def place(program: ProgramOp, items: Sequence[Placed]) -> dict[Ordering, Placed]
         behind[handover.after] = signal
         made |= {wait: item, signal: item}
         if handover.back:
+            loop = statement_in(whole, handover.before)
             for turn in range(handover.slots):
                 ids = (item.ids[turn % len(item.ids)],)
                 preset = SignalOp.between(*handover.engines, ids)
                 drain = WaitOp.between(*handover.engines, ids)
-                whole.insert_op_before(preset, first)
-                drains.append(drain)
+                whole.insert_op_before(preset, loop)
+                whole.insert_op_after(drain, behind.get(loop, loop))
+                behind[loop] = drain
                 made |= {preset: item, drain: item}
-    whole.add_ops(drains)
     return made
 
 

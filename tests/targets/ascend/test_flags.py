@@ -29,6 +29,7 @@ from tilewright.targets.ascend.program import (
     Program,
     Statement,
     Tensor,
+    trace,
 )
 from tilewright.targets.ascend.proof import prove
 
@@ -146,15 +147,15 @@ def test_nothing_is_reported_of_what_is_right(name: str, binary: bool) -> None:
         assert kernel.run(arguments(program), order=order, binary=binary).problems == ()
 
 
-def loop_of(slots: int, trips: int, pipes: int = 3) -> Program:
+def loop_of(slots: int, trips: int, pipes: int = 3, names: str = "xy", index: str = "i") -> Program:
     """load, relu, store, over buffers that take turns."""
     size = 128 * 2
-    x, y = (Tensor(name, trips * size + 32, written=name == "y") for name in "xy")
-    loop = Loop("i", trips)
+    x, y = (Tensor(name, trips * size + 32, written=name == names[1]) for name in names)
+    loop = Loop(index, trips)
     turn = 0 if slots == 1 or trips == 1 else loop.variable % slots
     buffers = [
         Buffer(name, "ub", at * size * slots, size, slots, turn, loop)
-        for at, name in enumerate(("x", "y")[: pipes - 1])
+        for at, name in enumerate(tuple(names)[: pipes - 1])
     ]
     source, target = Place(buffers[0]), Place(buffers[-1])
     loop.body = [
@@ -191,6 +192,22 @@ def test_a_vector_loop_needs_four_flags_and_no_barrier() -> None:
 def test_more_events_than_there_are_is_refused() -> None:
     with pytest.raises(TilewrightError, match="lower-events"):
         synchronised(loop_of(5, 9))
+
+
+def test_loops_share_events_where_there_are_too_few() -> None:
+    """Each of two loops, one behind the other in the same memory, hands three slots on: six events
+    of four."""
+    first, second = loop_of(3, 3), loop_of(3, 3, names="uv", index="j")
+    tensors, buffers = first.tensors + second.tensors, first.buffers + second.buffers
+    program = synchronised(Program("kernel", tensors, [*first.body, second.body[1]], buffers))
+    flags = [step.event for step in trace(program) if isinstance(step.statement, Flag)]
+    assert max(flags) < 4
+    assert not prove(program)
+    for what, mutant in mutants(program):
+        assert prove(mutant), what
+    kernel = build(kernel_text(program), "kernel")
+    for order in ORDERS:
+        assert kernel.run(arguments(program), order=order).problems == ()
 
 
 def test_an_event_for_all_iterations_is_a_second_set() -> None:
