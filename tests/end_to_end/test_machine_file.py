@@ -84,6 +84,9 @@ VARIANTS = {
         .replace('"store"', '"compute"')
     ),
     "one command at a time": lambda t: 'synchronisation = "none"\n' + t,
+    "flags": lambda t: 'synchronisation = { style = "flags", ids = 3 }\n' + t,
+    "reply words": lambda t: 'synchronisation = { style = "replies", ids = 9 }\n' + t,
+    "tokens": lambda t: 'synchronisation = "tokens"\n' + t,
     "row-major": lambda t: _without(t, "layouts"),
     "other layouts": lambda t: t.replace('"NHWC"', '"HWCN"').replace('"OHWI"', '"HWIO"'),
     "memories of 64 bytes": lambda t: t.replace("131_072", "64"),

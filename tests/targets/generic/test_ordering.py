@@ -4,16 +4,19 @@ orders the engines is needed."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.slow import but_fast
 from tests.targets.generic.kernel_cases import Case, conv_case, lower_case, matmul_case, points_case
+from tests.targets.generic.test_deep_machine import CASES as DEEP
 from tests.targets.generic.test_generic_schedules import random_schedule
 
 from tilewright.errors import TilewrightError
-from tilewright.machine import Machine
+from tilewright.machine import Machine, load_machine
 from tilewright.machine.synchronisation import Synchronisation
+from tilewright.planning import plan
 from tilewright.planning.schedule import Schedule
 from tilewright.simulate.timing import simulate
 from tilewright.targets.cambricon_x.machine import MACHINE
@@ -23,6 +26,7 @@ from tilewright.targets.generic.lower import Lowering
 from tilewright.targets.generic.timer import timed_kernel
 from tilewright.targets.generic.timing import check_races, time_program
 
+FLAGS = Path(__file__).parents[3] / "examples" / "machines" / "flags.toml"
 STYLES = {
     "flags": Synchronisation(style="flags", ids=8),
     "one flag": Synchronisation(style="flags", ids=1),
@@ -142,3 +146,23 @@ def test_the_timer_times_what_the_words_take(style: str, kind: str) -> None:
     records = timed_kernel(lowered.tiles, Lowering(instructions, lowered.bases))
     if len(records) == program.size:  # No loads of function tables.
         assert simulate(records, instructions.machine).cycles == timeline.cycles
+
+
+@pytest.mark.parametrize("synchronisation", ["flags", "tokens"])
+@pytest.mark.parametrize("name", ["3x3", "rows"])
+def test_paths_of_several_memories(name: str, synchronisation: str) -> None:
+    """Flags of five engines, four a pair, on two levels of memory; and tokens in their place."""
+    data = load_machine(FLAGS).to_json() | {"element": "fixed16", "accumulator": "fixed32"}
+    if synchronisation == "tokens":
+        data["synchronisation"] = "tokens"
+    for primitive in data["primitives"]:
+        primitive["epilogue"] = [["add"], ["relu", "clip"], ["requantise"]]
+        tables = {"exp", "sqrt", "tanh", "sigmoid", "div"}
+        primitive["operations"] = [one for one in primitive["operations"] if one not in tables]
+    machine = Machine.from_json(data)
+    instructions = derive(machine)
+    case = DEEP[name]()
+    found = plan(case.kernel, machine)
+    lowered = lower_case(case, found.schedule, machine, instructions)
+    np.testing.assert_array_equal(lowered.run(), case.expected)
+    assert wrong(instructions, lowered.program.words) == ""
