@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -251,6 +252,7 @@ def _second(s: Scheduling) -> None:
     s.athread_parallel(s.fuse(n, co, oh_outer))
 
 
+@pytest.mark.slow
 def test_a_network_with_a_layer_by_hand_runs() -> None:
     package = tilewright.compile(LENET, "sunway", schedules={"conv2": _second})
     inputs = {
@@ -275,6 +277,7 @@ def _many_parts(s: Scheduling) -> None:
     s.athread_parallel(s.fuse(n, co, oh))
 
 
+@pytest.mark.slow
 def test_more_parts_than_cores_are_runs_of_them() -> None:
     package = tilewright.compile(LENET, "sunway", schedules={"conv2": _many_parts})
     inputs = {
@@ -284,6 +287,12 @@ def test_more_parts_than_cores_are_runs_of_them() -> None:
     assert package.check(inputs, package.run(inputs)).passed
     text = next(Path(str(package.runner.directory)).glob("layers/*conv2_slave.c")).read_text()  # type: ignore[attr-defined]
     assert "160 parts, 3 for each CPE" in text
+
+
+def test_the_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    example = LENET.parents[1] / "scheduling" / "by_hand.py"
+    runpy.run_path(str(example))["main"]()
+    assert "passed: True" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from tests.targets.sunway.one_layer import Package, Ran
 from tests.targets.sunway.sunway_networks import Network
+from tests.targets.sunway.test_packages import STRICT
+
+from tilewright.targets.sunway.runner import SunwayRunner, build
 
 PLANNER = "ldm{share=broadcast}"
 
@@ -44,6 +47,9 @@ def text_of(package: Package, layer: str) -> str:
 def test_results_are_the_interpreters(package: Package) -> None:
     executable = package.executable
     (info,) = executable.inputs
+    runner = executable.runner
+    assert isinstance(runner, SunwayRunner)
+    runner.program = build(runner.directory, runner.manifest, STRICT)
     for seed in (1, 2):
         random = np.random.default_rng(seed)
         x = random.normal(size=[int(n) for n in info.shape]).astype(np.float32)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from tests.targets.sunway.one_layer import Package, Ran
 from tests.targets.sunway.sunway_networks import NETWORKS, Network
+from tests.targets.sunway.test_packages import STRICT
 
 import tilewright
-from tilewright.targets.sunway.runner import SunwayRunner
+from tilewright.targets.sunway.runner import SunwayRunner, build
 
 SLOW_MEMORY = {"move.get.bytes_per_cycle": 0.5, "spawn_cycles": 0}
 """So slow that every layer gains by loading less."""
@@ -51,6 +52,9 @@ def test_results_are_the_interpreters(package: Package) -> None:
     executable = package.executable
     assert len(exchanging(package)) == 2
     (info,) = executable.inputs
+    runner = executable.runner
+    assert isinstance(runner, SunwayRunner)
+    runner.program = build(runner.directory, runner.manifest, STRICT)
     for seed in (1, 2):
         random = np.random.default_rng(seed)
         x = random.normal(size=[int(n) for n in info.shape]).astype(np.float32)
