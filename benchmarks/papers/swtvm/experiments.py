@@ -109,19 +109,19 @@ def names_of(network: str) -> list[str]:
 @cache
 def layers_of(network: str) -> tuple[Layer, ...]:
     """The layers in their order."""
-    found: list[Layer] = []
+    layers: list[Layer] = []
     names = iter(names_of(network))
 
     def seen(kernel: Kernel) -> Plan | None:
         if kernel.anchor.operation in KINDS:
-            found.append(Layer(network, kernel, next(names)))
+            layers.append(Layer(network, kernel, next(names)))
         return None
 
     target, machine = resolve("sunway")
     with tempfile.TemporaryDirectory() as folder:
         path = models.save(network, Path(folder))
         run_pipeline(path, target, machine, planner=seen, until="plan")
-    return tuple(found)
+    return tuple(layers)
 
 
 @dataclass
@@ -135,10 +135,10 @@ class Planned:
 
     def seconds(self, layer: Layer, planner: str) -> float:
         """Predicted time."""
-        found = plan(
+        planned = plan(
             layer.kernel, self.machine, search=PLANNERS[planner], cache=self.caches[planner]
         )
-        return found.predicted_cycles / self.machine.clock_hz
+        return planned.predicted_cycles / self.machine.clock_hz
 
 
 def machine_of(values: Mapping[str, Any]) -> Machine:
@@ -165,7 +165,7 @@ def rows_of(
 
 def means(rows: Sequence[Mapping[str, Any]], planner: str) -> dict[tuple[str, str], float]:
     """Mean speed-ups over the baseline, by network and kind, and pooled."""
-    found: dict[tuple[str, str], float] = {}
+    speedups: dict[tuple[str, str], float] = {}
     for network, kind in PAPER:
         ratios = [
             row["rows"] / row[planner]
@@ -173,8 +173,8 @@ def means(rows: Sequence[Mapping[str, Any]], planner: str) -> dict[tuple[str, st
             if row["kind"] == kind and network in ("pooled", row["network"])
         ]
         if ratios:
-            found[network, kind] = mean(ratios)
-    return found
+            speedups[network, kind] = mean(ratios)
+    return speedups
 
 
 def tables(networks: Sequence[str]) -> list[Table]:
@@ -231,7 +231,7 @@ def _means(rows: Sequence[Mapping[str, Any]]) -> Table:
         {
             "what": f"{network}, {kind}",
             "paper": figure,
-            **{name: found.get((network, kind)) for name, found in by_planner.items()},
+            **{name: speedups.get((network, kind)) for name, speedups in by_planner.items()},
         }
         for (network, kind), figure in PAPER.items()
     ]
@@ -251,7 +251,7 @@ def _sensitivity(layers: Sequence[Layer], base: Sequence[Mapping[str, Any]]) -> 
         rows = base if not values else rows_of(layers, values, names)
         shown.append(_pooled(setting, rows))
     alone = rows_of(layers, ONE_LANE, ("rows",))
-    mixed = [{**row, "rows": one["rows"]} for row, one in zip(base, alone, strict=True)]
+    mixed = [{**row, "rows": slower["rows"]} for row, slower in zip(base, alone, strict=True)]
     shown.append(_pooled("baseline without vectors", mixed))
     columns = [
         Column("setting", "setting"),
@@ -277,9 +277,11 @@ def _sensitivity(layers: Sequence[Layer], base: Sequence[Mapping[str, Any]]) -> 
 def _pooled(setting: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     spawn = SETTINGS.get(setting, {}).get("spawn_cycles", machine_of({}).spawn_cycles)
     seconds = spawn / machine_of({}).clock_hz
-    found: dict[str, Any] = {"setting": setting}
+    row_of_setting: dict[str, Any] = {"setting": setting}
     for name in ("ldm", "mesh"):
         pooled = means(rows, name)
-        found |= {f"{name} {kind}": pooled.get(("pooled", kind)) for kind in ("conv", "fc")}
-    found["share"] = len(rows) * seconds / sum(row["mesh"] for row in rows)
-    return found
+        row_of_setting |= {
+            f"{name} {kind}": pooled.get(("pooled", kind)) for kind in ("conv", "fc")
+        }
+    row_of_setting["share"] = len(rows) * seconds / sum(row["mesh"] for row in rows)
+    return row_of_setting

@@ -71,7 +71,7 @@ class Division:
 
     def exchanged(self, kernel: Kernel) -> tuple[tuple[str, Axis], ...]:
         """The operands that the cores of a row or column need alike."""
-        found: list[tuple[str, Axis]] = []
+        exchanged: list[tuple[str, Axis]] = []
         extents = kernel.anchor.extents
         rows, columns = ({dim for dim, _ in part} for part in (self.rows, self.columns))
         for operand in kernel.inputs:
@@ -85,8 +85,8 @@ class Division:
             elif not rows & operand.dims and columns & operand.dims:
                 axis = "column"
             if axis is not None and part >= FEWEST_ELEMENTS:
-                found.append((operand.name, axis))
-        return tuple(found)
+                exchanged.append((operand.name, axis))
+        return tuple(exchanged)
 
 
 def in_step(kernel: Kernel, grid: Mapping[str, int], tile: Mapping[str, int]) -> bool:
@@ -108,11 +108,11 @@ def needed_by_all(
     parts = prod(ceil(extents[dim] / size) for dim, size in grid.items())
     if not grid or parts % cores:
         return ()
-    found: list[tuple[str, Axis]] = []
+    exchanged: list[tuple[str, Axis]] = []
     for operand in kernel.inputs:
         if not operand.dims & set(grid) and prod(operand.shape) >= FEWEST_ELEMENTS:
-            found.append((operand.name, "all"))
-    return tuple(found)
+            exchanged.append((operand.name, "all"))
+    return tuple(exchanged)
 
 
 def divisions(

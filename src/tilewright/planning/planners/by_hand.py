@@ -37,11 +37,11 @@ class ByHand:
         try:
             scheduling = Scheduling(kernel, self.machine)
             self.schedules[nodes[0]](scheduling)
-            found = stated_plan(kernel, self.machine, scheduling.finished(), "by-hand")
+            plan = stated_plan(kernel, self.machine, scheduling.finished(), "by-hand")
         except TilewrightError as error:
             self.refused.append(error)
             raise
-        return found
+        return plan
 
     def check(self, on_host: Mapping[str, Problem | None]) -> None:
         """Refuse what went wrong once the network is compiled: a schedule, a name, a kernel on the

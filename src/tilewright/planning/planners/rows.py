@@ -69,10 +69,10 @@ class Rows:
         order = [*(d for d in cut if d not in reduction), *(d for d in cut if d in reduction)]
         slots = [(use.name, 1) for use in uses if use.move is not None]
         schedule = stated_schedule(space, order, slots, grid, machine)
-        found = stated_plan(kernel, machine, schedule, "rows")
+        plan = stated_plan(kernel, machine, schedule, "rows")
         timed = timer is not None and machine.cores == 1
         cycles = timer(kernel, schedule) if timer is not None and timed else None
-        return replace(found, timed_cycles=cycles, timed=int(timed), seconds=perf_counter() - begin)
+        return replace(plan, timed_cycles=cycles, timed=int(timed), seconds=perf_counter() - begin)
 
 
 def highest_dims(kernel: Kernel, primitive: Primitive) -> list[str]:
@@ -88,13 +88,13 @@ def highest_dims(kernel: Kernel, primitive: Primitive) -> list[str]:
 
 def row_dims(kernel: Kernel) -> frozenset[str]:
     """The dims along which the lowest axes of the anchor's factors and of its result run."""
-    found: set[str] = set()
+    dims: set[str] = set()
     for operand in (*kernel.anchor.inputs[:2], kernel.output):
         layout = Layout.parse(operand.layout, len(operand.shape))
         lowest = (operand.access[factor.axis] for factor in reversed(layout.factors))
         several = (access for access in lowest if access.dims)
-        found.update(next(several, Affine()).dims)
-    return frozenset(found & set(kernel.anchor.extents))
+        dims.update(next(several, Affine()).dims)
+    return frozenset(dims & set(kernel.anchor.extents))
 
 
 def _least(primitive: Primitive, dim: str, extent: int) -> int:

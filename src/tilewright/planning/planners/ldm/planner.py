@@ -173,15 +173,15 @@ class Ldm:
 
 def tensors_of(uses: tuple[Use, ...]) -> tuple[Tensor, ...]:
     """The operands that are moved, their lowest dims in main memory first."""
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
     for use in uses:
         if use.move is None:
             continue
         operand = use.operand
         layout = Layout.parse(operand.layout, len(operand.shape))
         axes = dict.fromkeys(factor.axis for factor in reversed(layout.factors))
-        found.append(Tensor(operand.name, tuple(operand.access[axis] for axis in axes)))
-    return tuple(found)
+        tensors.append(Tensor(operand.name, tuple(operand.access[axis] for axis in axes)))
+    return tuple(tensors)
 
 
 def moved(kernel: Kernel, division: Division, mesh: Mesh | None) -> float:
