@@ -40,6 +40,7 @@ UNUSUAL = {
     Capability.TRANSACTION: 16,
     Capability.EFFICIENCY: [[64, 0.5]],
     Capability.JOINED: "weight",
+    Capability.CIRCULAR: True,
     Capability.LEAVES: True,
     Capability.ISSUE: "co",
     Capability.CLIPS: True,

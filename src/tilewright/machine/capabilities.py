@@ -42,6 +42,7 @@ class Capability(StrEnum):
     EFFICIENCY = "move.efficiency"
     JOINED = "operand.joined"
     LEAVES = "operand.leaves"
+    CIRCULAR = "operand.circular"
     ISSUE = "primitive.issue"
     CLIPS = "primitive.clips"
     REPLACES = "primitive.replaces"

@@ -238,6 +238,8 @@ def _check_operands(
             if element not in ELEMENT_BYTES:
                 known = ", ".join(ELEMENT_BYTES)
                 found.add(f"{key}.elements", f"there are no elements {shown(element)!r}", known)
+        if storage.circular and (role not in ("input", "output") or "oh" not in dims):
+            found.add(f"{key}.circular", "only inputs and outputs that are images have rows")
         for field in ("along", "waits"):
             _check_dims(f"{key}.{field}", getattr(storage, field), dims, found)
         ends = (machine.main, storage.memory)

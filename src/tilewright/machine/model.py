@@ -145,6 +145,8 @@ class Storage(_Part):
     asked for where they all have one index."""
     leaves: bool = False
     """Whether parts of results are moved on while others of their tile are computed."""
+    circular: bool = False
+    """Whether rows of the operand's images may turn in a circular buffer (line buffer)."""
     waits: tuple[str, ...] = ()
     """Of the output: dims along which sums of several tiles may wait here for the rest of their
     reduction while other operands in the same memory come anew for each tile."""

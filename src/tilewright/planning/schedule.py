@@ -49,6 +49,9 @@ class Schedule:
     producers: tuple[Schedule, ...] = ()
     """How each of the kernel's producers computes what one tile reads of it, in their order. The
     slots of their results' buffers are in ``buffers`` and ``staged`` of this schedule."""
+    kept: tuple[str, ...] = ()
+    """Producers' results of which a tile leaves to the next the rows that both read, in a circular
+    buffer; the halo of others is computed again."""
 
     def slots(self, operand: str) -> int:
         """Buffer slots of an operand; 1 unless the schedule says otherwise."""
@@ -75,6 +78,7 @@ class Schedule:
             + options
             + (f"; cores share {self.shared}" if self.shared else "")
             + "".join(f"; {name} by {axis}" for name, axis in self.exchanged)
+            + (f"; keeps rows of {', '.join(self.kept)}" if self.kept else "")
             + "".join(f"; from {producer}" for producer in self.producers)
         )
 
@@ -103,4 +107,5 @@ class Schedule:
             tuple((str(name), str(memory), int(n)) for name, memory, n in value.get("staged", ())),
             tuple((str(name), str(axis)) for name, axis in value.get("exchanged", ())),
             tuple(cls.from_json(producer) for producer in value.get("producers", ())),
+            tuple(str(name) for name in value.get("kept", ())),
         )

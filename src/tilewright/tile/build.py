@@ -43,6 +43,7 @@ from tilewright.ir import (
     SSAValue,
     StringAttr,
     UnitAttr,
+    integer,
     to_attribute,
 )
 from tilewright.machine import Machine, Move, Primitive, Storage
@@ -51,7 +52,7 @@ from tilewright.planning.footprint import keeps_sums
 from tilewright.planning.links import Link, links_of, renamed_axes
 from tilewright.planning.schedule import Schedule
 from tilewright.tile.attributes import WindowAttr
-from tilewright.tile.dialect import enclosing_loops
+from tilewright.tile.dialect import all_dims, enclosing_loops
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
@@ -104,6 +105,10 @@ class _Shared:
     """The buffers next to primitives, by operand, window and role."""
     dims: dict[str, Dim] = field(default_factory=dict[str, Dim])
     """The program's dims by name."""
+    kept: list[tuple[BufferOp, DomainOp | None]] = field(
+        default_factory=list[tuple[BufferOp, "DomainOp | None"]]
+    )
+    """The buffers whose rows the schedule keeps, and the domains that fill them."""
 
 
 class _Nest:
@@ -150,6 +155,8 @@ class _Nest:
         # In its block first: an outermost reduction loop's surroundings are the program's own.
         block = Block([*top, *body])
         self._place_output(body)
+        for home, domain in self.shared.kept:
+            self._keep_rows(home, domain)
         slots = self._slots()
         ordered = sorted(self.shared.dims.values(), key=lambda dim: dim.kind == "reduction")
         return ProgramOp.build(
@@ -220,7 +227,27 @@ class _Nest:
         made = nest.nest()
         nest.keep_sums(home)
         bound = {dim: self._axes((axis,))[0] for dim, axis in link.bound.items()}
-        return [home, DomainOp.of(bound, Block(made))] if bound else [home, *made]
+        domain = DomainOp.of(bound, Block(made)) if bound else None
+        if operand.name in self.schedule.kept:
+            self.shared.kept.append((home, domain))
+        return [home, *made] if domain is None else [home, domain]
+
+    def _keep_rows(self, home: BufferOp, domain: DomainOp | None) -> None:
+        """Leave to the next tile the rows of a producer's result that both read."""
+        loops = enclosing_loops(home)
+        name = home.tensor_op.symbol.data
+        if domain is None or not loops:
+            raise self._refuse(f"no tile reads rows of {name} that the one before has read")
+        dim = loops[-1].dim.data
+        slides = [d for d, axis in domain.bound.items() if dim in all_dims(axis.dims, domain)]
+        moved = enumerate(home.window.data)
+        axes = [number for number, axis in moved if dim in all_dims(axis.dims, home)]
+        if len(slides) != 1 or len(axes) != 1:
+            raise self._refuse(
+                f"the loop over {dim} moves {len(axes)} axes of {name}; rows are kept along one"
+            )
+        home.circular = integer(axes[0])
+        domain.set("sliding", tuple(slides))
 
     def _loops(self) -> list[tuple[str, int, int, str]]:
         """Dim, end, step and memory of every loop, outermost first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -23,7 +23,8 @@ from tilewright.machine import Machine
 from tilewright.numerics.element_types import widened
 from tilewright.planning.domain import Affine, Interval
 from tilewright.tile.boxes import Box
-from tilewright.tile.iteration import reduced_dims
+from tilewright.tile.circular import Circle, circle_of
+from tilewright.tile.iteration import Order, reduced_dims
 from tilewright.tile.meaning import ANCHORS, Anchor, Tile, apply_map
 from tilewright.tile.operations import (
     BufferOp,
@@ -34,7 +35,7 @@ from tilewright.tile.operations import (
     TensorOp,
 )
 from tilewright.tile.queues import Command
-from tilewright.tile.storage import Content, Storage
+from tilewright.tile.storage import Circular, Content, Index, Storage
 
 Dims = Mapping[str, Interval]
 
@@ -63,6 +64,8 @@ class Execution:
         self.arrays: dict[TensorOp, Array] = {}
         self.written: dict[TensorOp, NDArray[np.bool_]] = {}
         self.partial: dict[TensorOp, Content] = {}
+        self._order: Order | None = None
+        self._circles: dict[BufferOp, Circle] = {}
         for name, op in program.tensors.items():
             if op.role.data == "internal":
                 continue
@@ -130,7 +133,7 @@ class Execution:
         content = self.held(step, buffer)
         box = Box.of(buffer.window.data, buffer.tensor_shape, step.dims)
         part = content.part(box)
-        if not content.valid[part].all():
+        if not content.holds(part):
             raise self.error(step, f"buffer {buffer.symbol.data} is stored before it is complete")
         outer = buffer.outer_buffer
         if outer is not None:
@@ -152,6 +155,8 @@ class Execution:
 
     def fresh(self, step: Step, buffer: BufferOp) -> Content:
         """An empty slot for this visit; checks that its box fits."""
+        if buffer.circular is not None:
+            return self.turned(step, buffer)
         box = Box.of(buffer.window.data, buffer.tensor_shape, step.outer[buffer])
         dtype = element_dtype(buffer.result.type.of.element_type)
         size = tuple(n for _, n in box.clamped)
@@ -160,19 +165,51 @@ class Execution:
             raise self.error(
                 step, f"box {box} of {buffer.symbol.data} exceeds its shape {list(shape)}"
             )
-        item = dtype.itemsize
+        self.check_size(step, buffer, size)
+        return Content.empty(step.visits[buffer], box, dtype)
+
+    def check_size(self, step: Step, buffer: BufferOp, size: Sequence[int]) -> None:
+        """Refuse more elements than a slot, or the memory, has room for."""
+        item = element_dtype(buffer.result.type.of.element_type).itemsize
         if buffer.accumulates is not None:
             item = max(item, 4)
         need, room = prod(size) * item, buffer.get("bytes", 0)
         limit = None if self.machine is None else self.machine.memory(buffer.memory).bytes
-        end = buffer.get("address", 0) + buffer.slot_count * max(room, need)
+        end = buffer.get("address", 0) + buffer.places * max(room, need)
         if (room and need > room) or (limit is not None and end > limit):
             raise self.error(
                 step,
-                f"box {box} of {buffer.symbol.data} takes {need} bytes; a slot has "
+                f"box {list(size)} of {buffer.symbol.data} takes {need} bytes; a slot has "
                 f"{room or 'no size'}, {buffer.memory} has {limit}",
             )
-        return Content.empty(step.visits[buffer], box, dtype)
+
+    def turned(self, step: Step, buffer: BufferOp) -> Circular:
+        """A circular buffer as this visit sees it, with what the visits before have left."""
+        if self._order is None:
+            self._order = Order(self.program)
+        if buffer not in self._circles:
+            block = buffer.parent_block()
+            assert block is not None
+            self._circles[buffer] = circle_of(buffer, self._order.block(block))
+        circle, visit = self._circles[buffer], step.visits[buffer]
+        box = Box.of(buffer.window.data, buffer.tensor_shape, step.outer[buffer])
+        before = self.storage.latest(buffer)
+        if isinstance(before, Circular):
+            values, valid, begun, rows = before.values, before.valid, before.begun, before.rows
+        else:
+            shape: tuple[int, ...] = buffer.get("shape", ()) or circle.shape
+            self.check_size(step, buffer, shape)
+            values = np.zeros(shape, element_dtype(buffer.result.type.of.element_type))
+            valid, begun = np.zeros(shape, np.bool_), np.zeros(shape, np.bool_)
+            rows = np.full(shape[circle.axis], -1)
+        if any(n > limit for (_, n), limit in zip(box.clamped, values.shape, strict=True)):
+            raise self.error(
+                step, f"box {box} of {buffer.symbol.data} exceeds its shape {list(values.shape)}"
+            )
+        first = int(circle.places[visit])
+        return Circular(
+            visit, box, values, valid, begun, axis=circle.axis, first=first, rows=rows
+        )
 
     def held(self, step: Step, buffer: BufferOp) -> Content:
         """What a buffer holds, which must be of this visit."""
@@ -181,7 +218,8 @@ class Execution:
         name = buffer.symbol.data
         if content is None or content.of_visit(visit) is None:
             empty = self.fresh(step, buffer)
-            if empty.box.empty:
+            if empty.box.empty or buffer.circular is not None:
+                # Of a circular buffer, what is read may have been written in visits before.
                 return empty
         if content is None:
             raise self.error(step, f"buffer {name} is read before anything is written to it")
@@ -222,7 +260,7 @@ class Execution:
             if box.empty:
                 return np.zeros([n for _, n in box.clamped], content.values.dtype), box
             part = content.part(box)
-            if not content.valid[part].all():
+            if not content.holds(part):
                 raise self.error(step, f"reads {box} of buffer {owner.symbol.data} uninitialised")
             return content.values[part], box
         assert isinstance(owner, TensorOp)
@@ -252,7 +290,8 @@ class Execution:
         if anchor is None:
             value = self.map(step, stages[0], tile)
         else:
-            value = self.reduce(step, anchor, tile, content, part, first, last)
+            shape = tuple(inside for _, inside in target.clamped)
+            value = self.reduce(step, anchor, tile, content, part, shape, first, last)
             if value is None:
                 return
         values: dict[SSAValue, tuple[Array, Box]] = {stages[0].result: (value, target)}
@@ -317,14 +356,15 @@ class Execution:
         anchor: Anchor,
         tile: Tile,
         content: Content,
-        part: tuple[slice, ...],
+        part: Index,
+        shape: tuple[int, ...],
         first: bool,
         last: bool,
     ) -> Array | None:
-        """Add a tile to its reduction; the result, if that completes it."""
+        """Add a tile to its reduction, of which ``shape`` lies in the tensor; the result, if that
+        completes it."""
         own = whole = anchor.part(tile)
         if not (first and last):
-            shape = tuple(end.stop - end.start for end in part)
             own = whole[tuple(slice(0, inside) for inside in shape)]
             if anchor.combine is None:
                 raise self.error(step, "the operation needs its reduction whole")

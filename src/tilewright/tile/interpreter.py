@@ -211,13 +211,14 @@ def entries_of(program: ProgramOp) -> list[Entry]:
         order.rows(op)
     found: list[Entry] = []
     filled: dict[BufferOp, int] = {}
+    ends: dict[tuple[DomainOp, str], int] = {}
 
     def walk(
         block: Block, dims: Dims, visits: dict[BufferOp, int], outer: dict[BufferOp, Dims]
     ) -> None:
         for op in block.ops:
             if isinstance(op, (LoopOp, DomainOp)):
-                for inner in each_run(op, dims):
+                for inner in each_run(op, dims, ends):
                     walk(op.body.block, inner, visits, outer)
             elif isinstance(op, BufferOp):
                 visit = filled.get(op, 0)

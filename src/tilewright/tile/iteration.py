@@ -65,6 +65,7 @@ class Rows:
         parent_row: Array | None,
         dims: dict[str, tuple[Array, Array]],
         trip: Array | None = None,
+        run: Array | None = None,
     ) -> None:
         self.count = count
         self.base = base
@@ -76,11 +77,15 @@ class Rows:
         """Row of ``parent`` in which each row lies."""
         self.trip = trip
         """Number of the loop's iteration within its parent row, from 0."""
+        self.run = np.zeros(count, np.int64) if run is None else run
+        """Number of the run of the innermost loop around, over all of its runs."""
         self._dims = dims
 
     def of(self, offset: int) -> Rows:
         """The same rows with the keys of the operation ``offset`` keys into the block."""
-        rows = Rows(self.count, self.base, self.parent, self.parent_row, self._dims, self.trip)
+        rows = Rows(
+            self.count, self.base, self.parent, self.parent_row, self._dims, self.trip, self.run
+        )
         rows.key = self.base + offset if offset else self.base
         return rows
 
@@ -117,7 +122,7 @@ class Rows:
     def renamed(self, names: Mapping[str, str]) -> Rows:
         """The same rows, in which some dims have other names, too: new name -> known one."""
         rows = Rows(self.count, self.base, self.parent, self.parent_row, dict(self._dims))
-        rows.key, rows.trip = self.key, self.trip
+        rows.key, rows.trip, rows.run = self.key, self.trip, self.run
         rows._dims |= {name: self._interval(known) for name, known in names.items()}
         return rows
 
@@ -137,11 +142,21 @@ def _bind(domain: DomainOp, outer: Rows) -> Rows:
     for dim, axis in domain.bound.items():
         (start, size), low, extent = outer.interval(axis), outer.start(dim), outer.size(dim)
         first = np.clip(start, low, low + extent)
-        dims[dim] = first, np.clip(start + size, first, low + extent) - first
+        end = np.clip(start + size, first, low + extent)
+        if dim in domain.sliding_dims:
+            first = _behind(first, end, outer.run)
+        dims[dim] = first, end - first
     sizes = [size for _, size in dims.values()]
     rows = np.flatnonzero(np.min(sizes, axis=0) > 0)
     dims = {dim: (start[rows], size[rows]) for dim, (start, size) in dims.items()}
-    return Rows(len(rows), outer.base, outer, rows, dims, np.zeros(len(rows), np.int64))
+    trip = np.zeros(len(rows), np.int64)
+    return Rows(len(rows), outer.base, outer, rows, dims, trip, outer.run[rows])
+
+
+def _behind(first: Array, end: Array, run: Array) -> Array:
+    """Where intervals begin without what those before them in the same run have."""
+    moved = np.clip(end[:-1], first[1:], end[1:])
+    return np.append(first[:1], np.where(run[1:] == run[:-1], moved, first[1:]))
 
 
 def _repeat(loop: LoopOp, outer: Rows) -> Rows:
@@ -163,7 +178,7 @@ def _repeat(loop: LoopOp, outer: Rows) -> Rows:
     shift = lower + trip * step
     sizes = np.minimum(step, upper[parent_row] - shift)
     interval = (start[parent_row] + shift, sizes)
-    return Rows(count, outer.base, outer, parent_row, {dim: interval}, trip)
+    return Rows(count, outer.base, outer, parent_row, {dim: interval}, trip, parent_row)
 
 
 def whole_rows(extents: Mapping[str, int]) -> Rows:
@@ -352,9 +367,12 @@ class Order:
         """For each execution of ``op``: the last one of ``other`` that uses the same elements of a
         buffer, or of its slot ``ago`` visits before or earlier; -1 if there is none.
 
-        Where the two cut the buffer's box differently, all its elements count.
+        Where the two cut the buffer's box differently, and in circular buffers, all its elements
+        count.
         """
         visit, seen = self.visit(buffer, op) - ago, self.visit(buffer, other)
+        if buffer.circular is not None:
+            return np.searchsorted(seen, visit, side="right") - 1
         (mine, part), (theirs, others) = self.part(buffer, op), self.part(buffer, other)
         if mine != theirs or not mine:
             return np.searchsorted(seen, visit, side="right") - 1
@@ -422,16 +440,29 @@ def reduction_loops(op: ComputeOp, block: Block, program: ProgramOp) -> list[Loo
     return found[::-1]
 
 
-def each_run(scope: Scope, dims: Mapping[str, Interval]) -> Iterator[dict[str, Interval]]:
-    """The dims' intervals in each run of a loop's or a domain's body, for those around it."""
+def each_run(
+    scope: Scope, dims: Mapping[str, Interval], ends: dict[tuple[DomainOp, str], int]
+) -> Iterator[dict[str, Interval]]:
+    """The dims' intervals in each run of a loop's or a domain's body, for those around it.
+
+    ``ends`` has the ends of sliding intervals in the run before, and is kept up to date.
+    """
     if isinstance(scope, DomainOp):
         bound = {dim: _cut(axis, dims, dim) for dim, axis in scope.bound.items()}
+        for dim in scope.sliding_dims:
+            start, size = bound[dim]
+            first = min(max(start, ends.get((scope, dim), start)), start + size)
+            bound[dim] = first, start + size - first
+            ends[scope, dim] = start + size
         if all(size > 0 for _, size in bound.values()):
             yield {**dims, **bound}
         return
     dim, step = scope.dim.data, scope.step_size
     start, size = dims[dim]
     upper = min(scope.upper_bound, size)
+    for domain, slid in list(ends):
+        if scope in enclosing_loops(domain)[-1:]:
+            del ends[domain, slid]
     for shift in range(scope.lower_bound, upper, step):
         yield {**dims, dim: (start + shift, min(step, upper - shift))}
 

@@ -105,8 +105,8 @@ def share_addresses(one: BufferOp, other: BufferOp) -> bool:
     if one.memory != other.memory or one.address is None or other.address is None:
         return False
     first, second = one.address.value.data, other.address.value.data
-    return first < second + other.get("bytes") * other.slot_count and (
-        second < first + one.get("bytes") * one.slot_count
+    return first < second + other.get("bytes") * other.places and (
+        second < first + one.get("bytes") * one.places
     )
 
 

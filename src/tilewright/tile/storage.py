@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 from tilewright.ir.types import Array
 from tilewright.tile.boxes import Box
 from tilewright.tile.operations import BufferOp
+
+
+Index = tuple[Any, ...]
+"""Of part of a box in an array: slices, or places along each axis."""
 
 
 @dataclass
@@ -42,7 +46,11 @@ class Content:
             np.zeros(shape, np.bool_),
         )
 
-    def part(self, inner: Box) -> tuple[slice, ...]:
+    def holds(self, part: Index) -> bool:
+        """Whether all of a part is written."""
+        return bool(self.valid[part].all())
+
+    def part(self, inner: Box) -> Index:
         """Where a box that lies in this one lies in the arrays."""
         return tuple(
             slice(start - low, start - low + size)
@@ -54,7 +62,7 @@ class Content:
         before.before = None
         self.before = before
 
-    def overwrite(self, part: tuple[slice, ...]) -> None:
+    def overwrite(self, part: Index) -> None:
         """Nothing of the visit before is left where this one is written."""
         if self.before is not None:
             self.before.valid[part] = False
@@ -64,6 +72,45 @@ class Content:
         if self.before is not None and self.before.visit == visit:
             return self.before
         return self if self.visit == visit else None
+
+
+@dataclass
+class Circular(Content):
+    """A circular buffer as one visit sees it; all visits share the arrays.
+
+    Along ``axis`` the box's first row lies at place ``first``, modulo the arrays' size there.
+    ``rows`` has the row that each place holds, counted as ``first`` is; -1 for none.
+    """
+
+    axis: int = 0
+    first: int = 0
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def holds(self, part: Index) -> bool:
+        """Whether all of a part is written, and by the rows that this visit means."""
+        places = part[self.axis].ravel()
+        return np.array_equal(self.rows[places], self._row(places)) and super().holds(part)
+
+    def part(self, inner: Box) -> Index:
+        """Where a box that lies in this one lies in the arrays."""
+        index = [np.arange(span.start, span.stop) for span in super().part(inner)]
+        index[self.axis] = (self.first + index[self.axis]) % len(self.rows)
+        return np.ix_(*index)
+
+    def overwrite(self, part: Index) -> None:
+        """New rows take places: nothing is left there of the rows before."""
+        places = part[self.axis].ravel()
+        taken = places[self.rows[places] != self._row(places)]
+        where = (slice(None),) * self.axis + (taken,)
+        self.valid[where] = self.begun[where] = False
+        self.rows[places] = self._row(places)
+
+    def of_visit(self, visit: int) -> Content | None:
+        """This, if it is of a visit."""
+        return self if self.visit == visit else None
+
+    def _row(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.first + (places - self.first) % len(self.rows)
 
 
 class Storage:
@@ -76,6 +123,11 @@ class Storage:
         """What the slot of a visit holds, of whichever visit it is; None if nothing."""
         return self._slots.get((buffer, visit % buffer.slot_count))
 
+    def latest(self, buffer: BufferOp) -> Content | None:
+        """What the buffer holds of its latest visit; None if nothing."""
+        held = [content for (other, _), content in self._slots.items() if other is buffer]
+        return max(held, key=lambda content: content.visit, default=None)
+
     def fill(self, buffer: BufferOp, content: Content) -> None:
         """Replace what a slot holds; what lay at its addresses is gone."""
         slot = content.visit % buffer.slot_count
@@ -84,6 +136,8 @@ class Storage:
             for other, number in list(self._slots):
                 there = _place(other, number)
                 if other.memory != buffer.memory or there is None:
+                    continue
+                if other is buffer and buffer.circular is not None:
                     continue
                 if there[0] < place[1] and place[0] < there[1]:
                     del self._slots[other, number]
@@ -95,5 +149,5 @@ def _place(buffer: BufferOp, slot: int) -> tuple[int, int] | None:
     if buffer.address is None or buffer.bytes is None:
         return None
     size = buffer.bytes.value.data
-    start = buffer.address.value.data + slot * size
+    start = buffer.address.value.data + slot % buffer.places * size
     return start, start + size

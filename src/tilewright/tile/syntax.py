@@ -239,9 +239,11 @@ def print_buffer(printer: Printer, op: BufferOp) -> None:
     printer.print_string(f" {op.window} in {quoted(op.memory)} slots {op.slot_count}")
     if op.accumulates is not None:
         printer.print_string(" accumulates")
+    if op.circular_axis is not None:
+        printer.print_string(f" circular {op.circular_axis}")
     extra = ("role", "shape", "address", "bytes")
     print_optional(printer, op, *extra)
-    print_rest(printer, op, ("symbol", "window", "slots", "accumulates", *extra))
+    print_rest(printer, op, ("symbol", "window", "slots", "accumulates", "circular", *extra))
 
 
 def print_stage(printer: Printer, op: StageOp) -> None:

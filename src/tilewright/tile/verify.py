@@ -8,7 +8,7 @@ from typing import cast
 from tilewright.ir import Operation, PythonValue, SSAValue, TensorType, VerifyException
 from tilewright.planning.domain import Affine
 from tilewright.tile.attributes import BufferType, WindowAttr
-from tilewright.tile.dialect import enclosing_scopes, unbound
+from tilewright.tile.dialect import all_dims, enclosing_scopes, unbound
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
@@ -83,6 +83,28 @@ def check_domain(domain: DomainOp) -> None:
             raise VerifyException(f"{where}: {dim} depends on itself")
     for axis in bound.values():
         _check_axis(axis, extents, where)
+    _check_sliding(domain, where)
+
+
+def _check_sliding(domain: DomainOp, where: str) -> None:
+    """Of what a run leaves to the next, only the sliding dim moves in between."""
+    sliding = domain.sliding_dims
+    if not sliding:
+        return
+    loops = list(_loops(domain))
+    if len(sliding) > 1 or not loops:
+        raise VerifyException(f"{where}: one dim may slide, along the loop around the domain")
+    moving = {dim for dim, axis in domain.bound.items() if _moves(axis.dims, domain, loops[0])}
+    if moving != set(sliding):
+        raise VerifyException(
+            f"{where}: the loop over {loops[0].dim.data} moves {', '.join(moving) or 'nothing'}, "
+            f"not {sliding[0]}"
+        )
+
+
+def _moves(dims: Iterable[str], op: Operation, loop: LoopOp) -> bool:
+    """Whether some dims around ``op`` change from one iteration of a loop to the next."""
+    return loop.dim.data in all_dims(dims, op)
 
 
 def check_buffer(buffer: BufferOp) -> None:
@@ -99,8 +121,24 @@ def check_buffer(buffer: BufferOp) -> None:
         raise VerifyException(f"{where}: lies in the memory of the buffer that it is of")
     _check_operands(buffer, (buffer.outer,), where)
     _check_window(buffer.window, buffer.tensor_shape, _program(buffer), where)
+    if buffer.circular_axis is not None:
+        _check_circular(buffer, buffer.circular_axis, where)
     if not 1 <= buffer.slot_count <= 64:
         raise VerifyException(f"{where}: {buffer.slot_count} slots; 1 to 64 are possible")
+
+
+def _check_circular(buffer: BufferOp, axis: int, where: str) -> None:
+    """Only computes use a circular buffer, and only its axis moves from visit to visit."""
+    loops = list(_loops(buffer))
+    if not 0 <= axis < len(buffer.window.data) or not loops:
+        raise VerifyException(f"{where}: needs an axis to be circular along, and a loop around it")
+    if any(isinstance(use.operation, (MoveOp, BufferOp)) for use in buffer.result.uses):
+        raise VerifyException(f"{where}: moves cannot read or write a circular buffer")
+    for number, expression in enumerate(buffer.window.data):
+        if number != axis and _moves(expression.dims, buffer, loops[0]):
+            raise VerifyException(
+                f"{where}: the loop over {loops[0].dim.data} moves {expression}, too"
+            )
 
 
 def check_move(move: MoveOp) -> None:
@@ -183,6 +221,15 @@ def check_compute(compute: ComputeOp) -> None:
     owner = output.owner
     if not isinstance(owner, BufferOp):
         return
+    domains = [scope for scope in enclosing_scopes(compute) if isinstance(scope, DomainOp)]
+    inner = [scope for scope in domains if scope.parent_block() is owner.parent_block()]
+    slid = {dim for scope in inner for dim in scope.sliding_dims}
+    axis = owner.circular_axis
+    if slid != (set[str]() if axis is None else set(window.data[axis].dims)):
+        raise VerifyException(
+            f"{where}: dims slide if they are those of the axis along which buffer "
+            f"{owner.symbol.data} is circular"
+        )
     # A domain between the two says the same window in dims of its own.
     if unbound(window.data, compute) != unbound(owner.window.data, owner):
         raise VerifyException(

@@ -243,6 +243,7 @@ class KernelWriter:
         """A comment, and the next slot."""
         name, axes = op.symbol.data, ", ".join(str(axis) for axis in op.window.data)
         slots = f", {op.slot_count} slots" if op.slot_count > 1 else ""
+        slots = ", rows turn" if op.circular is not None else slots
         place = f"{op.memory} at {op.get('address')}, {op.get('bytes')} bytes{slots}"
         self.writer.line(f"/* {comment(f'{name}: [{axes}] in {place}')} */")
         if op.slot_count > 1:
@@ -315,7 +316,7 @@ class KernelWriter:
         slots = [
             SlotTerm(self._slot(b), int(b.get("bytes")), self.order.slot(b, op), _role(b))
             for b in touched
-            if b.slot_count > 1
+            if b.places > 1
         ]
         kept = [
             f"{t.name}[{self._index(t.buffer)}] = ticket;"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tilewright.machine import Machine, Primitive
 from tilewright.numerics.element_types import rounded
 from tilewright.targets.generic.accesses import Touch
+from tilewright.targets.generic.circles import circle_touches, result_views
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.fields import Column, Columns, Field
 from tilewright.targets.generic.operands import (
@@ -42,7 +43,10 @@ def previous(
     unit: Unit, part: Primitive, values: Values, shape: Sequence[int], axes: Sequence[str]
 ) -> NDArray[Any]:
     """The accumulators so far."""
-    return unit.sums(part, values, "output", shape, axes)
+    found = np.empty(shape, unit.machine.sum.dtype)
+    for index, view in result_views(unit, part, values, found.dtype, shape, axes):
+        found[index] = view
+    return found
 
 
 def write(
@@ -57,11 +61,8 @@ def write(
     dtype = element_dtype(machine, values, "output") if last else machine.sum.dtype
     if machine.number.is_short_float and dtype == machine.number.dtype:
         result = rounded(result, machine.number, saturate=machine.overflow == "saturate")
-    strides = [values[f"output.{axis}"] for axis in axes]
-    view = unit.memories.view(
-        memory_of(part, "output"), values["output.address"], dtype, result.shape, strides
-    )
-    view[...] = result
+    for index, view in result_views(unit, part, values, dtype, result.shape, axes):
+        view[...] = result[index]
 
 
 def output_touches(
@@ -72,10 +73,14 @@ def output_touches(
     element = np.asarray(element_bytes(machine, columns, "output"), np.int64)
     if "last" in columns:
         element = np.where(columns["last"] > 0, element, 4)
-    found = [touch(machine, columns, "output", memory, axes, write=True, element=element)]
+    names = [axis for axis, _ in axes]
+    rows = names.index("h") if "h" in names else 0
+    box = touch(machine, columns, "output", memory, axes, write=True, element=element)
+    found = circle_touches(columns, "output", box, rows)
     if "first" in columns:
         # Instructions that start a sum read nothing: an axis of size 0 says so.
         reads = [(axes[0][0], np.where(columns["first"] > 0, 0, axes[0][1])), *axes[1:]]
         four = np.full_like(element, 4)
-        found.append(touch(machine, columns, "output", memory, reads, element=four))
+        box = touch(machine, columns, "output", memory, reads, element=four)
+        found += circle_touches(columns, "output", box, rows)
     return found

@@ -288,7 +288,7 @@ class KernelLowering:
     def _slot_uses(self, buffer: BufferOp, op: Command, *, write: bool) -> list[Use]:
         """Which executions use which slot of a buffer."""
         place = self.buffer(buffer)
-        slot = self.order.visit(buffer, op) % buffer.slot_count
+        slot = self.order.visit(buffer, op) % buffer.places
         return [
             Use(
                 place.memory,
@@ -297,7 +297,7 @@ class KernelLowering:
                 write,
                 np.flatnonzero(slot == number),
             )
-            for number in range(buffer.slot_count)
+            for number in range(buffer.places)
         ]
 
     def _followers(self, op: MoveOp) -> list[MoveOp]:

@@ -212,13 +212,16 @@ class DomainOp(TileOperation):
     The expressions are over the dims around it, and are cut at the dim's extent: these are the
     indices of an internal tensor that a later compute reads, padding left out. So the tile of an
     earlier stage follows from that of a later one, halo included. Where nothing but padding is
-    read, an interval is empty, and the body does not run.
+    read, an interval is empty, and the body does not run. Of ``sliding`` dims, an interval begins
+    where that of the run before ended, within one run of the loop around: the rest is kept.
     """
 
     name = "tile.domain"
     dims = prop_def(ArrayAttr[StringAttr])
     window = prop_def(WindowAttr)
     """One expression for each of ``dims``."""
+    sliding = opt_prop_def(ArrayAttr[StringAttr])
+    """The dims of which a run leaves to the next what both need."""
     body = region_def("single_block")
     traits = traits_def(NoTerminator())
 
@@ -239,11 +242,17 @@ class DomainOp(TileOperation):
         names = [name.data for name in self.dims.data]
         return dict(zip(names, self.window.data, strict=True))
 
+    @property
+    def sliding_dims(self) -> tuple[str, ...]:
+        """The sliding dims."""
+        return cast("tuple[str, ...]", self.get("sliding", ()))
+
     def print(self, printer: Printer) -> None:
         """Print the operation."""
         pairs = ", ".join(f"{dim} = {axis}" for dim, axis in self.bound.items())
         printer.print_string(f" [{pairs}]")
-        syntax.print_rest(printer, self, ("dims", "window"))
+        syntax.print_optional(printer, self, "sliding")
+        syntax.print_rest(printer, self, ("dims", "window", "sliding"))
         syntax.print_body(printer, self.body)
 
     @classmethod
@@ -259,6 +268,7 @@ class DomainOp(TileOperation):
         properties: dict[str, Attribute | None] = {
             "dims": ArrayAttr([StringAttr(name) for name, _ in pairs]),
             "window": WindowAttr(tuple(axis for _, axis in pairs)),
+            "sliding": syntax.optional_plain(parser, "sliding"),
         }
         return syntax.finish(parser, cls, properties, region=True)
 

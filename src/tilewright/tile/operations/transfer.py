@@ -36,6 +36,7 @@ class BufferOp(TileOperation):
     ``role`` is the operand's role in its primitive. ``shape`` is the largest box, ``address`` and
     ``bytes`` (of one slot; the next slot follows) are set by allocate. ``accumulates`` marks an
     output whose reduction is split over several computes: it holds accumulators until the last.
+    ``circular`` is an axis along which rows of one visit stay for the next; see the dialect's text.
     """
 
     name = "tile.buffer"
@@ -48,6 +49,7 @@ class BufferOp(TileOperation):
     address = opt_prop_def(IntegerAttr)
     bytes = opt_prop_def(IntegerAttr)
     accumulates = opt_prop_def(UnitAttr)
+    circular = opt_prop_def(IntegerAttr)
     result = result_def(BufferType)
 
     @classmethod
@@ -76,6 +78,16 @@ class BufferOp(TileOperation):
     def slot_count(self) -> int:
         """Number of slots."""
         return self.slots.value.data
+
+    @property
+    def circular_axis(self) -> int | None:
+        """The axis along which rows stay from one visit to the next, if there is one."""
+        return None if self.circular is None else self.circular.value.data
+
+    @property
+    def places(self) -> int:
+        """How many boxes of ``bytes`` the buffer takes: its slots, or one that is circular."""
+        return 1 if self.circular is not None else self.slot_count
 
     @property
     def outer_buffer(self) -> BufferOp | None:
@@ -112,6 +124,8 @@ class BufferOp(TileOperation):
         properties["slots"] = integer(syntax.parse_integer(parser))
         if parser.parse_optional_keyword("accumulates"):
             properties["accumulates"] = UnitAttr()
+        if parser.parse_optional_keyword("circular"):
+            properties["circular"] = integer(syntax.parse_integer(parser))
         for key in ("role", "shape", "address", "bytes"):
             properties[key] = syntax.optional_plain(parser, key)
         of = outer.type.of if isinstance(outer.type, BufferType) else outer.type

@@ -17,12 +17,14 @@ from tilewright.machine import Machine, Memory, Primitive
 from tilewright.memory import Buffer, Problem, align_up, place, place_as_they_come, shared
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.domain import Affine
+from tilewright.tile.circular import circle_of
 from tilewright.tile.dialect import (
     BufferOp,
     ComputeOp,
     LoopOp,
     ProgramOp,
     enclosing_loops,
+    enclosing_scopes,
 )
 from tilewright.tile.implied import visits
 from tilewright.tile.iteration import nest_rows, scopes_of
@@ -37,6 +39,7 @@ class Allocate(TilePass):
     ``shape`` is the largest box that lies inside the tensor. ``bytes`` is that of one slot: the
     box rounded along the dims for which the primitive's storage names multiples, in accumulators
     if the reduction is split, rounded up to the memory's granule; the slots follow one another.
+    A circular buffer takes one place, of as many rows as its slots' visits need at once.
     An operand that is spread over banks is rounded by its multiples so that the banks fill
     evenly. A buffer whose tensor lies in the same memory gets no address: it is a window of the
     tensor. Buffers lie side by side; only if they do not all fit do buffers that are never alive
@@ -89,7 +92,10 @@ def held(buffer: BufferOp) -> bool:
 
 
 def largest_box(buffer: BufferOp, extents: Mapping[str, int]) -> tuple[int, ...]:
-    """Largest extent, inside the tensor, of the buffer's boxes along each axis."""
+    """Largest extent, inside the tensor, of the buffer's boxes along each axis; along a circular
+    one, the rows that have to stay."""
+    if buffer.circular is not None:
+        return circle_of(buffer, nest_rows(enclosing_scopes(buffer), extents)).shape
     loops = enclosing_loops(buffer)
     sizes = dict(extents)
     for loop in loops:
@@ -171,7 +177,7 @@ def _multiples(buffer: BufferOp, user: ComputeOp, machine: Machine) -> list[int]
 
 
 def _size(buffer: BufferOp) -> int:
-    return buffer.get("bytes") * buffer.slot_count
+    return buffer.get("bytes") * buffer.places
 
 
 def _pack(
@@ -185,7 +191,7 @@ def _pack(
         top = problem.peak(addresses)
         if top > limit:
             sizes = ", ".join(
-                f"{b.symbol.data} {b.slot_count} x {b.get('bytes')} for {list(b.get('shape'))}"
+                f"{b.symbol.data} {b.places} x {b.get('bytes')} for {list(b.get('shape'))}"
                 for b in buffers
             )
             raise refuse(
@@ -205,7 +211,7 @@ def last_used(program: ProgramOp) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for op in program.walk():
         if isinstance(op, BufferOp) and op.address is not None:
-            slot = (visits(op) - 1) % op.slot_count
+            slot = (visits(op) - 1) % op.places
             start = op.get("address") + slot * op.get("bytes")
             text = f"{op.memory} {start} {start + op.get('bytes')}"
             found[op.memory] = (*found.get(op.memory, ()), text)
@@ -256,11 +262,16 @@ def live_spans(buffers: Sequence[BufferOp], program: ProgramOp) -> list[tuple[in
     """First and last position in the program's text at which each buffer is alive.
 
     A buffer is alive from where it stands to the last use in its block; a use inside a loop of
-    that block keeps it alive to the loop's end.
+    that block keeps it alive to the loop's end. A circular buffer is alive in all of the innermost
+    loop around it.
     """
     position: dict[Operation, int] = {op: i for i, op in enumerate(program.walk())}
     spans: list[tuple[int, int]] = []
     for buffer in buffers:
+        if buffer.circular is not None:
+            (loop,) = enclosing_loops(buffer)[-1:]
+            spans.append((position[loop], max(position[inner] for inner in loop.walk())))
+            continue
         last = position[buffer]
         for user in users_of(buffer):
             op: Operation | None = user

@@ -6,10 +6,18 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from tilewright.errors import refuse
-from tilewright.ir import Block, StringAttr, integer
+from tilewright.ir import Block, Operation, StringAttr, integer
 from tilewright.machine import Machine
 from tilewright.planning.domain import Affine, Interval
-from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, ProgramOp, TensorOp
+from tilewright.tile.dialect import (
+    BufferOp,
+    ComputeOp,
+    DomainOp,
+    LoopOp,
+    ProgramOp,
+    TensorOp,
+    enclosing_loops,
+)
 from tilewright.tile.passes.base import TilePass
 
 MAXIMUM_COMPUTES = 512
@@ -128,6 +136,7 @@ class _Peeler:
             inner = place.within(dim, (start + lower, step), exact)
             if once and step == size:
                 for op in list(part.body.block.ops):
+                    _keep_nothing(op)
                     op.detach()
                     block.insert_op_before(op, part)
                     if isinstance(op, LoopOp):
@@ -179,6 +188,17 @@ class _Peeler:
     def _is_padded(self, axis: Affine, extent: int, dims: dict[str, Interval]) -> bool:
         low, size = axis.interval(dims)
         return low < 0 or low + size > extent
+
+
+def _keep_nothing(op: Operation) -> None:
+    """Take from a loop's operation what it would leave to the next iteration: there is none."""
+    for inner in op.walk():
+        if not isinstance(inner, (BufferOp, DomainOp)):
+            continue
+        loops = enclosing_loops(inner)
+        if loops and loops[-1].body.block is op.parent_block():
+            inner.properties.pop("circular", None)
+            inner.properties.pop("sliding", None)
 
 
 def _rename(program: ProgramOp) -> None:

@@ -14,6 +14,7 @@ from tilewright.ir.types import shape_of, tensor_type
 from tilewright.machine import Machine
 from tilewright.tile.attributes import Axes
 from tilewright.tile.boxes import Boxes, box_columns
+from tilewright.tile.circular import circle_of
 from tilewright.tile.dialect import (
     BufferOp,
     ComputeOp,
@@ -121,14 +122,14 @@ class _Checker:
             memory = self.machine.memory(buffer.memory)
             address, size = buffer.get("address"), buffer.get("bytes")
             shape: tuple[int, ...] = buffer.get("shape", ())
-            end = address + size * buffer.slot_count
+            end = address + size * buffer.places
             if memory.bytes is not None and end > memory.bytes:
                 yield self.problem(
                     "tile-capacity",
                     f"ends at byte {end}, {memory.name} has {memory.bytes}",
                     buffer,
                 )
-            if address % memory.granule or (size % memory.granule and buffer.slot_count > 1):
+            if address % memory.granule or (size % memory.granule and buffer.places > 1):
                 yield self.problem(
                     "tile-alignment",
                     f"address {address} or slots of {size} bytes miss the granule "
@@ -138,6 +139,8 @@ class _Checker:
             rows = self.order.block(_block_of(buffer))
             largest = box_columns(buffer.window.data, buffer.tensor_shape, rows).clamped_size
             needed = tuple(int(n) for n in largest.max(axis=1, initial=0))
+            if buffer.circular is not None:
+                needed = circle_of(buffer, rows).shape
             if len(shape) != len(needed) or any(a < b for a, b in zip(shape, needed, strict=True)):
                 yield self.problem(
                     "tile-capacity",
@@ -261,6 +264,8 @@ class _Checker:
             boxes = self.order.block(_block_of(buffer))
             held = box_columns(buffer.window.data, buffer.tensor_shape, boxes).clamped_size
             reads = np.all(held > 0, axis=0, keepdims=True)[0, visit]
+            if buffer.circular is not None:  # Without new rows, all is from visits before.
+                reads = reads & (circle_of(buffer, boxes).new > 0)[visit]
             if isinstance(reader, ComputeOp) and any(_is_late(one) for one in fillers):
                 # It is read by the last part of a reduction alone.
                 reads = reads & self.order.reduction(reader)[1]
@@ -320,7 +325,8 @@ class _Checker:
                 )
 
     def made(self, compute: ComputeOp) -> Iterator[Problem]:
-        """In each visit of the buffer, a compute makes all of the internal tensor's box, once."""
+        """In each visit of the buffer, a compute makes all of the internal tensor's box, once; of a
+        circular one, its new rows."""
         buffer, window = buffer_of(compute.output), compute.stages[-1].windows.data[-1]
         if buffer is None:
             return
@@ -329,9 +335,13 @@ class _Checker:
         points = box_columns(window.data, shape, rows).clamped_size.prod(axis=0)
         for dim in reduced:
             points = points * rows.size(dim)
-        outer = box_columns(buffer.window.data, shape, self.order.block(_block_of(buffer)))
+        block = self.order.block(_block_of(buffer))
+        outer = box_columns(buffer.window.data, shape, block)
         made = np.bincount(visit, points, outer.clamped_size.shape[1]).astype(np.int64)
-        whole = outer.clamped_size.prod(axis=0) * prod(self.extents[dim] for dim in reduced)
+        sizes = outer.clamped_size.copy()
+        if buffer.circular_axis is not None:
+            sizes[buffer.circular_axis] = circle_of(buffer, block).new
+        whole = sizes.prod(axis=0) * prod(self.extents[dim] for dim in reduced)
         wrong = np.flatnonzero(made != whole)
         if len(wrong):
             at = int(wrong[0])

@@ -205,6 +205,10 @@ class _Conversion:
         strides = [f"c->{name}_{axis}" for axis in axes]
         bits = bits or self._bits(name)
         self._operand(f"p.{name}", memory, f"c->{name}_address", strides, bits)
+        if f"{name}.circle" in self.known:
+            for member in ("circle", "turn"):
+                self.line(f"p.{name}.{member} = c->{name}_{member};")
+            self.line(f"p.{name}.rows = {list(axes).index('h')};")
 
     def _bits(self, name: str) -> str:
         narrow = self.machine.fixed_bits

@@ -10,7 +10,7 @@ from tilewright.targets.generic import accumulate, epilogue
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.families.window import (
     MEETING,
-    input_touch,
+    input_touches,
     window_fields,
     windows,
 )
@@ -84,7 +84,7 @@ with `bias` added when `bias` is 1 and `first` is 1.
         axes = list(zip(OUT, (columns[d] for d in ("n", "oh", "ow", "c")), strict=True))
         weight = [(axis, columns[axis]) for axis in _WEIGHT]
         found = [
-            input_touch(machine, part, columns, ("n",)),
+            *input_touches(machine, part, columns, ("n",)),
             touch(machine, columns, "weight", memory_of(part, "weight"), weight),
         ]
         if "bias" in columns:

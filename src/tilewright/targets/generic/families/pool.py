@@ -12,7 +12,7 @@ from tilewright.targets.generic import accumulate, epilogue
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.families.window import (
     MEETING,
-    input_touch,
+    input_touches,
     window_fields,
     windows,
 )
@@ -93,7 +93,7 @@ whose row lies in [`count.top`, `count.bottom`) and whose column lies in [`count
         """Windows, residual, accumulators and result."""
         axes = list(zip(OUT, (columns[d] for d in ("n", "oh", "ow", "c")), strict=True))
         return [
-            input_touch(machine, part, columns, ("n",)),
+            *input_touches(machine, part, columns, ("n",)),
             *epilogue.touches(machine, part, columns, axes),
             *accumulate.output_touches(machine, part, columns, axes),
         ]

@@ -13,7 +13,7 @@ from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.families.window import (
     MAX_POINTS,
     MEETING,
-    input_touch,
+    input_touches,
     window_fields,
     windows,
 )
@@ -96,7 +96,7 @@ weight[g, co, kh, kw, ci], with `bias` added when `bias` is 1 and `first` is 1.
         axes = list(zip(OUT, (columns[d] for d in ("n", "g", "oh", "ow", "co")), strict=True))
         weight = [(axis, columns[axis]) for axis in _WEIGHT]
         found = [
-            input_touch(machine, part, columns, ("n", "g")),
+            *input_touches(machine, part, columns, ("n", "g")),
             touch(machine, columns, "weight", memory_of(part, "weight"), weight),
         ]
         if "bias" in columns:

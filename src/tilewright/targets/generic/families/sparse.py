@@ -16,7 +16,7 @@ from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.families.window import (
     MAX_POINTS,
     MEETING,
-    input_touch,
+    input_touches,
     window_fields,
     windows,
 )
@@ -145,7 +145,7 @@ how long the slowest takes for a pixel. A `depth` that the streams do not have i
             (columns["weight.block"], columns["weight.segment"], two),
             two,
         )
-        found = [input_touch(machine, part, columns, ("n",)), streams]
+        found = [*input_touches(machine, part, columns, ("n",)), streams]
         if "bias" in columns:
             used = np.where((columns["bias"] > 0) & (columns["first"] > 0), columns["co"], 0)
             four = np.full_like(used, 4)

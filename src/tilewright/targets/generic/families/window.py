@@ -3,7 +3,7 @@
 The input's buffer holds rows 0 to ``rows`` - 1 and columns 0 to ``columns`` - 1 of the part that
 exists. Position (oh, ow) of the result and (kh, kw) of the kernel meet at row
 ``row + oh*stride.h + kh*dilation.h`` and column ``column + ow*stride.w + kw*dilation.w``; what lies
-outside is padding.
+outside is padding. The rows may lie in a circular buffer (circles.py).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tilewright.errors import refuse
 from tilewright.machine import Machine, Primitive
 from tilewright.targets.generic.accesses import Touch
+from tilewright.targets.generic.circles import circle_fields, circle_touches, pieces
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.fields import Column, Columns, Field
 from tilewright.targets.generic.operands import (
@@ -54,6 +55,7 @@ def window_fields(machine: Machine, part: Primitive) -> tuple[Field, ...]:
         Field("rows", bits, "rows that the buffer holds", default=1),
         Field("column", bits + 1, "column at which ow = 0 and kw = 0 meet", signed=True),
         Field("columns", bits, "columns that the buffer holds", default=1),
+        *circle_fields(machine, part),
     )
 
 
@@ -86,13 +88,14 @@ def windows(
         raise refuse("simulate-size", f"a window of {points} elements in one instruction")
     # A plain C-contiguous array of its own: the view below relies on its strides.
     array = np.empty(whole, dtype) if full else np.full(whole, fill, dtype)
-    if inside:
+    for first, count, place in pieces(values, "input", top, bottom - top) if inside else ():
         strides = [values[f"input.{axis}"] for axis in (*outer, "h", "w", "c")]
-        address = values["input.address"] + top * strides[-3] + left * strides[-2]
-        shape = (*sizes, bottom - top, right - left, values[channel])
+        address = values["input.address"] + place * strides[-3] + left * strides[-2]
+        shape = (*sizes, count, right - left, values[channel])
         element = element_dtype(unit.machine, values, "input")
         source = unit.memories.view(memory_of(part, "input"), address, element, shape, strides)
-        array[..., top - row : bottom - row, left - column : right - column, :] = source
+        to = top - row + first
+        array[..., to : to + count, left - column : right - column, :] = source
     *lead, by_row, by_column, by_channel = array.strides
     return as_strided(
         array,
@@ -108,9 +111,9 @@ def windows(
     )
 
 
-def input_touch(
+def input_touches(
     machine: Machine, part: Primitive, columns: Columns, outer: tuple[str, ...]
-) -> Touch:
+) -> list[Touch]:
     """The part of the input's buffer that the windows reach."""
     channel = "ci" if "ci" in columns else "c"
     start: list[Column] = []
@@ -124,7 +127,7 @@ def input_touch(
         start.append(first)
         size.append(np.maximum(end - first, 0))
     strides = tuple(columns[f"input.{axis}"] for axis in (*outer, "h", "w", "c"))
-    return Touch(
+    box = Touch(
         memory_of(part, "input"),
         False,
         columns["input.address"] + start[0] * strides[-3] + start[1] * strides[-2],
@@ -132,3 +135,4 @@ def input_touch(
         strides,
         element_bytes(machine, columns, "input"),
     )
+    return circle_touches(columns, "input", box, len(outer), start[0])

@@ -84,7 +84,7 @@ def _window(context: Context, x: Operand) -> Fields:
         found[held] = x.seen.held[place]
         found[f"input.{axis}"] = x.place.strides[place]
     found["input.address"] = x.seen.address(x.boxes, skip=spatial)
-    return found
+    return found | x.circle("input")
 
 
 def _product(context: Context) -> Fields:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tilewright.errors import refuse
 from tilewright.ir.types import Array
 from tilewright.machine import Machine, Primitive
 from tilewright.planning.domain import Affine, substitute
@@ -113,7 +114,27 @@ class Operand:
         found: Fields = {f"{name}.address": self.seen.address(self.boxes)}
         for axis, dim in dims.items():
             found[f"{name}.{axis}"] = self.stride(dim)
+        circular = self.place.op.circular_axis
+        if circular is not None:
+            found |= self.circle(name, self.boxes)
+            # Rows may turn even where no execution has a second one.
+            found[f"{name}.h"] = self.place.strides[circular]
         return found
+
+    def circle(self, name: str, boxes: Boxes | None = None) -> Fields:
+        """How many rows turn in a circular buffer, and the place of the first one: of ``boxes``, or
+        of all that it holds. Refuses (``lower-place``) other axes than rows."""
+        axis = self.place.op.circular_axis
+        if axis is None:
+            return {}
+        if axis != self.axis_of(("oh",)):
+            raise refuse(
+                "lower-place",
+                f"the buffer is circular along axis {axis}, and instructions turn rows",
+                self.place.name,
+            )
+        shape = self.place.op.get("shape")
+        return {f"{name}.circle": shape[axis], f"{name}.turn": self.seen.turn(boxes)}
 
     def axis_of(self, dims: Sequence[str]) -> int | None:
         """The axis whose index depends on any of some dims."""

@@ -15,6 +15,7 @@ from tilewright.planning.domain import Affine
 from tilewright.planning.layout import Layout
 from tilewright.targets.generic.fields import Column
 from tilewright.tile.boxes import Boxes, box_columns
+from tilewright.tile.circular import Circle, circle_of
 from tilewright.tile.dialect import BufferOp, MoveOp, TensorOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Command
@@ -113,7 +114,14 @@ class BufferPlace:
     @property
     def range(self) -> tuple[int, int]:
         """First byte of the first slot, and first behind the last slot."""
-        return self.address, self.address + self.bytes * self.op.slot_count
+        return self.address, self.address + self.bytes * self.op.places
+
+    @cached_property
+    def circle(self) -> Circle:
+        """The rows of a circular buffer, per run of the block in which it stands."""
+        block = self.op.parent_block()
+        assert block is not None
+        return circle_of(self.op, self.order.block(block))
 
     @cached_property
     def boxes(self) -> Boxes:
@@ -152,17 +160,28 @@ class Seen:
     @property
     def base(self) -> Column:
         """Address of the slot."""
-        slot = self.visit % self.place.op.slot_count
+        slot = self.visit % self.place.op.places
         return self.place.address + slot * self.place.bytes
 
     def address(self, boxes: Boxes, skip: Iterable[int] = ()) -> Column:
-        """Address of the first index of boxes; axes in ``skip`` stay at the buffer's own start."""
+        """Address of the first index of boxes; axes in ``skip`` stay at the buffer's own start.
+
+        That of a circular buffer is its first byte: see ``turn``.
+        """
         found = self.base
-        skipped = set(skip)
+        skipped = {*skip, self.place.op.circular_axis}
         for axis, stride in enumerate(self.place.strides):
             if axis not in skipped:
                 found = found + (boxes.clamped_start[axis] - self.start[axis]) * stride
         return found
+
+
+    def turn(self, boxes: Boxes | None = None) -> Column:
+        """In a circular buffer, the place of the first row of boxes, or of all that it holds."""
+        circle, row = self.place.circle, 0
+        if boxes is not None:
+            row = boxes.clamped_start[circle.axis] - self.start[circle.axis]
+        return (circle.places[self.visit] + row) % self.place.op.get("shape")[circle.axis]
 
 
 def buffer_op(value: SSAValue, where: str) -> BufferOp:

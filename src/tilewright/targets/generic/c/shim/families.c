@@ -174,8 +174,10 @@ static int64_t apply_all(const struct steps *steps, int64_t value, int bits, con
 static int64_t offset_of(const struct operand *o, const int64_t *at)
 {
     int64_t offset = 0;
-    for (int axis = 0; axis < FAMILY_AXES; axis++)
-        offset += at[axis] * o->stride[axis];
+    for (int axis = 0; axis < FAMILY_AXES; axis++) {
+        int turns = o->circle && axis == o->rows;
+        offset += (turns ? (at[axis] + o->turn) % o->circle : at[axis]) * o->stride[axis];
+    }
     return offset;
 }
 

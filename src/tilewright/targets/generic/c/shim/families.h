@@ -19,6 +19,8 @@ struct operand {
     uint64_t address;
     int64_t stride[FAMILY_AXES];
     int bits;
+    int64_t circle, turn; /* of a circular buffer: its rows, and the place of the first one */
+    int rows;             /* the axis along which they turn */
 };
 
 enum function {
