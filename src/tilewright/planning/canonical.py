@@ -38,6 +38,12 @@ def renamed(schedule: Schedule, names: Mapping[str, str]) -> Schedule:
     staged = tuple((names[name], memory, slots) for name, memory, slots in schedule.staged)
     exchanged = tuple((names[name], axis) for name, axis in schedule.exchanged)
     producers = tuple(renamed(producer, names) for producer in schedule.producers)
+    kept = tuple(names[name] for name in schedule.kept)
     return replace(
-        schedule, buffers=buffers, staged=staged, exchanged=exchanged, producers=producers
+        schedule,
+        buffers=buffers,
+        staged=staged,
+        exchanged=exchanged,
+        producers=producers,
+        kept=kept,
     )

@@ -29,7 +29,7 @@ on the way between theirs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tilewright.errors import refuse
@@ -105,6 +105,8 @@ class _Shared:
     """The buffers next to primitives, by operand, window and role."""
     dims: dict[str, Dim] = field(default_factory=dict[str, Dim])
     """The program's dims by name."""
+    nests: list[_Nest] = field(default_factory=list["_Nest"])
+    """The nests of all kernels."""
     kept: list[tuple[BufferOp, DomainOp | None]] = field(
         default_factory=list[tuple[BufferOp, "DomainOp | None"]]
     )
@@ -121,6 +123,7 @@ class _Nest:
         shared: _Shared,
         names: Mapping[str, str] | None = None,
         producers: int = 0,
+        around: Mapping[str, int] | None = None,
     ) -> None:
         self.kernel = kernel
         self.schedule = schedule
@@ -130,6 +133,8 @@ class _Nest:
         self.buffers = shared.buffers
         self.names = names or {}
         """The program's names of the kernel's dims, where they differ."""
+        self.around = around or {}
+        """By these names, the sizes that loops around the nest leave of dims."""
         self.links = links_of(kernel, producers)
         self.primitive: Primitive = self._primitive()
         if len(schedule.producers) != len(self.links):
@@ -152,9 +157,11 @@ class _Nest:
         tensors = [*kernel.operands, *(replace(made, role="internal") for made in kernel.made)]
         top: list[Operation] = [self._tensor(operand) for operand in tensors]
         body = self.nest()
+        levels = max((one.levels for one in (self.schedule, *self.schedule.inner)), key=len)
         # In its block first: an outermost reduction loop's surroundings are the program's own.
         block = Block([*top, *body])
-        self._place_output(body)
+        for nest in self.shared.nests:
+            nest.place_output()
         for home, domain in self.shared.kept:
             self._keep_rows(home, domain)
         slots = self._slots()
@@ -166,8 +173,8 @@ class _Nest:
                 "dims": to_attribute(tuple((dim.name, dim.extent) for dim in ordered)),
                 "reduction": to_attribute([dim.name for dim in ordered if dim.kind == "reduction"]),
                 "nodes": to_attribute(kernel.nodes),
-                "levels": to_attribute(tuple(level.memory for level in self.schedule.levels))
-                if len(self.schedule.levels) > 1
+                "levels": to_attribute(tuple(level.memory for level in levels))
+                if len(levels) > 1
                 else None,
                 "slots": to_attribute(tuple(slots)) if slots else None,
                 "shared": StringAttr(self.schedule.shared) if self.schedule.shared else None,
@@ -183,11 +190,13 @@ class _Nest:
         for dim in self.kernel.anchor.dims:
             name = self.names.get(dim.name, dim.name)
             self.shared.dims.setdefault(name, replace(dim, name=name))
+        self.shared.nests.append(self)
+        loops = self._loops()
         parts = [
-            self._produced(*pair) for pair in zip(self.links, self.schedule.producers, strict=True)
+            self._produced(link, schedule, loops)
+            for link, schedule in zip(self.links, self.schedule.producers, strict=True)
         ]
         body: list[Operation] = self._body()
-        loops = self._loops()
         awaited = self.kernel.awaited
         around = next((n for n, loop in enumerate(loops) if loop[0] in awaited), len(loops))
         for number in reversed(range(len(loops) + 1)):
@@ -196,7 +205,7 @@ class _Nest:
                 name = self.names.get(dim, dim)
                 body = [LoopOp.of(name, 0, upper, step, Block(body), memory)]
             for link, ops in zip(self.links, parts, strict=True):
-                if number == _depth(link, loops):
+                if number == self._depth(link, loops):
                     body = [*ops, *body]
             if number == around and self.kernel.behind:
                 body += self._behind(loops, around)
@@ -211,11 +220,15 @@ class _Nest:
             found += [(name, n, memory) for name, memory, n in own.staged if n != 1]
         return found
 
-    def _produced(self, link: Link, schedule: Schedule) -> list[Operation]:
+    def _produced(
+        self, link: Link, schedule: Schedule, loops: Sequence[tuple[str, int, int, str]]
+    ) -> list[Operation]:
         """The buffer of a producer's result, and the domain that fills it."""
         operand = link.operand
         names = {dim: self.names.get(name, name) for dim, name in link.names.items()}
-        nest = _Nest(link.producer, schedule, self.shared, names, link.number)
+        outer = loops[: self._depth(link, loops)]
+        around = {**self.around, **{self.names.get(dim, dim): step for dim, _, step, _ in outer}}
+        nest = _Nest(link.producer, schedule, self.shared, names, link.number, around)
         memory = self._home(nest, operand)
         inner = {nest.primitive.operands["output"].memory, self._storage(operand).memory}
         name = operand.name if inner == {memory} else f"{operand.name}.{memory}"
@@ -225,7 +238,6 @@ class _Nest:
         home.result.name_hint = value_name(f"{operand.name}_{memory}")
         self.values[operand.name] = home.result
         made = nest.nest()
-        nest.keep_sums(home)
         bound = {dim: self._axes((axis,))[0] for dim, axis in link.bound.items()}
         domain = DomainOp.of(bound, Block(made)) if bound else None
         if operand.name in self.schedule.kept:
@@ -251,7 +263,10 @@ class _Nest:
 
     def _loops(self) -> list[tuple[str, int, int, str]]:
         """Dim, end, step and memory of every loop, outermost first."""
-        size = self.kernel.anchor.extents.copy()
+        size = {
+            dim: self.around.get(self.names.get(dim, dim), extent)
+            for dim, extent in self.kernel.anchor.extents.items()
+        }
         loops: list[tuple[str, int, int, str]] = []
         for level in self.schedule.levels:
             for dim, _ in level.tile:
@@ -275,6 +290,19 @@ class _Nest:
                         f"but has no loop in {level.order}"
                     )
         return loops
+
+    def _depth(self, link: Link, loops: Sequence[tuple[str, int, int, str]]) -> int:
+        """The number of loops, outermost first, within which a producer's result is made: those of
+        the outermost level, up to the last that changes what is read of it."""
+        read, levels = link.operand.dims, self.schedule.levels
+        return max(
+            (
+                number
+                for number, (dim, _, _, memory) in enumerate(loops, 1)
+                if dim in read and (len(levels) == 1 or memory == levels[0].memory)
+            ),
+            default=0,
+        )
 
     def _tensor(self, operand: Operand) -> TensorOp:
         if operand.name in self.values:
@@ -450,58 +478,40 @@ class _Nest:
             raise self._refuse(f"no moves on the chip lead from {source} to where it is read")
         return path[0].target if path else source
 
-    def keep_sums(self, home: BufferOp) -> None:
-        """Say that the buffer of a producer's result holds its sums while they are not complete."""
-        if self.compute.output is not home.result:
-            return
-        reduced = {self.names.get(dim, dim) for dim in self.kernel.anchor.reduction}
-        loops = [loop.dim.data for loop in enclosing_loops(self.compute)]
-        if keeps_sums(self.kernel, self.primitive) or reduced.intersection(loops):
-            home.accumulates = UnitAttr()
-
-    def _place_output(self, body: Sequence[Operation]) -> None:
+    def place_output(self) -> None:
         """Move the output's buffers and their stores out of the outermost reduction loop.
 
         The accumulators must live through the whole reduction; this is part of the meaning, not a
         matter of speed, so it is done here and not in place-moves.
         """
         output = self.compute.output.owner
-        if keeps_sums(self.kernel, self.primitive) and isinstance(output, BufferOp):
+        if not isinstance(output, BufferOp):
+            return
+        reduced = {self.names.get(dim, dim) for dim in self.kernel.anchor.reduction}
+        loops = [loop for loop in enclosing_loops(self.compute) if loop.dim.data in reduced]
+        if keeps_sums(self.kernel, self.primitive) or loops:
             output.accumulates = UnitAttr()
-        reduced = self.kernel.anchor.reduction
-        loop = _first_loop(body)
-        while loop is not None and loop.dim.data not in reduced:
-            loop = _first_loop(loop.body.block.ops)
-        if loop is None:
+        outer = loops[0].parent_block() if loops else None
+        if outer is None:
             return
-        inner = loop
-        while (further := _first_loop(inner.body.block.ops)) is not None:
-            inner = further
-        outer = loop.parent_block()
-        ops = list(inner.body.block.ops)
-        own = self.kernel.output.name
-        stores = [op for op in ops if isinstance(op, MoveOp) and not op.loads]
-        stores = [op for op in stores if op.buffer.tensor_op.symbol.data == own]
-        if not stores or outer is None:
-            return
-        stores[0].buffer.accumulates = UnitAttr()
+        stores = _stores(output)
+        while stores and isinstance(buffer := stores[-1].target.owner, BufferOp):
+            further = _stores(buffer)
+            if not further:
+                break
+            stores += further
         # From main memory inwards: a buffer stands behind what it is of.
         for store in reversed(stores):
             store.detach()
-            outer.insert_op_after(store, loop)
+            outer.insert_op_after(store, loops[0])
             store.buffer.detach()
-            outer.insert_op_before(store.buffer, loop)
+            outer.insert_op_before(store.buffer, loops[0])
 
 
-def _first_loop(ops: Iterable[Operation]) -> LoopOp | None:
-    return next((op for op in ops if isinstance(op, LoopOp)), None)
-
-
-def _depth(link: Link, loops: Sequence[tuple[str, int, int, str]]) -> int:
-    """The number of loops, outermost first, within which a producer's result is made: those up to
-    the last that changes what is read of it."""
-    read = link.operand.dims
-    return max((n for n, loop in enumerate(loops, 1) if loop[0] in read), default=0)
+def _stores(buffer: BufferOp) -> list[MoveOp]:
+    """The moves from a buffer to what it is of."""
+    users = [use.operation for use in buffer.result.uses]
+    return [op for op in users if isinstance(op, MoveOp) and op.buffer is buffer and not op.loads]
 
 
 def _compute(

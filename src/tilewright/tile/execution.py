@@ -207,9 +207,7 @@ class Execution:
                 step, f"box {box} of {buffer.symbol.data} exceeds its shape {list(values.shape)}"
             )
         first = int(circle.places[visit])
-        return Circular(
-            visit, box, values, valid, begun, axis=circle.axis, first=first, rows=rows
-        )
+        return Circular(visit, box, values, valid, begun, axis=circle.axis, first=first, rows=rows)
 
     def held(self, step: Step, buffer: BufferOp) -> Content:
         """What a buffer holds, which must be of this visit."""

@@ -441,12 +441,15 @@ def reduction_loops(op: ComputeOp, block: Block, program: ProgramOp) -> list[Loo
 
 
 def each_run(
-    scope: Scope, dims: Mapping[str, Interval], ends: dict[tuple[DomainOp, str], int]
+    scope: Scope,
+    dims: Mapping[str, Interval],
+    ends: dict[tuple[DomainOp, str], int] | None = None,
 ) -> Iterator[dict[str, Interval]]:
     """The dims' intervals in each run of a loop's or a domain's body, for those around it.
 
     ``ends`` has the ends of sliding intervals in the run before, and is kept up to date.
     """
+    ends = {} if ends is None else ends
     if isinstance(scope, DomainOp):
         bound = {dim: _cut(axis, dims, dim) for dim, axis in scope.bound.items()}
         for dim in scope.sliding_dims:

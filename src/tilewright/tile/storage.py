@@ -12,7 +12,6 @@ from tilewright.ir.types import Array
 from tilewright.tile.boxes import Box
 from tilewright.tile.operations import BufferOp
 
-
 Index = tuple[Any, ...]
 """Of part of a box in an array: slices, or places along each axis."""
 

@@ -19,6 +19,7 @@ from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.fields import Column, Columns, Field
 from tilewright.targets.generic.operands import Values, memory_of, size_bits
 
+
 def circle_fields(machine: Machine, part: Primitive) -> tuple[Field, ...]:
     """The fields of the operands whose buffers may be circular."""
     bits, found = size_bits(machine, part), list[Field]()
@@ -85,9 +86,7 @@ def circle_touches(
     circle = columns[f"{role}.circle"]
     size, stride = box.sizes[rows], box.strides[rows]
     base = box.address - first * stride
-    place = np.where(
-        circle > 0, (columns[f"{role}.turn"] + first) % np.maximum(circle, 1), first
-    )
+    place = np.where(circle > 0, (columns[f"{role}.turn"] + first) % np.maximum(circle, 1), first)
     near = np.where(circle > 0, np.minimum(size, circle - place), size)
     sizes = [(*box.sizes[:rows], part, *box.sizes[rows + 1 :]) for part in (near, size - near)]
     return [

@@ -175,7 +175,6 @@ class Seen:
                 found = found + (boxes.clamped_start[axis] - self.start[axis]) * stride
         return found
 
-
     def turn(self, boxes: Boxes | None = None) -> Column:
         """In a circular buffer, the place of the first row of boxes, or of all that it holds."""
         circle, row = self.place.circle, 0

@@ -1,0 +1,232 @@
+"""The commands of a tiling of a chain, as its tile program has them, for the timing core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.machine import Move
+from tilewright.planning.chain_cost import Tiling
+from tilewright.planning.footprint import Ints
+from tilewright.simulate.commands import TIMED, TimedArray
+from tilewright.simulate.timing import simulate
+
+LATE = 1 << 20
+"""Behind everything else at a place in the program."""
+
+
+@dataclass
+class _Item:
+    """A command of a tiling in all its executions."""
+
+    engine: str
+    amount: Ints
+    """Bytes of transfers, cycles of computes."""
+    move: Move | None
+    unit: int
+    within: int
+    """Inner loops around it."""
+    tile: Ints
+    """The outer tile in which each execution lies."""
+    place: tuple[Ints | int, ...]
+    """Columns by which executions come one after the other in the program."""
+    reads: tuple[int, ...] = ()
+    fills: tuple[int, ...] = ()
+
+
+@dataclass
+class Commands:
+    """The commands of a tiling."""
+
+    tiling: Tiling
+
+    def cycles(self) -> float:
+        """What the machine's timing core says of them."""
+        return float(simulate(self.table(), self.tiling.machine).cycles)
+
+    def table(self) -> TimedArray:
+        """The commands in program order, with what each waits for."""
+        machine, items = self.tiling.machine, list(self._items())
+        first = np.cumsum([0, *(len(item.tile) for item in items)])
+        depth = max(len(item.place) for item in items)
+        keys = np.zeros((depth, int(first[-1])), np.int64)
+        for item, at in zip(items, first, strict=False):
+            for row, column in enumerate(item.place):
+                keys[row, at : at + len(item.tile)] = column
+        order = np.lexsort(keys[::-1])
+        engines = [engine.name for engine in machine.engines]
+        table = np.zeros(int(first[-1]), TIMED)
+        table["move"] = -1
+        for item, at in zip(items, first, strict=False):
+            rows = slice(int(at), int(at) + len(item.tile))
+            table["engine"][rows] = engines.index(item.engine)
+            if item.move is None:
+                table["cycles"][rows] = item.amount
+            else:
+                table["move"][rows] = machine.moves.index(item.move)
+                table["bytes"][rows] = item.amount
+                table["latency"][rows] = item.move.latency
+        position = np.zeros(len(order), np.int64)
+        ordered = table["engine"][order]
+        for engine in range(len(engines)):
+            mine = order[ordered == engine]
+            position[mine] = np.arange(1, len(mine) + 1)
+        for item, at in zip(items, first, strict=False):
+            rows = slice(int(at), int(at) + len(item.tile))
+            for number, other in enumerate(items):
+                if other.engine == item.engine:
+                    continue
+                column = table["waits"][rows, engines.index(other.engine)]
+                for needed in self._waits(item, other):
+                    base = int(first[number])
+                    counts = np.where(needed >= 0, position[base + np.maximum(needed, 0)], 0)
+                    np.maximum(column, counts, out=column)
+        return table[order]
+
+    def _waits(self, item: _Item, other: _Item) -> Iterator[Ints]:
+        """Per execution of a command, which execution of another must be done before; -1: none."""
+        for index in item.reads:
+            if index in other.fills:
+                seen, mine = self._visit(index, other), self._visit(index, item)
+                yield np.searchsorted(seen, mine, side="right") - 1
+        for index in item.fills:
+            if index in other.reads:
+                seen, mine = self._visit(index, other), self._visit(index, item)
+                slots = self.tiling.slot_count(index)
+                yield np.searchsorted(seen, mine - slots, side="right") - 1
+
+    def _visit(self, index: int, item: _Item) -> Ints:
+        """The filling of a buffer that each execution of a command sees."""
+        tiling = self.tiling
+        _, within = tiling.levels(index)
+        if not within:
+            return np.searchsorted(tiling.visits(index), item.tile, side="right") - 1
+        nest = tiling.nest(item.unit)
+        rows = np.arange(len(nest[item.within].tile))
+        for depth in range(item.within, within, -1):
+            parent = nest[depth].parent
+            assert parent is not None
+            rows = parent[rows]
+        return rows
+
+    def _items(self) -> Iterator[_Item]:
+        tiling, places = self.tiling, self.tiling.places
+        text = 0
+        for number, unit in enumerate(tiling.units):
+            for index, place in enumerate(places.all):
+                if place.unit != number or index not in tiling.transfers:
+                    continue
+                move = place.fill or place.drain
+                assert move is not None
+                text += 1
+                held = [n for n, p in enumerate(places.all) if p.host == place.name]
+                held = [n for n in held if places.all[n].unit == number]
+                held = [n for n in held if places.all[n].memory.name == place.memory.name]
+                sources = tuple(
+                    s for n in (index, *held) if (s := places.all[n].source) is not None
+                )
+                target = () if place.target is None else (place.target,)
+                yield _Item(
+                    move.engine,
+                    tiling.transfers[index],
+                    move,
+                    number,
+                    tiling.levels(index)[1],
+                    tiling.visits(index),
+                    self._place(index, text),
+                    sources if place.fill else (index,),
+                    (index, *held) if place.fill else target,
+                )
+            nest = tiling.nest(number)
+            rows = nest[-1]
+            made = places.makes[number]
+            yield _Item(
+                unit.primitive.engine,
+                tiling.computing(number),
+                None,
+                number,
+                len(nest) - 1,
+                rows.tile,
+                self._inside(number, 1, np.arange(len(rows.tile)), LATE),
+                tuple(places.reads[number]),
+                () if made is None else (made,),
+            )
+
+    def _inside(
+        self, number: int, stage: int, row: Ints | int, place: int, tile: Ints | None = None
+    ) -> tuple[Ints | int, ...]:
+        """Where something of a kernel stands: before its loops (0), in them (1), behind them (2)."""
+        depth = self.tiling.unit_depth(number)
+        tiles = self.tiling.nest(number)[-1].tile if tile is None else tile
+        return tiles, 2 * depth, number, stage, row, place
+
+    def _place(self, index: int, text: int) -> tuple[Ints | int, ...]:
+        """Where a transfer stands in the program."""
+        tiling = self.tiling
+        place, (depth, within) = tiling.places.all[index], tiling.levels(index)
+        number, tiles = place.unit, tiling.visits(index)
+        outer = depth < tiling.unit_depth(number)
+        if within:
+            rows = self._ends(number, within, last=place.drain is not None)
+            at = within * LATE // 64 + text
+            return self._inside(number, 1, rows, at if place.fill else 2 * LATE - at, tiles)
+        if place.drain is not None:
+            if not outer:
+                return self._inside(number, 2, 0, text, tiles)
+            # Sums leave once the last tile of their reduction is computed.
+            ends = np.append(tiles[1:], tiling.count) - 1
+            return ends, LATE - depth, number, 2, 0, text
+        if self._is_ahead(index):
+            before = np.append(tiles[:1], tiles[:-1])
+            late = np.where(np.arange(len(tiles)) > 0, LATE, 0) + text
+            if outer:
+                return before, 2 * depth + 1, np.where(late >= LATE, LATE, number), 0, 0, late
+            return before, 2 * depth, number, 0, 0, late
+        if outer:
+            return tiles, 2 * depth + 1, number, 0, 0, text
+        return self._inside(number, 0, 0, text, tiles)
+
+    def _ends(self, number: int, within: int, *, last: bool) -> Ints:
+        """Of each execution of some inner loops, the first or last one of all of them."""
+        nest = self.tiling.nest(number)
+        rows = np.arange(len(nest[-1].tile))
+        for depth in range(len(nest) - 1, within, -1):
+            parent = nest[depth].parent
+            assert parent is not None
+            rows = parent[rows]
+        places = np.searchsorted(
+            rows, np.arange(len(nest[within].tile)), "right" if last else "left"
+        )
+        return places - 1 if last else places
+
+    def _is_ahead(self, index: int) -> bool:
+        """Whether loads of a buffer are issued one run of their block earlier (tile/prefetch)."""
+        tiling, place = self.tiling, self.tiling.places.all[index]
+        staged = place.staged and place.fill is not None and not place.host
+        if not staged or tiling.slot_count(index) < 2:
+            return False
+        depth, _ = tiling.levels(index)
+        block = ("loop", depth)
+        if depth == tiling.unit_depth(place.unit):
+            block = self._block(place.unit)
+        inside = [n for n in range(len(tiling.units)) if self._block(n) == block]
+        loops = sum(bool(tiling.inner[n].order) for n in inside)
+        loops += block[0] == "loop" and depth < len(tiling.order)
+        return loops == 1 and all(tiling.inner[n].order for n in inside)
+
+    def _block(self, number: int) -> tuple[str, int]:
+        """The block in which a kernel's loops stand: a domain of its own, or its reader's block."""
+        tiling = self.tiling
+        unit = tiling.units[number]
+        if unit.bound:
+            return "domain", number
+        if number < len(tiling.units) - 1:
+            home = tiling.places.all[tiling.places.homes[unit.kernel.output.name]]
+            if home.unit < len(tiling.units) - 1:
+                return self._block(home.unit)
+        return "loop", tiling.unit_depth(number)
+
+
+__all__ = ["Commands"]

@@ -1,0 +1,145 @@
+"""What a tile of a chain reads and makes: intervals of dims, boxes of buffers, in every tile.
+
+Where a producer's dims follow from the last kernel's (links.py), every box of every operand is a
+product of intervals, each of which changes with one loop at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from tilewright.errors import refuse
+from tilewright.planning.chain_units import Places, Unit
+from tilewright.planning.domain import Affine, Operand
+from tilewright.planning.footprint import Ints, tile_positions
+
+Kept = tuple[tuple[str, str], ...]
+"""Producers' results whose rows are kept, each with the loop along which they slide."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """An interval in each iteration of a loop; of no loop (""), one interval."""
+
+    loop: str
+    start: Ints
+    size: Ints
+
+    def cut(self, extent: int) -> Span:
+        """The part within ``[0, extent)``."""
+        first = np.clip(self.start, 0, extent)
+        return Span(self.loop, first, np.clip(self.start + self.size, first, extent) - first)
+
+    @property
+    def new(self) -> Span:
+        """The part that no iteration before has."""
+        end = self.start + self.size
+        first = np.append(self.start[:1], np.clip(end[:-1], self.start[1:], end[1:]))
+        return Span(self.loop, first, end - first)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether iterations have parts in common."""
+        return bool(self.new.size.sum() < self.size.sum())
+
+
+@dataclass
+class Tile:
+    """Tile sizes of the last kernel's dims, and what all orders of its loops have in common."""
+
+    places: Places
+    sizes: Mapping[str, int]
+    _spans: dict[Kept, dict[str, Span]] = field(default_factory=dict[Kept, "dict[str, Span]"])
+    _boxes: dict[tuple[Kept, int, str], list[Span]] = field(
+        default_factory=dict[tuple[Kept, int, str], "list[Span]"]
+    )
+    totals: dict[object, int] = field(default_factory=dict[object, int])
+    """Sums over all tiles, of those who keep them here."""
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The kernels."""
+        return self.places.units
+
+    @cached_property
+    def extents(self) -> dict[str, int]:
+        """Extents of the chain's dims."""
+        found: dict[str, int] = {}
+        for unit in self.units:
+            for dim, extent in unit.kernel.anchor.extents.items():
+                found.setdefault(unit.names.get(dim, dim), extent)
+        return found
+
+    @cached_property
+    def cut(self) -> tuple[str, ...]:
+        """The dims that have a loop."""
+        extents = self.units[-1].kernel.anchor.extents
+        return tuple(dim for dim, size in self.sizes.items() if size < extents[dim])
+
+    def trips(self, dim: str) -> int:
+        """Iterations of a dim's loop."""
+        return -(-self.extents[dim] // self.sizes[dim])
+
+    def spans(self, kept: Kept = ()) -> dict[str, Span]:
+        """The intervals of all dims; refuses those that change with two loops."""
+        if kept not in self._spans:
+            one = np.zeros(1, np.int64)
+            spans = {d: Span("", one, np.full(1, n, np.int64)) for d, n in self.extents.items()}
+            for dim in self.cut:
+                spans[dim] = Span(dim, *tile_positions(self.extents[dim], self.sizes[dim]))
+            slides = dict(kept)
+            for unit in reversed(self.units):
+                loop = slides.get(unit.kernel.output.name)
+                for dim, axis in unit.bound.items():
+                    span = self._span(axis, spans).cut(self.extents[dim])
+                    spans[dim] = span.new if loop and span.loop == loop else span
+            self._spans[kept] = spans
+        return self._spans[kept]
+
+    def _span(self, axis: Affine, spans: Mapping[str, Span]) -> Span:
+        """The interval of an expression."""
+        terms = [(name, c) for name, c in axis.terms if c]
+        loops = dict.fromkeys(spans[name].loop for name, _ in terms if spans[name].loop)
+        if len(loops) > 1:
+            raise refuse("kernel-chain", f"{axis} changes with {' and '.join(loops)}")
+        start: Ints = np.full(1, axis.offset, np.int64)
+        size: Ints = np.ones(1, np.int64)
+        full: Ints = np.ones(1, np.int64)
+        for name, c in terms:
+            span = spans[name]
+            reach = c * (span.size - 1)
+            start = start + c * span.start + np.minimum(reach, 0)
+            size = size + abs(reach)
+            full = full * (span.size > 0)  # Of an empty domain nothing is read.
+        return Span(next(iter(loops), ""), start, size * full)
+
+    def boxes(self, number: int, operand: Operand, kept: Kept = ()) -> list[Span]:
+        """Of an operand's box in a kernel, the part inside its tensor, per axis."""
+        key = kept, number, operand.name
+        if key not in self._boxes:
+            spans = self.spans(kept)
+            axes = zip(self.units[number].axes[operand.name], operand.shape, strict=True)
+            self._boxes[key] = [self._span(axis, spans).cut(extent) for axis, extent in axes]
+        return self._boxes[key]
+
+    def takes(self, unit: Unit, inner: Mapping[str, int]) -> bool:
+        """Whether tiles of a kernel, cut to ``inner`` sizes, keep to its primitive's limits, and to
+        dims that stay whole."""
+        spans = self.spans()
+        for dim, extent in unit.kernel.anchor.extents.items():
+            sizes = spans[unit.names.get(dim, dim)].size
+            most = int(sizes.max())
+            if min(most, inner.get(dim, most)) > unit.primitive.limits.get(dim, extent):
+                return False
+            if dim in unit.primitive.whole and int(sizes.min()) < extent:
+                return False
+        return True
+
+
+def loops_of(spans: Iterable[Span]) -> set[str]:
+    """The loops with which intervals change."""
+    return {span.loop for span in spans if span.loop}
