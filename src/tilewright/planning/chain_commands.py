@@ -124,9 +124,8 @@ class Commands:
                 held = [n for n, p in enumerate(places.all) if p.host == place.name]
                 held = [n for n in held if places.all[n].unit == number]
                 held = [n for n in held if places.all[n].memory.name == place.memory.name]
-                sources = tuple(
-                    s for n in (index, *held) if (s := places.all[n].source) is not None
-                )
+                ends = [places.all[n].source for n in (index, *held)]
+                sources = tuple(end for end in ends if end is not None)
                 target = () if place.target is None else (place.target,)
                 yield _Item(
                     move.engine,
@@ -157,7 +156,7 @@ class Commands:
     def _inside(
         self, number: int, stage: int, row: Ints | int, place: int, tile: Ints | None = None
     ) -> tuple[Ints | int, ...]:
-        """Where something of a kernel stands: before its loops (0), in them (1), behind them (2)."""
+        """Where something of a kernel stands: before its loops (0), in them (1), behind (2)."""
         depth = self.tiling.unit_depth(number)
         tiles = self.tiling.nest(number)[-1].tile if tile is None else tile
         return tiles, 2 * depth, number, stage, row, place
@@ -208,6 +207,8 @@ class Commands:
         if not staged or tiling.slot_count(index) < 2:
             return False
         depth, _ = tiling.levels(index)
+        if place.source is not None and tiling.levels(place.source)[0] == depth:
+            return False
         block = ("loop", depth)
         if depth == tiling.unit_depth(place.unit):
             block = self._block(place.unit)

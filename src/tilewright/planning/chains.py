@@ -2,7 +2,7 @@
 
 The loops are those of the last kernel, over its parallel dims, and over its reductions where tiles
 with whole ones do not fit. Each tile computes first what it reads of the producers' results, halo
-included, at once; where primitives turn rows in circular buffers, rows that the tile before has left
+included, at once; where primitives turn rows in circular buffers, rows that the tile before left
 are not computed again. Where operands pass a memory on the way, each kernel cuts its part of a tile
 once more (chain_inner.py). So the space is small: the tilings that fit are sorted by a lower bound
 (every engine's work, bytes through main memory), and the best are priced by the timing core, on the

@@ -42,6 +42,9 @@ class Prefetch(TilePass):
             inner = any(isinstance(use.operation, BufferOp) for use in buffer.result.uses)
             if block is None or not move.loads or move.late is not None or not inner:
                 continue
+            outer = buffer.outer_buffer
+            if outer is not None and outer.parent_block() is block:
+                continue  # What is moved is made in the block itself.
             loops = [op for op in block.ops if isinstance(op, LoopOp)]
             computes = any(isinstance(op, ComputeOp) for op in block.ops)
             if len(loops) == 1 and not computes and buffer.slot_count > 1 and visits(buffer) > 1:
