@@ -71,12 +71,13 @@ def plain_machine() -> dict:
 def with_key(capability: Capability) -> tuple[Machine, str]:
     """The plain machine with one key set, and the place of that key."""
     data, (kind, _, field) = plain_machine(), capability.rpartition(".")
+    role = "input" if capability is Capability.CIRCULAR else "bias"  # a bias has no rows
     part, place = {
         "": (data, ""),
         "memory": (data["memories"][1], "memory.feature."),
         "move": (data["moves"][0], "move.load-feature."),
         "primitive": (data["primitives"][0], "primitive.conv."),
-        "operand": (data["primitives"][0]["operands"]["bias"], "primitive.conv.operands.bias."),
+        "operand": (data["primitives"][0]["operands"][role], f"primitive.conv.operands.{role}."),
     }[kind]
     part[field] = UNUSUAL[capability]
     if capability is Capability.C:  # All parts name a function, or none does.

@@ -68,6 +68,8 @@ class Tiling:
         self.units: tuple[Unit, ...] = self.places.units
         self.trips = [self.shape.trips(dim) for dim in self.order]
         self._nests: dict[int, list[Rows]] = {}
+        self._levels: dict[int, tuple[int, int]] = {}
+        self._depths: dict[int, int] = {}
 
     @property
     def tile(self) -> dict[str, int]:
@@ -132,6 +134,11 @@ class Tiling:
 
     def unit_depth(self, number: int) -> int:
         """Within how many of the outer loops a kernel of the chain computes."""
+        if number not in self._depths:
+            self._depths[number] = self._unit_depth(number)
+        return self._depths[number]
+
+    def _unit_depth(self, number: int) -> int:
         if number == len(self.units) - 1:
             return len(self.order)
         home = self.places.all[self.places.homes[self.units[number].kernel.output.name]]
@@ -140,6 +147,11 @@ class Tiling:
 
     def levels(self, index: int) -> tuple[int, int]:
         """Within how many outer loops, and how many inner ones, a buffer stands."""
+        if index not in self._levels:
+            self._levels[index] = self._find_levels(index)
+        return self._levels[index]
+
+    def _find_levels(self, index: int) -> tuple[int, int]:
         place = self.places.all[index]
         unit, home = self.units[place.unit], index in self.places.homes.values()
         group = [place]
@@ -331,9 +343,8 @@ class Tiling:
 
     def room(self, index: int, slots: int) -> int:
         """Bytes that a buffer takes with so many slots."""
-        place = self.places.all[index]
-        largest = [int(length.max(initial=0)) for length in self.lengths(index)]
-        visits = len(self.visits(index))
+        place, visits = self.places.all[index], self.most_visits(index)
+        largest = self._largest(index)
         loop = dict(self.slides).get(place.name) if index in self.places.homes.values() else None
         if loop is not None:
             axis, span = next(
@@ -349,6 +360,32 @@ class Tiling:
         size = -(-size // place.memory.granule) * place.memory.granule
         return size if loop is not None else size * max(min(slots, visits), 1)
 
+    def _largest(self, index: int) -> list[int]:
+        """Per axis, the largest length of a buffer's box."""
+        place, (_, within) = self.places.all[index], self.levels(index)
+        whole = [int(span.size.max(initial=0)) for span in self.boxes(place, self.slides)]
+        if not within:
+            return whole
+        sizes, unit = self.inner[place.unit].sizes, self.units[place.unit]
+        spans, found = self.shape.spans(self.slides), list[int]()
+        for axis, most in zip(place.operand.access, whole, strict=True):
+            length = 1
+            for dim, c in axis.terms:
+                outer = int(spans[unit.names.get(dim, dim)].size.max())
+                length += abs(c) * (min(sizes.get(dim, outer), outer) - 1)
+            found.append(min(length, most))
+        return found
+
+    def most_visits(self, index: int) -> int:
+        """How often a buffer is filled, at most."""
+        depth, within = self.levels(index)
+        count, number = prod(self.trips[:depth]), self.places.all[index].unit
+        inner, spans = self.inner[number], self.shape.spans()
+        for dim in inner.order[:within]:
+            size = int(spans[self.units[number].names.get(dim, dim)].size.max())
+            count *= -(-size // inner.sizes[dim])
+        return count
+
     def fits(self) -> bool:
         """Whether primitives take the tiles and all buffers fit; gives two slots where these fit,
         too."""
@@ -357,7 +394,6 @@ class Tiling:
                 return False
         rooms: dict[str, int] = {}
         groups: dict[tuple[str, str], list[int]] = {}
-        self._rooms: dict[tuple[int, int], int] = {}
         for index, place in enumerate(self.places.all):
             groups.setdefault(self.key(index), []).append(index)
             if place.memory.room is not None:
@@ -387,10 +423,12 @@ class Tiling:
         return True
 
     def _room(self, index: int, slots: int) -> int:
-        key = index, slots
-        if key not in self._rooms:
-            self._rooms[key] = self.room(index, slots)
-        return self._rooms[key]
+        key = "room", index, min(slots, self.most_visits(index)), self.levels(index)[1], self.slides
+        key = *key, frozenset(self.order[: self.levels(index)[0]]) if self.slides else None
+        known = self.shape.totals
+        if key not in known:
+            known[key] = self.room(index, slots)
+        return known[key]
 
     def _gains(self, index: int) -> bool:
         """Whether a second slot of a buffer lets engines run side by side."""
@@ -406,7 +444,7 @@ class Tiling:
         first = self.places.all[group[0]]
         transfers = any(self.places.all[n].fill or self.places.all[n].drain for n in group)
         inner = max(self.levels(index)[1] for index in group)
-        size = max(len(self.visits(n)) * self._room(n, 1) for n in group)
+        size = max(self.most_visits(n) * self._room(n, 1) for n in group)
         return -int(inner > 0), not transfers, -size, first.name
 
     def slot_count(self, index: int) -> int:

@@ -204,25 +204,29 @@ class _Conversion:
     def _named(self, name: str, memory: str, axes: Sequence[str], bits: str = "") -> None:
         strides = [f"c->{name}_{axis}" for axis in axes]
         bits = bits or self._bits(name)
-        self._operand(f"p.{name}", memory, f"c->{name}_address", strides, bits)
+        circle = "0, 0, 0"
         if f"{name}.circle" in self.known:
-            for member in ("circle", "turn"):
-                self.line(f"p.{name}.{member} = c->{name}_{member};")
-            self.line(f"p.{name}.rows = {list(axes).index('h')};")
+            circle = f"c->{name}_circle, c->{name}_turn, {list(axes).index('h')}"
+        self._operand(f"p.{name}", memory, f"c->{name}_address", strides, bits, circle)
 
     def _bits(self, name: str) -> str:
         narrow = self.machine.fixed_bits
         return f"c->{name}_wide ? 32 : {narrow}" if f"{name}.wide" in self.known else str(narrow)
 
     def _operand(
-        self, place: str, memory: str, address: str, strides: Sequence[str], bits: str
+        self,
+        place: str,
+        memory: str,
+        address: str,
+        strides: Sequence[str],
+        bits: str,
+        circle: str = "0, 0, 0",
     ) -> None:
         size = self.machine.memory(memory).bytes
         array = "0, 0" if memory == self.machine.main else f"{_array(memory)}, {size}"
         listed = ", ".join(strides) or "0"
-        self.line(
-            f'{place} = (struct operand){{"{memory}", {array}, {address}, {{{listed}}}, {bits}}};'
-        )
+        value = f'"{memory}", {array}, {address}, {{{listed}}}, {bits}, {circle}'
+        self.line(f"{place} = (struct operand){{{value}}};")
 
     def _steps(self, primitive: Primitive, axes: Sequence[str]) -> None:
         self.line(f"p.steps.narrow = {self.machine.fixed_bits};")
