@@ -128,12 +128,10 @@ def check_buffer(buffer: BufferOp) -> None:
 
 
 def _check_circular(buffer: BufferOp, axis: int, where: str) -> None:
-    """Only computes use a circular buffer, and only its axis moves from visit to visit."""
+    """Only the axis along which a buffer is circular moves from visit to visit."""
     loops = list(_loops(buffer))
     if not 0 <= axis < len(buffer.window.data) or not loops:
         raise VerifyException(f"{where}: needs an axis to be circular along, and a loop around it")
-    if any(isinstance(use.operation, (MoveOp, BufferOp)) for use in buffer.result.uses):
-        raise VerifyException(f"{where}: moves cannot read or write a circular buffer")
     for number, expression in enumerate(buffer.window.data):
         if number != axis and _moves(expression.dims, buffer, loops[0]):
             raise VerifyException(

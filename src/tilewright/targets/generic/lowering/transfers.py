@@ -24,6 +24,11 @@ def transfer_columns(
 ) -> dict[str, Any]:
     """The fields of every execution of a move between a buffer and what it is of, ``outer``, and of
     the move that travels with it."""
+    for place in (buffer, outer):
+        if isinstance(place, BufferPlace) and place.op.circular is not None:
+            raise refuse(
+                "lower-place", "transfers do not turn rows of circular buffers", place.name
+            )
     seen, boxes = buffer.seen_by(move), buffer.moved_by(move)
     columns: dict[str, Any] = {"element": buffer.element}
     ends = ("source", "target") if move.loads else ("target", "source")

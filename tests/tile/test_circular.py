@@ -1,0 +1,174 @@
+"""Chains that keep rows in circular buffers: programs mean their kernels, and faults are found."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.slow import but_fast
+from tests.tile.test_chains import _chain, _machine, _schedule
+from tests.tile.tile_kernels import Case
+from tilewright.errors import TilewrightError
+from tilewright.ir import Parser, VerifyException, to_attribute, to_text
+from tilewright.machine import Machine
+from tilewright.planning.domain import Kernel
+from tilewright.planning.schedule import Schedule
+from tilewright.tile.circular import circle_of
+from tilewright.tile.dialect import BufferOp, DomainOp, ProgramOp, context
+from tilewright.tile.interpreter import run
+from tilewright.tile.iteration import Order
+from tilewright.tile.lower import tile
+from tilewright.tile.passes import Boundary, Check
+from tilewright.tile.queues import commands_of
+from tilewright.tile.races import races
+
+SEEDS = [s for s in range(40) if s not in (0, 3, 4, 23, 28)]
+"""Of the others, the last kernel cuts the channels that it reads, which moves two axes."""
+
+
+def keeping(kernel: Kernel, schedule: Schedule) -> Schedule:
+    """The schedule with the rows of all producers' results kept."""
+    pairs = zip(kernel.producers, schedule.producers, strict=True)
+    names = tuple(producer.output.name for producer in kernel.producers)
+    return replace(schedule, producers=tuple(keeping(*pair) for pair in pairs), kept=names)
+
+
+def example(seed: int) -> tuple[Case, Machine, ProgramOp]:
+    """A chain whose tiles go down the image, a few rows each."""
+    of, machine, rng = _chain(seed), _machine(seed), random.Random(seed)
+    schedule = _schedule(of.kernel, machine, rng)
+    (level,), reduced = schedule.levels, of.kernel.anchor.reduction
+    order = [dim for dim in level.order if dim != "oh" and dim not in reduced]
+    order += ["oh", *(dim for dim in level.order if dim in reduced)]
+    sizes = dict(level.tile) | {"oh": rng.randint(1, 3)}
+    level = replace(level, tile=tuple(sizes.items()), order=tuple(order))
+    schedule = keeping(of.kernel, replace(schedule, levels=(level,)))
+    return of, machine, tile(of.kernel, schedule, machine)
+
+
+def rings(program: ProgramOp) -> list[BufferOp]:
+    return [op for op in program.walk() if isinstance(op, BufferOp) and op.circular is not None]
+
+
+@pytest.mark.parametrize("seed", but_fast(SEEDS, SEEDS[:10]))
+def test_programs_mean_their_kernels_however_engines_run(seed: int) -> None:
+    of, machine, program = example(seed)
+    assert rings(program)
+    of.check(run(program, of.feeds, machine)["y"])
+    for turn in range(2):
+        of.check(run(program, of.feeds, machine, interleave=turn)["y"])
+    program.verify()
+    text = to_text(program)
+    assert "sliding [" in text
+    assert to_text(Parser(context(), text).parse_op()) == text
+
+
+def test_rows_are_computed_once() -> None:
+    """Of kernels with one image and whole channels, no row of a kept result is made twice."""
+    compared = 0
+    for seed in SEEDS:
+        _, _, program = example(seed)
+        order = Order(program)
+        for ring in rings(program):
+            block = ring.parent_block()
+            assert block is not None
+            rows = order.block(block)
+            circle = circle_of(ring, rows)
+            assert circle.new.sum() <= circle.sizes.sum()
+            if len(np.unique(rows.run)) == 1:
+                # Rows that no tile reads, between the windows of large strides, are not made.
+                assert circle.new.sum() <= ring.tensor_shape[circle.axis]
+                compared += int(circle.new.sum() < circle.sizes.sum())
+    assert compared
+
+
+def test_every_row_that_a_circular_buffer_holds_is_needed() -> None:
+    """With a row less, check refuses, and the interpreter finds rows that others have replaced."""
+    wrong = 0
+    for seed in SEEDS[:12]:
+        of, machine, program = example(seed)
+        for ring in rings(program):
+            shape = list(ring.get("shape"))
+            axis = ring.circular_axis
+            assert axis is not None
+            block = ring.parent_block()
+            assert block is not None
+            most = int(circle_of(ring, Order(program).block(block)).sizes.max())
+            shape[axis] -= 1
+            before = ring.get("shape")
+            ring.set("shape", tuple(shape))
+            with pytest.raises(TilewrightError, match="tile-capacity"):
+                Check().run(program, machine)
+            if shape[axis] >= most:
+                try:
+                    for turn in range(20):
+                        of.check(run(program, of.feeds, machine, interleave=turn)["y"])
+                except (TilewrightError, AssertionError):
+                    wrong += 1
+            ring.set("shape", before)
+    assert wrong
+
+
+@pytest.mark.parametrize("seed", SEEDS[::9])
+def test_a_missing_wait_is_found_unless_nothing_needs_it(seed: int) -> None:
+    of, machine, program = example(seed)
+    needed = 0
+    for op in commands_of(program):
+        waits = op.wait_list
+        for place, wait in enumerate(waits):
+            op.set("waits", (*waits[:place], *waits[place + 1 :]))
+            if any(race.later is op and race.wait == wait for race in races(Order(program))):
+                needed += 1
+            else:
+                of.check(run(program, of.feeds, machine, interleave=place)["y"])
+            op.set("waits", waits)
+    assert needed
+
+
+@pytest.mark.parametrize("seed", SEEDS[:4])
+def test_peeled_loops_keep_what_they_can(seed: int) -> None:
+    """Loops without a second iteration have nothing to keep; programs mean what they meant."""
+    of, machine, program = example(seed)
+    Boundary(everywhere=True).run(program, machine)
+    program.verify()
+    of.check(run(program, of.feeds, machine)["y"])
+
+
+def test_what_cannot_be_kept_is_refused() -> None:
+    """Rows stay along the innermost loop, if it moves no other axis."""
+    of, machine = _chain(0), _machine(0)
+    schedule = keeping(of.kernel, _schedule(of.kernel, machine, random.Random(0)))
+    (level,) = schedule.levels
+    for order, words in (((), "no tile reads rows"), (("ci",), "over ci")):
+        sizes = {dim: 1 if dim in order else n for dim, n in of.kernel.anchor.extents.items()}
+        other = replace(level, tile=tuple(sizes.items()), order=order)
+        with pytest.raises(TilewrightError, match=words) as caught:
+            tile(of.kernel, replace(schedule, levels=(other,)), machine)
+        assert caught.value.problems[0].code == "schedule-invalid"
+
+
+def test_the_verifier_refuses_what_does_not_slide() -> None:
+    program = next(
+        program
+        for _, machine, program in map(example, SEEDS)
+        if not any(move.name.startswith("c-a") for move in machine.moves)
+    )
+    (ring, *_) = rings(program)
+    domain = next(op for op in program.walk() if isinstance(op, DomainOp) and op.sliding_dims)
+    slid = domain.properties.pop("sliding")
+    with pytest.raises(VerifyException, match="dims slide if"):
+        program.verify()
+    domain.properties["sliding"] = to_attribute(("n",))
+    with pytest.raises(VerifyException, match=r"not n|dims slide if"):
+        program.verify()
+    domain.properties["sliding"] = slid
+    program.verify()
+    axis = ring.circular_axis
+    ring.set("circular", 9)
+    with pytest.raises(VerifyException, match="axis to be circular along"):
+        program.verify()
+    ring.set("circular", axis)
+    program.verify()
