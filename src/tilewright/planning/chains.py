@@ -12,46 +12,25 @@ condition 2 the tile that is everything.)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import permutations, product
-from math import prod
+from collections.abc import Iterator
+from itertools import product
 from time import perf_counter
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine, Primitive
-from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.bounds import (
-    PRODUCTS,
     compute_cycles,
     main_bandwidth,
     peak_cycles,
     primitives_for,
 )
-from tilewright.planning.chain_commands import Commands
 from tilewright.planning.chain_cost import Tiling
-from tilewright.planning.chain_inner import InnerTiles
-from tilewright.planning.chain_tiles import Tile
+from tilewright.planning.chain_space import Candidates, Search
 from tilewright.planning.chain_units import Places, Unit, units_of
 from tilewright.planning.domain import Kernel
 from tilewright.planning.footprint import whole_elements
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.schedule import Level, Schedule
-from tilewright.planning.sizes import candidate_sizes
-
-SIZES = 10
-"""Tile sizes that are tried along one dim."""
-
-TILES = 1024
-"""Tiles of a candidate, at most; and tile sizes that are looked at, the largest first."""
-
-ORDERED = 3
-"""Loops of which all orders are tried; of more, one order is: further ones hardly differ."""
-
-FEW = 2
-"""Results whose rows can be kept, of which each alone is tried, too."""
-
-PRICED = 48
-"""Tilings that are priced, best lower bound first."""
 
 TIMED = 6
 """Candidates that are timed, best cost first."""
@@ -67,17 +46,26 @@ def plan_chain(
     """
     begin = perf_counter()
     failures: list[TilewrightError] = []
-    tilings: list[Tiling] = []
-    cuts: dict[str, None] = {}
+    units: list[tuple[Unit, ...]] = []
     for chosen in _primitives(kernel, machine):
         try:
-            fitting, thinned = _tilings(units_of(kernel, machine, chosen), machine)
+            units.append(units_of(kernel, machine, chosen))
         except TilewrightError as error:
             failures.append(error)
-            continue
-        tilings += fitting
-        cuts |= {"rows": None} if thinned else {}
-    if not tilings:
+    search = Search([])
+    for cut in (False, True):
+        candidates: list[Candidates] = []
+        for one in units:
+            try:
+                candidates.append(Candidates(Places(one, machine), machine, cut))
+            except TilewrightError as error:
+                failures.append(error)
+        search = Search(candidates)
+        search.run()
+        if search.priced:
+            break
+    priced = search.priced
+    if not priced:
         if failures:
             raise failures[0]
         raise refuse(
@@ -86,29 +74,21 @@ def plan_chain(
             kernel.symbol,
             "give the machine more memory, or leave the kernels apart",
         )
-    tilings.sort(key=lambda tiling: (tiling.bound, -tiling.tile_points))
-    priced: list[tuple[float, int]] = []
-    for number, tiling in enumerate(tilings):
-        if priced and tiling.bound > min(priced)[0]:
-            break
-        if number == PRICED:
-            cuts["priced"] = None
-            break
-        priced.append((Commands(tiling).cycles(), number))
-    priced.sort()
-    (cycles, best), took, timed = priced[0], None, 0
+    (cycles, _, best), took, timed = priced[0], None, 0
     if timer is not None:
-        candidates = priced[: min(TIMED, (budget or Budget()).timed)]
-        times = [(timer(kernel, schedule_of(tilings[n])), cost, n) for cost, n in candidates]
-        (took, cycles, best), timed = min(times), len(times)
+        chosen = priced[: min(TIMED, (budget or Budget()).timed)]
+        times = [(timer(kernel, schedule_of(one)), cost, n, one) for cost, n, one in chosen]
+        (took, cycles, _, best), timed = min(times, key=lambda time: time[:3]), len(times)
+    cuts = ["rows"] if any(one.thinned for one in search.candidates) else []
+    cuts += ["priced"] if search.stopped else []
     physical, granule = bounds(kernel, machine)
     return Plan(
-        schedule=schedule_of(tilings[best]),
+        schedule=schedule_of(best),
         predicted_cycles=cycles,
-        moved_bytes=tilings[best].moved_bytes,
+        moved_bytes=best.moved_bytes,
         physical_bound=physical,
         granule_bound=granule,
-        candidates=len(tilings),
+        candidates=search.count,
         priced=len(priced),
         seconds=perf_counter() - begin,
         complete=not cuts,
@@ -146,75 +126,6 @@ def _flat(kernel: Kernel) -> list[Kernel]:
 def _primitives(kernel: Kernel, machine: Machine) -> Iterator[tuple[Primitive, ...]]:
     """Choices of a primitive for each kernel, in the order of ``_flat``."""
     return product(*(primitives_for(unit, machine) for unit in _flat(kernel)))
-
-
-def _tilings(units: tuple[Unit, ...], machine: Machine) -> tuple[list[Tiling], bool]:
-    """The tilings that fit, with as many slots as fit; and whether others were not looked at.
-
-    Reductions of the last kernel are cut only where nothing fits otherwise.
-    """
-    places = Places(units, machine)
-    thinned = False
-    for cut in (False, True):
-        fitting, thin = _fitting(places, machine, cut=cut)
-        thinned |= thin
-        if fitting:
-            return fitting, thinned
-    return [], thinned
-
-
-def _fitting(places: Places, machine: Machine, *, cut: bool) -> tuple[list[Tiling], bool]:
-    last = places.units[-1]
-    anchor, primitive = last.kernel.anchor, last.primitive
-    sizes: dict[str, list[int]] = {}
-    thinned = False
-    for dim, extent in anchor.extents.items():
-        # A producer is computed whole in the dims that it shares and does not tile.
-        granule = max(unit.granule(dim) for unit in places.units)
-        fixed = dim in primitive.whole or (dim in anchor.reduction and not _splits(last, dim, cut))
-        limit = None if places.is_deep else primitive.limits.get(dim)
-        every = [extent] if fixed else candidate_sizes(extent, granule, limit)
-        thinned |= len(every) > SIZES
-        sizes[dim] = every if len(every) <= SIZES else [*every[: SIZES - 1], every[-1]]
-    tiles = sorted(product(*sizes.values()), key=lambda tile: -prod(tile))
-    thinned |= len(tiles) > TILES
-    inner = InnerTiles(places, ELEMENT_BYTES[machine.accumulator])
-    fitting: list[Tiling] = []
-    for chosen in tiles[:TILES]:
-        shape = Tile(places, dict(zip(sizes, chosen, strict=True)))
-        if prod(shape.trips(dim) for dim in shape.cut) > TILES:
-            thinned = True
-            continue
-        nests = inner.of(shape)
-        if nests is None:
-            continue
-        parallel = [dim for dim in shape.cut if dim not in anchor.reduction]
-        reduced = tuple(dim for dim in shape.cut if dim in anchor.reduction)
-        orders = permutations(parallel) if len(parallel) <= ORDERED else [tuple(parallel)]
-        thinned |= len(parallel) > ORDERED
-        for order in orders:
-            tiling = Tiling(shape, machine, (*order, *reduced), nests)
-            if not tiling.fits():
-                break
-            fitting.append(tiling)
-            keepable = tiling.keepable
-            for kept in _parts(keepable):
-                keeping = Tiling(shape, machine, tiling.order, nests, kept)
-                fitting += [keeping] if keeping.fits() else []
-    return fitting, thinned
-
-
-def _splits(last: Unit, dim: str, cut: bool) -> bool:
-    """Whether a reduction dim of the last kernel may have a loop around the whole chain."""
-    return cut and last.kernel.anchor.operation in PRODUCTS and dim not in ("kh", "kw")
-
-
-def _parts(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """All of some names, then each part of a few."""
-    if names:
-        yield tuple(names)
-    if len(names) == FEW:
-        yield from ((name,) for name in names)
 
 
 def schedule_of(tiling: Tiling) -> Schedule:

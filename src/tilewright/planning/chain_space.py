@@ -1,0 +1,184 @@
+"""The tilings of a chain that are tried: coarsely over all sizes, then around the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations, product
+from math import prod
+
+from tilewright.machine import Machine
+from tilewright.numerics.element_types import ELEMENT_BYTES
+from tilewright.planning.bounds import PRODUCTS
+from tilewright.planning.chain_commands import Commands
+from tilewright.planning.chain_cost import Tiling
+from tilewright.planning.chain_inner import InnerTiles
+from tilewright.planning.chain_tiles import Tile
+from tilewright.planning.chain_units import Places, Unit
+from tilewright.planning.sizes import candidate_sizes
+
+SIZES = 10
+"""Tile sizes that are looked at along one dim."""
+
+COARSE = (0, 1, 3, 6, 9)
+"""Which of these, the largest first, are tried together with those of all other dims."""
+
+TILES = 1024
+"""Tiles of a candidate, at most; and tile sizes that are looked at, the largest first."""
+
+ORDERED = 3
+"""Loops of which all orders are tried; of more, one order is: further ones hardly differ."""
+
+PRICED = 32
+"""Tilings that are priced, best lower bound first, in each round."""
+
+REFINED = 3
+"""Tiles around which sizes are tried that the coarse round left out."""
+
+Steps = tuple[int, ...]
+"""Which of its candidate sizes a tile has along each dim."""
+
+
+@dataclass
+class Candidates:
+    """The tilings of a chain by one choice of primitives."""
+
+    places: Places
+    machine: Machine
+    cut: bool = False
+    """Whether reductions of the last kernel may have loops around the whole chain."""
+    thinned: bool = False
+    """Whether some tilings are not looked at."""
+    tilings: dict[Steps, list[Tiling]] = field(default_factory=dict[Steps, "list[Tiling]"])
+    """Those that fit, by tile."""
+
+    def __post_init__(self) -> None:
+        self.last: Unit = self.places.units[-1]
+        self.inner = InnerTiles(self.places, ELEMENT_BYTES[self.machine.accumulator])
+        self.sizes = {
+            dim: self._sizes(dim, n) for dim, n in self.last.kernel.anchor.extents.items()
+        }
+
+    def _sizes(self, dim: str, extent: int) -> list[int]:
+        anchor, primitive = self.last.kernel.anchor, self.last.primitive
+        # A producer is computed whole in the dims that it shares and does not tile.
+        granule = max(unit.granule(dim) for unit in self.places.units)
+        parts = self.cut and anchor.operation in PRODUCTS and dim not in ("kh", "kw")
+        if dim in primitive.whole or (dim in anchor.reduction and not parts):
+            return [extent]
+        limit = None if self.places.is_deep else primitive.limits.get(dim)
+        every = candidate_sizes(extent, granule, limit)
+        self.thinned |= len(every) > SIZES
+        return every if len(every) <= SIZES else [*every[: SIZES - 1], every[-1]]
+
+    def look(self, *, coarse: bool) -> None:
+        """Find the tilings of all tiles, or of some of each dim's sizes."""
+        steps = [
+            [n for n in range(len(sizes)) if not coarse or n in COARSE or n == len(sizes) - 1]
+            for sizes in self.sizes.values()
+        ]
+        tiles = sorted(product(*steps), key=lambda tile: -prod(self._tile(tile).values()))
+        self.thinned |= len(tiles) > TILES
+        for tile in tiles[:TILES]:
+            self.at(tile)
+
+    def _tile(self, steps: Steps) -> dict[str, int]:
+        return {dim: self.sizes[dim][n] for dim, n in zip(self.sizes, steps, strict=True)}
+
+    def around(self, steps: Steps) -> list[Tiling]:
+        """The tilings of the tiles that differ in the next size along one dim, if they are new."""
+        found: list[Tiling] = []
+        for axis, sizes in enumerate(self.sizes.values()):
+            for step in (steps[axis] - 1, steps[axis] + 1):
+                near = (*steps[:axis], step, *steps[axis + 1 :])
+                if 0 <= step < len(sizes) and near not in self.tilings:
+                    found += self.at(near)
+        return found
+
+    def at(self, steps: Steps) -> list[Tiling]:
+        """The tilings of one tile that fit, with as many slots as fit."""
+        if steps not in self.tilings:
+            self.tilings[steps] = list(self._fitting(self._tile(steps)))
+        return self.tilings[steps]
+
+    def _fitting(self, sizes: dict[str, int]) -> Iterator[Tiling]:
+        shape = Tile(self.places, sizes)
+        if prod(shape.trips(dim) for dim in shape.cut) > TILES:
+            self.thinned = True
+            return
+        nests = self.inner.of(shape)
+        if nests is None:
+            return
+        reduction = self.last.kernel.anchor.reduction
+        parallel = [dim for dim in shape.cut if dim not in reduction]
+        reduced = tuple(dim for dim in shape.cut if dim in reduction)
+        orders = permutations(parallel) if len(parallel) <= ORDERED else [tuple(parallel)]
+        self.thinned |= len(parallel) > ORDERED
+        for order in orders:
+            tiling = Tiling(shape, self.machine, (*order, *reduced), nests)
+            if not tiling.fits():
+                return  # As little fits in another order.
+            yield tiling
+            kept = tiling.keepable
+            for names in dict.fromkeys([kept, *((name,) for name in kept)]) if kept else ():
+                keeping = Tiling(shape, self.machine, tiling.order, nests, names)
+                if keeping.fits():
+                    yield keeping
+
+
+@dataclass
+class Search:
+    """The best tilings of a chain's candidates."""
+
+    candidates: Sequence[Candidates]
+    priced: list[tuple[float, int, Tiling]] = field(default_factory=list[tuple[float, int, Tiling]])
+    """Cycles of what was priced, best first, with the order in which that was done."""
+    stopped: bool = False
+    """Whether tilings were left whose bound is below the best cycles."""
+
+    @property
+    def count(self) -> int:
+        """The tilings that fit."""
+        return sum(len(many) for one in self.candidates for many in one.tilings.values())
+
+    def run(self) -> None:
+        """Price the best of the coarse round, then what lies around them."""
+        for one in self.candidates:
+            one.look(coarse=True)
+        if not any(tilings for one in self.candidates for tilings in one.tilings.values()):
+            for one in self.candidates:
+                one.look(coarse=False)
+        self._price([t for one in self.candidates for many in one.tilings.values() for t in many])
+        for one in self.candidates:
+            one.thinned |= any(len(sizes) > len(COARSE) for sizes in one.sizes.values())
+        done: set[tuple[int, Steps]] = set()
+        while self.priced:
+            best = [self._steps(tiling) for _, _, tiling in self.priced[: 2 * REFINED]]
+            new = [key for key in dict.fromkeys(best) if key not in done][:REFINED]
+            near = [tiling for number, steps in new for tiling in self._around(number, steps)]
+            done |= set(new)
+            if not near:
+                break
+            self._price(near)
+
+    def _around(self, number: int, steps: Steps) -> list[Tiling]:
+        return self.candidates[number].around(steps)
+
+    def _steps(self, tiling: Tiling) -> tuple[int, Steps]:
+        """The candidate of a tiling, and its tile."""
+        for number, one in enumerate(self.candidates):
+            if one.places is tiling.places:
+                sizes = tiling.shape.sizes
+                return number, tuple(one.sizes[dim].index(sizes[dim]) for dim in one.sizes)
+        raise KeyError("the tiling is of no candidate")
+
+    def _price(self, tilings: list[Tiling]) -> None:
+        tilings.sort(key=lambda tiling: (tiling.bound, -tiling.tile_points))
+        for number, tiling in enumerate(tilings):
+            if self.priced and tiling.bound > min(self.priced)[0]:
+                break
+            if number == PRICED:
+                self.stopped = True
+                break
+            self.priced.append((Commands(tiling).cycles(), len(self.priced), tiling))
+        self.priced.sort(key=lambda entry: entry[:2])
