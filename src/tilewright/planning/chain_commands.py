@@ -68,6 +68,7 @@ class Commands:
                 table["move"][rows] = machine.moves.index(item.move)
                 table["bytes"][rows] = item.amount
                 table["latency"][rows] = item.move.latency
+        self._fetch(table, order)
         position = np.zeros(len(order), np.int64)
         ordered = table["engine"][order]
         for engine in range(len(engines)):
@@ -84,6 +85,17 @@ class Commands:
                     counts = np.where(needed >= 0, position[base + np.maximum(needed, 0)], 0)
                     np.maximum(column, counts, out=column)
         return table[order]
+
+    def _fetch(self, table: TimedArray, order: Ints) -> None:
+        """Charge main memory for the instruction words, as the generic target does: each of its
+        transfers carries those since the one before it."""
+        machine = self.tiling.machine
+        main = np.array([machine.main in (m.source, m.target) for m in machine.moves] + [False])
+        transfers = np.flatnonzero(main[table["move"][order]])
+        if transfers.size:
+            words = np.diff(transfers, prepend=-1)
+            words[-1] += len(order) - 1 - transfers[-1]
+            table["bytes"][order[transfers]] += words * machine.instruction_bytes
 
     def _waits(self, item: _Item, other: _Item) -> Iterator[Ints]:
         """Per execution of a command, which execution of another must be done before; -1: none."""

@@ -322,6 +322,17 @@ class Tiling:
         """Cycles that the busiest engine, or main memory, takes at least."""
         return max(*self.busy.values(), self.moved_bytes / main_bandwidth(self.machine))
 
+    @property
+    def estimate(self) -> float:
+        """Cycles of the busiest engine, and of the others where these do not run beside it: in the
+        first tile and the last one, or in all tiles, where buffers have one slot."""
+        others = sum(self.busy.values()) - max(self.busy.values())
+        single = any(
+            self.slot_count(index) == 1 and self.most_visits(index) > 1 and self._gains(index)
+            for index in range(len(self.places.all))
+        )
+        return self.bound + others / (1 if single else self.count)
+
     # Room.
 
     def element(self, place: Place) -> int:
@@ -449,4 +460,4 @@ class Tiling:
 
     def slot_count(self, index: int) -> int:
         """Slots of a buffer."""
-        return max(min(self.slots.get(self.key(index), 1), len(self.visits(index))), 1)
+        return max(min(self.slots.get(self.key(index), 1), self.most_visits(index)), 1)

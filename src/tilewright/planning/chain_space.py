@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations, product
-from math import prod
+from math import inf, prod
 
 from tilewright.machine import Machine
 from tilewright.numerics.element_types import ELEMENT_BYTES
@@ -30,7 +30,7 @@ ORDERED = 3
 """Loops of which all orders are tried; of more, one order is: further ones hardly differ."""
 
 PRICED = 32
-"""Tilings that are priced, best lower bound first, in each round."""
+"""Tilings that are priced, best estimate first, in the coarse round; a third of it in others."""
 
 REFINED = 3
 """Tiles around which sizes are tried that the coarse round left out."""
@@ -173,12 +173,15 @@ class Search:
         raise KeyError("the tiling is of no candidate")
 
     def _price(self, tilings: list[Tiling]) -> None:
-        tilings.sort(key=lambda tiling: (tiling.bound, -tiling.tile_points))
-        for number, tiling in enumerate(tilings):
-            if self.priced and tiling.bound > min(self.priced)[0]:
-                break
-            if number == PRICED:
+        most = PRICED // 3 if self.priced else PRICED
+        best, done = min((entry[0] for entry in self.priced), default=inf), 0
+        for tiling in sorted(tilings, key=lambda one: (one.estimate, -one.tile_points)):
+            if tiling.bound > best:
+                continue
+            if done == most:
                 self.stopped = True
                 break
-            self.priced.append((Commands(tiling).cycles(), len(self.priced), tiling))
+            cycles = Commands(tiling).cycles()
+            self.priced.append((cycles, len(self.priced), tiling))
+            best, done = min(best, cycles), done + 1
         self.priced.sort(key=lambda entry: entry[:2])

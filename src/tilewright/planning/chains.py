@@ -32,7 +32,7 @@ from tilewright.planning.footprint import whole_elements
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.schedule import Level, Schedule
 
-TIMED = 6
+TIMED = 3
 """Candidates that are timed, best cost first."""
 
 
