@@ -68,8 +68,10 @@ class Tiling:
         self.units: tuple[Unit, ...] = self.places.units
         self.trips = [self.shape.trips(dim) for dim in self.order]
         self._nests: dict[int, list[Rows]] = {}
-        self._levels: dict[int, tuple[int, int]] = {}
-        self._depths: dict[int, int] = {}
+        # These follow from the loops that there are, and not from their sizes.
+        loops = self.order, tuple(inner.order for inner in self.inner)
+        self._levels = self.places.levels.setdefault(loops, {})
+        self._depths = self.places.depths.setdefault(loops, {})
 
     @property
     def tile(self) -> dict[str, int]:
@@ -326,12 +328,21 @@ class Tiling:
     def estimate(self) -> float:
         """Cycles of the busiest engine, and of the others where these do not run beside it: in the
         first tile and the last one, or in all tiles, where buffers have one slot."""
-        others = sum(self.busy.values()) - max(self.busy.values())
         single = any(
             self.slot_count(index) == 1 and self.most_visits(index) > 1 and self._gains(index)
             for index in range(len(self.places.all))
         )
-        return self.bound + others / (1 if single else self.count)
+        return self.least + self.others * (1 - 1 / self.count) if single else self.least
+
+    @property
+    def others(self) -> float:
+        """Cycles of the engines that are not the busiest."""
+        return sum(self.busy.values()) - max(self.busy.values())
+
+    @property
+    def least(self) -> float:
+        """The estimate, if all buffers that gain by it have two slots."""
+        return self.bound + self.others / self.count
 
     # Room.
 
@@ -398,11 +409,7 @@ class Tiling:
         return count
 
     def fits(self) -> bool:
-        """Whether primitives take the tiles and all buffers fit; gives two slots where these fit,
-        too."""
-        for unit, inner in zip(self.units, self.inner, strict=True):
-            if not self.shape.takes(unit, inner.sizes):
-                return False
+        """Whether all buffers fit; gives two slots where these fit, too."""
         rooms: dict[str, int] = {}
         groups: dict[tuple[str, str], list[int]] = {}
         for index, place in enumerate(self.places.all):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from itertools import permutations, product
 from math import inf, prod
 
@@ -50,7 +51,7 @@ class Candidates:
     thinned: bool = False
     """Whether some tilings are not looked at."""
     tilings: dict[Steps, list[Tiling]] = field(default_factory=dict[Steps, "list[Tiling]"])
-    """Those that fit, by tile."""
+    """By tile."""
 
     def __post_init__(self) -> None:
         self.last: Unit = self.places.units[-1]
@@ -96,18 +97,19 @@ class Candidates:
         return found
 
     def at(self, steps: Steps) -> list[Tiling]:
-        """The tilings of one tile that fit, with as many slots as fit."""
+        """The tilings of one tile that the primitives take, whether they fit or not."""
         if steps not in self.tilings:
-            self.tilings[steps] = list(self._fitting(self._tile(steps)))
+            self.tilings[steps] = list(self._orders(self._tile(steps)))
         return self.tilings[steps]
 
-    def _fitting(self, sizes: dict[str, int]) -> Iterator[Tiling]:
+    def _orders(self, sizes: dict[str, int]) -> Iterator[Tiling]:
         shape = Tile(self.places, sizes)
         if prod(shape.trips(dim) for dim in shape.cut) > TILES:
             self.thinned = True
             return
         nests = self.inner.of(shape)
-        if nests is None:
+        pairs = zip(self.places.units, nests or (), strict=False)
+        if nests is None or not all(shape.takes(unit, inner.sizes) for unit, inner in pairs):
             return
         reduction = self.last.kernel.anchor.reduction
         parallel = [dim for dim in shape.cut if dim not in reduction]
@@ -116,14 +118,10 @@ class Candidates:
         self.thinned |= len(parallel) > ORDERED
         for order in orders:
             tiling = Tiling(shape, self.machine, (*order, *reduced), nests)
-            if not tiling.fits():
-                return  # As little fits in another order.
             yield tiling
             kept = tiling.keepable
             for names in dict.fromkeys([kept, *((name,) for name in kept)]) if kept else ():
-                keeping = Tiling(shape, self.machine, tiling.order, nests, names)
-                if keeping.fits():
-                    yield keeping
+                yield Tiling(shape, self.machine, tiling.order, nests, names)
 
 
 @dataclass
@@ -138,17 +136,18 @@ class Search:
 
     @property
     def count(self) -> int:
-        """The tilings that fit."""
+        """The tilings that were looked at."""
         return sum(len(many) for one in self.candidates for many in one.tilings.values())
 
     def run(self) -> None:
         """Price the best of the coarse round, then what lies around them."""
-        for one in self.candidates:
-            one.look(coarse=True)
-        if not any(tilings for one in self.candidates for tilings in one.tilings.values()):
+        for coarse in (True, False):
             for one in self.candidates:
-                one.look(coarse=False)
-        self._price([t for one in self.candidates for many in one.tilings.values() for t in many])
+                one.look(coarse=coarse)
+            every = (many for one in self.candidates for many in one.tilings.values())
+            self._price([tiling for many in every for tiling in many])
+            if self.priced:
+                break
         for one in self.candidates:
             one.thinned |= any(len(sizes) > len(COARSE) for sizes in one.sizes.values())
         done: set[tuple[int, Steps]] = set()
@@ -173,10 +172,20 @@ class Search:
         raise KeyError("the tiling is of no candidate")
 
     def _price(self, tilings: list[Tiling]) -> None:
+        """Price those that fit, best estimate first; an estimate takes a tiling's slots, and so is
+        made when the tiling's turn comes by the least that it may be."""
         most = PRICED // 3 if self.priced else PRICED
         best, done = min((entry[0] for entry in self.priced), default=inf), 0
-        for tiling in sorted(tilings, key=lambda one: (one.estimate, -one.tile_points)):
+        queue = [(one.least, -one.tile_points, n, False) for n, one in enumerate(tilings)]
+        heapify(queue)
+        while queue:
+            _, points, number, fits = heappop(queue)
+            tiling = tilings[number]
             if tiling.bound > best:
+                continue
+            if not fits:
+                if tiling.fits():
+                    heappush(queue, (tiling.estimate, points, number, True))
                 continue
             if done == most:
                 self.stopped = True

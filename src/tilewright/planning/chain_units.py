@@ -114,6 +114,10 @@ class Places:
 
     def __post_init__(self) -> None:
         self.all: list[Place] = []
+        self.depths: dict[object, dict[int, int]] = {}
+        """By the orders of loops, within how many of them each kernel computes."""
+        self.levels: dict[object, dict[int, tuple[int, int]]] = {}
+        """By the orders of loops, within how many of them each buffer stands."""
         self.homes: dict[str, int] = {}
         """By name, where results of producers wait to be read."""
         self.reads: list[list[int]] = [[] for _ in self.units]
