@@ -6,7 +6,7 @@ transfer moves, how long each compute takes, and what each waits for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -69,9 +69,9 @@ class Tiling:
         self.trips = [self.shape.trips(dim) for dim in self.order]
         self._nests: dict[int, list[Rows]] = {}
         # These follow from the loops that there are, and not from their sizes.
-        loops = self.order, tuple(inner.order for inner in self.inner)
-        self._levels = self.places.levels.setdefault(loops, {})
-        self._depths = self.places.depths.setdefault(loops, {})
+        self._loops = self.order, tuple(inner.order for inner in self.inner)
+        self._levels = self.places.levels.setdefault(self._loops, {})
+        self._depths = self.places.depths.setdefault(self._loops, {})
 
     @property
     def tile(self) -> dict[str, int]:
@@ -279,17 +279,37 @@ class Tiling:
         whole = np.ceil(np.maximum(cycles, least))
         return np.broadcast_to(whole, rows.tile.shape).astype(np.int64)
 
-    def _total(self, key: object, depth: int, column: Any) -> int:
+    @property
+    def around(self) -> tuple[frozenset[str], ...]:
+        """The outer loops around each buffer's moves, and those around each kernel's computes."""
+        if self._loops not in self.places.around:
+            found: list[frozenset[str]] = []
+            for index, place in enumerate(self.places.all):
+                depth, within = self.levels(index)
+                depth = self.unit_depth(place.unit) if within else depth
+                found.append(frozenset(self.order[:depth]))
+            for number in range(len(self.units)):
+                found.append(frozenset(self.order[: self.unit_depth(number)]))
+            self.places.around[self._loops] = tuple(found)
+        return self.places.around[self._loops]
+
+    def _total(self, number: int, column: Callable[[int], Ints], of: int) -> int:
         """A sum over all executions, which tilings of one tile with the same loops share."""
         known = self.shape.totals
-        key = key, frozenset(self.order[:depth]), self.slides
+        key = number, self.around[number], self.slides
         if key not in known:
-            known[key] = int(column().sum())
+            known[key] = int(column(of).sum())
         return known[key]
 
     @cached_property
     def busy(self) -> dict[str, float]:
-        """Per engine, the cycles of its computes and of its bytes."""
+        """Per engine, the cycles of its computes and of its bytes; not to be changed."""
+        key = self.around, self.slides
+        if key not in self.shape.busy:
+            self.shape.busy[key] = self._busy()
+        return self.shape.busy[key]
+
+    def _busy(self) -> dict[str, float]:
         busy: dict[str, float] = {}
         for index, place in enumerate(self.places.all):
             move = place.fill or place.drain
@@ -297,17 +317,14 @@ class Tiling:
                 cycles = self._bytes(index) / move.bytes_per_cycle
                 busy[move.engine] = busy.get(move.engine, 0.0) + cycles
         for number, unit in enumerate(self.units):
-            engine, depth = unit.primitive.engine, self.unit_depth(number)
-            total = self._total(("compute", number), depth, lambda n=number: self.computing(n))
+            total = self._total(len(self.places.all) + number, self.computing, number)
+            engine = unit.primitive.engine
             busy[engine] = busy.get(engine, 0.0) + total
         return busy
 
     def _bytes(self, index: int) -> int:
         """Bytes that pass a buffer's move in all."""
-        depth, within = self.levels(index)
-        if within:
-            depth = self.unit_depth(self.places.all[index].unit)
-        return self._total(("move", index), depth, lambda: self.moved(index))
+        return self._total(index, self.moved, index)
 
     @cached_property
     def moved_bytes(self) -> int:

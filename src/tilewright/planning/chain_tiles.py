@@ -59,6 +59,8 @@ class Tile:
     )
     totals: dict[object, int] = field(default_factory=dict[object, int])
     """Sums over all tiles, of those who keep them here."""
+    busy: dict[object, dict[str, float]] = field(default_factory=dict[object, "dict[str, float]"])
+    """Cycles of each engine, of those who keep them here."""
 
     @property
     def units(self) -> tuple[Unit, ...]:

@@ -118,6 +118,8 @@ class Places:
         """By the orders of loops, within how many of them each kernel computes."""
         self.levels: dict[object, dict[int, tuple[int, int]]] = {}
         """By the orders of loops, within how many of them each buffer stands."""
+        self.around: dict[object, tuple[frozenset[str], ...]] = {}
+        """By the orders of loops, those around each buffer's moves and each kernel's computes."""
         self.homes: dict[str, int] = {}
         """By name, where results of producers wait to be read."""
         self.reads: list[list[int]] = [[] for _ in self.units]
