@@ -296,7 +296,9 @@ class Tiling:
     def _total(self, number: int, column: Callable[[int], Ints], of: int) -> int:
         """A sum over all executions, which tilings of one tile with the same loops share."""
         known = self.shape.totals
-        key = number, self.around[number], self.slides
+        count = len(self.places.all)
+        unit = number - count if number >= count else self.places.all[number].unit
+        key = number, self.around[number], self.shape.felt(unit, self.slides)
         if key not in known:
             known[key] = int(column(of).sum())
         return known[key]

@@ -21,7 +21,7 @@ from tilewright.planning.sizes import candidate_sizes
 SIZES = 10
 """Tile sizes that are looked at along one dim."""
 
-COARSE = (0, 1, 3, 6, 9)
+COARSE = (0, 1, 4, 9)
 """Which of these, the largest first, are tried together with those of all other dims."""
 
 TILES = 1024
@@ -30,7 +30,7 @@ TILES = 1024
 ORDERED = 3
 """Loops of which all orders are tried; of more, one order is: further ones hardly differ."""
 
-PRICED = 32
+PRICED = 24
 """Tilings that are priced, best estimate first, in the coarse round; a third of it in others."""
 
 REFINED = 3

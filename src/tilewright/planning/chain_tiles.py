@@ -119,8 +119,14 @@ class Tile:
             full = full * (span.size > 0)  # Of an empty domain nothing is read.
         return Span(next(iter(loops), ""), start, size * full)
 
+    def felt(self, number: int, kept: Kept) -> Kept:
+        """``kept``, if what is kept changes the tiles of a kernel: its own, or those behind it."""
+        names = [unit.kernel.output.name for unit in self.units[number:]]
+        return kept if any(name in names for name, _ in kept) else ()
+
     def boxes(self, number: int, operand: Operand, kept: Kept = ()) -> list[Span]:
         """Of an operand's box in a kernel, the part inside its tensor, per axis."""
+        kept = self.felt(number, kept)
         key = kept, number, operand.name
         if key not in self._boxes:
             spans = self.spans(kept)
