@@ -35,7 +35,6 @@ from dataclasses import dataclass, field, replace
 from tilewright.errors import refuse
 from tilewright.ir import (
     ArrayAttr,
-    Attribute,
     Block,
     ModuleOp,
     Operation,
@@ -43,7 +42,6 @@ from tilewright.ir import (
     SSAValue,
     StringAttr,
     UnitAttr,
-    integer,
     to_attribute,
 )
 from tilewright.machine import Machine, Move, Primitive, Storage
@@ -52,7 +50,8 @@ from tilewright.planning.footprint import keeps_sums
 from tilewright.planning.links import Link, links_of, renamed_axes
 from tilewright.planning.schedule import Schedule
 from tilewright.tile.attributes import WindowAttr
-from tilewright.tile.dialect import all_dims, enclosing_loops
+from tilewright.tile.circular import keep_rows
+from tilewright.tile.dialect import enclosing_loops
 from tilewright.tile.operations import (
     BufferOp,
     ComputeOp,
@@ -163,7 +162,7 @@ class _Nest:
         for nest in self.shared.nests:
             nest.place_output()
         for home, domain in self.shared.kept:
-            self._keep_rows(home, domain)
+            keep_rows(home, domain, self.kernel.symbol)
         slots = self._slots()
         ordered = sorted(self.shared.dims.values(), key=lambda dim: dim.kind == "reduction")
         return ProgramOp.build(
@@ -244,23 +243,6 @@ class _Nest:
             self.shared.kept.append((home, domain))
         return [home, *made] if domain is None else [home, domain]
 
-    def _keep_rows(self, home: BufferOp, domain: DomainOp | None) -> None:
-        """Leave to the next tile the rows of a producer's result that both read."""
-        loops = enclosing_loops(home)
-        name = home.tensor_op.symbol.data
-        if domain is None or not loops:
-            raise self._refuse(f"no tile reads rows of {name} that the one before has read")
-        dim = loops[-1].dim.data
-        slides = [d for d, axis in domain.bound.items() if dim in all_dims(axis.dims, domain)]
-        moved = enumerate(home.window.data)
-        axes = [number for number, axis in moved if dim in all_dims(axis.dims, home)]
-        if len(slides) != 1 or len(axes) != 1:
-            raise self._refuse(
-                f"the loop over {dim} moves {len(axes)} axes of {name}; rows are kept along one"
-            )
-        home.circular = integer(axes[0])
-        domain.set("sliding", tuple(slides))
-
     def _loops(self) -> list[tuple[str, int, int, str]]:
         """Dim, end, step and memory of every loop, outermost first."""
         size = {
@@ -325,7 +307,7 @@ class _Nest:
         # What the tiles have left in the output is what these stages read.
         self.values[kernel.front.output.name] = output
         stages = self._stages(kernel.behind, [])
-        body: list[Operation] = [_compute(primitive, stages, output)]
+        body: list[Operation] = [ComputeOp.of(primitive.name, primitive.engine, stages, output)]
         steps = kernel.anchor.extents | {dim: step for dim, _, step, _ in loops}
         rows = [
             (dim, steps[dim], 1, self.schedule.levels[-1].memory)
@@ -358,8 +340,12 @@ class _Nest:
             self.buffers[self._key(output, "output")] = buffers[-1]
             target = buffers[-1].result
         options = self.schedule.options
-        compute = _compute(
-            self.primitive, stages, target, to_attribute(options) if options else None
+        compute = ComputeOp.of(
+            self.primitive.name,
+            self.primitive.engine,
+            stages,
+            target,
+            to_attribute(options) if options else None,
         )
         renamed = {dim: name for dim, name in self.names.items() if dim != name}
         if renamed:
@@ -512,21 +498,3 @@ def _stores(buffer: BufferOp) -> list[MoveOp]:
     """The moves from a buffer to what it is of."""
     users = [use.operation for use in buffer.result.uses]
     return [op for op in users if isinstance(op, MoveOp) and op.buffer is buffer and not op.loads]
-
-
-def _compute(
-    primitive: Primitive,
-    stages: Sequence[StageOp],
-    output: SSAValue,
-    options: Attribute | None = None,
-) -> ComputeOp:
-    """The compute of some stages."""
-    return ComputeOp.build(
-        operands=[output],
-        properties={
-            "primitive": StringAttr(primitive.name),
-            "engine": StringAttr(primitive.engine),
-            "options": options,
-        },
-        regions=[Region(Block(stages))],
-    )

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tilewright.errors import refuse
+from tilewright.ir import integer
 from tilewright.ir.types import Array
 from tilewright.planning.circular import first_places, new_rows, rows_held
 from tilewright.tile.boxes import Boxes, box_columns
-from tilewright.tile.dialect import BufferOp
+from tilewright.tile.dialect import BufferOp, DomainOp, all_dims, enclosing_loops
 from tilewright.tile.iteration import Rows
 
 
@@ -50,3 +52,25 @@ def circle_of(buffer: BufferOp, rows: Rows) -> Circle:
     start, size = boxes.clamped_start[axis], boxes.clamped_size[axis]
     places = first_places(start, size, np.asarray(rows.run))
     return Circle(axis, boxes, places, buffer.slot_count)
+
+
+def keep_rows(home: BufferOp, domain: DomainOp | None, symbol: str) -> None:
+    """Leave to the next tile the rows of a producer's result that both read: ``home`` becomes
+    circular, and ``domain``, which fills it, slides along the loop around it.
+
+    Refuses (``schedule-invalid``) where no tile reads what another has read, or more than one axis
+    moves; ``symbol`` is the kernel's.
+    """
+    loops, name = enclosing_loops(home), home.tensor_op.symbol.data
+    if domain is None or not loops:
+        reason = f"no tile reads rows of {name} that the one before has read"
+        raise refuse("schedule-invalid", reason, symbol)
+    dim = loops[-1].dim.data
+    slides = [d for d, axis in domain.bound.items() if dim in all_dims(axis.dims, domain)]
+    moved = enumerate(home.window.data)
+    axes = [number for number, axis in moved if dim in all_dims(axis.dims, home)]
+    if len(slides) != 1 or len(axes) != 1:
+        reason = f"the loop over {dim} moves {len(axes)} axes of {name}; rows are kept along one"
+        raise refuse("schedule-invalid", reason, symbol)
+    home.circular = integer(axes[0])
+    domain.set("sliding", tuple(slides))

@@ -51,9 +51,9 @@ names of their own, and a ``tile.domain`` around it binds them to what the later
 
 Here ``oh_1`` runs through the rows that the tile ``oh`` of the later stage reads, halo included.
 
-**A circular buffer keeps what two tiles read.** Of a ``sliding`` dim, a domain runs through what the
-run before, of the same run of the loop around, has not: the rest has stayed in the buffer, in which
-rows turn along the ``circular`` axis::
+**A circular buffer keeps what two tiles read.** Of a ``sliding`` dim, a domain runs through what
+the run before, of the same run of the loop around, has not: the rest has stayed in the buffer, in
+which rows turn along the ``circular`` axis::
 
     %mid = tile.buffer "t" of %t [n, ci, oh + kh - 1, ow + kw - 1] in "nbin" slots 2 circular 2
     tile.domain [oh_1 = oh + kh - 1, ow_1 = ow + kw - 1] sliding ["oh_1"] {

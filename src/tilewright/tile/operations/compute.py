@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from tilewright.ir import (
     ArrayAttr,
     Attribute,
+    Block,
     NoTerminator,
     PlainParser,
     Printer,
+    Region,
+    SSAValue,
     StringAttr,
     TensorType,
     irdl_op_definition,
@@ -47,6 +51,26 @@ class ComputeOp(TileOperation):
     of two convolutions must."""
     body = region_def("single_block")
     traits = traits_def(NoTerminator())
+
+    @classmethod
+    def of(
+        cls,
+        primitive: str,
+        engine: str,
+        stages: Sequence[StageOp],
+        output: SSAValue,
+        options: Attribute | None = None,
+    ) -> ComputeOp:
+        """A compute of some stages by a primitive on its engine."""
+        return cls.build(
+            operands=[output],
+            properties={
+                "primitive": StringAttr(primitive),
+                "engine": StringAttr(engine),
+                "options": options,
+            },
+            regions=[Region(Block(stages))],
+        )
 
     @property
     def stages(self) -> list[StageOp]:
