@@ -18,10 +18,10 @@ leave open has a name here, and is printed by who uses it:
     that have start-ups of DMA in them.
 
 Each CPE works for itself here (planning/planners/cores.py): registers are not exchanged. The cycles
-of products are those of the loops of emit/rows.py: a vector of four multiply-adds takes six slots
-of the memory pipeline (two loads and a store of what is not aligned, two slots each), or four where
-the sum stays in a register. A primitive that multiplies tiles across the mesh has figures of its
-own, and code of its own (TILE_CODE in emit/slave.py).
+of convolutions and matrix products are those of the instructions of gemm/tile.py by the model of
+the two pipelines: 16 for 16 multiply-adds of vectors, and what a tap and a block take beside.
+Depthwise convolutions and pools are loops over rows: a vector of four multiply-adds takes six slots
+of the memory pipeline (two loads and a store of what is not aligned, two slots each).
 """
 
 from __future__ import annotations
@@ -100,15 +100,15 @@ def _primitives() -> tuple[Primitive, ...]:
         _primitive(
             "conv",
             ("conv",),
-            PRODUCT,
-            "n*g*co*oh*ci*kh*kw*(6*ceil(ow/4)+8)",
+            {**PRODUCT, "weight": Storage(memory="ldm", layout="IHWO", elements=("float32",))},
+            "n*g*ceil(oh*ow/4)*(kh*kw*(16*ci*ceil(co/16)+6*ceil(co/16)+12)+73*ceil(co/16)+20)",
             "n*g*co*oh*ow*ci*kh*kw/4",
         ),
         _primitive(
             "matmul",
             ("matmul",),
             {**PRODUCT, "weight": Storage(memory="ldm", layout="OI", elements=("float32",))},
-            "b0*b1*m*n*co*(4*ceil(ci/4)+12)",
+            "b0*b1*ceil(m*n/4)*ceil(co/4)*(18*ceil(ci/4)+150)",
             "b0*b1*m*n*co*ci/4",
         ),
         _primitive(

@@ -16,7 +16,8 @@ product lie along the reduction (weights of a fully connected layer), elements a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tilewright.codegen.c.meaning import element_expression
@@ -32,6 +33,8 @@ from tilewright.tile.dialect import BufferType, StageOp, buffer_of, windows_of
 
 PRODUCTS = ("conv", "matmul", "depthwise_conv")
 POOLS = ("max_pool", "average_pool")
+MEANS = ("average_pool", "lrn")
+"""What divides or scales its sums as they are complete."""
 
 
 @dataclass
@@ -92,10 +95,7 @@ class Rows:
 
     def write(self) -> list[str]:
         """The lines of the body."""
-        for operand in self.operands():
-            for axis, step in enumerate(operand.place.steps(operand.box)):
-                if not step.isdigit() and operand.place.shape[axis] > 1:
-                    self.line(f"const long {operand.pointer}_{axis} = {step};")
+        self.declare_steps()
         if self.operation == "softmax":
             self._softmax()
         elif self.operation in PRODUCTS or self.operation in POOLS or self.operation == "lrn":
@@ -105,6 +105,13 @@ class Rows:
         else:
             raise refuse("lower-operation", f"no loops are written for {self.operation}")
         return self.writer.lines
+
+    def declare_steps(self) -> None:
+        """The steps of the operands' axes that depend on the tile."""
+        for operand in self.operands():
+            for axis, step in enumerate(operand.place.steps(operand.box)):
+                if not step.isdigit() and operand.place.shape[axis] > 1:
+                    self.line(f"const long {operand.pointer}_{axis} = {step};")
 
     # -------------------------------------------------------------- loops
 
@@ -136,26 +143,46 @@ class Rows:
 
     def parallel(self) -> list[str]:
         """The dims of the result, but the row's."""
-        return [dim for dim in self.extents if dim not in self.reduction and dim != self.row]
+        return [dim for dim in self.parallel_dims() if dim != self.row]
+
+    def parallel_dims(self) -> list[str]:
+        """The dims of the result."""
+        return [dim for dim in self.extents if dim not in self.reduction]
 
     # -------------------------------------------------------------- reductions
 
     def _reduction(self) -> None:
-        outer = self.parallel()
+        with self._rows() as at:
+            self._start(at)
+            self._accumulate(at)
+            self.close(self._inside)
+            self._complete(at)
+
+    def begin(self) -> None:
+        """Rows of sums before anything is added, for code that adds to all of a tile at once."""
+        with self._rows() as at:
+            self._start(at)
+
+    def complete(self) -> None:
+        """Rows of results from their sums, if anything is left to be done with them."""
+        if self.operation in MEANS or len(self.stages) > 1:
+            with self._rows() as at:
+                self._complete(at)
+
+    @contextmanager
+    def _rows(self) -> Generator[dict[str, str]]:
+        """Loops over the rows of the result; ``y`` points to a row."""
+        outer, before = self.parallel(), self.writer.depth
         for dim in outer:
             self.open(dim)
-        depth = self.writer.depth
-        if not [dim for dim in outer if self.extents[dim].size != "1"]:
+        if self.writer.depth == before:
             self.line("{")
             self.writer.depth += 1
-            depth = self.writer.depth
+        self._inside = self.writer.depth
         at = self.indices(outer)
         self.line(f"float *y = {self._at(self.result, at)};")
-        self._start(at)
-        self._accumulate(at)
-        self.close(depth)
-        self._complete(at, outer)
-        self.close(1)
+        yield at
+        self.close(before)
 
     def _at(self, operand: Operand, at: Mapping[str, str]) -> str:
         offset = operand.offset(at)
@@ -201,7 +228,7 @@ class Rows:
         if dot:
             self._dots(operands, dot, at)
             return
-        pending = [(operand, axis) for operand in operands for axis in self._clipped(operand)]
+        pending = [(operand, axis) for operand in operands for axis in self.clipped(operand)]
         needed = {dim for operand, axis in pending for dim in operand.window[axis].dims}
         opened = [dim for dim in at if dim not in self.reduction]
         indices = dict(at)
@@ -241,7 +268,7 @@ class Rows:
         function = {"max_pool": "row_max", "lrn": "row_squares"}.get(self.operation, "row_add")
         self.line(f"{function}({y}, x, {step}, {count});")
 
-    def _clipped(self, operand: Operand) -> list[int]:
+    def clipped(self, operand: Operand) -> list[int]:
         """The axes along which windows reach beyond the tensor."""
         found: list[int] = []
         for axis, affine in enumerate(operand.window):
@@ -290,7 +317,7 @@ class Rows:
             return ""
         for dim in self.reduction:
             if all(operand.innermost(dim) for operand in operands) and not any(
-                self._clipped(operand) for operand in operands
+                self.clipped(operand) for operand in operands
             ):
                 return dim
         return ""
@@ -312,12 +339,10 @@ class Rows:
 
     # -------------------------------------------------------------- maps
 
-    def _complete(self, at: Mapping[str, str], opened: Sequence[str]) -> None:
+    def _complete(self, at: Mapping[str, str]) -> None:
         """From sums to results: means, and the stages behind the anchor."""
-        own = self.operation in ("average_pool", "lrn")
-        if not own and len(self.stages) == 1:
+        if self.operation not in MEANS and len(self.stages) == 1:
             return
-        del opened
         head = "if (last)" if self.split else ""
         if head:
             self.line(head)

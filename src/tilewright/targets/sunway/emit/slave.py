@@ -28,6 +28,7 @@ from tilewright.targets.sunway.emit.transfers import (
     place_of,
     transfer_function,
 )
+from tilewright.targets.sunway.gemm.emit import convolution, product
 from tilewright.tile.dialect import (
     BufferOp,
     ComputeOp,
@@ -41,7 +42,7 @@ from tilewright.tile.dialect import (
 TileCode = Callable[[Rows], list[str]]
 """Writes the body of the function that computes a tile."""
 
-TILE_CODE: Mapping[str, TileCode] = {}
+TILE_CODE: Mapping[str, TileCode] = {"conv": convolution, "matmul": product}
 """By primitive, for those that are computed by other code than rows."""
 
 
@@ -103,6 +104,8 @@ class SlaveWriter:
         if any(place.meets for place in self.places.values()):
             line('#include "../slave/mesh.h"')
         line('#include "../slave/scalars.h"')
+        if self.computes[0].primitive.data in TILE_CODE:
+            line('#include "../slave/gemm.h"')
         line(f'#include "{name}_para.h"')
         line()
         self._tile()

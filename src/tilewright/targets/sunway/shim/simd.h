@@ -26,6 +26,11 @@ typedef double doublev4 __attribute__((vector_size(32)));
 #define simd_vmad(a, b, c) ((doublev4)((a) * (b) + (c)))
 #define simd_vmsd(a, b, c) ((doublev4)((a) * (b) - (c)))
 
+/* Two lanes of the second vector, then two of the first: two bits of the mask choose each. */
+#define simd_vshff(high, low, mask)                                                               \
+    ((__typeof__(high)){(low)[(mask) & 3], (low)[(mask) >> 2 & 3], (high)[(mask) >> 4 & 3],       \
+                        (high)[(mask) >> 6 & 3]})
+
 /* Registers have 32 bytes; floatv4 fills them with what they convert to. */
 #define SHIM_SEND(column, v, target)                                                              \
     do {                                                                                          \

@@ -1,0 +1,1 @@
+"""Products on CPEs: one template of instructions, as C, as a listing, and as cycles."""

@@ -1,0 +1,170 @@
+"""Tile code of products: convolutions and matrix products by the functions of slave/gemm.h.
+
+Sums lie in the result's tile. They are begun and completed row by row, as those of all reductions;
+between, blocks of them are taken into registers for all taps of a window and all input channels of
+the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.targets.sunway.emit.operands import Operand
+from tilewright.targets.sunway.emit.rows import Rows
+
+
+def convolution(rows: Rows) -> list[str]:
+    """The body of a convolution's function; rows, where channels do not come in fours."""
+    x, w = rows.operand(rows.anchor, 0), rows.operand(rows.anchor, 1)
+    if rows.whole["co"] % 4 or not w.innermost("co") or not _positions_dense(rows.result):
+        return rows.write()
+    rows.declare_steps()
+    rows.begin()
+    line = rows.line
+    line("struct gemm_tap taps[GEMM_TAPS];")
+    outer = [dim for dim in rows.parallel_dims() if dim not in ("co", "oh", "ow")]
+    depth = rows.writer.depth
+    for dim in outer:
+        rows.open(dim)
+    at = rows.indices(outer)
+    oh, ow = rows.extents["oh"], rows.extents["ow"]
+    line(f"long row = {oh.start}, column = {ow.start};")
+    line(f"for (long q = 0; q < {_times(oh.size, ow.size)}; q += 4) {{")
+    rows.writer.depth += 1
+    line(f"const long left = MIN(4, {_times(oh.size, ow.size)} - q);")
+    line("long rows[4], columns[4], count = 0;")
+    with rows.writer.block("for (long p = 0; p < 4; p++)"):
+        line("rows[p] = row;")
+        line("columns[p] = column;")
+        with rows.writer.block(f"if (++column == {ow.end})"):
+            line(f"column = {ow.start};")
+            line("row++;")
+    _taps(rows, x, w, at)
+    rows.close(depth)
+    rows.complete()
+    rows.close(1)
+    return rows.writer.lines
+
+
+def _positions_dense(result: Operand) -> bool:
+    """Whether a tile's output positions lie one behind the other."""
+    *_, rows, columns = result.window
+    return (
+        len(result.window) > 2
+        and (rows.dims, columns.dims) == (("oh",), ("ow",))
+        and (rows.terms[0][1], columns.terms[0][1]) == (1, 1)
+    )
+
+
+def _times(left: str, right: str) -> str:
+    if left.isdigit() and right.isdigit():
+        return str(int(left) * int(right))
+    return f"{left} * {right}"
+
+
+def _taps(rows: Rows, x: Operand, w: Operand, at: Mapping[str, str]) -> None:
+    """The table of taps, and the products whenever it is full."""
+    line, depth = rows.line, rows.writer.depth
+    kernel = ("kh", "kw")
+    first = len(rows.writer.lines)
+    for dim in kernel:
+        rows.open(dim)
+    own = rows.indices([*[d for d in at if at[d] == d], *kernel])
+    indices = {**at, **{dim: own[dim] for dim in kernel}}
+    weights = w.offset({**indices, "co": rows.extents["co"].start, "ci": rows.extents["ci"].start})
+    line("struct gemm_tap *tap = &taps[count++];")
+    with rows.writer.block("for (long p = 0; p < 4; p++)"):
+        indices |= {"oh": "rows[p]", "ow": "columns[p]", "ci": rows.extents["ci"].start}
+        conditions = ["p < left"]
+        for axis in rows.clipped(x):
+            index = x.index(axis, indices)
+            conditions += [f"{index} >= 0", f"{index} < {x.place.shape[axis]}"]
+        line(f"const int inside = {conditions[0]}")
+        for condition in conditions[1:]:
+            line(f"    && {condition}")
+        rows.writer.lines[-1] += ";"
+        line(f"tap->x[p] = inside ? {x.pointer} + ({x.offset(indices)}) : gemm_zero;")
+        line(f"tap->step[p] = inside ? {x.step('ci')} : 0;")
+    line(f"tap->w = {weights};")
+    for name in ("rows", "columns"):
+        if not any(f"{name}[p]" in text for text in rows.writer.lines[first:]):
+            line(f"(void){name};")
+    taps = _count(rows, kernel)
+    if taps is None or taps > 25:
+        with rows.writer.block("if (count == GEMM_TAPS)"):
+            _flush(rows, w, at)
+            line("count = 0;")
+    rows.close(depth)
+    _flush(rows, w, at)
+
+
+def _count(rows: Rows, kernel: tuple[str, ...]) -> int | None:
+    """The taps of a tile's window, if it is whole."""
+    count = 1
+    for dim in kernel:
+        if not rows.extents[dim].size.isdigit():
+            return None
+        count *= int(rows.extents[dim].size)
+    return count
+
+
+def _flush(rows: Rows, w: Operand, at: Mapping[str, str]) -> None:
+    y = rows.result
+    start = {dim: rows.extents[dim].start for dim in ("co", "oh", "ow")}
+    place = y.offset({**at, **start})
+    pointer = f"{y.pointer} + q" if place == "0" else f"{y.pointer} + {place} + q"
+    call = f"gemm_positions({pointer}, {y.step('co')}, left, taps, count, {w.pointer},"
+    rows.line(call)
+    sizes = f"{w.step('ci')}, {rows.extents['co'].size}, {rows.extents['ci'].size}"
+    rows.line(f"               {sizes});")
+
+
+def product(rows: Rows) -> list[str]:
+    """The body of a matrix product's function, where both factors lie along the reduction."""
+    x, w = rows.operand(rows.anchor, 0), rows.operand(rows.anchor, 1)
+    if not (x.innermost("ci") and w.innermost("ci")):
+        return rows.write()
+    rows.declare_steps()
+    rows.begin()
+    line, depth = rows.line, rows.writer.depth
+    others = [dim for dim in rows.parallel_dims() if dim != "co"]
+    free = [dim for dim in others if rows.whole[dim] > 1 and not w.moving(dim)]
+    blocked = max(free, key=lambda dim: rows.whole[dim], default="")
+    outer = [dim for dim in others if dim != blocked]
+    for dim in outer:
+        rows.open(dim)
+    at = {**rows.indices(outer), "ci": rows.extents["ci"].start}
+    if blocked:
+        own = rows.extents[blocked]
+        line(f"for (long r = {own.start}; r < {own.end}; r += 4) {{")
+        rows.writer.depth += 1
+        line(f"const long tall = MIN(4, {own.end} - r);")
+    co = rows.extents["co"]
+    line(f"for (long co = {co.start}; co < {co.end}; co += 4) {{")
+    rows.writer.depth += 1
+    line(f"const long wide = MIN(4, {co.end} - co);")
+    line("float sums[16] __attribute__((aligned(32)));")
+    line("const float *xs[4], *ws[4];")
+    with rows.writer.block("for (long p = 0; p < 4; p++)"):
+        line("const long j = co + MIN(p, wide - 1);")
+        indices = {**at, "co": "j"}
+        if blocked:
+            line("const long i = r + MIN(p, tall - 1);")
+            indices[blocked] = "i"
+        line(f"xs[p] = {x.pointer} + ({x.offset(indices)});")
+        line(f"ws[p] = {w.pointer} + ({w.offset(indices)});")
+    line(f"gemm_rows(sums, xs, ws, {rows.extents['ci'].size});")
+    indices = {**at, "co": "column"}
+    if blocked:
+        line("for (long i = 0; i < tall; i++) {")
+        rows.writer.depth += 1
+        line("const long row = r + i;")
+        indices[blocked] = "row"
+    with rows.writer.block("for (long j = 0; j < wide; j++)"):
+        line("const long column = co + j;")
+        sums = "sums[4 * i + j]" if blocked else "sums[j]"
+        line(f"{rows.result.pointer}[{rows.result.offset(indices)}] += {sums};")
+    rows.close(depth)
+    rows.complete()
+    rows.close(1)
+    return rows.writer.lines

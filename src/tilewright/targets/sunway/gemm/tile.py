@@ -1,0 +1,301 @@
+"""A CPE's product of tiles in its LDM: the functions of slave/gemm.h.
+
+``gemm_taps_16`` (and ``_8``, ``_4``): so many output channels of four output positions, over the
+taps of a window (kernel positions; a matrix product has one tap) and the input channels::
+
+    y[co][0..3] += sum over taps and ci of  w[tap][ci][co] * x_p[tap][ci]      p = 0..3
+
+Weights are loaded as vectors of channels, inputs as single elements in all lanes, so inputs may
+lie anywhere: strides, dilations and rows of any length cost nothing. What lies in the padding
+points to a zero and stays there (step 0). Results lie position by position in LDM, so the block is
+transposed as it is loaded and stored.
+
+``gemm_dots``: four rows of one matrix by four rows of another, whose elements lie side by side
+along the reduction (fully connected layers); lanes are summed at the end.
+
+Every function stands here as a list of instructions with their C (``TapsCode``, ``dots``), and its
+cycles follow from the pipeline model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tilewright.targets.sunway.gemm.steps import (
+    COLUMNS,
+    LOOP,
+    Code,
+    Operand,
+    advance,
+    first_operands,
+    late,
+    load,
+    splat,
+    step,
+    store,
+    transpose,
+    woven,
+)
+from tilewright.targets.sunway.pipeline import LATENCIES, Instruction, Latencies, cycles, steady
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """What a block takes: ``block + taps * (tap + depth * step)``."""
+
+    step: float
+    tap: float
+    block: float
+
+
+@dataclass
+class Parts:
+    """The instructions of a function by what repeats them."""
+
+    begin: list[Instruction] = field(default_factory=list[Instruction])
+    body: list[Instruction] = field(default_factory=list[Instruction])
+    """A step of the reduction but the last of a tap."""
+    turn: list[Instruction] = field(default_factory=list[Instruction])
+    """The last step of a tap, with the first operands of the next."""
+    end: list[Instruction] = field(default_factory=list[Instruction])
+
+    def cycles(self, latencies: Latencies = LATENCIES) -> Cycles:
+        """From the pipeline model."""
+        rounds = 8
+        own = steady(self.body, latencies)
+        tap = [*self.body * rounds, *self.turn]
+        return Cycles(
+            own,
+            steady(tap, latencies) - (rounds + 1) * own,
+            cycles([*self.begin, *tap, *self.end], latencies) - steady(tap, latencies),
+        )
+
+
+def _operands(rows: int) -> list[Operand]:
+    """Vectors of weights and elements of inputs, from where the pointers are."""
+    weights = [
+        Operand(f"a{r}", load(f"a{r}", "w", f"w + {4 * r}" if r else "w")[0]) for r in range(rows)
+    ]
+    return [*weights, *(Operand(f"b{p}", splat(f"b{p}", f"x{p}", f"x{p}")) for p in range(COLUMNS))]
+
+
+def _pointers() -> list[Instruction]:
+    """The pointers and steps of a tap, from its table."""
+    program: list[Instruction] = []
+    for name, member in (("x", "x"), ("s", "step")):
+        for p in range(COLUMNS):
+            text = f"{name}{p} = tap->{member}[{p}];"
+            program.append(Instruction("ldl", f"{name}{p}", ("tap",), text))
+    program.append(Instruction("ldl", "w", ("tap",), "w = weights + tap->w;"))
+    return program
+
+
+def taps(rows: int, *, aligned: bool = True) -> tuple[str, Parts]:
+    """C and instructions of ``gemm_taps``: four, two or one vector of output channels.
+
+    ``aligned``: results lie at multiples of 16 bytes.
+    """
+    parts, code = Parts(), Code()
+    lanes = 4 * rows
+    name = taps_name(rows, aligned=aligned)
+    accumulators = [[f"c{r}{p}" for p in range(COLUMNS)] for r in range(rows)]
+    for row in accumulators:
+        code.line(f"floatv4 {', '.join(row)};")
+    code.line("floatv4 " + ", ".join(f"a{r}" for r in range(rows)) + ", b0, b1, b2, b3;")
+    code.line("floatv4 t0, t1, t2, t3;")
+    code.line("const float *x0, *x1, *x2, *x3, *w;")
+    code.line("long s0, s1, s2, s3;")
+
+    def results(r: int, move: Callable[..., list[Instruction]]) -> list[Instruction]:
+        places = [f"y + {4 * r + p} * plane" if r or p else "y" for p in range(COLUMNS)]
+        pairs = zip(accumulators[r], places, strict=True)
+        return [i for c, place in pairs for i in move(c, "y", place, aligned=aligned)]
+
+    operands = _operands(rows)
+    reads = [results(r, load) for r in range(rows)]
+    parts.begin = [*reads[0]]
+    for r in range(1, rows):
+        parts.begin += woven(reads[r], transpose(accumulators[r - 1]))
+    pointers = [*_pointers(), *first_operands(rows, operands)]
+    parts.begin += woven(pointers, transpose(accumulators[-1]))
+    code.emit(parts.begin)
+    code.open("while (count-- > 0)")
+    code.open("for (long k = depth; k > 1; k--)")
+    advances = [advance("w", "pitch"), *(advance(f"x{p}", f"s{p}") for p in range(COLUMNS))]
+    parts.body = code.emit(step(rows, operands, advances, LOOP))
+    code.close()
+    code.line("tap += count > 0;")
+    ahead = Instruction("addl", "tap", ("tap", "count"))
+    parts.turn = [ahead, *code.emit(step(rows, operands, _pointers(), LOOP))]
+    code.close()
+    writes = [results(r, store) for r in range(rows)]
+    flips = [transpose(row) for row in accumulators]
+    parts.end = [*flips[0]]
+    for r in range(1, rows):
+        parts.end += woven(flips[r], writes[r - 1])
+    parts.end += writes[-1]
+    code.emit(parts.end)
+    head = [
+        f"/* {lanes} output channels of four positions. */",
+        f"static inline void {name}(float *y, long plane, const struct gemm_tap *tap, long count,",
+        f"{' ' * (len(name) + 20)}const float *weights, long pitch, long depth)",
+        "{",
+    ]
+    return "\n".join([*head, *code.lines, "}", ""]), parts
+
+
+def taps_name(rows: int, *, aligned: bool) -> str:
+    """The function of a number of vectors of channels."""
+    return f"gemm_taps_{4 * rows}{'' if aligned else 'u'}"
+
+
+def dots() -> tuple[str, Parts]:
+    """C and instructions of ``gemm_dots``: four rows by four rows, four of the reduction a step."""
+    parts, code = Parts(), Code()
+    names = [[f"c{r}{p}" for p in range(COLUMNS)] for r in range(4)]
+    code.line("const float *x0 = x[0], *x1 = x[1], *x2 = x[2], *x3 = x[3];")
+    code.line("const float *w0 = w[0], *w1 = w[1], *w2 = w[2], *w3 = w[3];")
+    code.line("floatv4 a0, a1, a2, a3, b0, b1, b2, b3, t0, t1, t2, t3;")
+    for row in names:
+        code.line(f"floatv4 {', '.join(row)};")
+    code.line("const float zero = 0.0f;")
+    operands = [
+        Operand(f"{v}{n}", load(f"{v}{n}", f"{p}{n}", f"{p}{n}")[0])
+        for v, p in (("a", "x"), ("b", "w"))
+        for n in range(4)
+    ]
+    zeros = [
+        Instruction("vshff", c, (), f"{c} = c00;" if c != "c00" else "simd_loade(c00, &zero);")
+        for row in names
+        for c in row
+    ]
+    parts.begin = code.emit(woven(zeros, first_operands(4, operands)))
+    advances = [
+        Instruction("addl", f"{p}{n}", (f"{p}{n}",), f"{p}{n} += 4;")
+        for p in ("x", "w")
+        for n in range(4)
+    ]
+    code.open("for (long k = depth; k > 1; k--)")
+    parts.body = code.emit(step(4, operands, advances, LOOP))
+    code.close()
+    lates = [own for own in operands if own.register in late(4)]
+    parts.turn = code.emit(step(4, lates, []))
+    for row in names:
+        parts.end += code.emit(transpose(row))
+    for left, right in ((0, 1), (2, 3), (0, 2)):
+        for row in names:
+            c, other = row[left], row[right]
+            text = f"{c} = simd_vadds({c}, {other});"
+            parts.end += code.emit([Instruction("vadds", c, (c, other), text)])
+    for number, row in enumerate(names):
+        parts.end += code.emit(store(row[0], "sums", f"sums + {4 * number}"))
+    head = [
+        "/* sums[4 * i + j]: the sum of x[i][k] * w[j][k] over `depth` vectors of four k. */",
+        "static inline void gemm_dots(float *sums, const float *const *x, const float *const *w,",
+        "                             long depth)",
+        "{",
+    ]
+    return "\n".join([*head, *code.lines, "}", ""]), parts
+
+
+HEAD = """\
+/* Products of tiles in LDM, in blocks of 4 x 4 vectors in registers. Written by
+   gemm/tile.py, which has the cycles of every function, too. */
+#ifndef GEMM_H
+#define GEMM_H
+
+#include "cpe.h"
+
+/* Taps of a window that a block takes at once: the table lies on the stack. */
+#define GEMM_TAPS 25
+
+/* Where the inputs of four positions lie for one tap, from one input channel to the next (0 in the
+   padding), and where the tap's weights do. */
+struct gemm_tap {
+    const float *x[4];
+    long step[4];
+    long w;
+};
+
+static const float gemm_zero[4];
+
+"""
+
+TAIL = """\
+/* Adds to one output channel of `left` positions. */
+static inline void gemm_taps_1(float *y, const struct gemm_tap *tap, long count,
+                               const float *weights, long pitch, long depth, long left)
+{
+    for (; count > 0; count--, tap++)
+        for (long p = 0; p < left; p++)
+            for (long k = 0; k < depth; k++)
+                y[p] += tap->x[p][k * tap->step[p]] * weights[tap->w + k * pitch];
+}
+
+/* Adds to all output channels of a tile at `left` positions, four at most. */
+static inline void gemm_positions(float *y, long plane, long left, const struct gemm_tap *tap,
+                                  long count, const float *weights, long pitch, long channels,
+                                  long depth)
+{
+    float block[64] __attribute__((aligned(32)));
+    long done = 0;
+    while (channels - done >= 4 && pitch % 4 == 0) {
+        const long n = channels - done >= 16 ? 16 : channels - done >= 8 ? 8 : 4;
+        const int whole = left == 4;
+        float *to = whole ? y + done * plane : block;
+        const long step = whole ? plane : 4;
+        const float *w = weights + done;
+        if (!whole)
+            for (long i = 0; i < n; i++)
+                for (long p = 0; p < 4; p++)
+                    block[i * 4 + p] = p < left ? y[(done + i) * plane + p] : 0.0f;
+        if ((size_t)to % 16 == 0 && step % 4 == 0) {
+            if (n == 16)
+                gemm_taps_16(to, step, tap, count, w, pitch, depth);
+            else if (n == 8)
+                gemm_taps_8(to, step, tap, count, w, pitch, depth);
+            else
+                gemm_taps_4(to, step, tap, count, w, pitch, depth);
+        } else if (n == 16)
+            gemm_taps_16u(to, step, tap, count, w, pitch, depth);
+        else if (n == 8)
+            gemm_taps_8u(to, step, tap, count, w, pitch, depth);
+        else
+            gemm_taps_4u(to, step, tap, count, w, pitch, depth);
+        if (!whole)
+            for (long i = 0; i < n; i++)
+                for (long p = 0; p < left; p++)
+                    y[(done + i) * plane + p] = block[i * 4 + p];
+        done += n;
+    }
+    for (; done < channels; done++)
+        gemm_taps_1(y + done * plane, tap, count, weights + done, pitch, depth, left);
+}
+
+/* sums[4 * i + j] of four rows by four rows of `depth` elements, wherever they lie. */
+static inline void gemm_rows(float *sums, const float *const *x, const float *const *w, long depth)
+{
+    size_t places = 0;
+    long begin = 0;
+    for (long i = 0; i < 4; i++)
+        places |= (size_t)x[i] | (size_t)w[i];
+    if (places % 16 == 0 && depth >= 4) {
+        begin = depth / 4 * 4;
+        gemm_dots(sums, x, w, depth / 4);
+    } else
+        for (long i = 0; i < 16; i++)
+            sums[i] = 0.0f;
+    for (long k = begin; k < depth; k++)
+        for (long i = 0; i < 16; i++)
+            sums[i] += x[i / 4][k] * w[i % 4][k];
+}
+
+#endif
+"""
+
+
+def header_text() -> str:
+    """slave/gemm.h."""
+    functions = [taps(rows, aligned=own)[0] for rows in (4, 2, 1) for own in (True, False)]
+    return HEAD + "\n".join([*functions, dots()[0]]) + "\n" + TAIL

@@ -1,0 +1,132 @@
+"""Products of tiles: the functions of gemm.h against NumPy, and what their instructions take."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tilewright.targets.sunway import machine
+from tilewright.targets.sunway.gemm.steps import order, step
+from tilewright.targets.sunway.gemm.tile import dots, header_text, taps
+from tilewright.targets.sunway.pipeline import steady
+
+Floats = NDArray[np.float32]
+FOLDER = Path(machine.__file__).parent
+ENTRY = """
+#include "gemm.h"
+void positions(float *y, long plane, long left, struct gemm_tap *taps, const long *x,
+               const float *inputs, const long *steps, const long *places, long count,
+               const float *weights, long pitch, long channels, long depth)
+{
+    for (long t = 0; t < count; t++) {
+        for (long p = 0; p < 4; p++) {
+            taps[t].x[p] = x[4 * t + p] < 0 ? gemm_zero : inputs + x[4 * t + p];
+            taps[t].step[p] = x[4 * t + p] < 0 ? 0 : steps[t];
+        }
+        taps[t].w = places[t];
+    }
+    gemm_positions(y, plane, left, taps, count, weights, pitch, channels, depth);
+}
+void rows(float *sums, const float *x, long xs, const float *w, long ws, long depth)
+{
+    const float *a[4] = {x, x + xs, x + 2 * xs, x + 3 * xs};
+    const float *b[4] = {w, w + ws, w + 2 * ws, w + 3 * ws};
+    gemm_rows(sums, a, b, depth);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("gemm")
+    (folder / "gemm.h").write_text(header_text())
+    (folder / "cpe.h").write_text((FOLDER / "emit" / "slave" / "cpe.h").read_text())
+    (folder / "entry.c").write_text(ENTRY)
+    command = ["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-std=gnu99"]
+    command += [f"-I{FOLDER / 'shim'}", "entry.c", "-o", "entry.so"]
+    subprocess.run(command, cwd=folder, check=True)
+    return ctypes.CDLL(str(folder / "entry.so"))
+
+
+def aligned(size: int, off: int = 0) -> Floats:
+    """Floats whose first lies at a multiple of 32 bytes, or ``off`` elements behind one."""
+    raw = np.zeros(size + 32, np.float32)
+    start = (-raw.ctypes.data // 4) % 8 + off
+    return raw[start : start + size]
+
+
+def pointer(array: NDArray[np.generic]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+@pytest.mark.parametrize("channels", [4, 8, 16, 28, 35, 40])
+@pytest.mark.parametrize("left", [1, 3, 4])
+@pytest.mark.parametrize("plane", [8, 9])
+def test_positions(library: ctypes.CDLL, channels: int, left: int, plane: int) -> None:
+    random = np.random.default_rng(channels * 100 + left * 10 + plane)
+    for taps_n, depth in ((1, 1), (1, 7), (9, 1), (25, 3), (4, 16)):
+        pitch = -(-channels // 4) * 4 if channels != 35 else 35
+        inputs = random.normal(size=400).astype(np.float32)
+        weights = aligned(taps_n * depth * pitch)
+        weights[:] = random.normal(size=weights.size)
+        x = random.integers(-1, 40, size=(taps_n, 4))
+        x[:, left:] = -1
+        steps = random.integers(1, 20, size=taps_n)
+        places = np.arange(taps_n) * depth * pitch
+        y = aligned(channels * plane + 4)
+        y[:] = random.normal(size=y.size)
+        wanted = y.astype(np.float64)
+        for t in range(taps_n):
+            for p in range(left):
+                if x[t, p] < 0:
+                    continue
+                for k in range(depth):
+                    own = weights[places[t] + k * pitch : places[t] + k * pitch + channels]
+                    value = float(inputs[x[t, p] + k * steps[t]])
+                    wanted[p : p + channels * plane : plane] += value * own.astype(np.float64)
+        table = np.zeros(25 * 9, np.int64)
+        library.positions(
+            pointer(y),
+            *(ctypes.c_long(plane), ctypes.c_long(left), pointer(table), pointer(x)),
+            *(pointer(inputs), pointer(steps), pointer(places), ctypes.c_long(taps_n)),
+            *(pointer(weights), ctypes.c_long(pitch), ctypes.c_long(channels)),
+            ctypes.c_long(depth),
+        )
+        np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("depth", [1, 3, 4, 12, 29, 64])
+@pytest.mark.parametrize("off", [0, 1])
+def test_rows(library: ctypes.CDLL, depth: int, off: int) -> None:
+    random = np.random.default_rng(depth)
+    step = -(-depth // 4) * 4
+    x, w = aligned(4 * step, off), aligned(4 * step)
+    x[:], w[:] = random.normal(size=x.size), random.normal(size=w.size)
+    sums = aligned(16)
+    longs = ctypes.c_long(step)
+    library.rows(pointer(sums), pointer(x), longs, pointer(w), longs, ctypes.c_long(depth))
+    wanted = x.reshape(4, step)[:, :depth] @ w.reshape(4, step)[:, :depth].T
+    np.testing.assert_allclose(sums.reshape(4, 4), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_sixteen_multiply_adds_take_sixteen_cycles() -> None:
+    assert taps(4)[1].cycles().step == 16.0
+    assert taps(2)[1].cycles().step == 12.0
+    # Eight pointers are one more than the slots of P1 and P0 together have room for.
+    assert 16.0 < dots()[1].cycles().step <= 18.0
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_every_step_multiplies_all_pairs_once(rows: int) -> None:
+    pairs = {(row, column) for row in range(rows) for column in range(4)}
+    assert set(order(rows)) == pairs
+    assert len(order(rows)) == len(pairs)
+
+
+def test_without_operands_a_step_is_its_multiply_adds() -> None:
+    assert steady(step(4, [], [])) == 16.0
