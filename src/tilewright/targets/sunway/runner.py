@@ -19,10 +19,12 @@ from tilewright.codegen.c.compiler import compiler_version, find_compiler, run_c
 from tilewright.errors import refuse
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import Array
+from tilewright.machine import Machine
 from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, Watch
 from tilewright.targets.cpu.package import WEIGHTS_FILE
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.runner import arena, read_weights
+from tilewright.targets.sunway.emit.charge import counting
 from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
 from tilewright.targets.sunway.emit.package import MANIFEST, sources_of
 
@@ -48,6 +50,8 @@ class SunwayRunner(Runner):
         """A seed for the order in which CPEs run; "" is that of their numbers."""
         self.program: Path | None = None
         """What the compiler made of it, once it is there."""
+        self.counting: Path | None = None
+        """The same with what each tile takes in it."""
 
     def prepare(self) -> None:
         """Build the program."""
@@ -63,8 +67,11 @@ class SunwayRunner(Runner):
         watch: Watch | None = None,
         profile: bool = False,
     ) -> RunResult:
-        """Run once. The shim refuses (``sunway-shim``) every misuse of DMA, races among them."""
-        del check_races, profile
+        """Run once. The shim refuses (``sunway-shim``) every misuse of DMA, races among them.
+
+        A ``profile`` has the cycles that the shim counts (shim/count.c).
+        """
+        del check_races
         self.check_inputs(inputs)
         self.prepare()
         if trace is not None:
@@ -78,20 +85,39 @@ class SunwayRunner(Runner):
             layers = [folder / "layers"] if watch is not None else []
             for path in layers:
                 path.mkdir()
-            self._execute([self.directory / WEIGHTS_FILE, *names, *results, *layers])
+            words = [self.directory / WEIGHTS_FILE, *names, *results, *layers]
+            counts = self._counted(words, folder) if profile else ""
+            if not profile:
+                self._execute(self.program, words)
             if watch is not None:
                 self._show(folder / "layers", inputs, watch)
             outputs = {
                 port.name: np.fromfile(path, np.dtype(port.dtype)).reshape(port.shape)
                 for port, path in zip(self._outputs, results, strict=True)
             }
-        return RunResult(outputs, self.profile)
+        if profile:
+            return RunResult(outputs, lambda: self.profile(counts))
+        given = {name: np.array(array) for name, array in inputs.items()}
+        return RunResult(outputs, lambda: self.run(given, profile=True).profile)
 
-    def _execute(self, words: Sequence[Path]) -> None:
+    def _counted(self, words: Sequence[Path], folder: Path) -> str:
+        """Run the program that counts; what it wrote."""
+        if self.counting is None:
+            self.counting = build(self.directory, self.manifest, counts=True)
+        machine = folder / "machine"
+        machine.write_text(figures(Machine.from_json(self.manifest["machine"])))
+        where = {"SHIM_COUNT": str(folder / "counts"), "SHIM_MACHINE": str(machine)}
+        self._execute(self.counting, words, where)
+        return (folder / "counts").read_text()
+
+    def _execute(
+        self, program: Path | None, words: Sequence[Path], more: Mapping[str, str] | None = None
+    ) -> None:
         environment = os.environ | ({"SHIM_ORDER": self.order} if self.order else {})
+        environment |= more or {}
         try:
             ran = subprocess.run(
-                [str(self.program), *map(str, words)],
+                [str(program), *map(str, words)],
                 capture_output=True,
                 text=True,
                 errors="replace",
@@ -117,14 +143,47 @@ class SunwayRunner(Runner):
             arenas[ACTIVATIONS][row["start"] : row["start"] + row["bytes"]] = data
             watch(str(row["symbol"]), arenas)
 
-    def profile(self) -> Profile:
-        """No times: the host's say nothing of the machine's, and reports have what is predicted."""
+    def profile(self, counts: str) -> Profile:
+        """What the shim counted: a line for each kernel on the CPEs (shim/count.c)."""
         memory = self.manifest["weight_bytes"] + self.manifest["activation_bytes"]
-        kernels = tuple(
-            KernelProfile(str(row["symbol"]), tuple(map(str, row["nodes"])), on_host=row["on_host"])
-            for row in self.layers
+        lines = iter([[int(word) for word in line.split()] for line in counts.splitlines()])
+        kernels: list[KernelProfile] = []
+        begin = 0
+        moved = 0
+        for row in self.layers:
+            symbol, nodes = str(row["symbol"]), tuple(map(str, row["nodes"]))
+            if row["on_host"]:
+                kernels.append(KernelProfile(symbol, nodes, on_host=True))
+                continue
+            cycles, read, written, *_ = next(lines)
+            kernels.append(
+                KernelProfile(
+                    *(symbol, nodes, cycles, begin, begin + cycles),
+                    dram_bytes=read + written,
+                )
+            )
+            begin, moved = begin + cycles, moved + read + written
+        return Profile(
+            tuple(kernels),
+            cycles=begin,
+            clock_hz=float(self.manifest["machine"]["clock_hz"]),
+            dram_bytes=moved,
+            peak_memory_bytes=memory,
         )
-        return Profile(kernels, peak_memory_bytes=memory)
+
+
+def figures(machine: Machine) -> str:
+    """What the shim needs of a machine to count: SHIM_MACHINE's file."""
+    main = machine.memory(machine.main).bytes_per_cycle
+    lines = [f"memory {main or 1e9!r}", f"issue {machine.issue_cycles}"]
+    lines.append(f"spawn {machine.spawn_cycles}")
+    for move in machine.moves:
+        way = "put" if move.target == machine.main else "get"
+        points = " ".join(f"{size} {part!r}" for size, part in move.efficiency)
+        lines.append(
+            f"{way} {move.bytes_per_cycle!r} {move.latency!r} {len(move.efficiency)} {points}"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def read_manifest(directory: Path) -> dict[str, Any]:
@@ -149,8 +208,17 @@ def read_manifest(directory: Path) -> dict[str, Any]:
     return content
 
 
-def build(directory: Path, manifest: Mapping[str, Any], flags: Sequence[str] = OPTIMISED) -> Path:
-    """The program of a package with the shim: built once, and kept in the user's cache."""
+def build(
+    directory: Path,
+    manifest: Mapping[str, Any],
+    flags: Sequence[str] = OPTIMISED,
+    *,
+    counts: bool = False,
+) -> Path:
+    """The program of a package with the shim: built once, and kept in the user's cache.
+
+    One that ``counts`` charges the shim for every tile before it computes it.
+    """
     layers = [str(row["symbol"]) for row in manifest["layers"]]
     slaves = [str(row["symbol"]) for row in manifest["layers"] if not row["on_host"]]
     sources = sources_of(layers, slaves)
@@ -162,6 +230,12 @@ def build(directory: Path, manifest: Mapping[str, Any], flags: Sequence[str] = O
         except OSError as error:
             raise refuse("package-invalid", f"{path} is missing", str(directory)) from error
         digest.update(f"{path} {len(text)}\n".encode() + text)
+    charges = {
+        f"layers/{row['symbol']}_slave.c": str(row.get("charge", "0"))
+        for row in manifest["layers"]
+        if counts and not row["on_host"]
+    }
+    digest.update(json.dumps(charges).encode())
 
     def make(target: Path) -> None:
         compiler = find_compiler()
@@ -170,7 +244,13 @@ def build(directory: Path, manifest: Mapping[str, Any], flags: Sequence[str] = O
 
             def compile_one(pair: tuple[str, Path]) -> None:
                 source, built = pair
-                command = [*compiler, *SHIM_FLAGS, *flags, "-c", source, "-o", str(built)]
+                if source in charges:
+                    text = counting((directory / source).read_text(), charges[source])
+                    copied = built.with_suffix(".c")
+                    copied.write_text(f'#include <math.h>\n#line 1 "{source}"\n{text}')
+                    source = str(copied)
+                command = [*compiler, *SHIM_FLAGS, *flags, "-Ilayers", "-c", source]
+                command += ["-o", str(built)]
                 run_compiler(command, directory)
 
             with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:

@@ -38,6 +38,7 @@ from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.walk import KERNEL, kernel_source
 from tilewright.targets.cpu.weights import write_weights
 from tilewright.targets.generic.host import steps_of
+from tilewright.targets.sunway.emit.charge import charge_text
 from tilewright.targets.sunway.emit.layer import (
     LayerHead,
     Tensor,
@@ -55,7 +56,7 @@ from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp, programs_of
 MANIFEST = "program.json"
 
 SHIM_HEADERS = ("athread.h", "dma.h", "internal.h", "shim.h", "simd.h", "slave.h")
-SHIM_SOURCES = ("buses.c", "dma.c", "memory.c", "shim.c")
+SHIM_SOURCES = ("buses.c", "count.c", "dma.c", "memory.c", "shim.c")
 SLAVE = ("cpe.h", "ldm_slave.c", "mesh.h")
 MPE = ("integers.h", "pieces.h", "shorts.h", "vectors.h")
 
@@ -83,15 +84,17 @@ def write_package(compilation: Compilation, directory: Path) -> None:
             own = hosted.get(op.symbol.data)
             call = _layer(kernel, own, op.result, texts, compilation.machine.cores)
         calls.append(call)
-        rows.append(
-            {
-                "symbol": kernel.kernel.symbol,
-                "nodes": list(kernel.kernel.nodes),
-                "on_host": kernel.on_host,
-                "start": call.result[0],
-                "bytes": call.result[1],
-            }
-        )
+        row = {
+            "symbol": kernel.kernel.symbol,
+            "nodes": list(kernel.kernel.nodes),
+            "on_host": kernel.on_host,
+            "start": call.result[0],
+            "bytes": call.result[1],
+        }
+        if kernel.program is not None and kernel.schedule is not None:
+            primitive = compilation.machine.primitive(kernel.schedule.primitive)
+            row["charge"] = charge_text(programs_of(kernel.program)[0], primitive)
+        rows.append(row)
     inputs = [Port.of(name, value) for name, value in network.inputs]
     outputs = [Port.of(name, value) for name, value in network.outputs]
     for port in (*inputs, *outputs):

@@ -10,6 +10,7 @@ static int reaches(int from, int to, int column)
 void shim_send(int column, const void *vector, int target, const char *file, int line)
 {
     struct place here = {file, line};
+    count_vector(1, column, target);
     int from = current, own = column ? from / SHIM_SIDE : from % SHIM_SIDE;
     if (target < 0 || target > SHIM_SIDE || target == own)
         fail(here, "there is no CPE %d to send to", target);
@@ -40,6 +41,7 @@ void shim_receive(int column, void *vector, const char *file, int line)
     struct cpe *own = &cpes[current];
     struct fifo *fifo = &own->received[column];
     own->scope = column;
+    count_vector(0, column, 0);
     if (!fifo->count)
         block(RECEIVING, here);
     memcpy(vector, fifo->vector[fifo->first], 32);

@@ -98,6 +98,7 @@ static uint64_t source_sum(const struct transfer *dma)
 static void add(const struct transfer *dma)
 {
     cpes[current].pending[cpes[current].count++] = *dma;
+    count_transfer(dma, memory_of(dma->get ? dma->source : dma->target, 1) != NULL);
     if (trace) {
         const char *memory = dma->get ? dma->source : dma->target;
         const struct memory *block = memory_of(memory, 1);
@@ -246,6 +247,7 @@ void shim_wait(volatile void *word, int count, const char *file, int line)
     struct cpe *own = &cpes[current];
     volatile int *reply = word;
     int left = 0;
+    count_wait(reply);
     /* All that is under way for the reply may be done before the program looks. */
     for (int number = 0; number < own->count; number++) {
         if (own->pending[number].reply == reply)

@@ -83,6 +83,15 @@ int in_ldm(const char *start, long bytes);
 void mark_written(struct place by, const char *start, long bytes);
 void mark_read(struct place by, const char *start, long bytes);
 
+/* count.c */
+void open_count(void);
+void count_transfer(const struct transfer *dma, int of_program);
+void count_wait(const volatile int *reply);
+void count_synchronisation(int scope);
+void count_vector(int sent, int column, int target);
+void end_count(void);
+void close_count(void);
+
 /* dma.c */
 void poison(char *data, long bytes);
 

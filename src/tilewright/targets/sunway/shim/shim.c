@@ -168,6 +168,7 @@ int shim_init(void)
         fail(here, "SHIM_FIFO is from 1 to %d", FIFO);
     if ((text = getenv("SHIM_TRACE")) && *text && !(trace = fopen(text, "w")))
         fail(here, "%s cannot be written", text);
+    open_count();
     open_ldm();
     for (int number = 0; number < SHIM_CPES; number++) {
         long page = sysconf(_SC_PAGESIZE);
@@ -216,6 +217,7 @@ void shim_join(const char *file, int line)
         makecontext(&own->context, enter, 0);
     }
     run_all();
+    end_count();
     for (int number = 0; number < SHIM_CPES; number++)
         for (int bus = 0; bus < 2; bus++)
             if (cpes[number].received[bus].count)
@@ -229,6 +231,7 @@ void shim_halt(void)
     if (trace)
         fclose(trace);
     trace = NULL;
+    close_count();
     initialised = 0;
 }
 
@@ -245,6 +248,7 @@ void shim_syn(int scope, int mask, const char *file, int line)
         fail(here, "there is no scope %d", scope);
     if (scope == 2 && (mask & 0xffff) != 0xffff)
         fail(here, "mask 0x%x leaves CPEs out of ARRAY_SCOPE, which takes 0xffff", (unsigned)mask);
+    count_synchronisation(scope);
     own->scope = scope;
     own->mask = scope == 2 ? 0xff : mask;
     block(SYNCHRONISING, here);

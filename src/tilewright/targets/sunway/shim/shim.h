@@ -27,6 +27,10 @@ int shim_put(int mode, const void *source, void *target, long bytes, volatile vo
 void shim_wait(volatile void *reply, int count, const char *file, int line);
 void shim_syn(int scope, int mask, const char *file, int line);
 
+/* Cycles that the CPE computes for; see count.c. Emitted files never say so: a runner that counts
+   puts it in front of their calls. */
+void shim_charge(double cycles);
+
 /* Register communication: 32 bytes to a CPE of the row or column; 8 is all others there. */
 void shim_send(int column, const void *vector, int target, const char *file, int line);
 void shim_receive(int column, void *vector, const char *file, int line);

@@ -1,0 +1,79 @@
+"""What a tile takes to compute, as C for the shim that counts (shim/count.c).
+
+The packages' C has no such line: the manifest has it, and the runner puts it in front of the calls
+of ``compute`` in a copy of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.machine import Expression, Primitive, parse_expression
+from tilewright.machine.exact import FUNCTIONS, OPERATORS
+from tilewright.targets.sunway.emit.nest import Nest
+from tilewright.tile.dialect import ComputeOp, ProgramOp
+
+CALL = "compute(&at,"
+"""How the emitted C calls the code of a tile."""
+
+
+def charge_text(program: ProgramOp, primitive: Primitive) -> str:
+    """C of the cycles of the tile at ``at``, by the primitive's expression."""
+    compute = next(op for op in program.walk() if isinstance(op, ComputeOp))
+    block = compute.parent_block()
+    assert block is not None
+    names = {name: dim for dim, name in compute.dim_names.items()}
+    extents = Nest(program).extents(block, "at.")
+    sizes = {names.get(dim, dim): extent.size for dim, extent in extents.items()}
+    return expression_text(parse_expression(primitive.cycles), sizes)
+
+
+def expression_text(expression: Expression, sizes: dict[str, str]) -> str:
+    """C of an expression over doubles; ``sizes`` has C of each dim, one that is missing is 1."""
+    signs: dict[Callable[..., Any], str] = {f: sign for sign, f in OPERATORS.items()}
+    functions: dict[Callable[..., Any], str] = {f: name for name, f in FUNCTIONS.items()}
+    stack: list[str] = []
+    for kind, what, pops in expression.steps:
+        if kind == "constant":
+            stack.append(repr(float(what.numerator / what.denominator)))
+            continue
+        if kind == "dim":
+            stack.append(f"(double)({sizes.get(what, '1')})")
+            continue
+        arguments = stack[len(stack) - pops :]
+        del stack[len(stack) - pops :]
+        if what in signs:
+            stack.append(_operator(signs[what], *arguments))
+        else:
+            stack.append(_function(functions[what], arguments))
+    return stack[0]
+
+
+def _operator(sign: str, left: str, right: str) -> str:
+    if sign == "//":
+        return f"floor({left} / {right})"
+    if sign == "%":
+        return f"({left} - {right} * floor({left} / {right}))"
+    return f"({left} {sign} {right})"
+
+
+def _function(name: str, arguments: list[str]) -> str:
+    if name == "where":
+        return "({} ? {} : {})".format(*arguments)
+    if name in ("min", "max"):
+        text = arguments[0]
+        for other in arguments[1:]:
+            text = f"f{name}({text}, {other})"
+        return text
+    return f"{'fabs' if name == 'abs' else name}({arguments[0]})"
+
+
+def counting(text: str, charge: str) -> str:
+    """A slave file that charges each tile before it computes it."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.lstrip().startswith(CALL):
+            line = f"{line[: -len(line.lstrip())]}shim_charge({charge}); {line.lstrip()}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
