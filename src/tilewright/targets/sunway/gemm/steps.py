@@ -73,7 +73,8 @@ def step(
     """A step's multiply-adds with what goes beside them, in the order of the program.
 
     First come the step's own late operands, then ``between`` (which steps the pointers), then
-    the next step's operands as their registers are free, then ``last``.
+    the next step's operands as their registers are free, then ``last``. Where there are more than
+    multiply-adds, integers go in pairs, one to each pipeline, so that P1 is left to the others.
     """
     spans, lates = uses(rows), late(rows)
     first = [own.instruction for own in operands if own.register in lates]
@@ -83,8 +84,14 @@ def step(
     program: list[Instruction] = []
     beside = [*first, *between]
     rest = [*last]
+    integers: list[Instruction] = []
+    if len(beside) + len(loads) + len(last) > len(order(rows)):
+        integers = [own for own in between if own.unit == "any"]
+        beside = [own for own in beside if own.unit != "any"]
     for number, (row, column) in enumerate(order(rows)):
         program.append(multiply_add(row, column))
+        if integers and number >= len(first):
+            program += [integers.pop(0) for _ in range(min(2, len(integers)))]
         if beside:
             program.append(beside.pop(0))
         elif loads and spans[loads[0].register][1] <= number:
