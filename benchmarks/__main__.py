@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop, swtvm
+from benchmarks.papers import ascend, dlir, dlplib, dnnvm, hlal, swatop, swatop_sunway, swtvm
 from benchmarks.papers.dlir import generation, sparse, sweeps
 from benchmarks.report import Table, keep, surroundings, text_of
 from benchmarks.tables import (
@@ -66,6 +66,7 @@ PAGES: Mapping[str, Entry] = {
         ("hlal", hlal),
         ("swatop", swatop),
         ("swtvm", swtvm),
+        ("swatop-sunway", swatop_sunway),
         ("ascend", ascend),
         ("dlir-sweeps", sweeps),
         ("dlir-generation", generation),
@@ -95,7 +96,9 @@ def main() -> None:
         "--threads", type=int, nargs="+", choices=cpu.THREADS, help="time on these alone (cpu)"
     )
     parser.add_argument(
-        "--sample", type=int, help="so many shapes, the largest if it is negative (swatop)"
+        "--sample",
+        type=int,
+        help="so many shapes, the largest if it is negative (swatop, swatop-sunway)",
     )
     parser.add_argument(
         "--seconds", type=float, help="begin nothing new after these (swatop, dlir)"

@@ -59,8 +59,9 @@ class Space:
     """Whether nests of one level alone are tried (nests.py)."""
     cuts: list[str] = field(default_factory=list[str])
     """What bounded the space, if anything did."""
-    shares: Mapping[str, float] = field(default_factory=dict[str, float])
-    """By operand, of how many parts of its tiles a core loads one (mesh.py)."""
+    shares: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """By operand, of how many parts of its tiles a core loads one (mesh.py): a number, or one for
+    each tiling."""
     known: dict[Hashable, Column] = field(default_factory=dict[Hashable, Column], init=False)
     """Columns that were asked for: pricing asks for each again and again."""
 

@@ -21,8 +21,9 @@ from tilewright.planning.planners.ldm.planner import Ldm
 from tilewright.planning.planners.measured import Measure, best_known, plan_measured
 from tilewright.planning.planners.rows import Rows
 from tilewright.planning.planners.stationary import KINDS, Kind, Stationary, is_product
+from tilewright.planning.planners.swatop import Swatop
 
-CUTTING = ("exact", "greedy", "ldm", "rows", "stationary")
+CUTTING = ("exact", "greedy", "ldm", "rows", "stationary", "swatop", "blackbox")
 """Planners that cut tiles for memories that software manages."""
 
 Chosen = Callable[[Kernel], Plan | None]
@@ -37,6 +38,8 @@ _OPTIONS = {
         "buffers": ("auto", "1", "2"),
         "share": ("none", "mesh", "broadcast"),
     },
+    "swatop": {"top": ("1", "4", "16"), "share": ("mesh", "none")},
+    "blackbox": {"share": ("mesh", "none")},
     "stationary": {"kind": KINDS, "buffers": ("1", "2")},
 }
 """Planners with options, and the values of each."""
@@ -78,6 +81,11 @@ def planner_of(
         if name != "rows":
             tiling = _greedy(options) if name == "greedy" else _ldm(options, machine, mesh)
         yield lambda kernel: plan(kernel, machine, timer=timer, cache=cache, search=tiling)
+        return
+    if name in ("swatop", "blackbox"):
+        own = mesh if options.get("share") != "none" else None
+        strategies = Swatop(int(options.get("top", "1")), name == "blackbox", own)
+        yield lambda kernel: plan(kernel, machine, timer=timer, cache=cache, search=strategies)
         return
     if name == "stationary":
         search = _stationary(options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, prod
+from typing import Any
 
 import numpy as np
 
@@ -115,7 +116,7 @@ def stated_plan(
             share = mesh.broadcast_bytes / use.move.bytes_per_cycle
         else:
             exchange += visits * mesh.exchange_cycles(elements)
-            share = _parts(use, space, mesh)
+            share = float(shared_box(space, use.name, mesh)[0])
         space = replace(space, shares={**space.shares, use.name: share})
     slots = {
         use.name: np.full(1, schedule.slots(use.name), np.int64)
@@ -144,13 +145,17 @@ def stated_plan(
     )
 
 
-def _parts(use: Use, space: Space, mesh: Mesh) -> float:
-    """A tile over what a core loads of it: the outermost axis with several indices is cut in
-    ``side`` parts, of which the largest counts."""
+def shared_box(space: Space, name: str, mesh: Mesh | None) -> Any:
+    """Column: a tile of an operand over what a core loads of it. The outermost axis with several
+    indices is cut in ``side`` parts, of which the largest counts."""
+    use = next(use for use in space.uses if use.name == name)
     layout = Layout.parse(use.operand.layout, len(use.operand.shape))
-    lengths = [
-        int(table.largest[tuple(space.index[dim] for dim in table.dims)].max())
-        for table in space.tables[use.name]
-    ]
-    length = next((n for f in layout.factors if (n := lengths[f.axis]) > 1), 1)
-    return length / ceil(length / mesh.side)
+    side = 1 if mesh is None else mesh.side
+    share, cut = np.ones(space.rows), np.zeros(space.rows, np.bool_)
+    for factor in layout.factors:
+        table = space.tables[name][factor.axis]
+        length = table.largest[tuple(space.index[dim] for dim in table.dims)]
+        here = ~cut & (length > 1)
+        share = np.where(here, length / np.ceil(length / side), share)
+        cut = cut | here
+    return share

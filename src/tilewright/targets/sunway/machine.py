@@ -72,6 +72,17 @@ FOLDS = ("reduce_mean", "reduce_sum", "reduce_product", "reduce_max", "reduce_mi
 LDM = Storage(memory="ldm", elements=("float32",))
 OPERANDS = {"input": LDM, "residual": LDM, "output": LDM}
 PRODUCT = {**OPERANDS, "weight": LDM, "bias": LDM}
+BLOCKS = "(co//16+co%16//8+ceil(co%8/4))"
+"""Blocks of a tile's output channels: 16, 8 and 4 of them (gemm/tile.py)."""
+
+CONVOLUTION = (
+    "n*g*ceil(oh*ow/4)*(kh*kw*(ci*(16*(co//16)+12*(co%16//8)+11*ceil(co%8/4))"
+    f"+6*{BLOCKS}+12)"
+    f"+81*(co//16)+48*(co%16//8)+30*ceil(co%8/4)+where(oh*ow%4>0,63*{BLOCKS},0)+20)"
+)
+"""Cycles of a convolution's tile: for each four positions, what the instructions of ``taps`` take
+in a step, a tap and a block, and integers for the table of taps."""
+
 POINTS = "d0*d1*d2*d3*d4*d5"
 
 
@@ -101,7 +112,7 @@ def _primitives() -> tuple[Primitive, ...]:
             "conv",
             ("conv",),
             {**PRODUCT, "weight": Storage(memory="ldm", layout="IHWO", elements=("float32",))},
-            "n*g*ceil(oh*ow/4)*(kh*kw*(16*ci*ceil(co/16)+6*ceil(co/16)+12)+73*ceil(co/16)+20)",
+            CONVOLUTION,
             "n*g*co*oh*ow*ci*kh*kw/4",
         ),
         _primitive(

@@ -1,0 +1,296 @@
+"""swatop-sunway: what swATOP's model picks on one core group of SW26010, and what it loses.
+
+Times are those of the plans (the machine's cost model, whose tiles take what the pipeline model
+says of the emitted instructions); spawning the CPEs is left out. A file of hand-written results
+(inputs of swDNN: batch, Ni, No, Ro, GFLOPS a line) may be given among the networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+
+from benchmarks.papers.swatop.shapes import ALIGNED, UNALIGNED, convolutions
+from benchmarks.papers.swatop_sunway.kernels import convolution
+from benchmarks.papers.swatop_sunway.kernels import product as matrix_product
+from benchmarks.report import Column, Table, percent, whole
+from tilewright.machine import Machine
+from tilewright.planning import plan
+from tilewright.planning.domain import Kernel
+from tilewright.planning.planners.linear_fit import fit_to
+from tilewright.planning.planners.swatop import Swatop
+from tilewright.targets.sunway.gemm.mesh import ROLES, VARIANTS, gemm_cycles, role_loop
+from tilewright.targets.sunway.machine import CPES, CURVES, MACHINE
+from tilewright.targets.sunway.mesh import MESH
+from tilewright.targets.sunway.pipeline import steady
+
+TITLE = "swATOP's strategies on one core group of SW26010 (predicted)"
+
+NETWORKS = ("primitives", "convolutions", "products")
+"""Parts of the page; or a file of hand-written results."""
+
+OPTIONS = ("sample",)
+
+BATCHES = (1, 32, 128)
+
+TOP = 16
+"""Strategies of which the machine's cost model chooses."""
+
+PEAK_GFLOPS = 8 * CPES * 1.45
+"""Of a core group's CPEs."""
+
+PUBLISHED = {"step": 22.88, "block": 285.3, "column": 177.0, "call": 1974.0}
+"""Cycles of the fit that swGEMM's tuner uses: per K step of a block of 128 x 32, per block, per 128
+of N, per call."""
+
+
+def tables(networks: Sequence[str], sample: int | None = None) -> list[Table]:
+    """Tables of the primitives, of Listing 1, of Listing 2, and of files of results.
+
+    ``sample`` takes so many shapes of each listing and batch at even distances.
+    """
+    found: list[Table] = []
+    for name in networks:
+        if name == "primitives":
+            found += [_primitives(), _fits()]
+        elif name == "convolutions":
+            shapes = [shape.sizes for shape in convolutions()]
+            rows = [
+                _planned(f"{batch} {inputs}x{outputs}x{side}", batch, kernel)
+                for batch in BATCHES
+                for inputs, outputs, side in _sampled(shapes, sample)
+                for kernel in [convolution(batch, inputs, outputs, side)]
+            ]
+            found += [_listed("Listing 1, 3x3, implicit", rows), _summary(rows)]
+        elif name == "products":
+            sizes = [s for values in (UNALIGNED, ALIGNED) for s in product(*[values] * 3)]
+            rows = [
+                _planned("x".join(map(str, own)), int(own[0] in ALIGNED), matrix_product(*own))
+                for own in _sampled(sizes, sample)
+            ]
+            found += [_listed("Listing 2", rows), _summary(rows)]
+        elif Path(name).exists():
+            found.append(_hand_written(Path(name)))
+    return found
+
+
+def _sampled(shapes: Sequence[Any], sample: int | None) -> list[Any]:
+    """So many at even distances; all if ``sample`` is None."""
+    if sample is None or sample >= len(shapes):
+        return list(shapes)
+    places = np.linspace(0, len(shapes) - 1, max(sample, 1)).round().astype(int)
+    return [shapes[place] for place in places.tolist()]
+
+
+def _cycles(kernel: Kernel, search: Swatop, machine: Machine = MACHINE) -> tuple[float, Any]:
+    found = plan(kernel, machine, search=search)
+    return found.predicted_cycles - machine.spawn_cycles, found
+
+
+def _planned(name: str, group: int, kernel: Kernel) -> dict[str, Any]:
+    """The picks for one kernel, and the best of the whole space."""
+    peak = _peak(kernel)
+    first, picked = _cycles(kernel, Swatop(mesh=MESH))
+    several, _ = _cycles(kernel, Swatop(top=TOP, mesh=MESH))
+    best, box = _cycles(kernel, Swatop(measure=True, mesh=MESH))
+    alone, _ = _cycles(kernel, Swatop(top=TOP))
+    slow = MACHINE.model_copy(
+        update={
+            "moves": tuple(
+                move.model_copy(update={"curve": "swcandle", "efficiency": CURVES["swcandle"]})
+                for move in MACHINE.moves
+            )
+        }
+    )
+    other, _ = _cycles(kernel, Swatop(top=TOP, mesh=MESH), slow)
+    return {
+        "name": name,
+        "group": group,
+        "strategies": box.candidates,
+        "cycles": several,
+        "efficiency": peak / several,
+        "best": peak / best,
+        "swcandle": peak / other,
+        "alone": peak / alone,
+        "loss": first / best - 1,
+        "loss_top": several / best - 1,
+        "seconds": picked.seconds,
+        "box_seconds": box.seconds,
+    }
+
+
+def _peak(kernel: Kernel) -> float:
+    """Cycles of all multiply-adds at four lanes on every CPE."""
+    count = 1.0
+    for extent in kernel.anchor.extents.values():
+        count *= extent
+    return count / (4 * CPES)
+
+
+COLUMNS = (
+    Column("name", "shape"),
+    Column("strategies", "strategies", whole),
+    Column("efficiency", f"of peak, top {TOP}", percent),
+    Column("best", "of peak, black box", percent),
+    Column("swcandle", "of peak, other DMA curve", percent),
+    Column("alone", "of peak, nothing shared", percent),
+    Column("loss", "loss of the model's first", percent),
+    Column("loss_top", f"loss of its top {TOP}", percent),
+    Column("seconds", "model s", lambda value: f"{value:.2f}"),
+    Column("box_seconds", "black box s", lambda value: f"{value:.2f}"),
+)
+
+
+def _listed(title: str, rows: Sequence[dict[str, Any]]) -> Table:
+    return Table(
+        f"{title}: strategies, picks, losses",
+        COLUMNS,
+        rows,
+        (
+            "Peak: 742.4 GFLOPS of the CPEs. DMA curve swgemm unless said; floats are loaded and "
+            "sent by separate instructions; a core group is spawned in 15,000 cycles (an "
+            "estimate), which are left out here.",
+            "The black box asks the machine's cost model for every strategy; the static model is "
+            "the greater of Eq. 1 and Eq. 2.",
+        ),
+    )
+
+
+def _summary(rows: Sequence[dict[str, Any]]) -> Table:
+    """Means by group."""
+    lines: list[dict[str, Any]] = []
+    for group in dict.fromkeys(row["group"] for row in rows):
+        own = [row for row in rows if row["group"] == group]
+        line: dict[str, Any] = {"name": f"{group}, {len(own)} shapes"}
+        for key in ("strategies", "efficiency", "best", "swcandle", "alone", "loss", "loss_top"):
+            line[key] = mean(row[key] for row in own)
+        line["least"] = min(row["efficiency"] for row in own)
+        line["worst"] = max(row["loss"] for row in own)
+        line["worst_top"] = max(row["loss_top"] for row in own)
+        lines.append(line)
+    columns = (
+        *COLUMNS[:6],
+        Column("least", "least of peak", percent),
+        *COLUMNS[6:8],
+        Column("worst", "worst loss", percent),
+        Column("worst_top", f"worst of top {TOP}", percent),
+    )
+    remarks = (
+        "By batch, or aligned (1) and unaligned (0) products. The paper: implicit convolution at "
+        "70 % of 3.06 TFLOPS (72 % of the CPEs'), mean loss below 2 %, worst below 8 %, spaces of "
+        "353 to 454 strategies a layer.",
+    )
+    return Table("Means", columns, lines, remarks)
+
+
+def _primitives() -> Table:
+    """Loops of the eight variants."""
+    rows: list[dict[str, Any]] = []
+    for variant in VARIANTS:
+        size = (512, 512, 512)
+        peak = 512**3 / CPES / 4
+        loops = {own: role_loop(variant.vectors, ROLES[-1], fused=own) for own in (True, False)}
+        rows.append(
+            {
+                "name": variant.name,
+                "step": steady(loops[True].body),
+                "apart": steady(loops[False].body),
+                "efficiency": peak / gemm_cycles(variant, size),
+                "apart_efficiency": peak / gemm_cycles(variant, size, fused=False),
+            }
+        )
+    columns = (
+        Column("name", "variant"),
+        Column("step", "cycles a step, sender", str),
+        Column("apart", "the same, loads and sends apart", str),
+        Column("efficiency", "of peak, 512 x 512 x 512", percent),
+        Column("apart_efficiency", "the same, apart", percent),
+    )
+    remarks = (
+        "A step is 16 multiply-adds of vectors. The paper: 16 cycles; public kernels for doubles "
+        f"16 to 17, the fit of swGEMM's tuner {PUBLISHED['step']} for floats.",
+    )
+    return Table("The eight products over the mesh, by the pipeline model", columns, rows, remarks)
+
+
+def _fits() -> Table:
+    """Eq. 2 in both forms over the pipeline model, on sizes that it was not fitted to."""
+    rows: list[dict[str, Any]] = []
+    random = np.random.default_rng(1)
+    sizes = {
+        "co": random.integers(1, 9, 240) * 128,
+        "m": random.integers(1, 17, 240) * 32,
+        "ci": random.integers(1, 65, 240) * 8,
+    }
+    for variant in (VARIANTS[0], VARIANTS[4]):
+        cycles = np.array(
+            [
+                gemm_cycles(variant, (int(m), int(n), int(k)))
+                for m, n, k in zip(sizes["co"], sizes["m"], sizes["ci"], strict=True)
+            ]
+        )
+        for form in ("printed", "mended"):
+            half = {dim: column[:120].astype(float) for dim, column in sizes.items()}
+            held = {dim: column[120:].astype(float) for dim, column in sizes.items()}
+            own = fit_to(cycles[:120], half, form)
+            errors = np.abs(own.cycles(held) / cycles[120:] - 1)
+            rows.append(
+                {
+                    "name": f"{variant.name}, {form}",
+                    "step": own.coefficients[2] * 128 * 32 / 4 if form == "mended" else None,
+                    "block": own.coefficients[1] * 128 * 32 / 4 if form == "mended" else None,
+                    "column": own.coefficients[0] * 128 if form == "mended" else None,
+                    "call": own.coefficients[3],
+                    "mean": float(errors.mean()),
+                    "worst": float(errors.max()),
+                }
+            )
+    rows.append({"name": "swGEMM's tuner, measured", **PUBLISHED})
+    columns = (
+        Column("name", "variant, form"),
+        Column("step", "K step of 128 x 32", lambda v: f"{v:.2f}"),
+        Column("block", "block of 128 x 32", lambda v: f"{v:.0f}"),
+        Column("column", "128 of N", lambda v: f"{v:.0f}"),
+        Column("call", "call", whole),
+        Column("mean", "mean error", percent),
+        Column("worst", "worst error", percent),
+    )
+    remarks = ("Fitted to 120 sizes, held against 120 others; loads and sends fused.",)
+    return Table("Eq. 2 over the pipeline model, in cycles", columns, rows, remarks)
+
+
+def _hand_written(path: Path) -> Table:
+    """Our plans beside hand-written results."""
+    rows: list[dict[str, Any]] = []
+    for line in path.read_text().splitlines():
+        if len(line.split()) != 5:
+            continue
+        batch, inputs, outputs, side, rate = line.split()
+        kernel = convolution(int(batch) // 4, int(inputs), int(outputs), int(side))
+        cycles, _ = _cycles(kernel, Swatop(top=TOP, mesh=MESH))
+        ours = 4 * PEAK_GFLOPS * _peak(kernel) / cycles
+        rows.append(
+            {
+                "name": f"{batch} {inputs}x{outputs}x{side}",
+                "ours": ours,
+                "theirs": float(rate),
+                "ratio": ours / float(rate),
+            }
+        )
+    columns = (
+        Column("name", "batch, Ni x No x Ro"),
+        Column("ours", "GFLOPS here (predicted, float)", whole),
+        Column("theirs", "by hand (measured, double)", whole),
+        Column("ratio", "ratio", lambda value: f"{value:.2f}"),
+    )
+    share = mean(row["ratio"] >= 1 for row in rows)
+    remarks = (
+        "Four core groups, each a quarter of the batch. Theirs are doubles, of which LDM holds half "
+        f"as many: no like for like. At least as fast on {100 * share:.0f} %.",
+    )
+    return Table("Results by hand (swDNN)", columns, rows, remarks)

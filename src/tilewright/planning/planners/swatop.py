@@ -1,0 +1,295 @@
+"""The ``swatop`` planner: swATOP's space of strategies, priced by its Eq. 1 and Eq. 2.
+
+A strategy is a cut of the result over the cores, a tile, and an order of the loops over tiles; the
+innermost are those of the reduction. All are listed (``strategies``), none that does not fit. The
+static model (section 4.6) charges
+
+    DMA       latency + (size + waste) / (peak bandwidth / cores)     Eq. 1; blocks are rounded up
+              to transactions of 128 bytes
+    compute   Eq. 2, a linear function of a tile's sizes              linear_fit.py
+    in all    the greater of both sums, as transfers are prefetched
+
+and the least is taken, or of the ``top`` least the one that the machine's own cost model (the
+curve of DMA, edges, the fill of the pipeline) finds fastest. ``blackbox`` asks that model for all.
+Registers that cores exchange count as compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewright.errors import TilewrightError
+from tilewright.machine import Machine, Primitive, parse_expression
+from tilewright.planning.cells import cells_of
+from tilewright.planning.domain import Kernel
+from tilewright.planning.footprint import Use, run_elements
+from tilewright.planning.mesh import Axis, Division, Mesh, divisions, in_step
+from tilewright.planning.nests import Arrangement, Nest, moves_of, nests_of, trips_of
+from tilewright.planning.parallel import parallel_parts
+from tilewright.planning.pipeline import Pipeline
+from tilewright.planning.plan import Budget, Plan, Timer
+from tilewright.planning.planners.cores import one_core, part_of
+from tilewright.planning.planners.ldm.planner import moved, shared_dims
+from tilewright.planning.planners.linear_fit import fit
+from tilewright.planning.planners.schedules import agreeing
+from tilewright.planning.planners.stated import shared_box, stated_plan, stated_schedule
+from tilewright.planning.schedule import Schedule
+from tilewright.planning.space import Space, build_space
+
+Floats = NDArray[np.float64]
+
+TRANSACTION = 128
+"""Bytes that main memory moves at least (section 4.6)."""
+
+ROWS = 20_000
+"""Tilings of one cut of the result; sizes are thinned out where there are more."""
+
+DIVISIONS = 6
+"""Cuts of the result for a mesh, those first of which a core moves least."""
+
+SAMPLES = 400
+"""Tilings that Eq. 2 is fitted to."""
+
+PRODUCTS = ("conv", "matmul")
+
+
+@dataclass(frozen=True)
+class Strategies:
+    """Strategies that differ in their tiles alone: one for each row of a space."""
+
+    space: Space
+    nest: Nest
+    slots: int
+    grid: tuple[tuple[str, int], ...]
+    rounds: int
+    """Parts of the result that the core with the most has."""
+    division: Division | None = None
+    exchanged: tuple[tuple[str, Axis], ...] = ()
+
+    @property
+    def trips(self) -> tuple[Floats, ...]:
+        """Trips of every loop."""
+        return trips_of(self.space, self.nest, {})
+
+    def visits(self, use: Use) -> Floats:
+        """Times that an operand is moved."""
+        return np.broadcast_to(moves_of(use, self.nest, self.trips), self.space.rows)
+
+    @property
+    def order(self) -> list[str]:
+        """The dims of the loops, outermost first."""
+        return [dim for loop in self.nest.loops for dim in loop.group.dims]
+
+    def exchange(self, mesh: Mesh | None) -> Floats:
+        """Cycles in which cores exchange registers."""
+        cycles = np.zeros(self.space.rows)
+        for use in self.space.uses if mesh is not None else ():
+            if use.name in dict(self.exchanged):
+                assert mesh is not None
+                vectors = np.ceil(self.space.box(use) / mesh.vector_elements)
+                once = vectors * mesh.vector_cycles + mesh.side * mesh.turn_cycles
+                cycles = cycles + self.visits(use) * once
+        return cycles
+
+    def shares(self, mesh: Mesh | None) -> dict[str, float]:
+        """By operand, how many cores load a tile of it together."""
+        side = 1 if mesh is None else mesh.side
+        return {name: float(side) for name, _ in self.exchanged}
+
+    def modelled(self, mesh: Mesh | None) -> Floats:
+        """Cycles by Eq. 1, Eq. 2 and the greater of both."""
+        space, shares = self.space, self.shares(mesh)
+        transfers = np.zeros(space.rows)
+        for use in space.uses:
+            if use.move is None:
+                continue
+            size = space.box(use) * use.operand.element_bytes / shares.get(use.name, 1.0)
+            lengths = [
+                table.largest[tuple(space.index[dim] for dim in table.dims)]
+                for table in space.tables[use.name]
+            ]
+            run = run_elements(use.operand, lengths) * use.operand.element_bytes
+            waste = np.ceil(run / TRANSACTION) * TRANSACTION / run
+            once = use.move.latency + size * waste / use.move.bytes_per_cycle
+            transfers = transfers + self.visits(use) * once
+        tiles = space.trips_of(list(space.index))
+        compute = tiles * tile_cycles(space) + self.exchange(mesh)
+        both = transfers + compute if self.slots == 1 else np.maximum(transfers, compute)
+        return self.rounds * both
+
+    def simulated(self, mesh: Mesh | None, rows: Sequence[int] | None = None) -> Floats:
+        """Cycles by the machine's own cost model, of all rows or of some."""
+        own = self if rows is None else replace(self, space=self.space.take(np.array(rows)))
+        space = own.space
+        shares = {name: shared_box(space, name, mesh) for name in dict(own.exchanged)}
+        exchange = own.exchange(mesh)
+        space = replace(space, shares={**space.shares, **shares})
+        slots = {
+            use.name: np.where(own.visits(use) > 1, own.slots, 1).astype(np.int64)
+            for use in space.uses
+            if use.move is not None
+        }
+        valid = np.ones(space.rows, np.bool_)
+        arrangement = Arrangement(own.nest, valid, own.trips, {}, slots)
+        cycles, _ = Pipeline(space, cells_of(space), arrangement).cycles_and_bytes()
+        return own.rounds * (cycles + exchange)
+
+    def keeps_step(self, kernel: Kernel, row: int) -> bool:
+        """Whether all cores come to as many tiles."""
+        tile = {dim: int(self.space.size(dim)[row]) for dim in self.space.index}
+        return self.division is None or in_step(kernel, dict(self.grid), tile)
+
+
+def tile_cycles(space: Space) -> Floats:
+    """Cycles of every row's tile: Eq. 2 for products, the primitive's expression for others."""
+    tile = {dim: space.size(dim) for dim in space.index}
+    cycles = np.asarray(parse_expression(space.primitive.cycles).evaluate(tile), np.float64)
+    if space.kernel.anchor.operation not in PRODUCTS or space.rows < 8:
+        return np.broadcast_to(cycles, space.rows)
+    rows = np.unique(np.linspace(0, space.rows - 1, SAMPLES).astype(np.int64))
+    sizes = {dim: column[rows].astype(np.float64) for dim, column in tile.items()}
+    whole = {dim: column.astype(np.float64) for dim, column in tile.items()}
+    return fit(space.primitive, sizes).cycles(whole)
+
+
+def strategies(
+    kernel: Kernel, machine: Machine, primitive: Primitive, mesh: Mesh | None
+) -> Iterator[Strategies]:
+    """All strategies of a kernel on one primitive, those alike together."""
+    cores = machine.cores
+    cuts: list[tuple[dict[str, int], int, Division | None]] = [({}, 1, None)]
+    if cores > 1:
+        dims = shared_dims(kernel, primitive)
+        parts = parallel_parts(dims, kernel.anchor.extents, cores, primitive.multiples)
+        grid = dict(parts)
+        cuts = [(grid, _rounds(kernel, grid, cores), None)]
+        if mesh is not None and mesh.cores == cores:
+            found = divisions(dims, kernel.anchor.extents, primitive.multiples, mesh.side)
+            found = [cut for cut in found if cut.exchanged(kernel)]
+            found.sort(key=lambda cut: moved(kernel, cut, mesh))
+            cuts += [(cut.grid, 1, cut) for cut in found[:DIVISIONS]]
+    core = one_core(machine) if cores > 1 else machine
+    for grid, rounds, division in cuts:
+        try:
+            space = build_space(part_of(kernel, grid), core, primitive, ROWS)
+        except TilewrightError:
+            continue
+        space.single_level = True
+        exchanged = () if division is None else division.exchanged(kernel)
+        for nest in nests_of(space):
+            trial = Strategies(space, nest, 2, tuple(grid.items()), rounds, division, exchanged)
+            rows = np.flatnonzero(_fits(trial))
+            if not rows.size:
+                trial, rows = replace(trial, slots=1), np.arange(space.rows)
+            yield replace(trial, space=space.take(rows))
+
+
+def _rounds(kernel: Kernel, grid: dict[str, int], cores: int) -> int:
+    parts = 1
+    for dim, size in grid.items():
+        parts *= -(-kernel.anchor.extents[dim] // size)
+    return -(-parts // cores)
+
+
+def _fits(trial: Strategies) -> NDArray[np.bool_]:
+    """Rows of which what is moved again and again fits twice."""
+    fits = np.ones(trial.space.rows, np.bool_)
+    for memory in {use.memory.name: use.memory for use in trial.space.uses}.values():
+        if memory.room is None:
+            continue
+        used = np.zeros(trial.space.rows)
+        for use in trial.space.uses:
+            if use.memory.name == memory.name:
+                slots = np.where(trial.visits(use) > 1, trial.slots, 1)
+                used = used + slots * trial.space.slot_bytes(use)
+        fits &= used <= memory.room
+    return fits
+
+
+@dataclass(frozen=True)
+class Swatop:
+    """swATOP's planner with its options; ``plan(..., search=Swatop())``."""
+
+    top: int = 1
+    """Strategies, best by the static model, of which the machine's cost model chooses."""
+    measure: bool = False
+    """Whether it is asked for all of them (the black box)."""
+    mesh: Mesh | None = None
+    """Where it is given, cores may get operands from those of their row or column."""
+
+    def __call__(
+        self,
+        kernel: Kernel,
+        machine: Machine,
+        *,
+        timer: Timer | None = None,
+        budget: Budget | None = None,
+    ) -> Plan:
+        """The plan; ``Plan.candidates`` is the size of the space. Raises as ``plan_exact``."""
+        del timer, budget
+        begin = perf_counter()
+        groups = [
+            group
+            for primitive in agreeing(kernel, machine)
+            for group in strategies(kernel, machine, primitive, self.mesh)
+        ]
+        if not groups:
+            core = one_core(machine) if machine.cores > 1 else machine
+            for primitive in agreeing(kernel, machine):
+                build_space(kernel, core, primitive, ROWS)  # It says why nothing fits.
+        columns = [
+            group.simulated(self.mesh) if self.measure else group.modelled(self.mesh)
+            for group in groups
+        ]
+        best: Plan | None = None
+        chosen = self.ranked(kernel, groups, columns)
+        for number, row in chosen[: 1 if self.measure else self.top]:
+            plan = self._plan(kernel, machine, groups[number], row)
+            if best is None or plan.predicted_cycles < best.predicted_cycles:
+                best = plan
+        assert best is not None
+        size = sum(group.space.rows for group in groups)
+        return replace(
+            best,
+            candidates=size,
+            priced=size,
+            seconds=perf_counter() - begin,
+            planner="blackbox" if self.measure else "swatop",
+        )
+
+    def ranked(
+        self, kernel: Kernel, groups: Sequence[Strategies], columns: Sequence[Floats]
+    ) -> list[tuple[int, int]]:
+        """Group and row of the best strategies, the best first: as many as are asked for."""
+        every = np.concatenate(columns)
+        starts = np.cumsum([0, *(len(column) for column in columns)])
+        found: list[tuple[int, int]] = []
+        for place in np.argsort(every, kind="stable").tolist():
+            number = int(np.searchsorted(starts, place, "right")) - 1
+            row = place - int(starts[number])
+            if groups[number].keeps_step(kernel, row):
+                found.append((number, row))
+            if len(found) == max(self.top, 1):
+                break
+        return found
+
+    def _plan(self, kernel: Kernel, machine: Machine, group: Strategies, row: int) -> Plan:
+        """The plan of one strategy."""
+        schedule = self.strategy(machine, group, row)
+        return stated_plan(kernel, machine, schedule, "swatop", self.mesh)
+
+    def strategy(self, machine: Machine, group: Strategies, row: int) -> Schedule:
+        """One strategy as a schedule."""
+        space = group.space.take(np.array([row]))
+        slots = [
+            (use.name, group.slots if float(group.visits(use)[row]) > 1 else 1)
+            for use in space.uses
+            if use.move is not None
+        ]
+        order = [dim for dim in group.order if int(space.trips(dim)[0]) > 1]
+        return stated_schedule(space, order, slots, dict(group.grid), machine, group.exchanged)
