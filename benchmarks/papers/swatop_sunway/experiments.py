@@ -290,7 +290,7 @@ def _hand_written(path: Path) -> Table:
     )
     share = mean(row["ratio"] >= 1 for row in rows)
     remarks = (
-        "Four core groups, each a quarter of the batch. Theirs are doubles, of which LDM holds half "
-        f"as many: no like for like. At least as fast on {100 * share:.0f} %.",
+        "Four core groups, each a quarter of the batch. Theirs are doubles, of which LDM holds "
+        f"half as many: no like for like. At least as fast on {100 * share:.0f} %.",
     )
     return Table("Results by hand (swDNN)", columns, rows, remarks)
