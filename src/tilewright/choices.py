@@ -15,12 +15,12 @@ PLANNERS: Mapping[str, str] = {
     "and share=none|mesh|broadcast (cores get operands from those of their row or column, or one "
     "core loads them for all)",
     "rows": "swTVM's baseline, rows fetched for each use, as OpenACC compilers do; no options",
+    "stationary": "products whose operand or result stays on the chip (the DaVinci thesis), other "
+    "kernels by the model; options kind=os|is|ws and buffers=1|2",
     "swatop": "swATOP's static model over all of its strategies; options top=1|4|16 (of so many "
     "the machine's cost model chooses) and share=mesh|none",
     "blackbox": "the machine's cost model asked for all of swatop's strategies; option "
     "share=mesh|none",
-    "stationary": "products whose operand or result stays on the chip (the DaVinci thesis), other "
-    "kernels by the model; options kind=os|is|ws and buffers=1|2",
     "measured": "the best candidates, run on the processor at hand",
 }
 """Every planner and what it does (planning/planners/choice.py)."""

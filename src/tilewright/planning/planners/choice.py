@@ -83,7 +83,8 @@ def planner_of(
         yield lambda kernel: plan(kernel, machine, timer=timer, cache=cache, search=tiling)
         return
     if name in ("swatop", "blackbox"):
-        own = mesh if options.get("share") != "none" else None
+        _shares(options, machine, mesh)
+        own = None if options.get("share") == "none" else mesh
         strategies = Swatop(int(options.get("top", "1")), name == "blackbox", own)
         yield lambda kernel: plan(kernel, machine, timer=timer, cache=cache, search=strategies)
         return
@@ -137,14 +138,20 @@ def _greedy(options: dict[str, str]) -> Greedy:
     )
 
 
-def _ldm(options: dict[str, str], machine: Machine, mesh: Mesh | None) -> Ldm:
-    """swTVM's planner with its options; refuses to share where there is no mesh."""
+def _shares(options: dict[str, str], machine: Machine, mesh: Mesh | None) -> bool:
+    """Whether cores are told to share operands; refuses it where there is no mesh."""
     shares = options.get("share", "none") != "none"
     if shares and (mesh is None or mesh.cores != machine.cores):
         reason = "has no mesh of cores" if mesh is None else f"has no {mesh.cores} cores in a mesh"
         raise refuse(
             "option-planner", f"{machine.name} {reason}", f"share={options['share']}", "share=none"
         )
+    return shares
+
+
+def _ldm(options: dict[str, str], machine: Machine, mesh: Mesh | None) -> Ldm:
+    """swTVM's planner with its options; refuses to share where there is no mesh."""
+    shares = _shares(options, machine, mesh)
     buffers = options.get("buffers", "auto")
     return Ldm(
         block=int(options.get("block", str(BLOCK))),
