@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tilewright
-from tests.planning.test_sharing import map_of, product
+from tests.planning.caches.test_sharing import map_of, product
 from tests.targets.cpu.built_networks import expected, image, model
 from tilewright.cli.main import app
 from tilewright.compiler.tune import tune
