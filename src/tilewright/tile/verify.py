@@ -98,7 +98,7 @@ def _check_sliding(domain: DomainOp, where: str) -> None:
     if moving != set(sliding):
         raise VerifyException(
             f"{where}: the loop over {loops[0].dim.data} moves {', '.join(moving) or 'nothing'}, "
-            f"not {sliding[0]}"
+            f"not {', '.join(sliding)}"
         )
 
 
