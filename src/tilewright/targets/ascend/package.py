@@ -24,7 +24,8 @@ from tilewright.graph.values import value_names
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.targets.ascend.host import SHIM
-from tilewright.targets.ascend.lower import Device, Launch
+from tilewright.targets.ascend.lower import lower_kernel
+from tilewright.targets.ascend.lowering.launches import Device, Launch
 from tilewright.targets.ascend.machine import CORES, DaVinci
 from tilewright.targets.base import Compilation
 from tilewright.targets.generic.program_file import (
@@ -108,7 +109,7 @@ def _lower(
             if value in known
         }
         with refusals_of(compiled.kernel.symbol):
-            device.kernel(compiled.kernel, compiled.schedule, constants)
+            lower_kernel(device, compiled.kernel, compiled.schedule, constants)
         steps.append(("words", len(rows)))
         row = KernelRow(
             symbol=compiled.kernel.symbol,

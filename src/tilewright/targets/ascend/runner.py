@@ -16,7 +16,7 @@ from tilewright.graph.dialect import KernelOp
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
 from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
 from tilewright.targets.ascend.host import Kernel, build_all
-from tilewright.targets.ascend.lower import Argument, Launch
+from tilewright.targets.ascend.lowering.launches import Argument, Launch
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.package import FOLDER, core_of
 from tilewright.targets.base import Profile

@@ -1,0 +1,161 @@
+"""What kernels of a network become: launches of functions, and what a package collects of them.
+
+``Device`` collects functions, launches and constants of a whole package; ``Launches`` those of one
+kernel. A ``Value`` is what one launch leaves for the next: where it lies, of which element, and in
+which layout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.ir.types import Array
+from tilewright.planning.domain import Kernel, Operand
+from tilewright.planning.layout import Layout
+from tilewright.planning.schedule import Schedule
+from tilewright.targets.ascend.emit import kernel_text
+from tilewright.targets.ascend.flags import synchronised
+from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.machine import DaVinci
+from tilewright.targets.ascend.program import Program
+from tilewright.targets.ascend.timing import simulate
+
+SLACK = 32
+"""Bytes behind every value on the device that kernels may touch."""
+
+ELEMENTS = {"float32": "float", "float16": "half", "int32": "int32_t"}
+"""Element types of values -> those of CCE C."""
+
+
+class Argument(BaseModel):
+    """What a kernel's parameter is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+    kind: Literal["operand", "constant", "work", "result"]
+    number: int = Field(ge=0)
+    """Of the kernel's operands, or of its buffers; where a constant begins in ``constants.bin``."""
+    bytes: int = Field(ge=0)
+
+
+class Launch(BaseModel):
+    """One launch of a function."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    function: str
+    arguments: tuple[Argument, ...]
+    cycles: float = Field(ge=0)
+    """Simulated (timing.py)."""
+    busy: dict[str, float]
+    """Cycles in which each pipe is busy."""
+    main_bytes: int = Field(ge=0)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What lies in main memory between launches."""
+
+    argument: Argument
+    shape: tuple[int, ...]
+    """Of the logical tensor."""
+    element: str
+    """``float`` or ``half``, as in C."""
+    layout: str = ""
+    """planning/layout.py; "" is row by row."""
+
+
+@dataclass
+class Device:
+    """What a package collects for the core."""
+
+    core: DaVinci
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    """The C of each function."""
+    launches: list[Launch] = field(default_factory=list[Launch])
+    constants: bytearray = field(default_factory=bytearray)
+
+
+@dataclass
+class Launches:
+    """The launches of one kernel: its operands, buffers between launches, and its result."""
+
+    device: Device
+    kernel: Kernel
+    schedule: Schedule
+    known: Mapping[str, Array]
+    """Operands that are constant."""
+    work: int = 0
+
+    @property
+    def core(self) -> DaVinci:
+        """The core."""
+        return self.device.core
+
+    def refusal(self, reason: str, help: str = "") -> TilewrightError:
+        """A refusal (``lower-operation``) of the kernel, to be raised; the host takes it then."""
+        node = ", ".join(self.kernel.nodes) or self.kernel.symbol
+        return refuse("lower-operation", reason, node, help)
+
+    def operand(self, operand: Operand) -> Value:
+        """An operand of the kernel, as it lies in main memory."""
+        numbers = [one.name for one in self.kernel.inputs]
+        number = numbers.index(operand.name)
+        return self._value(operand, "operand", number, operand.layout)
+
+    def result(self) -> Value:
+        """Where the kernel's result goes."""
+        return self._value(self.kernel.output, "result", 0, self.kernel.output.layout)
+
+    def _value(
+        self, operand: Operand, kind: Literal["operand", "result"], number: int, layout: str
+    ) -> Value:
+        element = ELEMENTS.get(operand.element)
+        if element is None:
+            raise self.refusal(f"{operand.name} has elements of {operand.element}")
+        parsed = Layout.parse(layout, len(operand.shape))
+        size = prod(parsed.physical_shape(operand.shape)) * WIDTHS[element]
+        argument = Argument(name=operand.name, kind=kind, number=number, bytes=size + SLACK)
+        return Value(argument, operand.shape, element, "" if parsed.row_major else layout)
+
+    def buffer(self, shape: tuple[int, ...], element: str, layout: str = "") -> Value:
+        """Main memory for a value between launches of this kernel."""
+        self.work += 1
+        size = prod(Layout.parse(layout, len(shape)).physical_shape(shape)) * WIDTHS[element]
+        argument = Argument(name="", kind="work", number=self.work - 1, bytes=size + SLACK)
+        return Value(argument, shape, element, layout)
+
+    def constant(self, data: Array, shape: tuple[int, ...], element: str, layout: str) -> Value:
+        """Bytes that the package holds: ``data`` as it lies in that layout."""
+        at = len(self.device.constants)
+        self.device.constants += data.tobytes() + bytes(SLACK + -(data.nbytes + SLACK) % 512)
+        argument = Argument(name="", kind="constant", number=at, bytes=data.nbytes + SLACK)
+        return Value(argument, shape, element, layout)
+
+    def name(self, what: str) -> str:
+        """A name for the next launch's function, unique in the package."""
+        return f"{self.kernel.symbol}_{len(self.device.launches)}_{what}"
+
+    def launch(self, program: Program, *values: Value) -> None:
+        """Add a launch of a program without flags, whose tensors are these values, in order."""
+        arguments = [
+            value.argument.model_copy(update={"name": tensor.name})
+            for tensor, value in zip(program.tensors, values, strict=True)
+        ]
+        whole = synchronised(program, events=self.core.events)
+        self.device.texts[program.name] = kernel_text(whole)
+        time = simulate(whole, self.core)
+        self.device.launches.append(
+            Launch(
+                function=program.name,
+                arguments=tuple(arguments),
+                cycles=time.cycles,
+                busy=dict(time.busy),
+                main_bytes=time.main_bytes,
+            )
+        )

@@ -1,0 +1,24 @@
+"""The operations that have kernels: the registry of a kernel's stages.
+
+``STAGES`` maps an operation of the graph to a function that adds its launches. A function is given
+the stage's operands as values (what an earlier stage left, or an operand of the kernel), in the
+stage's order, and where the result is to go; it may be asked for any shape, element and layout, and
+raises ``launches.refusal(reason)`` for what it has no kernel for. Where ``target`` is None it takes
+a buffer of its choice, and says with its result what that is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.planning.domain import Stage
+from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend.lowering.points import points
+
+StageLowering = Callable[[Launches, Stage, Sequence[Value], Value | None], Value]
+"""Launches, stage, operands, target -> where the result is."""
+
+POINTS = ("add", "sub", "mul", "div", "max", "min", "relu", "exp", "clip")
+
+STAGES: dict[str, StageLowering] = dict.fromkeys(POINTS, points)
+"""Operation -> what lowers it. Products (products.py) are anchors with stages of their own."""
