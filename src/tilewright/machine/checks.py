@@ -195,7 +195,7 @@ def _check_primitive(machine: Machine, primitive: Primitive, found: _Findings) -
     for dim, (least, most) in primitive.extents.items():
         if not 0 < least <= most:
             found.add(f"{where}.extents.{shown(dim)}", "must be a positive range")
-    for key in ("whole", "extents"):
+    for key in ("whole", "blocks", "extents"):
         _check_dims(f"{where}.{key}", getattr(primitive, key), dims, found)
     if primitive.rolls:
         _check_dims(f"{where}.rolls", (primitive.rolls,), dims, found)

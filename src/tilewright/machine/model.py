@@ -22,6 +22,9 @@ MAX_VALUE = 1 << 48
 MAX_WORD = 1 << 12
 """Bytes of the longest instruction word."""
 
+MATRICES = "..."
+"""What layouts of the last two axes, of tensors of any rank, begin with."""
+
 MIN_RATE = 1e-6
 """Least bandwidth, in bytes per cycle."""
 
@@ -136,7 +139,8 @@ class Storage(_Part):
     ``Machine.layout_of`` says of the role. A layout of another rank than the operand's means
     row-major. Letters stand for logical axes: N C H W for images, O I H W for weights of rank 4,
     O I for the weights of a matrix product (kept as [co, ci], ``transpose_b``), N C for its rows,
-    O for a bias (``O16o`` pads it to blocks of 16).
+    O for a bias (``O16o`` pads it to blocks of 16). ``...NM16m16n`` is a layout of the last two
+    axes of tensors of any rank from 2 on, the axes before them outside of it.
     """
     elements: tuple[str, ...] = ()
     """Element types that the primitive takes of this operand, or writes, if not any."""
@@ -202,6 +206,9 @@ class Primitive(_Part):
     """Dim -> largest tile."""
     multiples: dict[str, int] = {}
     """Dim -> granule that compute is rounded to; tile sizes worth trying are its multiples."""
+    blocks: tuple[str, ...] = ()
+    """Dims of which every tile begins at a whole granule of ``multiples``: no sizes between them, nor
+    below the first, are tried."""
     whole: tuple[str, ...] = ()
     """Dims that a tile always covers whole."""
     c: CFunction | None = None
@@ -425,6 +432,8 @@ class Machine(_Part):
         layout = storage.layout if storage is not None else ""
         if not layout and role != "bias":
             layout = self.layouts.get("weight" if role == "weight" else "activation", "")
+        if layout.startswith(MATRICES):
+            return _of_matrices(layout.removeprefix(MATRICES), rank)
         if layout != "any" and sum(letter.isupper() for letter in layout) != rank:
             return ""
         return layout
@@ -437,6 +446,17 @@ class Machine(_Part):
     def primitives_for(self, operation: str) -> tuple[Primitive, ...]:
         """The primitives that compute an anchor operation."""
         return tuple(p for p in self.primitives if operation in p.operations)
+
+
+def _of_matrices(layout: str, rank: int) -> str:
+    """A layout of matrices MN as one of tensors of a rank, spelled as planning/layout.py does."""
+    if rank < 2:
+        return ""
+    known = {2: "MN", 3: "CHW", 4: "NCHW", 5: "NCDHW"}.get(rank)
+    letters = known or "".join(chr(ord("A") + axis) for axis in range(rank))
+    rows, columns = letters[-2:]
+    named = {"M": rows, "m": rows.lower(), "N": columns, "n": columns.lower()}
+    return letters[:-2] + "".join(named.get(letter, letter) for letter in layout)
 
 
 def _named(parts: tuple[_Named, ...], name: str) -> _Named:

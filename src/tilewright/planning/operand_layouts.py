@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive
+from tilewright.machine.model import MATRICES
 from tilewright.planning.domain import Operand
 from tilewright.planning.layout import Factor, Layout
 
@@ -15,9 +16,13 @@ def operand_layout(machine: Machine, primitive: Primitive, operand: Operand) -> 
 
     A primitive names the layout of a product's weights by the dims of a matrix [co, ci]:
     ``OI16o``. An operand may be such a matrix, or its transpose [ci, co], or a batch of either;
-    its layout keeps batch axes outermost: [b, ci, co] lies as [b, co / 16, ci, co % 16].
+    its layout keeps batch axes outermost: [b, ci, co] lies as [b, co / 16, ci, co % 16]. A layout
+    of any rank (``...NM16m16n``) is that of the axes as they are, transposed or not.
     """
     rank = len(operand.shape)
+    storage = primitive.operands.get(operand.role)
+    if storage is not None and storage.layout.startswith(MATRICES):
+        return machine.layout_of(primitive, operand.role, rank)
     matrix = machine.layout_of(primitive, operand.role, 2)
     if operand.role != "weight" or matrix in ("", "any") or rank < 2:
         return machine.layout_of(primitive, operand.role, rank)
@@ -61,6 +66,7 @@ def layout_problems(machine: Machine) -> Iterator[tuple[str, str, str]]:
             named.append((f"primitive.{primitive.name}.operands.{role}.layout", storage.layout))
     for where, text in named:
         try:
+            text = text.removeprefix(MATRICES)
             if text != "any":
                 Layout.parse(text, sum(letter.isupper() for letter in text))
         except TilewrightError as error:

@@ -97,7 +97,10 @@ def tile_sizes(
         if dim in primitive.whole or dim in whole_sums(kernel) or uncut:
             found = [extent]
         else:
-            found = candidate_sizes(extent, granule, limit, small, even=dim in slid)
+            between = dim not in primitive.blocks
+            found = candidate_sizes(
+                extent, granule, limit, small and between, even=between and dim in slid
+            )
         sizes[dim] = np.array(found, np.int64)
     return sizes
 

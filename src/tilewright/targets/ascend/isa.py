@@ -7,6 +7,7 @@ host. Lengths are in the instruction's units, offsets of places in bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tilewright.errors import refuse
 from tilewright.targets.ascend.machine import (
@@ -14,8 +15,11 @@ from tilewright.targets.ascend.machine import (
     FRACTAL,
     MAX_BURSTS,
     MAX_FIELD,
+    MAX_JUMP,
     MAX_MAD,
+    MAX_PAD,
     MAX_REPEAT,
+    MAX_STRIDE,
     REPEAT_BLOCKS,
 )
 from tilewright.targets.ascend.program import Command, Expr, Place, Region, Value
@@ -109,17 +113,80 @@ def _python(value: Value) -> str:
     return value.python if isinstance(value, Expr) else str(value)
 
 
-def cc_to_ub(dst: Place, src: Place, bursts: Value, length: Value, mode: str) -> Command:
-    """Results as they leave L0C, ``length`` blocks of 16 x 16 a burst, converted on the way."""
+def cc_to_ub(
+    dst: Place, src: Place, bursts: Value, length: Value, mode: str, dst_gap: Value = 0
+) -> Command:
+    """Results as they leave L0C, ``length`` blocks of 16 x 16 a burst, converted on the way; the
+    gap between bursts in UB counts blocks of 32 bytes."""
     _within("the number of bursts", bursts, MAX_BURSTS, least=1)
     _within("the length of a burst", length, MAX_FIELD, least=1)
     size = FRACTAL if mode.startswith("CRMODE_F32toF16") else 2 * FRACTAL
     return Command(
         "copy_matrix_cc_to_ubuf",
         "V",
-        (dst, src, 0, bursts, length, 0, 0, mode),
+        (dst, src, 0, bursts, length, 0, dst_gap, mode),
         (Region(src, bursts * length * 1024),),
-        (Region(dst, bursts * length * size),),
+        (Region(dst, length * size, (bursts,), (length * size + dst_gap * BLOCK,)),),
+    )
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """An image in L1, and the window that slides over it; rows first where two numbers belong."""
+
+    place: Place
+    height: Value
+    width: int
+    pads: tuple[Value, Value, int, int]
+    """Above, below, left, right."""
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+
+    def settings(self) -> Command:
+        """``set_fmatrix``: sizes and padding, for the loads that follow."""
+        top, bottom, left, right = self.pads
+        _within("the width of an image", self.width, MAX_FIELD, least=1)
+        _within("the height of an image", self.height, MAX_FIELD)
+        for pad in self.pads:
+            _within("the padding of an image", pad, MAX_PAD)
+        value: Value = self.width + (left << 32) + (right << 40)
+        value = self.height * (1 << 16) + value
+        value = bottom * (1 << 56) + (top * (1 << 48) + value)
+        return Command("set_fmatrix", "S", (value,))
+
+
+def img2col(
+    dst: Place,
+    image: FeatureMap,
+    tap: tuple[Value, Value],
+    corner: tuple[Value, Value],
+    channel: Value,
+    repeat: Value,
+    jump: Value,
+) -> Command:
+    """A column of fractals of L0A: 16 channels at one tap of the window, of 16 positions each.
+
+    ``corner`` is where the window of the first position begins, rows and columns of the image;
+    ``channel`` which 16 of the image's; fractals lie ``jump`` apart.
+    """
+    _within("the number of fractals", repeat, MAX_REPEAT, least=1)
+    _within("the stride between fractals", jump, MAX_JUMP, least=1)
+    _within("a stride of a window", max(image.strides), MAX_STRIDE, least=1)
+    _within("the size of a window", max(image.kernel), MAX_REPEAT, least=1)
+    _within("the dilation of a window", max(image.dilations), MAX_REPEAT, least=1)
+    plane = image.height * (image.width * BLOCK)
+    (dy, dx), (y, x) = tap, corner
+    sizes = (*reversed(image.strides), *reversed(image.kernel), *reversed(image.dilations))
+    step = image.strides[1]
+    return Command(
+        "img2col_cbuf_to_ca",
+        "MTE1",
+        (dst, image.place, dx, dy, x, y, channel, *sizes, jump, 1, repeat, 0),
+        (Region(image.place.at(channel * plane), plane),),
+        (Region(dst, FRACTAL, (repeat,), (jump * FRACTAL,)),),
+        # 256 bytes a cycle, fewer where the window moves by more than a column.
+        cycles=repeat * (2 if step == 1 else min(step + 2, 16)),
     )
 
 

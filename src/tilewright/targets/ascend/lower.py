@@ -1,9 +1,8 @@
-"""A kernel of a network as launches: products with what follows them, then stage by stage.
+"""A kernel of a network as launches: a product or a convolution from its tile program, other
+operations stage by stage.
 
-Values lie in main memory as float32, row by row. A product converts its operand to half precision
-and to Nz, multiplies, and converts its result back (the thesis' casts, 6.1, and formats, 6.4.2);
-constant weights are converted when the package is written. What no kernel here computes is refused,
-with a reason, and falls to the host.
+Values lie in main memory in half precision, in the layouts that the network's tensors have. What no
+kernel here computes is refused, with a reason, and falls to the host.
 """
 
 from __future__ import annotations
@@ -11,40 +10,45 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.ir.types import Array
-from tilewright.planning.domain import Kernel
-from tilewright.planning.schedule import Schedule
+from tilewright.targets.ascend.lowering.cube import FORMS
 from tilewright.targets.ascend.lowering.launches import Device, Launches, Value
 from tilewright.targets.ascend.lowering.products import product
 from tilewright.targets.ascend.lowering.stages import STAGES
+from tilewright.targets.base import CompiledKernel
+from tilewright.tile.dialect import programs_of
 
 
-def lower_kernel(
-    device: Device, kernel: Kernel, schedule: Schedule, known: Mapping[str, Array]
-) -> None:
+def lower_kernel(device: Device, compiled: CompiledKernel, known: Mapping[str, Array]) -> None:
     """Add a kernel's launches; ``known`` has its operands that are constant.
 
     Raises TilewrightError (``lower-operation`` and others) for what it cannot say, and adds
     nothing then.
     """
+    assert compiled.schedule is not None
+    assert compiled.program is not None
     mine = Device(device.core, constants=device.constants[:])
-    _lower(Launches(mine, kernel, schedule, known))
+    launches = Launches(mine, compiled.kernel, compiled.schedule, known)
+    if compiled.kernel.anchor.operation in FORMS:
+        (program,) = programs_of(compiled.program)
+        product(launches, program)
+    else:
+        _stages(launches)
     device.texts |= mine.texts
     device.launches += mine.launches
     device.constants = mine.constants
 
 
-def _lower(launches: Launches) -> None:
+def _stages(launches: Launches) -> None:
     kernel = launches.kernel
     values: dict[str, Value] = {}
-    stages = kernel.stages
-    if kernel.anchor.operation == "matmul":
-        result, taken = product(launches)
-        values[stages[taken - 1].output.name] = result
-        stages = stages[taken:]
+    stages = list(kernel.stages)
+    if len(stages) > 1 and stages[-1].operation == "cast":
+        # What stages compute here is of half precision already.
+        stages.pop()
     for stage in stages:
         lower = STAGES.get(stage.operation)
         if lower is None:
             raise launches.refusal(f"there is no kernel for {stage.operation}")
         operands = [values.get(one.name) or launches.operand(one) for one in stage.inputs]
-        target = launches.result() if stage is kernel.stages[-1] else None
+        target = launches.result() if stage is stages[-1] else None
         values[stage.output.name] = lower(launches, stage, operands, target)

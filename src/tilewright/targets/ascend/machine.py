@@ -49,6 +49,15 @@ MAX_FIELD = 65_535
 MAX_MAD = 4095
 """Largest m, k or n of one ``mad``."""
 
+MAX_JUMP = 127
+"""Fractals from one of img2col's to the next."""
+
+MAX_STRIDE = 63
+"""Largest stride of img2col's window."""
+
+MAX_PAD = 127
+"""Largest padding of an image; the field holds 255, but the word's sign is left alone."""
+
 
 @dataclass(frozen=True)
 class Rate:
@@ -211,23 +220,6 @@ def assumptions(core: DaVinci) -> dict[str, Rate]:
     return {name: rate for name, rate in named.items() if rate.tag == "A"}
 
 
-def network_machine(core: DaVinci) -> Machine:
-    """The machine that networks are compiled for: values of 4 bytes in main memory, products with
-    bias and relu. Kernels compute products in half precision, so that all that is planned fits."""
-    machine = machine_of(core)
-    mad = machine.primitive("mad")
-    storage = Storage(memory="ub", multiples={"co": CUBE})
-    mad = mad.model_copy(
-        update={"operands": {**mad.operands, "bias": storage}, "epilogue": (("relu",),)}
-    )
-    vector = machine.primitive("vector")
-    operations = ("add", "sub", "mul", "div", "max", "min", "relu", "clip", "exp")
-    vector = vector.model_copy(update={"operations": operations, "epilogue": (("relu", "clip"),)})
-    return machine.model_copy(
-        update={"primitives": (mad, vector), "element": "float32", "accumulator": "float32"}
-    )
-
-
 def machine_of(core: DaVinci) -> Machine:
     """The machine of one core, for planning: elements of 2 bytes whose sums have 4."""
     sizes = {"cbuf": core.l1, "ca": core.l0a, "cb": core.l0b, "cc": core.l0c, "ub": core.ub}
@@ -311,5 +303,4 @@ __all__ = [
     "Rate",
     "assumptions",
     "machine_of",
-    "network_machine",
 ]

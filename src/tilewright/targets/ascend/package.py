@@ -4,7 +4,7 @@ The files are those of targets/generic/program_file.py, and
 
 cce/NAME.c      a kernel function; cce/cce.h and others are its meaning on the host
 launches.json   which functions each kernel launches, and on what
-constants.bin   weights in half precision and in Nz
+constants.bin   biases in half precision
 
 A word of ``program.bin`` is a launch: its number.
 """
@@ -109,7 +109,7 @@ def _lower(
             if value in known
         }
         with refusals_of(compiled.kernel.symbol):
-            lower_kernel(device, compiled.kernel, compiled.schedule, constants)
+            lower_kernel(device, compiled, constants)
         steps.append(("words", len(rows)))
         row = KernelRow(
             symbol=compiled.kernel.symbol,

@@ -112,6 +112,13 @@ def least(left: Value, right: Value) -> Value:
     return select(_compared(left, "<", right), left, right)
 
 
+def greatest(left: Value, right: Value) -> Value:
+    """The larger of two values."""
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right)
+    return select(_compared(left, ">", right), left, right)
+
+
 @dataclass(eq=False)
 class Buffer:
     """Bytes of a memory on the chip, in several slots, that a loop's iterations use in turn."""

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.errors import refuse
-from tilewright.graph.arenas import read_value, write_value
+from tilewright.graph.arenas import strided
 from tilewright.graph.dialect import KernelOp
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
-from tilewright.ir.types import Array, element_dtype, shape_of, tensor_type
+from tilewright.ir.types import Array
 from tilewright.targets.ascend.host import Kernel, build_all
 from tilewright.targets.ascend.lowering.launches import Argument, Launch
 from tilewright.targets.ascend.machine import DaVinci
@@ -106,17 +106,15 @@ class _Run:
         op = runner.operations.get(file.kernels[number].symbol)
         if op is None:
             raise refuse("package-invalid", f"there is no kernel {file.kernels[number].symbol}")
-        values = [read_value(value, runner.arenas) for value in op.inputs]
+        values = [strided(value, runner.arenas)[0] for value in op.inputs]
         buffers: dict[tuple[str, int], NDArray[np.uint8]] = {}
         for launch in runner.launches[start:end]:
             arguments = {one.name: self._memory(one, values, buffers) for one in launch.arguments}
             outcome = runner.functions[launch.function].run(arguments, order=runner.order)
             if outcome.problems:
                 raise refuse("simulate-race", outcome.problems[0], launch.function)
-        kind = element_dtype(tensor_type(op.result).element_type)
-        shape = shape_of(op.result)
-        data = buffers["result", 0][: int(np.prod(shape)) * kind.itemsize]
-        write_value(op.result, runner.arenas, data.view(kind).reshape(shape))
+        result, _ = strided(op.result, runner.arenas)
+        result[...] = buffers["result", 0][: result.nbytes].view(result.dtype).reshape(result.shape)
 
     def _memory(
         self,
@@ -126,7 +124,7 @@ class _Run:
     ) -> NDArray[Any]:
         """The device memory of an argument; what is not written yet is NaN."""
         if one.kind == "constant":
-            return self.runner.parts.image[one.number : one.number + one.bytes]
+            return self.runner.parts.image[one.number + one.offset : one.number + one.bytes]
         key = one.kind, one.number
         if key not in buffers:
             buffers[key] = np.full(one.bytes, 0xFF, np.uint8)
@@ -135,7 +133,7 @@ class _Run:
                     raise refuse("package-invalid", "a kernel has no such operand")
                 data = np.frombuffer(np.ascontiguousarray(values[one.number]).tobytes(), np.uint8)
                 buffers[key][: data.size] = data
-        return buffers[key]
+        return buffers[key][one.offset :]
 
     def reveal(self, held: tuple[int, int, int]) -> None:
         """No result stays on the chip."""

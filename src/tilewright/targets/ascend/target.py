@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
-from tilewright.targets.ascend.machine import ASCEND_910, DaVinci, network_machine
+from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
+from tilewright.targets.ascend.network import network_machine
 from tilewright.targets.ascend.package import read_package, write_package
 from tilewright.targets.ascend.runner import AscendRunner
 from tilewright.targets.base import Compilation, Runner, Target
@@ -16,6 +17,7 @@ class AscendTarget(Target):
     """A DaVinci core: CCE C, run on a host core."""
 
     falls_back = True
+    elements = ("float16",)
     implements = frozenset({Capability.TRANSACTION, Capability.IN_FLIGHT})
 
     def __init__(self, core: DaVinci = ASCEND_910) -> None:

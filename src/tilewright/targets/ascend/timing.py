@@ -102,7 +102,7 @@ def _cost(
     """Cycles in which a command keeps its pipe, and those until it is complete."""
     if command.pipe == "M":
         return cycles, core.mad_head.value
-    if command.pipe == "V" and cycles:
+    if cycles:
         return cycles, 0.0
     path = _space(reads[0]), _space(writes[0])
     # Copies within UB take the vector unit, 256 bytes a cycle.

@@ -42,6 +42,9 @@ class Argument(BaseModel):
     number: int = Field(ge=0)
     """Of the kernel's operands, or of its buffers; where a constant begins in ``constants.bin``."""
     bytes: int = Field(ge=0)
+    """Of the whole value, and behind it what kernels may touch."""
+    offset: int = Field(default=0, ge=0)
+    """Of the parameter, from the value's start."""
 
 
 class Launch(BaseModel):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.planning.domain import Stage
+from tilewright.targets.ascend.lowering.conversions import convert
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.points import points
 
@@ -20,5 +21,5 @@ StageLowering = Callable[[Launches, Stage, Sequence[Value], Value | None], Value
 
 POINTS = ("add", "sub", "mul", "div", "max", "min", "relu", "exp", "clip")
 
-STAGES: dict[str, StageLowering] = dict.fromkeys(POINTS, points)
+STAGES: dict[str, StageLowering] = {**dict.fromkeys(POINTS, points), "convert_layout": convert}
 """Operation -> what lowers it. Products (products.py) are anchors with stages of their own."""

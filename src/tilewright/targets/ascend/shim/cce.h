@@ -34,7 +34,8 @@ enum { VA0, VA1, VA2, VA3, VA_REGISTERS };
 enum cce_memory { CCE_GM, CCE_CBUF, CCE_CA, CCE_CB, CCE_CC, CCE_UB, CCE_MEMORIES };
 
 enum cce_operation {
-    CCE_COPY, CCE_LOAD, CCE_MAD, CCE_CC_TO_UB, CCE_SCATTER, CCE_VECTOR, CCE_OPERATIONS
+    CCE_COPY, CCE_LOAD, CCE_MAD, CCE_CC_TO_UB, CCE_SCATTER, CCE_VECTOR, CCE_IMG2COL,
+    CCE_OPERATIONS
 };
 
 enum cce_function {
@@ -54,6 +55,8 @@ void cce_copy(int line, pipe_t pipe, int to, int from, uint64_t dst, uint64_t sr
               int64_t length, int64_t src_gap, int64_t dst_gap);
 void cce_load(int line, int to, uint64_t dst, uint64_t src, int64_t base, int64_t repeat,
               int64_t stride, int transpose);
+void cce_img2col(int line, uint64_t dst, uint64_t src, const int64_t fields[15]);
+void cce_fmatrix(int line, uint64_t value);
 void cce_mad(int line, uint64_t c, uint64_t a, uint64_t b, int64_t m, int64_t k, int64_t n,
              int first);
 void cce_cc_to_ub(int line, uint64_t dst, uint64_t src, int64_t bursts, int64_t length,
@@ -96,6 +99,18 @@ void cce_barrier(int line, pipe_t pipe);
 #define load_cbuf_to_cb(dst, src, base, repeat, stride, sid, transpose, mode) \
     ((void)(sid), (void)(mode), cce_load(__LINE__, CCE_CB, CCE_ADDRESS(dst), CCE_ADDRESS(src), \
                                          base, repeat, stride, transpose))
+
+/* Fractals of a product's left operand from an image in L1, [c1][h][w][16]: 16 positions of a window
+   by 16 channels. set_fmatrix has its width, height (16 bits each), and padding left, right, above
+   and below (8 bits each); taps that fall on padding give 0. The first position begins at (leftW,
+   leftH); positions run along a row, then to the next. Each further fractal lies jump fractals on,
+   and has the next 16 positions (mode 1), or the next tap, kernel columns first (mode 0). */
+#define img2col_cbuf_to_ca(dst, src, fetchW, fetchH, leftW, leftH, c1, strideW, strideH, kW, kH, \
+                           dilationW, dilationH, jump, mode, repeat, csize) \
+    cce_img2col(__LINE__, CCE_ADDRESS(dst), CCE_ADDRESS(src), \
+                (const int64_t[]){fetchW, fetchH, leftW, leftH, c1, strideW, strideH, kW, kH, \
+                                  dilationW, dilationH, jump, mode, repeat, csize})
+#define set_fmatrix(value) cce_fmatrix(__LINE__, (uint64_t)(value))
 
 /* c[m x n] (+)= a[m x k] b[k x n]: c of floats in Nz, a in Zz, b in Zn; first starts c at 0. */
 #define mad(c, a, b, m, k, n, first) \

@@ -23,6 +23,7 @@ struct cce_command {
     double scalar;
     uint64_t mask[2];
     uint64_t va[2][16];
+    int64_t window[15]; /* of img2col, in the order of its arguments */
 };
 
 /* Where bytes of a memory lie, after checks: bounds, races, whether they were written. */
@@ -43,6 +44,7 @@ void cce_run_mad(const struct cce_command *command);
 void cce_run_cc_to_ub(const struct cce_command *command);
 void cce_run_scatter(const struct cce_command *command);
 void cce_run_vector(const struct cce_command *command);
+void cce_run_img2col(const struct cce_command *command);
 
 /* What was executed; read by name with cce_count. */
 struct cce_counts {

@@ -28,7 +28,7 @@ static struct flag flags[PIPES][PIPES][EVENTS];
 static int counting, events = 4;
 static int *lines[PIPES];
 static size_t line_room[PIPES];
-static uint64_t mask[2];
+static uint64_t mask[2], fmatrix;
 static uint64_t va[VA_REGISTERS][8];
 
 void cce_flags(int event_count, int count_flags)
@@ -84,6 +84,7 @@ static void run(const void *record)
 {
     static void (*const functions[])(const struct cce_command *) = {
         cce_run_copy, cce_run_load, cce_run_mad, cce_run_cc_to_ub, cce_run_scatter, cce_run_vector,
+        cce_run_img2col,
     };
     const struct cce_command *command = record;
     functions[command->operation](command);
@@ -140,6 +141,36 @@ void cce_load(int line, int to, uint64_t dst, uint64_t src, int64_t base, int64_
     struct cce_command command = {.operation = CCE_LOAD, .pipe = PIPE_MTE1, .line = line, .to = to,
                                   .from = CCE_CBUF, .dst = dst, .src = src + base * FRACTAL,
                                   .bursts = repeat, .src_gap = stride, .mode = transpose};
+    cce_issue(&command);
+}
+
+void cce_fmatrix(int line, uint64_t value)
+{
+    (void)line;
+    fmatrix = value;
+}
+
+void cce_img2col(int line, uint64_t dst, uint64_t src, const int64_t fields[15])
+{
+    static const struct {
+        const char *name;
+        int64_t least, most;
+    } limits[15] = {
+        {"fetchW", 0, 254}, {"fetchH", 0, 254}, {"leftTopW", -255, 32767},
+        {"leftTopH", -255, 32767}, {"c1", 0, 4095}, {"strideW", 1, 63}, {"strideH", 1, 63},
+        {"the kernel's width", 1, 255}, {"the kernel's height", 1, 255}, {"dilationW", 1, 255},
+        {"dilationH", 1, 255}, {"jumpStride", 1, 127}, {"the mode", 0, 1}, {"repeat", 1, 255},
+        {"cSize", 0, 0},
+    };
+    for (int number = 0; number < 15; number++)
+        if (!in_range(line, limits[number].name, fields[number], limits[number].least,
+                      limits[number].most))
+            return;
+    if (!at_block(line, "dst", CCE_CA, dst) || !at_block(line, "src", CCE_CBUF, src))
+        return;
+    struct cce_command command = {.operation = CCE_IMG2COL, .pipe = PIPE_MTE1, .line = line,
+                                  .dst = dst, .src = src, .other = fmatrix};
+    memcpy(command.window, fields, sizeof command.window);
     cce_issue(&command);
 }
 

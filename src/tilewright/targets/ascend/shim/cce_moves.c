@@ -41,6 +41,46 @@ void cce_run_load(const struct cce_command *c)
     cce_counts.cbuf_reads += (uint64_t)c->bursts * FRACTAL;
 }
 
+void cce_run_img2col(const struct cce_command *c)
+{
+    const int64_t *of = c->window;
+    int64_t tap_w = of[0], tap_h = of[1], stride_w = of[5], stride_h = of[6];
+    int64_t kernel_w = of[7], kernel_h = of[8], channel = of[4];
+    int64_t width = c->other & 0xFFFF, height = c->other >> 16 & 0xFFFF;
+    int64_t left = c->other >> 32 & 0xFF, right = c->other >> 40 & 0xFF;
+    int64_t outputs = (width + left + right - (of[9] * (kernel_w - 1) + 1)) / stride_w + 1;
+    int64_t first = (of[2] + left) / stride_w;
+    if (outputs < 1 || of[2] + left < 0 || (of[2] + left) % stride_w || tap_w >= kernel_w
+        || tap_h >= kernel_h) {
+        cce_report(c->line, "img2col begins at no position of its window");
+        return;
+    }
+    for (int64_t repeat = 0; repeat < of[13]; repeat++) {
+        uint64_t place = c->dst + (uint64_t)(repeat * of[11] * FRACTAL);
+        uint16_t *target = cce_touch(c, CCE_CA, place, FRACTAL, 1);
+        for (int64_t row = 0; row < 16; row++) {
+            int64_t position = first + row + (of[12] ? 16 * repeat : 0);
+            int64_t h = of[3] + position / outputs * stride_h + tap_h * of[10];
+            int64_t w = position % outputs * stride_w - left + tap_w * of[9];
+            if (h < 0 || h >= height || w < 0 || w >= width) {
+                memset(target + 16 * row, 0, BLOCK);
+                continue;
+            }
+            uint64_t at = (uint64_t)(((channel * height + h) * width + w) * BLOCK);
+            memcpy(target + 16 * row, cce_touch(c, CCE_CBUF, c->src + at, BLOCK, 0), BLOCK);
+        }
+        if (!of[12] && ++tap_w == kernel_w) {
+            tap_w = 0;
+            if (++tap_h == kernel_h) {
+                tap_h = 0;
+                channel++;
+            }
+        }
+    }
+    cce_counts.loads++;
+    cce_counts.cbuf_reads += (uint64_t)of[13] * FRACTAL;
+}
+
 #define MOST 4096 /* rows or columns of a mad */
 
 /* Reads no row or column beyond m, k and n; what of c's fractals lies beyond becomes NaN. */

@@ -1,0 +1,136 @@
+"""Images between NCHW and NC1HWC0: 16 channels at a time, transposed by scatters.
+
+Of NCHW a channel's positions lie in a row; of NC1HWC0 the 16 channels of a position. A chunk of
+positions of 16 channels passes UB: one scatter transposes it, block of 16 x 16 by block. Channels
+that fill the last 16 up are zeros in NC1HWC0.
+
+Rows whose length is no multiple of 32 bytes are loaded, and stored, up to 30 bytes past their end:
+stores go up in addresses, so that the next row mends its beginning, and the last ends in ``SLACK``.
+Where a row has several chunks, the last of them begins early instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.formats import padded
+from tilewright.targets.ascend.kernels.elementwise import SLACK
+from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
+from tilewright.targets.ascend.program import (
+    Buffer,
+    Loop,
+    Place,
+    Program,
+    Statement,
+    Tensor,
+    Value,
+)
+from tilewright.targets.ascend.vectors import fill
+
+
+@dataclass
+class _Channels:
+    images: int
+    channels: int
+    positions: int
+    core: DaVinci
+    back: bool
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+
+    def __post_init__(self) -> None:
+        blocks = -(-self.channels // CUBE)
+        plain = Tensor("plain", self.images * self.channels * self.positions * 2 + SLACK)
+        blocked = Tensor("blocked", self.images * blocks * self.positions * BLOCK)
+        self.plain, self.blocked = plain, blocked
+        (plain if self.back else blocked).written = True
+        # Two slots of a chunk before and after the scatter, apart for whole and for ragged chunks.
+        room = self.core.ub // (4 if self.channels % CUBE == 0 or self.channels < CUBE else 8)
+        self.chunk = min(padded(self.positions), room // BLOCK // CUBE * CUBE, MAX_REPEAT * CUBE)
+        if self.positions > self.chunk and self.positions % self.chunk:
+            self.chunk = min(self.chunk, room // 2 // BLOCK // CUBE * CUBE)
+        self.size = self.chunk * BLOCK
+        # Each kind of chunks takes events of its own, of which there are few.
+        kinds = (1 if room == self.core.ub // 4 else 2) * (1 if self.positions <= self.chunk else 2)
+        self.slots = 2 if kinds == 1 else 1
+
+    def program(self, name: str) -> Program:
+        around = Loop("n", self.images)
+        whole, rest = divmod(self.channels, CUBE)
+        if whole:
+            loop = Loop("q", whole)
+            around.body.append(loop)
+            self._plane(loop.body, [around, loop], CUBE)
+        if rest:
+            self._plane(around.body, [around], rest, whole)
+        what = f"{self.images} x {self.channels} x {self.positions}"
+        about = f"{what}: NC1HWC0 to NCHW" if self.back else f"{what}: NCHW to NC1HWC0"
+        tensors = (self.blocked, self.plain) if self.back else (self.plain, self.blocked)
+        before = self._filled(len(self.buffers) // 2)
+        return Program(name, tensors, [*before, around], tuple(self.buffers), about)
+
+    def _plane(self, body: list[Statement], loops: list[Loop], rows: int, first: int = 0) -> None:
+        """The chunks of 16 channels, or of the last few: ``first`` is their number."""
+        blocks = -(-self.channels // CUBE)
+        image = loops[0].variable
+        inner: Value = loops[1].variable if len(loops) > 1 else first
+        plane = image * blocks + inner
+        channel = image * self.channels + inner * CUBE
+        chunks = self.positions // self.chunk
+        rest = self.positions - chunks * self.chunk
+        if chunks:
+            loop = Loop("p", chunks)
+            body.append(loop)
+            loop.body += self._chunk(
+                loop, plane, channel, loop.variable * self.chunk, self.chunk, rows
+            )
+        if rest:
+            count = padded(rest) if chunks else rest
+            start = self.positions - count
+            body += self._chunk(loops[-1], plane, channel, start, count, rows)
+
+    def _chunk(
+        self, scope: Loop, plane: Value, channel: Value, start: Value, count: int, rows: int
+    ) -> list[Statement]:
+        number = len(self.buffers) // 2
+        slots = min(self.slots, int(str(scope.count)))
+        slot = scope.variable % slots if slots > 1 else 0
+        at = 4 * self.size * number
+        lines = Buffer(f"rows{number}", "ub", at, self.size, slots, slot, scope)
+        cubes = Buffer(f"blocks{number}", "ub", at + 2 * self.size, self.size, slots, slot, scope)
+        self.buffers += [lines, cubes]
+        row = Loop("r", rows)
+        pitch = self.chunk * 2
+        length = -(-count // CUBE)
+        outside = Place(self.plain, (channel + row.variable) * (self.positions * 2) + start * 2)
+        inside = Place(lines, row.variable * pitch)
+        there = Place(self.blocked, (plane * self.positions + start) * BLOCK)
+        by_rows, by_blocks = (Place(lines), pitch, 1), (Place(cubes), BLOCK, CUBE)
+        if self.back:
+            row.body.append(isa.copy(outside, inside, 1, length))
+            load = isa.copy(Place(cubes), there, 1, count)
+            return [load, *isa.scatter(by_rows, by_blocks, length), row]
+        row.body.append(isa.copy(inside, outside, 1, length))
+        store = isa.copy(there, Place(cubes), 1, count)
+        return [row, *isa.scatter(by_blocks, by_rows, length), store]
+
+    def _filled(self, kinds: int) -> list[Statement]:
+        """Zeros where scatters read and no load writes: channels that there are not, and positions
+        behind the last."""
+        ragged = self.positions % CUBE if self.back else self.channels % CUBE
+        if not ragged:
+            return []
+        everything = Buffer("all", "ub", 0, 4 * self.size * kinds)
+        self.buffers.append(everything)
+        repeats = everything.bytes // (REPEAT_BLOCKS * BLOCK)
+        return [isa.mask_of(128, 128), fill(Place(everything), repeats, "z")]
+
+
+def to_blocks(images: int, channels: int, positions: int, core: DaVinci, name: str) -> Program:
+    """NCHW to NC1HWC0; parameters are ``plain`` and ``blocked``."""
+    return _Channels(images, channels, positions, core, back=False).program(name)
+
+
+def from_blocks(images: int, channels: int, positions: int, core: DaVinci, name: str) -> Program:
+    """NC1HWC0 to NCHW; parameters are ``blocked`` and ``plain``."""
+    return _Channels(images, channels, positions, core, back=True).program(name)

@@ -1,0 +1,93 @@
+"""Changes of format: between rows, Nz and NC1HWC0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from math import prod
+
+from tilewright.errors import TilewrightError
+from tilewright.planning.domain import Stage
+from tilewright.planning.layout import Layout
+from tilewright.targets.ascend.formats import image, nz
+from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.channels import from_blocks, to_blocks
+from tilewright.targets.ascend.kernels.fractal import METHODS, defractalise, fractalise
+from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend.program import Program
+from tilewright.targets.ascend.timing import simulate
+
+
+def convert(
+    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
+) -> Value:
+    """The launches of a change of layout; see ``STAGES``."""
+    (source,) = operands
+    result = target or launches.buffer(source.shape, source.element, stage.output.layout)
+    if source.element != "half" or result.element != "half":
+        raise launches.refusal(f"there is no change of format of {source.element}")
+    if source.layout and result.layout:
+        rows = launches.buffer(source.shape, source.element)
+        one(launches, source, rows, back=True)
+        one(launches, rows, result, back=False)
+    elif source.layout or result.layout:
+        one(launches, source, result, back=bool(source.layout))
+    else:
+        raise launches.refusal("there is no copy of rows")
+    return result
+
+
+def one(launches: Launches, source: Value, target: Value, *, back: bool) -> None:
+    """From a format to rows (``back``), or from rows to a format."""
+    blocked = source if back else target
+    shape = blocked.shape
+    layout = Layout.parse(blocked.layout, len(shape))
+    if len(shape) == 4 and layout == Layout.parse(image(), 4):
+        make = from_blocks if back else to_blocks
+        images, channels, *positions = shape
+        name = launches.name("channels")
+        program = make(images, channels, prod(positions), launches.core, name)
+        launches.launch(program, source, target)
+        return
+    if layout != matrices(len(shape)):
+        raise launches.refusal(f"there is no change of format to or from {blocked.layout}")
+    rows, columns = shape[-2:]
+    count = prod(shape[:-2])
+    program = _fractal(launches, rows, columns, back=back)
+    for number in range(count):
+        named = replace(program, name=launches.name("fractal"))
+        launches.launch(named, _matrix(source, number, count), _matrix(target, number, count))
+
+
+def matrices(rank: int) -> Layout:
+    """Nz of the last two axes."""
+    inner = Layout.parse(nz(), 2)
+    outer = Layout(rank - 2, Layout.parse("", rank - 2).factors).factors if rank > 2 else ()
+    moved = tuple(replace(factor, axis=factor.axis + rank - 2) for factor in inner.factors)
+    return Layout(rank, (*outer, *moved))
+
+
+def _matrix(value: Value, number: int, count: int) -> Value:
+    """One of so many matrices of a value."""
+    if count == 1:
+        return value
+    layout = Layout.parse(value.layout, len(value.shape))
+    size = layout.size(value.shape) // count * WIDTHS[value.element]
+    argument = value.argument.model_copy(update={"offset": number * size})
+    return replace(value, argument=argument)
+
+
+def _fractal(launches: Launches, rows: int, columns: int, *, back: bool) -> Program:
+    """The change of format that takes the fewest cycles, its pipes side by side."""
+    make = defractalise if back else fractalise
+    core = launches.core
+    found: list[tuple[float, int, Program]] = []
+    for number, method in enumerate(METHODS):
+        # Some do not hold as many columns; dma holds all.
+        with suppress(TilewrightError):
+            program = make(rows, columns, method, core, "fractal")
+            found.append((simulate(program, core).cycles, number, program))
+    if not found:
+        raise launches.refusal(f"no method changes the format of {rows} x {columns} elements")
+    return min(found, key=lambda each: each[:2])[2]

@@ -1,0 +1,342 @@
+"""Convolutions: images in NC1HWC0, weights in FRACTAL_Z, a product of each tap next to the cube.
+
+L1 holds whole rows of an image, those that a tile's windows touch; what lies outside of the image
+is padding that img2col knows of, and takes no room. L0A holds a row of 16 channels for each
+position and tap, in the order of L0B's rows: 16 channels at a time, then taps by row and column.
+
+Channels come padded to blocks of 16. Weights have zeros there, and images finite numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.formats import padded
+from tilewright.targets.ascend.lowering.epilogue import Epilogue
+from tilewright.targets.ascend.lowering.nest import Spans
+from tilewright.targets.ascend.lowering.walk import Home, Homes
+from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
+from tilewright.targets.ascend.program import (
+    Buffer,
+    Loop,
+    Place,
+    Statement,
+    Tensor,
+    Value,
+    equal,
+    greatest,
+    least,
+)
+from tilewright.targets.ascend.vectors import LANES, fill
+from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp
+
+WIDTH = {"cc": 4}
+"""Bytes of an element, 2 where nothing is said."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of an image: those of a tile's windows."""
+
+    start: Value
+    """The first that lies in the image."""
+    count: Value
+    above: Value
+    """Rows of padding above it."""
+    below: Value
+
+
+class Convolutions:
+    """The forms of a convolution; see ``Forms``."""
+
+    def __init__(self, program: ProgramOp, core: DaVinci, homes: Homes) -> None:
+        self.program, self.core, self.homes = program, core, homes
+        compute = next(op for op in program.walk() if isinstance(op, ComputeOp))
+        self.epilogue = Epilogue.of(compute)
+        self.before: list[Statement] = []
+        anchor: StageOp = compute.stages[0]
+        self.exact = program.extents
+        parameters = {str(key): value for key, value in anchor.get("parameters", ())}
+        self.strides = self._pair(parameters, "strides")
+        self.dilations = self._pair(parameters, "dilations")
+        pads = parameters.get("pads", (0, 0, 0, 0))
+        assert isinstance(pads, tuple | list)
+        self.pads = tuple(int(pad) for pad in pads)
+        """Above, left, below, right."""
+        image, weight = (value.owner for value in anchor.inputs[:2])
+        assert isinstance(image, BufferOp) and isinstance(weight, BufferOp)
+        _, channels, self.height, self.width = image.tensor_shape
+        self.channels = padded(channels) // CUBE
+        self.results = padded(self.exact["co"]) // CUBE
+        if self.exact.get("g", 1) > 1:
+            raise refuse("lower-operation", "convolutions in groups have no kernel")
+
+    def _pair(self, parameters: dict[str, object], name: str) -> tuple[int, int]:
+        found = parameters.get(name, (1, 1))
+        assert isinstance(found, tuple | list)
+        down, across = (int(one) for one in found)
+        return down, across
+
+    def extents(self) -> dict[str, int]:
+        """Extents, those of channels padded."""
+        return {d: padded(n) if self.blocked(d) else n for d, n in self.exact.items()}
+
+    def blocked(self, dim: str) -> bool:
+        """Whether a dim is one of channels."""
+        return dim in ("co", "ci")
+
+    # Sizes.
+
+    def bytes(self, op: BufferOp, spans: Spans) -> int:
+        """Bytes of whole blocks of channels, of positions, and of rows of the image."""
+        role, width = op.get("role"), WIDTH.get(op.memory, 2)
+        if role == "bias":
+            return spans["co"].most * 2
+        if role == "weight":
+            return spans["co"].most * self._depth(spans) * 2
+        if role != "input":
+            return spans["co"].most * self._most(spans) * width
+        if op.memory == "ca":
+            return self._most(spans) * self._depth(spans) * 2
+        return spans["ci"].most * op.get("shape")[2] * self.width * 2
+
+    def _depth(self, spans: Spans) -> int:
+        return spans["ci"].most * spans["kh"].most * spans["kw"].most
+
+    def _most(self, spans: Spans) -> int:
+        """Positions of a tile, in whole blocks, at most."""
+        return padded(spans["oh"].most * spans["ow"].most)
+
+    def _positions(self, spans: Spans) -> tuple[Value, Value]:
+        """Positions of a tile: of the image, and in whole blocks."""
+        rows, columns = spans["oh"].size, spans["ow"].size
+        if spans["ow"].most < self.exact["ow"]:
+            raise self._refusal("tiles of parts of an image's rows have no kernel")
+        count = rows * columns
+        whole: Value = padded(count) if isinstance(count, int) else (count + 15) // 16 * 16
+        return count, whole
+
+    def _refusal(self, reason: str) -> TilewrightError:
+        nodes = ", ".join(str(node) for node in self.program.get("nodes", ()))
+        return refuse("lower-operation", reason, nodes)
+
+    def _rows(self, spans: Spans) -> Rows:
+        """The rows that a tile's windows touch."""
+        (stride, _), (dilation, _) = self.strides, self.dilations
+        start = spans["oh"].start.times(stride, -self.pads[0]).value
+        start = start + spans["kh"].start.times(dilation).value
+        span = (spans["oh"].size - 1) * stride + (spans["kh"].size - 1) * dilation + 1
+        above = greatest(0 - start, 0)
+        first = greatest(start, 0)
+        last = start + span
+        end = least(last, self.height)
+        return Rows(first, end - first, above, last - end)
+
+    # Moves.
+
+    def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
+        """Main memory to L1 and UB, L1 to L0."""
+        role, spans = home.op.get("role"), home.spans
+        if role == "bias":
+            assert isinstance(outer, Tensor)
+            at = spans["co"].start.times(2).value
+            return [isa.copy(Place(home.buffer), Place(outer, at), 1, spans["co"].size // CUBE)]
+        if role == "weight":
+            return self._weights(home, outer)
+        if role != "input":
+            assert isinstance(outer, Tensor)
+            return self._summand(home, outer)
+        return self._image(home, outer) if isinstance(outer, Tensor) else self._taps(home, outer)
+
+    def _image(self, home: Home, tensor: Tensor) -> list[Statement]:
+        """Whole rows of some channels of an image."""
+        spans, rows = home.spans, self._rows(home.spans)
+        channel = spans["ci"].start.over(CUBE).value
+        plane = self.height * self.width
+        at = (spans["n"].start.value * self.channels + channel) * plane + rows.start * self.width
+        size = rows.count * self.width
+        inner, outer = Place(home.buffer), Place(tensor, at * BLOCK)
+        count = spans["ci"].size // CUBE
+        most = home.op.get("shape")[2] * self.width
+        if most <= MAX_FIELD and plane - 1 <= MAX_FIELD:
+            return [isa.copy(inner, outer, count, size, plane - size)]
+        around = Loop("q", count)
+        row = Loop("r", rows.count)
+        step = row.variable * (self.width * BLOCK)
+        around.body.append(row)
+        row.body.append(
+            isa.copy(
+                inner.at(around.variable * size * BLOCK + step),
+                outer.at(around.variable * (plane * BLOCK) + step),
+                1,
+                self.width,
+            )
+        )
+        return [around]
+
+    def _weights(self, home: Home, outer: Home | Tensor) -> list[Statement]:
+        """Fractals of FRACTAL_Z, which are those of L0B; of a tap's row those of a tile."""
+        spans = home.spans
+        co, ci, kh, kw = (spans[dim] for dim in ("co", "ci", "kh", "kw"))
+        if isinstance(outer, Tensor):
+            kernel = self.exact["kh"], self.exact["kw"]
+            if (kh.most, kw.most) != kernel:
+                raise self._refusal("tiles in L1 of parts of a window have no kernel")
+            taps = kernel[0] * kernel[1]
+            at = ci.start.over(CUBE).value * taps * self.results + co.start.over(CUBE).value
+            size = co.size // CUBE
+            gap, rest = (self.results - size) * 16, (co.most - co.size) // CUBE * 16
+            bursts = ci.size // CUBE * taps
+            source = Place(outer, at * FRACTAL)
+            return [isa.copy(Place(home.buffer), source, bursts, size * 16, gap, rest)]
+        i, p, q = (
+            Loop(name, n) for name, n in (("i", ci.size // CUBE), ("p", kh.size), ("q", kw.size))
+        )
+        large = outer.spans
+        block = ci.start.less(large["ci"].start).over(CUBE).value + i.variable
+        row = kh.start.less(large["kh"].start).value + p.variable
+        column = kw.start.less(large["kw"].start).value + q.variable
+        at = (block * large["kh"].most + row) * large["kw"].most + column
+        at = at * (large["co"].most // CUBE) + co.start.less(large["co"].start).over(CUBE).value
+        to = ((i.variable * kh.size + p.variable) * kw.size + q.variable) * (co.size // CUBE)
+        q.body.append(
+            isa.load(
+                Place(home.buffer, to * FRACTAL),
+                Place(outer.buffer, at * FRACTAL),
+                co.size // CUBE,
+                1,
+                transpose=False,
+            )
+        )
+        p.body.append(q)
+        i.body.append(p)
+        return [i]
+
+    def _taps(self, home: Home, outer: Home) -> list[Statement]:
+        """img2col: a column of fractals for each 16 channels and tap."""
+        spans, large = home.spans, outer.spans
+        rows = self._rows(large)
+        _, left, _, right = self.pads
+        image = isa.FeatureMap(
+            Place(outer.buffer),
+            rows.count,
+            self.width,
+            (rows.above, rows.below, left, right),
+            (large["kh"].most, large["kw"].most),
+            self.strides,
+            self.dilations,
+        )
+        ci, kh, kw = (spans[dim] for dim in ("ci", "kh", "kw"))
+        i, p, q = (
+            Loop(name, n) for name, n in (("i", ci.size // CUBE), ("p", kh.size), ("q", kw.size))
+        )
+        down = spans["oh"].start.less(large["oh"].start).times(self.strides[0]).value
+        _, whole = self._positions(spans)
+        to = (i.variable * kh.size + p.variable) * kw.size + q.variable
+        q.body.append(
+            isa.img2col(
+                Place(home.buffer, to * FRACTAL),
+                image,
+                (
+                    kh.start.less(large["kh"].start).value + p.variable,
+                    kw.start.less(large["kw"].start).value + q.variable,
+                ),
+                (down - rows.above, -left),
+                ci.start.less(large["ci"].start).over(CUBE).value + i.variable,
+                whole // 16,
+                ci.size // CUBE * kh.size * kw.size,
+            )
+        )
+        p.body.append(q)
+        i.body.append(p)
+        return [image.settings(), i]
+
+    def _plane(self, spans: Spans) -> Value:
+        """Where a tile's positions begin in main memory, in positions."""
+        result = self.exact["oh"] * self.exact["ow"]
+        channel = spans["co"].start.over(CUBE).value
+        first = (spans["n"].start.value * self.results + channel) * result
+        return first + spans["oh"].start.times(self.exact["ow"]).value
+
+    def _summand(self, home: Home, tensor: Tensor) -> list[Statement]:
+        """A second summand's tile; what fills its last block of positions up was put there once."""
+        count, whole = self._positions(home.spans)
+        if not isinstance(count, int) or count != whole:
+            buffer = home.buffer
+            size = buffer.bytes * buffer.slots
+            all_slots = Buffer(f"{buffer.name}_slots", "ub", buffer.address, size)
+            self.before.append(isa.mask_of(LANES, LANES))
+            self.before.append(fill(Place(all_slots), -(-size // 256), "j"))
+        plane = self.exact["oh"] * self.exact["ow"]
+        source = Place(tensor, self._plane(home.spans) * BLOCK)
+        blocks = home.spans["co"].size // CUBE
+        return self._planes(
+            Place(home.buffer), source, blocks, count, (plane - count, whole - count)
+        )
+
+    def _planes(
+        self,
+        dst: Place,
+        src: Place,
+        blocks: Value,
+        count: Value,
+        gaps: tuple[Value, Value],
+    ) -> list[Statement]:
+        """A copy of some positions of each block of channels; ``gaps`` are those of the source and
+        of the target."""
+        plane = self.exact["oh"] * self.exact["ow"]
+        if plane <= MAX_FIELD:
+            return [isa.copy(dst, src, blocks, count, *gaps)]
+        around = Loop("q", blocks)
+        source = src.at(around.variable * ((count + gaps[0]) * BLOCK))
+        target = dst.at(around.variable * ((count + gaps[1]) * BLOCK))
+        around.body.append(isa.copy(target, source, 1, count))
+        return [around]
+
+    def store(self, home: Home, outer: Home | Tensor) -> list[Statement]:
+        """L0C to UB with what follows the convolution, and UB to main memory."""
+        spans = home.spans
+        count, whole = self._positions(spans)
+        blocks = spans["co"].size // CUBE
+        if isinstance(outer, Tensor):
+            plane = self.exact["oh"] * self.exact["ow"]
+            target = Place(outer, self._plane(spans) * BLOCK)
+            gaps = whole - count, plane - count
+            return self._planes(target, Place(home.buffer), blocks, count, gaps)
+        target = Place(outer.buffer)
+        copy = isa.cc_to_ub(target, Place(home.buffer), blocks, whole // 16, self.epilogue.mode)
+        return [
+            copy,
+            *self.epilogue.statements(
+                target, self.homes, ("co", spans["co"]), (whole, self._most(spans))
+            ),
+        ]
+
+    # Products.
+
+    def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
+        """The product of a tile's positions and channels."""
+        left, right, sums = (self.homes[v] for v in (*op.stages[0].inputs[:2], op.output))
+        if any(spans[dim].most < sums.spans[dim].most for dim in ("co", "oh", "ow", "n")):
+            raise self._refusal("sums of several tiles of a convolution have no kernel")
+        first: Value = 1
+        if loops:
+            total: Value = 0
+            for loop in loops:
+                total = loop.variable + total
+            first = equal(total, 0)
+        _, whole = self._positions(spans)
+        return [
+            isa.mad(
+                Place(sums.buffer),
+                Place(left.buffer),
+                Place(right.buffer),
+                whole,
+                spans["ci"].size * spans["kh"].size * spans["kw"].size,
+                spans["co"].size,
+                first,
+                int(self.core.barrier_blocks.value),
+            )
+        ]

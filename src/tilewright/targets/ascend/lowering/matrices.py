@@ -1,0 +1,289 @@
+"""Products: matrices in Nz in main memory, L1 and UB, in Zz and Zn next to the cube.
+
+The last two axes of an operand are a matrix's rows and columns, those before them count matrices.
+A block of 16 x 16 lies in rows everywhere; an operand whose rows are summed is transposed block by
+block on its way to the cube.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.errors import refuse
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.formats import padded
+from tilewright.targets.ascend.lowering.epilogue import Epilogue
+from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans
+from tilewright.targets.ascend.lowering.walk import Home, Homes
+from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, DaVinci
+from tilewright.targets.ascend.program import (
+    Loop,
+    Place,
+    Statement,
+    Tensor,
+    Value,
+    equal,
+    least,
+)
+from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, WindowAttr
+
+Indices = dict[str, Value]
+"""Of a matrix of a tile: its index along each batch dim of which the tile has several."""
+
+WIDTH = {"cc": 4}
+"""Bytes of an element, 2 where nothing is said."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The dims of an operand's axes; "" where an axis has one index."""
+
+    batch: tuple[str, ...]
+    rows: str
+    columns: str
+    extents: tuple[int, ...]
+    """Of the batch axes."""
+    height: int
+    """Rows of a matrix, padded."""
+    width: int
+    """Columns, padded."""
+
+    @classmethod
+    def of(cls, window: WindowAttr, shape: Sequence[int]) -> Axes:
+        """The axes of an operand; refuses windows that are no dims."""
+        dims: list[str] = []
+        for axis in window.data:
+            if axis.offset or len(axis.terms) > 1 or any(step != 1 for _, step in axis.terms):
+                raise refuse("lower-operation", f"an operand of a product reads [{axis}]")
+            dims.append(axis.terms[0][0] if axis.terms else "")
+        *batch, rows, columns = dims
+        *counts, height, width = shape
+        return cls(tuple(batch), rows, columns, tuple(counts), padded(height), padded(width))
+
+
+def span(spans: Spans, dim: str) -> Span:
+    """The span of an axis."""
+    return spans[dim] if dim else Span(NOTHING.start, CUBE, CUBE)
+
+
+class Products:
+    """The forms of a product; see ``Forms``."""
+
+    def __init__(self, program: ProgramOp, core: DaVinci, homes: Homes) -> None:
+        computes = [op for op in program.walk() if isinstance(op, ComputeOp)]
+        self.program = program
+        self.core = core
+        self.homes = homes
+        self.before: list[Statement] = []
+        self.epilogue = Epilogue.of(computes[0])
+        self.exact = program.extents
+        self.axes: dict[str, Axes] = {}
+        """By the names of tensors."""
+        for op in program.walk():
+            if isinstance(op, BufferOp) and op.get("role") != "bias":
+                self.axes[op.tensor_op.symbol.data] = Axes.of(op.window, op.tensor_shape)
+        matrices = [dim for axes in self.axes.values() for dim in (axes.rows, axes.columns)]
+        self.dims = {dim for dim in matrices if dim}
+        (self.summed,) = (dim for dim in program.reduction_dims)
+
+    def extents(self) -> dict[str, int]:
+        """Extents, those of rows and columns padded."""
+        return {d: padded(n) if d in self.dims else n for d, n in self.exact.items()}
+
+    def blocked(self, dim: str) -> bool:
+        """Whether a dim is one of rows or columns."""
+        return dim in self.dims
+
+    def bytes(self, op: BufferOp, spans: Spans) -> int:
+        """Bytes of whole matrices."""
+        if op.get("role") == "bias":
+            return spans[op.window.data[0].dims[0]].most * 2
+        axes = self._axes(op)
+        count = prod(spans[dim].most for dim in axes.batch if dim)
+        size = span(spans, axes.rows).most * span(spans, axes.columns).most
+        return count * size * WIDTH.get(op.memory, 2)
+
+    def _axes(self, op: BufferOp) -> Axes:
+        return self.axes[op.tensor_op.symbol.data]
+
+    # Moves.
+
+    def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
+        """Main memory to L1 and UB, and L1 to L0."""
+        if home.op.get("role") == "bias":
+            assert isinstance(outer, Tensor)
+            columns = home.spans[home.op.window.data[0].dims[0]]
+            at = columns.start.times(2).value
+            copy = isa.copy(Place(home.buffer), Place(outer, at), 1, columns.size // CUBE)
+            return [copy]
+        if isinstance(outer, Tensor):
+            return self._copy(home, outer, inwards=True)
+        return self._fractals(home, outer)
+
+    def store(self, home: Home, outer: Home | Tensor) -> list[Statement]:
+        """L0C to UB with what follows the product, and UB to main memory."""
+        if isinstance(outer, Tensor):
+            return self._copy(home, outer, inwards=False)
+        axes, spans = self._axes(home.op), home.spans
+        rows, columns = span(spans, axes.rows), span(spans, axes.columns)
+        batch, most = self._count(axes, spans)
+        blocks = columns.size // CUBE * batch
+        source, target = Place(home.buffer), Place(outer.buffer)
+        mode = self.epilogue.mode
+        body: list[Statement] = []
+        if home.rows and home.rows < rows.most:
+            around = Loop("p", (rows.size + (home.rows - 1)) // home.rows)
+            height = least(home.rows, rows.size - around.variable * home.rows)
+            at = around.variable * (home.rows * columns.most * 4)
+            around.body.append(
+                isa.cc_to_ub(
+                    target.at(around.variable * (home.rows * BLOCK)),
+                    source.at(at),
+                    blocks,
+                    height // CUBE,
+                    mode,
+                    rows.size - height,
+                )
+            )
+            body.append(around)
+        else:
+            body.append(isa.cc_to_ub(target, source, blocks, rows.size // CUBE, mode))
+        return body + self.epilogue.statements(
+            target, self.homes, (axes.columns, columns), (rows.size, rows.most), (batch, most)
+        )
+
+    def _count(self, axes: Axes, spans: Spans) -> tuple[Value, int]:
+        """How many matrices a tile has, now and at most."""
+        count: Value = 1
+        for dim in axes.batch:
+            if dim and spans[dim].most > 1:
+                count = spans[dim].size * count
+        return count, prod(spans[dim].most for dim in axes.batch if dim)
+
+    def _copy(self, home: Home, tensor: Tensor, *, inwards: bool) -> list[Statement]:
+        """Between main memory and a buffer in Nz; L1's blocks of columns keep their distance."""
+        axes, spans = self._axes(home.op), home.spans
+        rows, columns = span(spans, axes.rows), span(spans, axes.columns)
+        pitch: Value = rows.most if home.memory == "cbuf" else rows.size
+        gaps = axes.height - rows.size, pitch - rows.size
+        bursts = columns.size // CUBE
+
+        def copy(indices: Indices) -> list[Statement]:
+            matrix = self._matrix(axes, spans, indices)
+            local = self._matrix(axes, spans, indices, spans)
+            column = columns.start.over(CUBE).times(axes.height).value
+            row = rows.start.value
+            at = (column + row + matrix * (axes.width // CUBE * axes.height)) * BLOCK
+            inner = Place(home.buffer, local * (columns.size // CUBE * pitch * BLOCK))
+            ends = (inner, Place(tensor, at)) if inwards else (Place(tensor, at), inner)
+            return [isa.copy(*ends, bursts, rows.size, *(gaps if inwards else gaps[::-1]))]
+
+        return self._matrices(axes, spans, copy)
+
+    def _matrices(
+        self, axes: Axes, spans: Spans, make: Callable[[Indices], list[Statement]]
+    ) -> list[Statement]:
+        """Statements for every matrix of a tile."""
+        outer: list[Statement] = []
+        body = outer
+        indices: Indices = {}
+        for number, dim in enumerate(axes.batch):
+            if dim and spans[dim].most > 1:
+                loop = Loop(f"e{number}", spans[dim].size)
+                body.append(loop)
+                body, indices[dim] = loop.body, loop.variable
+        body += make(indices)
+        return outer
+
+    def _matrix(
+        self, axes: Axes, spans: Spans, indices: Indices, outer: Spans | None = None
+    ) -> Value:
+        """The number of a tile's matrix, in a buffer that holds those of the spans ``outer``, or in
+        the tensor."""
+        number: Value = 0
+        for dim, extent in zip(axes.batch, axes.extents, strict=True):
+            if not dim:
+                continue
+            start, count = spans[dim].start, outer[dim].size if outer is not None else extent
+            if outer is not None:
+                start = start.less(outer[dim].start)
+            number = number * count + (start.value + indices.get(dim, 0))
+        return number
+
+    def _fractals(self, home: Home, outer: Home) -> list[Statement]:
+        """L1 to L0A or L0B, block row by block row of what is made."""
+        axes, spans = self._axes(home.op), home.spans
+        left = home.memory == "ca"
+        rows, columns = span(spans, axes.rows), span(spans, axes.columns)
+        row = rows.start.less(span(outer.spans, axes.rows).start).over(CUBE).value
+        column = columns.start.less(span(outer.spans, axes.columns).start).over(CUBE).value
+        pitch = span(outer.spans, axes.rows).most // CUBE
+        size = span(outer.spans, axes.columns).size // CUBE * pitch
+        # What is summed lies along columns of Zz and rows of Zn; a block transposed turns it.
+        along_rows = axes.rows == self.summed
+        i = Loop("i", (columns if along_rows == left else rows).size // CUBE)
+        repeat = (rows if along_rows == left else columns).size // CUBE
+        if left == along_rows:
+            at, stride = (column + i.variable) * pitch + row, 1
+        else:
+            at, stride = column * pitch + (row + i.variable), pitch
+        transpose = along_rows
+
+        def load(indices: Indices) -> list[Statement]:
+            matrix = self._matrix(axes, spans, indices, outer.spans)
+            source = Place(outer.buffer, (matrix * size + at) * FRACTAL)
+            offset = (
+                self._matrix(axes, spans, indices, spans)
+                * (rows.size // CUBE * (columns.size // CUBE))
+            ) * FRACTAL
+            target = Place(home.buffer, i.variable * repeat * FRACTAL + offset)
+            i.body.append(isa.load(target, source, repeat, stride, transpose=transpose))
+            return [i]
+
+        return self._matrices(axes, spans, load)
+
+    # Products.
+
+    def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
+        """One ``mad`` for each matrix of the tile."""
+        values = (*op.stages[0].inputs[:2], op.output)
+        left, right, sums = (self.homes[value] for value in values)
+        a, b, c = (self._axes(home.op) for home in (left, right, sums))
+        rows, columns = span(spans, c.rows), span(spans, c.columns)
+        depth = spans[self.summed]
+        n0 = depth.size
+        if self.exact[self.summed] % CUBE:
+            n0 = least(n0, self.exact[self.summed] - depth.start.value)
+        first: Value = 1
+        if loops:
+            total: Value = 0
+            for loop in loops:
+                total = loop.variable + total
+            first = equal(total, 0)
+        whole = span(sums.spans, c.rows), span(sums.spans, c.columns)
+        if rows.most < whole[0].most:
+            sums.rows = rows.most
+        down = rows.start.less(whole[0].start).times(whole[1].most * 4).value
+        across = columns.start.less(whole[1].start).over(CUBE).value * rows.size * (CUBE * 4)
+
+        def product(indices: Indices) -> list[Statement]:
+            def part(home: Home, of: Axes, size: Value, at: Value = 0) -> Place:
+                number = self._matrix(of, spans, indices, home.spans)
+                return Place(home.buffer, number * size + at)
+
+            return [
+                isa.mad(
+                    part(sums, c, whole[0].size * whole[1].size * 4, down + across),
+                    part(left, a, rows.size * depth.size * 2),
+                    part(right, b, depth.size * columns.size * 2),
+                    rows.size,
+                    n0,
+                    columns.size,
+                    first,
+                    int(self.core.barrier_blocks.value),
+                )
+            ]
+
+        return self._matrices(c, spans, product)

@@ -1,0 +1,100 @@
+"""Where tiles lie: the loops of a tile program as values of the C that it becomes.
+
+A dim's interval within some loops is a ``Span``: its start is a sum of loop variables, kept as such
+so that the distance between the tile of an inner memory and that of an outer one is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from tilewright.targets.ascend.program import Loop, Value, least
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A sum of loops' variables, each times a number, and a constant."""
+
+    terms: tuple[tuple[Loop, int], ...] = ()
+    constant: int = 0
+
+    def plus(self, loop: Loop, step: int) -> Linear:
+        """With so many times a loop's variable."""
+        return Linear((*self.terms, (loop, step)), self.constant)
+
+    def less(self, other: Linear) -> Linear:
+        """The distance from another."""
+        rest = tuple(term for term in self.terms if term not in other.terms)
+        taken = tuple((loop, -step) for loop, step in other.terms if (loop, step) not in self.terms)
+        return Linear((*rest, *taken), self.constant - other.constant)
+
+    def times(self, factor: int, constant: int = 0) -> Linear:
+        """So many times it, and a constant."""
+        terms = tuple((loop, step * factor) for loop, step in self.terms)
+        return Linear(terms, self.constant * factor + constant)
+
+    def over(self, divisor: int) -> Linear:
+        """A part of it, where all numbers have that divisor."""
+        assert all(step % divisor == 0 for _, step in self.terms)
+        assert self.constant % divisor == 0
+        terms = tuple((loop, step // divisor) for loop, step in self.terms)
+        return Linear(terms, self.constant // divisor)
+
+    @property
+    def value(self) -> Value:
+        """As C."""
+        total: Value = 0
+        for loop, step in self.terms:
+            total = loop.variable * step + total
+        return total + self.constant
+
+
+@dataclass(frozen=True)
+class Span:
+    """An interval of a dim."""
+
+    start: Linear
+    size: Value
+    most: int
+    """The largest size that it has."""
+
+
+Spans = Mapping[str, Span]
+
+NOTHING = Span(Linear(), 1, 1)
+"""Of an axis without a dim: its one index."""
+
+
+def whole(extents: Mapping[str, int]) -> dict[str, Span]:
+    """The spans outside of all loops."""
+    return {dim: Span(Linear(), extent, extent) for dim, extent in extents.items()}
+
+
+def cut(span: Span, step: int, upper: int, name: str) -> tuple[Loop, int, Span]:
+    """A loop over tiles of a span: the loop, how often it runs at most, and a tile's span."""
+    most = min(span.most, upper)
+    trips = -(-most // step)
+    if isinstance(span.size, int):
+        loop = Loop(name, trips)
+    else:
+        loop = Loop(name, (span.size + (step - 1)) // step)
+    size: Value = min(step, most)
+    if not isinstance(span.size, int) or span.size % step:
+        size = least(step, span.size - loop.variable * step) if trips > 1 else span.size
+    return loop, trips, Span(span.start.plus(loop, step), size, min(step, most))
+
+
+def slot_of(loops: Sequence[tuple[Loop, int]], slots: int) -> Value:
+    """The slot of a visit within some loops: slots take turns, the innermost loop's visits first.
+
+    Where an outer loop's edge tiles have fewer visits, the turns of those that they lack are left
+    out.
+    """
+    total: Value = 0
+    for number, (loop, trips) in enumerate(loops):
+        factor = prod(count for _, count in loops[number + 1 :]) % slots
+        if trips > 1:
+            total = loop.variable * factor + total
+    return total % slots if not isinstance(total, int) else 0

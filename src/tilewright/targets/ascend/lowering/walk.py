@@ -1,0 +1,213 @@
+"""From a tile program to a kernel: its loops, buffers, moves and computes, in its order.
+
+A loop of the program is a loop of the kernel, a buffer a buffer with as many slots in the same
+memory, which belongs to the loop that it stands in. What moves and computes become depends on the
+formats of the operands: ``Forms`` says it for products of matrices (matrices.py) and for
+convolutions (images.py). Stages behind the product or the convolution come with the results' way
+out of L0C: the conversion and relu with the move to UB, others in UB.
+
+Buffers lie side by side, in whole blocks: formats are this walk's, and the tile program knows none.
+That a load is issued before the loops in front of it (``ahead``) asks for nothing here: pipes take
+commands from queues of their own, and the scalar unit that fills them waits for none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from tilewright.errors import TilewrightError, refuse
+from tilewright.ir import Block, SSAValue
+from tilewright.ir.types import element_name, layout_of
+from tilewright.planning.layout import Layout
+from tilewright.targets.ascend.lowering.nest import Spans, cut, slot_of, whole
+from tilewright.targets.ascend.machine import BLOCK, FRACTAL, DaVinci
+from tilewright.targets.ascend.program import Buffer, Loop, Program, Statement, Tensor
+from tilewright.tile.dialect import BufferOp, ComputeOp, LoopOp, MoveOp, ProgramOp, TensorOp
+
+GRANULES = {"cbuf": BLOCK, "ca": FRACTAL, "cb": FRACTAL, "cc": 2 * FRACTAL, "ub": BLOCK}
+"""Bytes to which buffers are aligned."""
+
+
+@dataclass
+class Home:
+    """A buffer of the program: where it lies, and the tile that it holds."""
+
+    op: BufferOp
+    buffer: Buffer
+    spans: Spans
+    """Of the dims where the buffer stands."""
+    rows: int = 0
+    """Of sums of several computes side by side: the rows of one of them, 0 for all."""
+
+    @property
+    def memory(self) -> str:
+        """The memory."""
+        return self.op.memory
+
+
+Homes = dict[SSAValue, Home]
+"""By the values of buffers."""
+
+
+class Forms(Protocol):
+    """What the operands of an anchor look like in the memories, and what moves them."""
+
+    before: list[Statement]
+    """Statements in front of all loops, once the walk is done."""
+
+    def extents(self) -> dict[str, int]:
+        """Extent of every dim, rounded up where it comes in blocks."""
+        ...
+
+    def blocked(self, dim: str) -> bool:
+        """Whether tiles along a dim are of whole blocks."""
+        ...
+
+    def bytes(self, op: BufferOp, spans: Spans) -> int:
+        """Bytes of one slot of a buffer."""
+        ...
+
+    def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
+        """What fills a buffer."""
+        ...
+
+    def store(self, home: Home, outer: Home | Tensor) -> list[Statement]:
+        """What takes a result out of a buffer."""
+        ...
+
+    def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
+        """The product of tiles; ``loops`` are those around it over dims that are summed."""
+        ...
+
+
+@dataclass
+class Walk:
+    """One program on its way to a kernel."""
+
+    program: ProgramOp
+    core: DaVinci
+    forms: Forms
+    tensors: Mapping[str, Tensor]
+    """By the names that the program has for them."""
+    homes: Homes
+    """Of the program's buffers, as the walk comes upon them."""
+    most: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Memory -> slots of a buffer at most."""
+    used: dict[str, int] = field(default_factory=dict[str, int])
+    names: dict[str, int] = field(default_factory=dict[str, int])
+
+    def kernel(self, name: str, order: tuple[str, ...], about: str) -> Program:
+        """The kernel without flags; ``order`` is that of its parameters."""
+        body: list[Statement] = []
+        self._block(self.program.body.block, body, whole(self.forms.extents()), ())
+        tensors = tuple(self.tensors[one] for one in order)
+        buffers = tuple(home.buffer for home in self.homes.values())
+        return Program(name, tensors, [*self.forms.before, *body], buffers, about)
+
+    def refusal(self, code: str, reason: str, help: str = "") -> TilewrightError:
+        """A refusal that names the model's nodes."""
+        nodes = ", ".join(str(node) for node in self.program.get("nodes", ()))
+        return refuse(code, reason, nodes or self.program.symbol.data, help)
+
+    def _block(
+        self,
+        block: Block,
+        body: list[Statement],
+        spans: Spans,
+        loops: tuple[tuple[Loop, int, LoopOp], ...],
+    ) -> None:
+        for op in block.ops:
+            if isinstance(op, TensorOp):
+                continue
+            if isinstance(op, LoopOp):
+                self._loop(op, body, spans, loops)
+            elif isinstance(op, BufferOp):
+                self._buffer(op, spans, loops)
+            elif isinstance(op, MoveOp):
+                body += self._move(op)
+            elif isinstance(op, ComputeOp):
+                summed = self._summed(op, loops)
+                body += self.forms.compute(op, spans, summed)
+            else:
+                raise self.refusal("lower-operation", f"there is no kernel with {op.name}")
+
+    def _loop(
+        self,
+        op: LoopOp,
+        body: list[Statement],
+        spans: Spans,
+        loops: tuple[tuple[Loop, int, LoopOp], ...],
+    ) -> None:
+        dim, step = op.dim.data, op.step_size
+        span = spans[dim]
+        upper = op.upper_bound
+        if self.forms.blocked(dim):
+            upper += -upper % 16
+            if step % 16 and step < span.most:
+                reason = f"tiles of {step} along {dim} are no whole blocks of 16"
+                raise self.refusal("lower-operation", reason)
+        if op.lower_bound:
+            raise self.refusal("lower-operation", f"the loop over {dim} begins within its extent")
+        number = self.names.get(dim, 0)
+        self.names[dim] = number + 1
+        loop, trips, inner = cut(span, step, upper, f"{dim}_{number}" if number else dim)
+        body.append(loop)
+        self._block(op.body.block, loop.body, {**spans, dim: inner}, (*loops, (loop, trips, op)))
+
+    def _summed(self, op: ComputeOp, loops: tuple[tuple[Loop, int, LoopOp], ...]) -> list[Loop]:
+        """The loops over dims that are summed."""
+        reduction = set(self.program.reduction_dims)
+        return [loop for loop, trips, of in loops if of.dim.data in reduction and trips > 1]
+
+    def _buffer(
+        self, op: BufferOp, spans: Spans, loops: tuple[tuple[Loop, int, LoopOp], ...]
+    ) -> None:
+        memory = op.memory
+        slots = min(op.slot_count, self.most.get(memory, op.slot_count))
+        granule = GRANULES[memory]
+        size = -(-self.forms.bytes(op, spans) // granule) * granule
+        at = self.used.get(memory, 0)
+        self.used[memory] = at + size * slots
+        room = {
+            "cbuf": self.core.l1,
+            "ca": self.core.l0a,
+            "cb": self.core.l0b,
+            "cc": self.core.l0c,
+            "ub": self.core.ub,
+        }[memory]
+        if self.used[memory] > room:
+            raise self.refusal(
+                "plan-capacity",
+                f"{op.symbol.data} needs {size * slots} bytes of {memory} beside {at}; "
+                f"it has {room}",
+                "smaller tiles or fewer buffers",
+            )
+        around = [(loop, trips) for loop, trips, _ in loops]
+        scope = around[-1][0] if around else None
+        slot = slot_of(around, slots) if slots > 1 else 0
+        name = op.symbol.data.replace(".", "_")
+        element = "float" if memory == "cc" else "half"
+        buffer = Buffer(name, memory, at, size, slots, slot, scope, element)
+        self.homes[op.result] = Home(op, buffer, spans)
+
+    def _move(self, op: MoveOp) -> list[Statement]:
+        home = self.homes[op.buffer.result]
+        outer = self.homes.get(op.outer)
+        end = outer or self.tensors[op.buffer.tensor_op.symbol.data]
+        return self.forms.load(home, end) if op.loads else self.forms.store(home, end)
+
+
+def main_tensor(op: TensorOp, name: str) -> Tensor:
+    """A tensor of a program as a parameter: halves in the tensor's layout; a bias comes as halves,
+    too, padded to whole blocks."""
+    kind = op.result.type
+    shape = kind.get_shape()
+    if op.role.data == "bias":
+        return Tensor(name, (shape[-1] + -shape[-1] % 16) * 2)
+    layout = Layout.parse(layout_of(op.result), len(shape))
+    if element_name(kind.element_type) != "float16":
+        reason = f"{op.symbol.data} has elements of {element_name(kind.element_type)}"
+        raise refuse("lower-operation", reason)
+    return Tensor(name, layout.size(shape) * 2, written=op.role.data == "output")

@@ -1,0 +1,116 @@
+"""The machine that networks are compiled for: a DaVinci core with its layouts in main memory."""
+
+from __future__ import annotations
+
+from tilewright.machine import Machine, Primitive, Storage
+from tilewright.machine.model import MATRICES
+from tilewright.targets.ascend.formats import convolution_weight, image, nz
+from tilewright.targets.ascend.machine import CUBE, DaVinci, machine_of
+
+
+def network_machine(core: DaVinci) -> Machine:
+    """The machine that networks are compiled for: values of half precision in main memory, matrices
+    there in Nz and images in NC1HWC0; products and convolutions with bias, a second summand, and
+    relu on the way out."""
+    machine = machine_of(core)
+    vector = machine.primitive("vector")
+    operations = ("add", "sub", "mul", "div", "max", "min", "relu", "clip", "exp")
+    everywhere = Storage(memory="ub", layout="any")
+    vector = vector.model_copy(
+        update={
+            "operations": operations,
+            "operands": dict.fromkeys(("input", "weight", "residual", "output"), everywhere),
+            "epilogue": (("relu", "clip"), ("cast",)),
+        }
+    )
+    primitives = (*_products(), _convolution(), _formats(), vector)
+    # A slot next to the cube is free when the product before last is complete: its head later.
+    late = {"latency": int(core.mad_head.value), "in_flight": 2}
+    moves = tuple(
+        move.model_copy(update=late) if move.target in ("ca", "cb") else move
+        for move in machine.moves
+    )
+    return machine.model_copy(
+        update={
+            "primitives": primitives,
+            "moves": moves,
+            "element": "float16",
+            "accumulator": "float32",
+        }
+    )
+
+
+MOST = 127 * CUBE
+"""Largest extent of a tile of a product, by the fields of loads and vector operations."""
+
+_EPILOGUE = (("add",), ("relu",), ("cast",))
+"""What follows a product in UB; relu alone comes with the conversion on the way there."""
+
+
+def _products() -> tuple[Primitive, ...]:
+    matrix = f"{MATRICES}{nz()}"
+    return (
+        Primitive(
+            name="mad",
+            operations=("matmul",),
+            engine="m",
+            operands={
+                "input": Storage(memory="ca", multiples=_cubes("n", "m", "ci"), layout=matrix),
+                "weight": Storage(memory="cb", multiples=_cubes("co", "ci"), layout=matrix),
+                "bias": Storage(memory="ub", multiples=_cubes("co")),
+                "residual": Storage(memory="ub", multiples=_cubes("n", "m", "co"), layout=matrix),
+                "output": Storage(memory="cc", multiples=_cubes("n", "m", "co"), layout=matrix),
+            },
+            epilogue=_EPILOGUE,
+            cycles="b0*b1*ceil(n*m/16)*ceil(co/16)*ceil(ci/16)",
+            peak="b0*b1*n*m*co*ci/4096",
+            multiples=_cubes("n", "m", "co", "ci"),
+            blocks=("n", "m", "co", "ci"),
+            limits=dict.fromkeys(("n", "m", "co", "ci"), MOST),
+            sums=True,
+        ),
+    )
+
+
+def _convolution() -> Primitive:
+    """Convolutions next to the cube go tap by tap: img2col makes a product of each."""
+    return Primitive(
+        name="conv",
+        operations=("conv",),
+        engine="m",
+        operands={
+            "input": Storage(memory="ca", multiples=_cubes("ci", "ow"), layout=image()),
+            "weight": Storage(
+                memory="cb", multiples=_cubes("co", "ci"), layout=convolution_weight()
+            ),
+            "bias": Storage(memory="ub", multiples=_cubes("co")),
+            "residual": Storage(memory="ub", multiples=_cubes("co", "ow"), layout=image()),
+            "output": Storage(memory="cc", multiples=_cubes("co", "ow"), layout=image()),
+        },
+        epilogue=_EPILOGUE,
+        cycles="ceil(oh*ow/16)*ceil(co/16)*ceil(ci/16)*kh*kw",
+        peak="n*oh*ow*co*ci*kh*kw/4096",
+        multiples=_cubes("co", "ci"),
+        blocks=("co", "ci"),
+        limits={"n": 1, "co": MOST, "ci": MOST, "kh": 1, "kw": 1},
+        whole=("ow",),
+        extents={"g": (1, 1)},
+        sums=True,
+    )
+
+
+def _formats() -> Primitive:
+    """Changes of format: fractalise, defractalise and the like."""
+    anywhere = Storage(memory="ub", layout="any")
+    return Primitive(
+        name="formats",
+        operations=("convert_layout",),
+        engine="v",
+        operands={"input": anywhere, "output": anywhere},
+        cycles="ceil(d0*d1*d2*d3*d4*d5/128)",
+        peak="d0*d1*d2*d3*d4*d5/128",
+    )
+
+
+def _cubes(*dims: str) -> dict[str, int]:
+    return dict.fromkeys(dims, CUBE)

@@ -1,0 +1,83 @@
+"""Vector stages on what lies in UB: halves in blocks of 16, in repeats of 8 blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, REPEAT_BLOCKS
+from tilewright.targets.ascend.program import Loop, Place, Statement, Value, least
+
+LANES = 128
+"""Halves of a repeat."""
+
+
+def flat(
+    name: str, dst: Place, sources: Sequence[Place], repeats: Value, most: int, loop: str
+) -> Statement:
+    """An operation on so many whole repeats (``most`` at the most) of halves side by side."""
+
+    def piece(start: Value, repeat: Value) -> Statement:
+        at = start * (REPEAT_BLOCKS * BLOCK)
+        places = [source.at(at) for source in sources]
+        count = len(places) + 1
+        strides = (1,) * count, (REPEAT_BLOCKS,) * count
+        return isa.vector(name, dst.at(at), places, repeat, *strides)
+
+    return pieces(piece, repeats, most, loop)
+
+
+def fill(dst: Place, repeats: int, loop: str) -> Statement:
+    """Zeros in so many repeats."""
+
+    def piece(start: Value, repeat: Value) -> Statement:
+        place = dst.at(start * (REPEAT_BLOCKS * BLOCK))
+        return isa.vector("vector_dup", place, (), repeat, (1,), (REPEAT_BLOCKS,), "0")
+
+    return pieces(piece, repeats, repeats, loop)
+
+
+def pieces(
+    make: Callable[[Value, Value], Statement], repeats: Value, most: int, loop: str
+) -> Statement:
+    """A statement of at most 255 repeats, or a loop of several: ``make`` takes the first repeat and
+    how many there are; ``most`` is the largest number of all."""
+    count = -(-most // MAX_REPEAT)
+    if count == 1:
+        return make(0, repeats)
+    each = -(-most // count)
+    around = Loop(loop, count if isinstance(repeats, int) else (repeats + (each - 1)) // each)
+    start = around.variable * each
+    even = isinstance(repeats, int) and repeats % each == 0
+    around.body.append(make(start, each if even else least(each, repeats - start)))
+    return around
+
+
+def add_rows(
+    dst: Place,
+    row: Place,
+    blocks: Value,
+    rows: Value,
+    most: int,
+    loop: str,
+    *,
+    relu: bool = False,
+) -> Statement:
+    """Add a row to every row of blocks of 16 columns, each of which holds all rows; then relu.
+
+    ``row`` has the columns' halves side by side; there are ``most`` rows at the most, by eights.
+    """
+    around = Loop(loop, blocks)
+    block = dst.at(around.variable * rows * BLOCK)
+    columns = row.at(around.variable * BLOCK)
+    size = REPEAT_BLOCKS * BLOCK
+
+    def add(start: Value, repeat: Value) -> Statement:
+        place = block.at(start * size)
+        return isa.vector("vadd", place, (place, columns), repeat, (1, 1, 0), (8, 8, 0))
+
+    repeats, largest = rows // REPEAT_BLOCKS, most // REPEAT_BLOCKS
+    around.body.append(pieces(add, repeats, largest, f"{loop}_1"))
+    if relu:
+        around.body.append(flat("vrelu", block, (block,), repeats, largest, f"{loop}_1"))
+    return around
