@@ -317,29 +317,40 @@ def _shared(
     shape = shape_of(kernel.result)
     free = result == "any" or any("any" in asked for asked in demands)
     choices: list[Choice] = []
+    maps = isinstance(kernel.operations[0], PointwiseOperation)
+    images = ["input" in roles and not maps for roles in operands_by_role(kernel)]
     for text in candidates(machine, kernel.result) if free else ("",):
         target = text if result == "any" else plain(result, len(shape))
         operands = [
-            _operand_layout(value, asked, text, shape)
-            for value, asked in zip(kernel.inputs, demands, strict=True)
+            _operand_layout(value, asked, text, shape, own)
+            for value, asked, own in zip(kernel.inputs, demands, images, strict=True)
         ]
         if _lanes_are_safe(kernel, operands, target, result == "any"):
             choices.append(Choice(tuple(operands), target, primitive))
     return choices
 
 
-def _operand_layout(value: SSAValue, asked: set[str], shared: str, result: tuple[int, ...]) -> str:
+def _operand_layout(
+    value: SSAValue, asked: set[str], shared: str, result: tuple[int, ...], image: bool
+) -> str:
     """The one layout of an operand: ``shared`` where any will do.
 
     An operand that broadcasts along channels, or has another rank than the result, stays
-    row-major: a block of it would hold one element.
+    row-major: a block of it would hold one element. The image that an anchor reads (``image``)
+    broadcasts along nothing.
     """
     shape = shape_of(value)
     like_result = len(shape) == len(result) and shape[1:2] == result[1:2]
     named = sorted(asked - {"any"})
     text = named[0] if named else (shared if like_result else "")
     cut = "c" in text  # not weights, whose second axis has extent 1 in depthwise convolutions
-    if cut and len(shape) == 4 and shape[1] == 1 and not like_result and pads(text, shape):
+    if (
+        cut
+        and len(shape) == 4
+        and shape[1] == 1
+        and not (like_result or image)
+        and pads(text, shape)
+    ):
         text = ""
     return plain(text, len(shape))
 

@@ -15,6 +15,9 @@ FRACTAL_Z   [C1 Kh Kw][Co/16][16][C0]: weights of convolutions, Zn of their matr
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 
 
@@ -51,3 +54,11 @@ def convolution_weight(element_bytes: int = 2) -> str:
 def padded(extent: int, block: int = CUBE) -> int:
     """An extent rounded up to whole blocks."""
     return -(-extent // block) * block
+
+
+def matrices(rank: int) -> Layout:
+    """Nz of the last two axes."""
+    inner = Layout.parse(nz(), 2)
+    outer = Layout(rank - 2, Layout.parse("", rank - 2).factors).factors if rank > 2 else ()
+    moved = tuple(replace(factor, axis=factor.axis + rank - 2) for factor in inner.factors)
+    return Layout(rank, (*outer, *moved))

@@ -10,7 +10,7 @@ from math import prod
 from tilewright.errors import TilewrightError
 from tilewright.planning.domain import Stage
 from tilewright.planning.layout import Layout
-from tilewright.targets.ascend.formats import image, nz
+from tilewright.targets.ascend.formats import image, matrices
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.channels import from_blocks, to_blocks
 from tilewright.targets.ascend.kernels.fractal import METHODS, defractalise, fractalise
@@ -58,14 +58,6 @@ def one(launches: Launches, source: Value, target: Value, *, back: bool) -> None
     for number in range(count):
         named = replace(program, name=launches.name("fractal"))
         launches.launch(named, _matrix(source, number, count), _matrix(target, number, count))
-
-
-def matrices(rank: int) -> Layout:
-    """Nz of the last two axes."""
-    inner = Layout.parse(nz(), 2)
-    outer = Layout(rank - 2, Layout.parse("", rank - 2).factors).factors if rank > 2 else ()
-    moved = tuple(replace(factor, axis=factor.axis + rank - 2) for factor in inner.factors)
-    return Layout(rank, (*outer, *moved))
 
 
 def _matrix(value: Value, number: int, count: int) -> Value:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.ir.types import layout_of
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.formats import padded
+from tilewright.targets.ascend.formats import convolution_weight, image, padded
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
 from tilewright.targets.ascend.lowering.nest import Spans
 from tilewright.targets.ascend.lowering.walk import Home, Homes
@@ -58,6 +59,11 @@ class Convolutions:
         self.before: list[Statement] = []
         anchor: StageOp = compute.stages[0]
         self.exact = program.extents
+        for name, op in program.tensors.items():
+            role = op.role.data
+            wanted = convolution_weight() if role == "weight" else image()
+            if role != "bias" and layout_of(op.result) != wanted:
+                raise self._refusal(f"{name} lies in {layout_of(op.result) or 'rows'}")
         parameters = {str(key): value for key, value in anchor.get("parameters", ())}
         self.strides = self._pair(parameters, "strides")
         self.dilations = self._pair(parameters, "dilations")
@@ -65,9 +71,9 @@ class Convolutions:
         assert isinstance(pads, tuple | list)
         self.pads = tuple(int(pad) for pad in pads)
         """Above, left, below, right."""
-        image, weight = (value.owner for value in anchor.inputs[:2])
-        assert isinstance(image, BufferOp) and isinstance(weight, BufferOp)
-        _, channels, self.height, self.width = image.tensor_shape
+        owner = anchor.inputs[0].owner
+        assert isinstance(owner, BufferOp)
+        _, channels, self.height, self.width = owner.tensor_shape
         self.channels = padded(channels) // CUBE
         self.results = padded(self.exact["co"]) // CUBE
         if self.exact.get("g", 1) > 1:
@@ -219,7 +225,7 @@ class Convolutions:
         spans, large = home.spans, outer.spans
         rows = self._rows(large)
         _, left, _, right = self.pads
-        image = isa.FeatureMap(
+        feature_map = isa.FeatureMap(
             Place(outer.buffer),
             rows.count,
             self.width,
@@ -238,7 +244,7 @@ class Convolutions:
         q.body.append(
             isa.img2col(
                 Place(home.buffer, to * FRACTAL),
-                image,
+                feature_map,
                 (
                     kh.start.less(large["kh"].start).value + p.variable,
                     kw.start.less(large["kw"].start).value + q.variable,
@@ -251,7 +257,7 @@ class Convolutions:
         )
         p.body.append(q)
         i.body.append(p)
-        return [image.settings(), i]
+        return [feature_map.settings(), i]
 
     def _plane(self, spans: Spans) -> Value:
         """Where a tile's positions begin in main memory, in positions."""

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from math import prod
 
 from tilewright.errors import refuse
+from tilewright.ir.types import layout_of
+from tilewright.planning.layout import Layout
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.formats import padded
+from tilewright.targets.ascend.formats import matrices, padded
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
 from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans
 from tilewright.targets.ascend.lowering.walk import Home, Homes
@@ -79,13 +81,20 @@ class Products:
         self.before: list[Statement] = []
         self.epilogue = Epilogue.of(computes[0])
         self.exact = program.extents
+        for name, tensor in program.tensors.items():
+            rank = len(tensor.result.type.get_shape())
+            if tensor.role.data != "bias" and (
+                rank < 2 or Layout.parse(layout_of(tensor.result), rank) != matrices(rank)
+            ):
+                layout = layout_of(tensor.result) or "rows"
+                raise refuse("lower-operation", f"{name} lies in {layout}")
         self.axes: dict[str, Axes] = {}
         """By the names of tensors."""
         for op in program.walk():
             if isinstance(op, BufferOp) and op.get("role") != "bias":
                 self.axes[op.tensor_op.symbol.data] = Axes.of(op.window, op.tensor_shape)
-        matrices = [dim for axes in self.axes.values() for dim in (axes.rows, axes.columns)]
-        self.dims = {dim for dim in matrices if dim}
+        sides = [dim for axes in self.axes.values() for dim in (axes.rows, axes.columns)]
+        self.dims = {dim for dim in sides if dim}
         (self.summed,) = (dim for dim in program.reduction_dims)
 
     def extents(self) -> dict[str, int]:
