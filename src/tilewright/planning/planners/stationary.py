@@ -160,7 +160,7 @@ class Stationary:
                 "another kind, or the planner exact",
             )
         loads, tile = best
-        schedule = self._schedule(kernel, machine, primitive, dims, tile)
+        schedule = self.schedule(kernel, machine, tile)
         cycles = granule_bound(kernel, machine, primitive)
         output = kernel.output
         stored = of.M * of.K * output.element_bytes
@@ -190,9 +190,9 @@ class Stationary:
             rooms.append(1 << 60 if room is None else room // slots // element)
         return Room(*rooms)
 
-    def _schedule(
-        self, kernel: Kernel, machine: Machine, primitive: Primitive, dims: _Dims, tile: Tile
-    ) -> Schedule:
+    def schedule(self, kernel: Kernel, machine: Machine, tile: Tile) -> Schedule:
+        """The kind's loops with a tile; raises TilewrightError where the kernel is no product."""
+        primitive, dims = agreeing(kernel, machine)[0], _matrix_dims(kernel)
         sizes = {dims.m: tile.m, dims.n: tile.n, dims.k: tile.k}
         extents = kernel.anchor.extents
         cut = tuple((dim, min(sizes.get(dim, 1), extent)) for dim, extent in extents.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from tilewright.errors import TilewrightError, refuse
 from tilewright.targets.ascend.lowering.images import Convolutions
@@ -29,14 +29,17 @@ SLOTS: tuple[dict[str, int], ...] = tuple(
 are few, and what blocks add to tiles may leave less room than the planner has counted on."""
 
 
-def cube_kernel(program: ProgramOp, core: DaVinci, name: str) -> Program:
+def cube_kernel(
+    program: ProgramOp, core: DaVinci, name: str, *, slots: Sequence[Mapping[str, int]] = SLOTS
+) -> Program:
     """The kernel of a tile program whose anchor is a product or a convolution, without flags.
 
-    Parameters are the program's tensors, in its order; see ``PARAMETERS``. Raises TilewrightError
-    (``plan-capacity``, ``lower-operation``, ``lower-field``).
+    Parameters are the program's tensors, in its order; see ``PARAMETERS``. Of ``slots`` the first
+    that fits is taken. Raises TilewrightError (``plan-capacity``, ``lower-operation``,
+    ``lower-field``).
     """
     failed: TilewrightError | None = None
-    for most in SLOTS:
+    for most in slots:
         try:
             return _kernel(program, core, name, most)
         except TilewrightError as error:
@@ -47,7 +50,7 @@ def cube_kernel(program: ProgramOp, core: DaVinci, name: str) -> Program:
     raise failed
 
 
-def _kernel(program: ProgramOp, core: DaVinci, name: str, most: dict[str, int]) -> Program:
+def _kernel(program: ProgramOp, core: DaVinci, name: str, most: Mapping[str, int]) -> Program:
     homes: Homes = {}
     tensors: dict[str, Tensor] = {}
     for symbol, op in program.tensors.items():
