@@ -207,7 +207,7 @@ class Primitive(_Part):
     multiples: dict[str, int] = {}
     """Dim -> granule that compute is rounded to; tile sizes worth trying are its multiples."""
     blocks: tuple[str, ...] = ()
-    """Dims of which every tile begins at a whole granule of ``multiples``: no sizes between granules
+    """Dims of which each tile begins at a whole granule of ``multiples``: no sizes between granules
     are tried, nor any below the first."""
     whole: tuple[str, ...] = ()
     """Dims that a tile always covers whole."""

@@ -164,12 +164,13 @@ def levels(
     order: tuple[str, ...],
     within: tuple[str, ...],
     slots: int = 1,
+    primitive: str = "mad",
 ) -> Schedule:
     """A schedule of two levels with as many slots for everything."""
     names = ("a", "b", "bias", "d", "c")
     staged = [("a", "cbuf", slots), ("b", "cbuf", slots), ("c", "ub", slots)]
     return Schedule(
-        "mad",
+        primitive,
         (Level("cbuf", tuple(outer.items()), order), Level("ca", tuple(inner.items()), within)),
         tuple((name, slots) for name in names),
         staged=tuple(staged),

@@ -140,28 +140,11 @@ class Products:
         batch, most = self._count(axes, spans)
         blocks = columns.size // CUBE * batch
         source, target = Place(home.buffer), Place(outer.buffer)
-        mode = self.epilogue.mode
-        body: list[Statement] = []
-        if home.rows and home.rows < rows.most:
-            around = Loop("p", (rows.size + (home.rows - 1)) // home.rows)
-            height = least(home.rows, rows.size - around.variable * home.rows)
-            at = around.variable * (home.rows * columns.most * 4)
-            around.body.append(
-                isa.cc_to_ub(
-                    target.at(around.variable * (home.rows * BLOCK)),
-                    source.at(at),
-                    blocks,
-                    height // CUBE,
-                    mode,
-                    rows.size - height,
-                )
-            )
-            body.append(around)
-        else:
-            body.append(isa.cc_to_ub(target, source, blocks, rows.size // CUBE, mode))
-        return body + self.epilogue.statements(
+        copy = isa.cc_to_ub(target, source, blocks, rows.size // CUBE, self.epilogue.mode)
+        after = self.epilogue.statements(
             target, self.homes, (axes.columns, columns), (rows.size, rows.most), (batch, most)
         )
+        return [copy, *after]
 
     def _count(self, axes: Axes, spans: Spans) -> tuple[Value, int]:
         """How many matrices a tile has, now and at most."""
@@ -271,20 +254,15 @@ class Products:
             for loop in loops:
                 total = loop.variable + total
             first = equal(total, 0)
-        whole = span(sums.spans, c.rows), span(sums.spans, c.columns)
-        if rows.most < whole[0].most:
-            sums.rows = rows.most
-        down = rows.start.less(whole[0].start).times(whole[1].most * 4).value
-        across = columns.start.less(whole[1].start).over(CUBE).value * rows.size * (CUBE * 4)
 
         def product(indices: Indices) -> list[Statement]:
-            def part(home: Home, of: Axes, size: Value, at: Value = 0) -> Place:
+            def part(home: Home, of: Axes, size: Value) -> Place:
                 number = self._matrix(of, spans, indices, home.spans)
-                return Place(home.buffer, number * size + at)
+                return Place(home.buffer, number * size)
 
             return [
                 isa.mad(
-                    part(sums, c, whole[0].size * whole[1].size * 4, down + across),
+                    part(sums, c, rows.size * columns.size * 4),
                     part(left, a, rows.size * depth.size * 2),
                     part(right, b, depth.size * columns.size * 2),
                     rows.size,

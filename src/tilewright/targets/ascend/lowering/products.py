@@ -52,10 +52,15 @@ def _bias(launches: Launches, bias: Operand) -> Value:
 
 
 def check_weights(launches: Launches) -> None:
-    """Refuse constants that half precision does not hold."""
-    for name, data in launches.known.items():
+    """Refuse constants that half precision does not hold; those of products were cut at its largest
+    number when they were converted."""
+    for operand in launches.kernel.anchor.inputs:
+        data = launches.known.get(operand.name)
+        if data is None:
+            continue
         largest = np.abs(data.astype(np.float32)).max(initial=0)
-        if largest > LARGEST:
+        if largest >= LARGEST:
             raise launches.refusal(
-                f"weights {name} are as large as {largest:g}; half precision ends at {LARGEST:g}"
+                f"weights {operand.name} are as large as {largest:g} or larger; half precision "
+                f"ends at {LARGEST:g}"
             )

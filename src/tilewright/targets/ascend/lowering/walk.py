@@ -38,8 +38,6 @@ class Home:
     buffer: Buffer
     spans: Spans
     """Of the dims where the buffer stands."""
-    rows: int = 0
-    """Of sums of several computes side by side: the rows of one of them, 0 for all."""
 
     @property
     def memory(self) -> str:
