@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tilewright.machine import Machine
 from tilewright.planning import Budget, plan
-from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage
+from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Role, Stage, Value
 from tilewright.planning.layout import Layout
 from tilewright.planning.schedule import Level, Schedule
 from tilewright.targets.ascend.lowering.cube import cube_kernel
@@ -242,7 +242,9 @@ class Convolution:
             ("dilations", self.dilations),
             ("group", 1),
         )
-        chain = [("conv", inputs, attributes)]
+        chain: list[tuple[str, list[Operand], tuple[tuple[str, Value], ...]]] = [
+            ("conv", inputs, attributes)
+        ]
         if self.residual:
             summand = operand("d", "residual", result, c, layout="NCHW16c")
             chain.append(("add", [summand], ()))

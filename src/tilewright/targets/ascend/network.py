@@ -23,7 +23,7 @@ def network_machine(core: DaVinci) -> Machine:
             "epilogue": (("relu", "clip"), ("cast",)),
         }
     )
-    primitives = (*_products(), _convolution(), _formats(), vector)
+    primitives = (*_products(), _convolution(), _depthwise(), _formats(), vector)
     # A slot next to the cube is free when the product before last is complete: its head later.
     late = {"latency": int(core.mad_head.value), "in_flight": 2}
     moves = tuple(
@@ -95,6 +95,31 @@ def _convolution() -> Primitive:
         limits={"n": 1, "co": MOST, "ci": MOST, "kh": 1, "kw": 1},
         whole=("ow",),
         extents={"g": (1, 1)},
+        sums=True,
+    )
+
+
+def _depthwise() -> Primitive:
+    """Depthwise convolutions: each 16 channels by a diagonal."""
+    channels = _cubes("c", "ow")
+    return Primitive(
+        name="depthwise",
+        operations=("depthwise_conv",),
+        engine="m",
+        operands={
+            "input": Storage(memory="ca", multiples=channels, layout=image()),
+            "weight": Storage(memory="cb", multiples=_cubes("c")),
+            "bias": Storage(memory="ub", multiples=_cubes("c")),
+            "residual": Storage(memory="ub", multiples=channels, layout=image()),
+            "output": Storage(memory="cc", multiples=channels, layout=image()),
+        },
+        epilogue=_EPILOGUE,
+        cycles="ceil(oh*ow/16)*ceil(c/16)*kh*kw",
+        peak="n*oh*ow*c*kh*kw/256",
+        multiples=_cubes("c"),
+        blocks=("c",),
+        limits={"n": 1, "c": MOST, "kh": 1, "kw": 1},
+        whole=("ow",),
         sums=True,
     )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tilewright.errors import TilewrightError, refuse
+from tilewright.targets.ascend.lowering.depthwise import Depthwise
 from tilewright.targets.ascend.lowering.images import Convolutions
 from tilewright.targets.ascend.lowering.matrices import Products
-from tilewright.targets.ascend.lowering.walk import Forms, Homes, Walk, main_tensor
+from tilewright.targets.ascend.lowering.walk import Forms, Homes, Walk
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program, Tensor
 from tilewright.tile.dialect import ComputeOp, ProgramOp
@@ -18,6 +19,7 @@ PARAMETERS = {"input": "a", "weight": "b", "bias": "bias", "residual": "d", "out
 FORMS: dict[str, Callable[[ProgramOp, DaVinci, Homes], Forms]] = {
     "matmul": Products,
     "conv": Convolutions,
+    "depthwise_conv": Depthwise,
 }
 """Anchor -> the forms of its operands."""
 
@@ -53,6 +55,7 @@ def cube_kernel(
 def _kernel(program: ProgramOp, core: DaVinci, name: str, most: Mapping[str, int]) -> Program:
     homes: Homes = {}
     tensors: dict[str, Tensor] = {}
+    forms = _forms(program, core, homes)
     for symbol, op in program.tensors.items():
         role = op.role.data
         if role not in PARAMETERS:
@@ -60,8 +63,9 @@ def _kernel(program: ProgramOp, core: DaVinci, name: str, most: Mapping[str, int
         names = [tensor.name for tensor in tensors.values()]
         plain = PARAMETERS[role]
         free = (plain, *(f"{plain}{number}" for number in range(2, len(names) + 3)))
-        tensors[symbol] = main_tensor(op, next(one for one in free if one not in names))
-    forms = _forms(program, core, homes)
+        free_name = next(one for one in free if one not in names)
+        written = role == "output"
+        tensors[symbol] = Tensor(free_name, forms.main_bytes(op), written=written)
     walk = Walk(program, core, forms, tensors, homes, most)
     nodes = ", ".join(str(node) for node in program.get("nodes", ()))
     return walk.kernel(name, tuple(tensors), nodes)

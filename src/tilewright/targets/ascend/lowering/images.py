@@ -17,7 +17,7 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import convolution_weight, image, padded
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
 from tilewright.targets.ascend.lowering.nest import Spans
-from tilewright.targets.ascend.lowering.walk import Home, Homes
+from tilewright.targets.ascend.lowering.walk import Home, Homes, main_bytes
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
     Buffer,
@@ -31,7 +31,7 @@ from tilewright.targets.ascend.program import (
     least,
 )
 from tilewright.targets.ascend.vectors import LANES, fill
-from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp
+from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, StageOp, TensorOp
 
 WIDTH = {"cc": 4}
 """Bytes of an element, 2 where nothing is said."""
@@ -52,6 +52,10 @@ class Rows:
 class Convolutions:
     """The forms of a convolution; see ``Forms``."""
 
+    result = "co"
+    """The dim of the results' channels."""
+    blocked_dims: tuple[str, ...] = ("co", "ci")
+
     def __init__(self, program: ProgramOp, core: DaVinci, homes: Homes) -> None:
         self.program, self.core, self.homes = program, core, homes
         compute = next(op for op in program.walk() if isinstance(op, ComputeOp))
@@ -62,6 +66,8 @@ class Convolutions:
         for name, op in program.tensors.items():
             role = op.role.data
             wanted = convolution_weight() if role == "weight" else image()
+            if role == "weight" and self.result == "c":
+                continue
             if role != "bias" and layout_of(op.result) != wanted:
                 raise self._refusal(f"{name} lies in {layout_of(op.result) or 'rows'}")
         parameters = {str(key): value for key, value in anchor.get("parameters", ())}
@@ -75,9 +81,9 @@ class Convolutions:
         assert isinstance(owner, BufferOp)
         _, channels, self.height, self.width = owner.tensor_shape
         self.channels = padded(channels) // CUBE
-        self.results = padded(self.exact["co"]) // CUBE
+        self.results = padded(self.exact[self.result]) // CUBE
         if self.exact.get("g", 1) > 1:
-            raise refuse("lower-operation", "convolutions in groups have no kernel")
+            raise self._refusal("convolutions in groups have no kernel")
 
     def _pair(self, parameters: dict[str, object], name: str) -> tuple[int, int]:
         found = parameters.get(name, (1, 1))
@@ -91,12 +97,21 @@ class Convolutions:
 
     def blocked(self, dim: str) -> bool:
         """Whether a dim is one of channels."""
-        return dim in ("co", "ci")
+        return dim in self.blocked_dims
+
+    def spans(self, spans: Spans) -> Spans:
+        """The spans by the names that a convolution's dims have."""
+        return spans
 
     # Sizes.
 
+    def main_bytes(self, op: TensorOp) -> int:
+        """Bytes of a tensor in main memory."""
+        return main_bytes(op)
+
     def bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of whole blocks of channels, of positions, and of rows of the image."""
+        spans = self.spans(spans)
         role, width = op.get("role"), WIDTH.get(op.memory, 2)
         if role == "bias":
             return spans["co"].most * 2
@@ -135,16 +150,28 @@ class Convolutions:
         start = start + spans["kh"].start.times(dilation).value
         span = (spans["oh"].size - 1) * stride + (spans["kh"].size - 1) * dilation + 1
         above = greatest(0 - start, 0)
+        self._check_rows(spans)
         first = greatest(start, 0)
         last = start + span
         end = least(last, self.height)
         return Rows(first, end - first, above, last - end)
 
+    def _check_rows(self, spans: Spans) -> None:
+        """Refuse tiles whose windows touch no row of the image."""
+        (stride, _), (dilation, _) = self.strides, self.dilations
+        size, outputs = spans["oh"].most, self.exact["oh"]
+        span = (spans["kh"].most - 1) * dilation + 1
+        for first in range(0, outputs, size):
+            start = first * stride - self.pads[0]
+            end = start + (min(size, outputs - first) - 1) * stride + span
+            if end <= 0 or start >= self.height:
+                raise self._refusal("windows that see nothing but padding have no kernel")
+
     # Moves.
 
     def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """Main memory to L1 and UB, L1 to L0."""
-        role, spans = home.op.get("role"), home.spans
+        role, spans = home.op.get("role"), self.spans(home.spans)
         if role == "bias":
             assert isinstance(outer, Tensor)
             at = spans["co"].start.times(2).value
@@ -158,7 +185,8 @@ class Convolutions:
 
     def _image(self, home: Home, tensor: Tensor) -> list[Statement]:
         """Whole rows of some channels of an image."""
-        spans, rows = home.spans, self._rows(home.spans)
+        spans = self.spans(home.spans)
+        rows = self._rows(spans)
         channel = spans["ci"].start.over(CUBE).value
         plane = self.height * self.width
         at = (spans["n"].start.value * self.channels + channel) * plane + rows.start * self.width
@@ -184,7 +212,7 @@ class Convolutions:
 
     def _weights(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """Fractals of FRACTAL_Z, which are those of L0B; of a tap's row those of a tile."""
-        spans = home.spans
+        spans = self.spans(home.spans)
         co, ci, kh, kw = (spans[dim] for dim in ("co", "ci", "kh", "kw"))
         if isinstance(outer, Tensor):
             kernel = self.exact["kh"], self.exact["kw"]
@@ -200,7 +228,7 @@ class Convolutions:
         i, p, q = (
             Loop(name, n) for name, n in (("i", ci.size // CUBE), ("p", kh.size), ("q", kw.size))
         )
-        large = outer.spans
+        large = self.spans(outer.spans)
         block = ci.start.less(large["ci"].start).over(CUBE).value + i.variable
         row = kh.start.less(large["kh"].start).value + p.variable
         column = kw.start.less(large["kw"].start).value + q.variable
@@ -222,7 +250,35 @@ class Convolutions:
 
     def _taps(self, home: Home, outer: Home) -> list[Statement]:
         """img2col: a column of fractals for each 16 channels and tap."""
-        spans, large = home.spans, outer.spans
+        spans, large = self.spans(home.spans), self.spans(outer.spans)
+        feature_map, corner = self._map(outer, spans)
+        ci, kh, kw = (spans[dim] for dim in ("ci", "kh", "kw"))
+        i, p, q = (
+            Loop(name, n) for name, n in (("i", ci.size // CUBE), ("p", kh.size), ("q", kw.size))
+        )
+        _, whole = self._positions(spans)
+        to = (i.variable * kh.size + p.variable) * kw.size + q.variable
+        q.body.append(
+            isa.img2col(
+                Place(home.buffer, to * FRACTAL),
+                feature_map,
+                (
+                    kh.start.less(large["kh"].start).value + p.variable,
+                    kw.start.less(large["kw"].start).value + q.variable,
+                ),
+                corner,
+                ci.start.less(large["ci"].start).over(CUBE).value + i.variable,
+                whole // 16,
+                ci.size // CUBE * kh.size * kw.size,
+            )
+        )
+        p.body.append(q)
+        i.body.append(p)
+        return [feature_map.settings(), i]
+
+    def _map(self, outer: Home, spans: Spans) -> tuple[isa.FeatureMap, tuple[Value, Value]]:
+        """The image in L1, and where the window of a tile's first position begins there."""
+        large = self.spans(outer.spans)
         rows = self._rows(large)
         _, left, _, right = self.pads
         feature_map = isa.FeatureMap(
@@ -234,30 +290,8 @@ class Convolutions:
             self.strides,
             self.dilations,
         )
-        ci, kh, kw = (spans[dim] for dim in ("ci", "kh", "kw"))
-        i, p, q = (
-            Loop(name, n) for name, n in (("i", ci.size // CUBE), ("p", kh.size), ("q", kw.size))
-        )
         down = spans["oh"].start.less(large["oh"].start).times(self.strides[0]).value
-        _, whole = self._positions(spans)
-        to = (i.variable * kh.size + p.variable) * kw.size + q.variable
-        q.body.append(
-            isa.img2col(
-                Place(home.buffer, to * FRACTAL),
-                feature_map,
-                (
-                    kh.start.less(large["kh"].start).value + p.variable,
-                    kw.start.less(large["kw"].start).value + q.variable,
-                ),
-                (down - rows.above, -left),
-                ci.start.less(large["ci"].start).over(CUBE).value + i.variable,
-                whole // 16,
-                ci.size // CUBE * kh.size * kw.size,
-            )
-        )
-        p.body.append(q)
-        i.body.append(p)
-        return [feature_map.settings(), i]
+        return feature_map, (down - rows.above, -left)
 
     def _plane(self, spans: Spans) -> Value:
         """Where a tile's positions begin in main memory, in positions."""
@@ -268,7 +302,8 @@ class Convolutions:
 
     def _summand(self, home: Home, tensor: Tensor) -> list[Statement]:
         """A second summand's tile; what fills its last block of positions up was put there once."""
-        count, whole = self._positions(home.spans)
+        spans = self.spans(home.spans)
+        count, whole = self._positions(spans)
         if not isinstance(count, int) or count != whole:
             buffer = home.buffer
             size = buffer.bytes * buffer.slots
@@ -276,8 +311,8 @@ class Convolutions:
             self.before.append(isa.mask_of(LANES, LANES))
             self.before.append(fill(Place(all_slots), -(-size // 256), "j"))
         plane = self.exact["oh"] * self.exact["ow"]
-        source = Place(tensor, self._plane(home.spans) * BLOCK)
-        blocks = home.spans["co"].size // CUBE
+        source = Place(tensor, self._plane(spans) * BLOCK)
+        blocks = spans["co"].size // CUBE
         return self._planes(
             Place(home.buffer), source, blocks, count, (plane - count, whole - count)
         )
@@ -303,7 +338,7 @@ class Convolutions:
 
     def store(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """L0C to UB with what follows the convolution, and UB to main memory."""
-        spans = home.spans
+        spans = self.spans(home.spans)
         count, whole = self._positions(spans)
         blocks = spans["co"].size // CUBE
         if isinstance(outer, Tensor):
@@ -316,7 +351,7 @@ class Convolutions:
         return [
             copy,
             *self.epilogue.statements(
-                target, self.homes, ("co", spans["co"]), (whole, self._most(spans))
+                target, self.homes, (self.result, spans["co"]), (whole, self._most(spans))
             ),
         ]
 
@@ -325,14 +360,7 @@ class Convolutions:
     def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
         """The product of a tile's positions and channels."""
         left, right, sums = (self.homes[v] for v in (*op.stages[0].inputs[:2], op.output))
-        if any(spans[dim].most < sums.spans[dim].most for dim in ("co", "oh", "ow", "n")):
-            raise self._refusal("sums of several tiles of a convolution have no kernel")
-        first: Value = 1
-        if loops:
-            total: Value = 0
-            for loop in loops:
-                total = loop.variable + total
-            first = equal(total, 0)
+        first = first_of(loops)
         _, whole = self._positions(spans)
         return [
             isa.mad(
@@ -346,3 +374,13 @@ class Convolutions:
                 int(self.core.barrier_blocks.value),
             )
         ]
+
+
+def first_of(loops: list[Loop]) -> Value:
+    """Whether a product is the first that its sums get: 1 where there are no further."""
+    if not loops:
+        return 1
+    total: Value = 0
+    for loop in loops:
+        total = loop.variable + total
+    return equal(total, 0)

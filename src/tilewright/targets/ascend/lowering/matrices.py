@@ -18,7 +18,7 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.formats import matrices, padded
 from tilewright.targets.ascend.lowering.epilogue import Epilogue
 from tilewright.targets.ascend.lowering.nest import NOTHING, Span, Spans
-from tilewright.targets.ascend.lowering.walk import Home, Homes
+from tilewright.targets.ascend.lowering.walk import Home, Homes, main_bytes
 from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL, DaVinci
 from tilewright.targets.ascend.program import (
     Loop,
@@ -29,7 +29,7 @@ from tilewright.targets.ascend.program import (
     equal,
     least,
 )
-from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, WindowAttr
+from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp, TensorOp, WindowAttr
 
 Indices = dict[str, Value]
 """Of a matrix of a tile: its index along each batch dim of which the tile has several."""
@@ -104,6 +104,10 @@ class Products:
     def blocked(self, dim: str) -> bool:
         """Whether a dim is one of rows or columns."""
         return dim in self.dims
+
+    def main_bytes(self, op: TensorOp) -> int:
+        """Bytes of a tensor in main memory."""
+        return main_bytes(op)
 
     def bytes(self, op: BufferOp, spans: Spans) -> int:
         """Bytes of whole matrices."""

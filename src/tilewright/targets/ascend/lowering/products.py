@@ -10,6 +10,7 @@ from tilewright.planning.domain import Operand
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.kernels.elementwise import elementwise
 from tilewright.targets.ascend.lowering.cube import cube_kernel
+from tilewright.targets.ascend.lowering.depthwise import diagonals
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.tile.dialect import ProgramOp
 
@@ -29,6 +30,12 @@ def product(launches: Launches, program: ProgramOp) -> None:
             values.append(launches.result())
         elif operand.role == "bias":
             values.append(_bias(launches, operand))
+        elif operand.role == "weight" and kernel.anchor.operation == "depthwise_conv":
+            data = launches.known.get(symbol)
+            if data is None:
+                raise launches.refusal(f"{symbol} is computed, and has to be constant here")
+            fractals = diagonals(data)
+            values.append(launches.constant(fractals, fractals.shape, "half", ""))
         else:
             values.append(launches.operand(operand))
     name = launches.name(kernel.anchor.operation)

@@ -67,6 +67,10 @@ class Forms(Protocol):
         """Bytes of one slot of a buffer."""
         ...
 
+    def main_bytes(self, op: TensorOp) -> int:
+        """Bytes of a tensor in main memory."""
+        ...
+
     def load(self, home: Home, outer: Home | Tensor) -> list[Statement]:
         """What fills a buffer."""
         ...
@@ -116,9 +120,18 @@ class Walk:
         spans: Spans,
         loops: tuple[tuple[Loop, int, LoopOp], ...],
     ) -> None:
+        # Loads from L1 behind those of main memory that stand among them: one event hands on what
+        # the latter have all brought.
+        within: list[Statement] = []
         for op in block.ops:
             if isinstance(op, TensorOp):
                 continue
+            if isinstance(op, MoveOp) and op.loads:
+                (within if op.outer in self.homes else body).extend(self._move(op))
+                continue
+            if not isinstance(op, BufferOp):
+                body += within
+                within = []
             if isinstance(op, LoopOp):
                 self._loop(op, body, spans, loops)
             elif isinstance(op, BufferOp):
@@ -130,6 +143,7 @@ class Walk:
                 body += self.forms.compute(op, spans, summed)
             else:
                 raise self.refusal("lower-operation", f"there is no kernel with {op.name}")
+        body += within
 
     def _loop(
         self,
@@ -197,15 +211,14 @@ class Walk:
         return self.forms.load(home, end) if op.loads else self.forms.store(home, end)
 
 
-def main_tensor(op: TensorOp, name: str) -> Tensor:
-    """A tensor of a program as a parameter: halves in the tensor's layout; a bias comes as halves,
-    too, padded to whole blocks."""
+def main_bytes(op: TensorOp) -> int:
+    """Bytes of a tensor of halves in its layout; a bias comes as halves, too, in whole blocks."""
     kind = op.result.type
     shape = kind.get_shape()
     if op.role.data == "bias":
-        return Tensor(name, (shape[-1] + -shape[-1] % 16) * 2)
+        return (shape[-1] + -shape[-1] % 16) * 2
     layout = Layout.parse(layout_of(op.result), len(shape))
     if element_name(kind.element_type) != "float16":
         reason = f"{op.symbol.data} has elements of {element_name(kind.element_type)}"
         raise refuse("lower-operation", reason)
-    return Tensor(name, layout.size(shape) * 2, written=op.role.data == "output")
+    return layout.size(shape) * 2

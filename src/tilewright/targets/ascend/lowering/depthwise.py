@@ -1,0 +1,101 @@
+"""Depthwise convolutions: a product with a diagonal for each 16 channels and tap.
+
+Weights come as constants, [c1][kh][kw] fractals that are diagonals: 16 x 16 of which 16 are not
+zero. So the cube computes as for a convolution of 16 to 16 channels, of which a 16th is of use.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilewright.ir.types import Array
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.formats import padded
+from tilewright.targets.ascend.lowering.images import Convolutions, first_of
+from tilewright.targets.ascend.lowering.nest import Spans
+from tilewright.targets.ascend.lowering.walk import Home
+from tilewright.targets.ascend.machine import BLOCK, CUBE, FRACTAL
+from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor
+from tilewright.tile.dialect import BufferOp, ComputeOp, TensorOp
+
+
+def diagonals(weights: Array) -> Array:
+    """Weights [c, 1, kh, kw] as fractals."""
+    channels, _, height, width = weights.shape
+    found = np.zeros((padded(channels) // CUBE, height, width, CUBE, CUBE), np.float16)
+    for channel in range(channels):
+        lane = channel % CUBE
+        found[channel // CUBE, :, :, lane, lane] = weights[channel, 0]
+    return found
+
+
+class Depthwise(Convolutions):
+    """The forms of a depthwise convolution; see ``Forms``."""
+
+    result = "c"
+    blocked_dims = ("c",)
+
+    def spans(self, spans: Spans) -> Spans:
+        """Channels are those of the image and of the result."""
+        return {**spans, "ci": spans["c"], "co": spans["c"]}
+
+    def main_bytes(self, op: TensorOp) -> int:
+        """Bytes of a tensor in main memory; weights come as fractals."""
+        if op.role.data != "weight":
+            return super().main_bytes(op)
+        return self.channels * self.exact["kh"] * self.exact["kw"] * FRACTAL
+
+    def bytes(self, op: BufferOp, spans: Spans) -> int:
+        """Bytes of a buffer; weights and what L0A holds are of 16 channels each."""
+        taps = spans["kh"].most * spans["kw"].most
+        if op.get("role") == "weight":
+            return spans["c"].most // CUBE * taps * FRACTAL
+        if op.get("role") == "input" and op.memory == "ca":
+            return spans["c"].most * self._most(spans) * 2
+        return super().bytes(op, spans)
+
+    def _weights(self, home: Home, outer: Home | Tensor) -> list[Statement]:
+        channels = home.spans["c"]
+        taps = self.exact["kh"] * self.exact["kw"]
+        count = channels.size // CUBE
+        if isinstance(outer, Tensor):
+            at = channels.start.over(CUBE).value * (taps * FRACTAL)
+            blocks = taps * FRACTAL // BLOCK
+            return [isa.copy(Place(home.buffer), Place(outer, at), count, blocks)]
+        large = outer.spans
+        block = channels.start.less(large["c"].start).over(CUBE).value
+        tap = home.spans["kh"].start.value * self.exact["kw"] + home.spans["kw"].start.value
+        at = (block * taps + tap) * FRACTAL
+        # One fractal for each 16 channels, taps apart in L1.
+        source = Place(outer.buffer, at)
+        return [isa.load(Place(home.buffer), source, count, taps, transpose=False)]
+
+    def _taps(self, home: Home, outer: Home) -> list[Statement]:
+        spans, large = home.spans, outer.spans
+        feature_map, corner = self._map(outer, self.spans(spans))
+        _, whole = self._positions(spans)
+        i = Loop("i", spans["c"].size // CUBE)
+        channel = spans["c"].start.less(large["c"].start).over(CUBE).value + i.variable
+        target = Place(home.buffer, i.variable * whole * BLOCK)
+        tap = spans["kh"].start.value, spans["kw"].start.value
+        i.body.append(isa.img2col(target, feature_map, tap, corner, channel, whole // 16, 1))
+        return [feature_map.settings(), i]
+
+    def compute(self, op: ComputeOp, spans: Spans, loops: list[Loop]) -> list[Statement]:
+        """A product for each 16 channels."""
+        left, right, sums = (self.homes[v] for v in (*op.stages[0].inputs[:2], op.output))
+        _, whole = self._positions(spans)
+        i = Loop("i", spans["c"].size // CUBE)
+        i.body.append(
+            isa.mad(
+                Place(sums.buffer, i.variable * whole * (CUBE * 4)),
+                Place(left.buffer, i.variable * whole * BLOCK),
+                Place(right.buffer, i.variable * FRACTAL),
+                whole,
+                CUBE,
+                CUBE,
+                first_of(loops),
+                int(self.core.barrier_blocks.value),
+            )
+        )
+        return [i]
