@@ -142,6 +142,8 @@ class Storage(_Part):
     O for a bias (``O16o`` pads it to blocks of 16). ``...NM16m16n`` is a layout of the last two
     axes of tensors of any rank from 2 on, the axes before them outside of it.
     """
+    turned: bool = False
+    """Whether matrices (``...NM16m16n``) may lie with rows and columns exchanged, too."""
     elements: tuple[str, ...] = ()
     """Element types that the primitive takes of this operand, or writes, if not any."""
     along: tuple[str, ...] = ()
@@ -437,6 +439,15 @@ class Machine(_Part):
         if layout != "any" and sum(letter.isupper() for letter in layout) != rank:
             return ""
         return layout
+
+    def turned_layout(self, primitive: Primitive, role: str, rank: int) -> str:
+        """The layout of a primitive's operand with rows and columns exchanged, where it takes that,
+        too; "" otherwise."""
+        storage = primitive.operands.get(role)
+        if storage is None or not storage.turned or not storage.layout.startswith(MATRICES):
+            return ""
+        turn = str.maketrans("MNmn", "NMnm")
+        return _of_matrices(storage.layout.removeprefix(MATRICES).translate(turn), rank)
 
     def memory_beside(self, primitive: Primitive, name: str) -> Memory:
         """A memory as a primitive leaves it to buffers; raises KeyError."""

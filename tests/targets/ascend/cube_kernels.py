@@ -52,6 +52,8 @@ class Product:
     batch: int = 1
     left_transposed: bool = False
     right_transposed: bool = False
+    turned: bool = False
+    """Whether operands lie with rows and columns exchanged."""
     shared: bool = False
     """Whether all matrices are multiplied with one."""
     bias: bool = False
@@ -78,7 +80,13 @@ class Product:
             Dim(name, size, "reduction" if name == "ci" else "parallel")
             for name, size in extents.items()
         )
-        inputs = [operand("a", "input", shape(a), a), operand("b", "weight", shape(b), b)]
+        machine = network_machine(ASCEND_910)
+        inputs: list[Operand] = []
+        sides: tuple[tuple[str, Role, list[str]], ...] = (("a", "input", a), ("b", "weight", b))
+        for name, role, axes in sides:
+            turned = machine.turned_layout(machine.primitive("mad"), role, len(axes))
+            layout = turned if self.turned else None
+            inputs.append(operand(name, role, shape(axes), axes, layout=layout))
         if self.bias:
             inputs.append(operand("bias", "bias", (self.k,), ["co"], "float32", ""))
         stages: list[Stage] = []
@@ -115,8 +123,8 @@ class Product:
         a, b = whole(*front, self.m, self.n), whole(*([] if self.shared else front), self.n, self.k)
         expected = a.astype(np.float32) @ b.astype(np.float32)
         given = {
-            "a": pack(a.swapaxes(-1, -2) if self.left_transposed else a),
-            "b": pack(b.swapaxes(-1, -2) if self.right_transposed else b),
+            "a": pack(a.swapaxes(-1, -2) if self.left_transposed != self.turned else a),
+            "b": pack(b.swapaxes(-1, -2) if self.right_transposed != self.turned else b),
         }
         if self.bias:
             bias = whole(self.k)

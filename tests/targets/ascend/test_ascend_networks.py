@@ -123,6 +123,60 @@ def test_convolutions(case: tuple[int, int, int], tmp_path: Path) -> None:
     np.testing.assert_allclose(found, reference(path, given), atol=5e-3)
 
 
+def attention(path: Path, tokens: int, heads: int, size: int) -> Path:
+    """Products of attention, without what lies between scores and their use."""
+    width = heads * size
+    random = np.random.default_rng(7)
+    weights = {
+        f"w{name}": (random.normal(0, 1, (width, width)) / np.sqrt(width)).astype(np.float32)
+        for name in "qkvo"
+    }
+    constants = {
+        "split": np.array([1, tokens, heads, size]),
+        "flat": np.array([1, tokens, width]),
+    }
+    nodes: list[onnx.NodeProto] = []
+    for name, order in (("q", (0, 2, 1, 3)), ("k", (0, 2, 3, 1)), ("v", (0, 2, 1, 3))):
+        nodes += [
+            helper.make_node("MatMul", ["x", f"w{name}"], [name], name),
+            helper.make_node("Reshape", [name, "split"], [f"{name}s"]),
+            helper.make_node("Transpose", [f"{name}s"], [f"{name}t"], perm=order),
+        ]
+    nodes += [
+        helper.make_node("MatMul", ["qt", "kt"], ["scores"], "scores"),
+        helper.make_node("MatMul", ["scores", "vt"], ["mixed"], "mixed"),
+        helper.make_node("Transpose", ["mixed"], ["back"], perm=(0, 2, 1, 3)),
+        helper.make_node("Reshape", ["back", "flat"], ["joined"]),
+        helper.make_node("MatMul", ["joined", "wo"], ["y"], "out"),
+    ]
+    shape = [1, tokens, width]
+    graph = helper.make_graph(
+        nodes,
+        "attention",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
+        [numpy_helper.from_array(data, name) for name, data in {**weights, **constants}.items()],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def test_no_data_move_between_consecutive_products(tmp_path: Path) -> None:
+    """Heads are split and joined, and keys transposed, by addresses; formats change where values
+    come in and go out, and nowhere else."""
+    path = attention(tmp_path / "model.onnx", 32, 2, 48)
+    executable = tilewright.compile(path, target="ascend910")
+    kernels = [op for op in network_of(executable.graph).walk() if isinstance(op, KernelOp)]
+    operations = [one.operation for op in kernels for one in op.operations[:1]]  # type: ignore[union-attr]
+    assert sorted(operations) == ["cast"] * 2 + ["convert_layout"] * 2 + ["matmul"] * 6
+    given = {"x": np.random.default_rng(1).normal(0, 0.3, (1, 32, 96)).astype(np.float32)}
+    found = executable.run(given)["y"]
+    assert executable.check(given, {"y": found}).passed
+    expected = reference(path, given)
+    np.testing.assert_allclose(found, expected, atol=4e-3 * np.abs(expected).max())
+
+
 def test_depthwise_convolutions(tmp_path: Path) -> None:
     """On the core, by diagonals; other groups on the host."""
     random = np.random.default_rng(3)

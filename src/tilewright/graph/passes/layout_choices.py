@@ -54,7 +54,7 @@ CONVERSIONS = frozenset(("quantise", "dequantise", "convert_layout"))
 LINEAR_CONVERSIONS = frozenset(("quantise_linear", "dequantise_linear"))
 """The same, while one scale and one zero point hold for all elements."""
 
-IMAGE_LAYOUTS_TRIED = 4
+IMAGE_LAYOUTS_TRIED = 6
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,13 @@ def candidates(machine: Machine, value: SSAValue) -> tuple[str, ...]:
         if primitive.takes(role, element)
         and (text := machine.layout_of(primitive, role, rank)) != "any"
     ]
+    layouts += [
+        machine.turned_layout(primitive, role, rank)
+        for primitive in machine.primitives
+        for role in ("input", "weight")
+    ]
+    view = machine.layouts.get("view", "")
+    layouts += [view] if sum(letter.isupper() for letter in view) == rank else []
     return tuple(dict.fromkeys([*(text for text in layouts if text), ""]))[:IMAGE_LAYOUTS_TRIED]
 
 
@@ -180,8 +187,28 @@ def _kernel_choices(kernel: KernelOp, machine: Machine, known: PlanCache) -> lis
             and _runs_along(kernel, choice, primitive)
         ]
         if choices:
-            return choices
+            return [*choices, *_turned(kernel, choices, machine, primitive)]
     return [row_major]
+
+
+def _turned(
+    kernel: KernelOp, choices: Sequence[Choice], machine: Machine, primitive: Primitive
+) -> list[Choice]:
+    """The choices with matrices that lie with rows and columns exchanged, each way."""
+    found: list[Choice] = []
+    roles = operand_roles(kernel)
+    for choice in choices:
+        ways: list[list[str | None]] = []
+        for value, text, own in zip(kernel.inputs, choice.operands, roles, strict=True):
+            turned = machine.turned_layout(primitive, own[0], len(shape_of(value)))
+            constant = isinstance(value.owner, WeightOp)
+            ways.append([text, turned] if turned and not constant and len(own) == 1 else [text])
+        found += [
+            Choice(operands, choice.result, choice.primitive)
+            for operands in product(*ways)
+            if operands != choice.operands
+        ]
+    return found
 
 
 def _in_order(kernel: KernelOp, machine: Machine, known: PlanCache) -> list[Primitive]:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
+from math import prod
 from time import perf_counter
 
 import numpy as np
@@ -45,10 +46,14 @@ much too high."""
 FAR = 0.25
 """Of the granule bound: a best cost that is further above it lets more sizes be searched."""
 
-INNER, WITHIN = 100, 8
+INNER, WITHIN = 150, 8
 """Inner tilings that are kept, and around how many of them outer tiles are sought: of those that
 cut the result alike, around the best. A larger tile of the result is the better one next to the
 primitive; a smaller one may let more of an operand stay in the outer memory."""
+
+LARGEST = 3
+"""Around how many more outer tiles are sought: those of the largest tiles of the result, which may
+cost more next to the primitive, and spare the outer memories most."""
 
 NEAR = 3
 """Schedules that are kept beside the fastest one."""
@@ -137,7 +142,10 @@ def search_levels(
         if cut not in tilings and tiling.fits:
             tilings[cut] = tiling
     best = Search([], within.considered, within.priced, within.cuts)
-    for tiling in list(tilings.values())[:WITHIN]:
+    ranked = list(tilings)
+    # The larger a tile of the result, the less is loaded for all of it.
+    largest = sorted(ranked[WITHIN:], key=lambda cut: -prod(cut))[:LARGEST]
+    for tiling in (tilings[cut] for cut in (*ranked[:WITHIN], *largest)):
         space = outer_space(tiling, budget.rows)
         if space is None:
             continue

@@ -67,7 +67,14 @@ def agreeing(kernel: Kernel, machine: Machine) -> tuple[Primitive, ...]:
         for operand in kernel.operands:
             rank = len(operand.shape)
             wanted = operand_layout(machine, primitive, operand)
-            if wanted != "any" and Layout.parse(wanted, rank) != Layout.parse(operand.layout, rank):
+            turned = machine.turned_layout(primitive, operand.role, rank)
+            if (
+                wanted != "any"
+                and Layout.parse(operand.layout, rank) != Layout.parse(wanted, rank)
+                and not (
+                    turned and Layout.parse(operand.layout, rank) == Layout.parse(turned, rank)
+                )
+            ):
                 return False
             storage = primitive.operands.get(operand.role)
             if storage is None or not lies_along(operand, operand.layout, storage.along, extents):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.planning.layout import Layout
+from tilewright.planning.layout import Factor, Layout
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 
 
@@ -56,9 +56,16 @@ def padded(extent: int, block: int = CUBE) -> int:
     return -(-extent // block) * block
 
 
-def matrices(rank: int) -> Layout:
-    """Nz of the last two axes."""
+def matrices(rank: int, *, turned: bool = False) -> Layout:
+    """Nz of the last two axes; ``turned`` of them exchanged."""
     inner = Layout.parse(nz(), 2)
-    outer = Layout(rank - 2, Layout.parse("", rank - 2).factors).factors if rank > 2 else ()
-    moved = tuple(replace(factor, axis=factor.axis + rank - 2) for factor in inner.factors)
+    outer = tuple(Factor(axis) for axis in range(rank - 2))
+    axes = (rank - 1, rank - 2) if turned else (rank - 2, rank - 1)
+    moved = tuple(replace(factor, axis=axes[factor.axis]) for factor in inner.factors)
     return Layout(rank, (*outer, *moved))
+
+
+def heads() -> str:
+    """Layout of [batch, tokens, heads, columns] where [batch, tokens, heads x columns] is in Nz,
+    and [batch, heads, tokens, columns], too: no data moves between the three."""
+    return "NHWC16c16w"

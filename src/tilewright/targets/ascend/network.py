@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilewright.machine import Machine, Primitive, Storage
 from tilewright.machine.model import MATRICES
-from tilewright.targets.ascend.formats import convolution_weight, image, nz
+from tilewright.targets.ascend.formats import convolution_weight, heads, image, nz
 from tilewright.targets.ascend.machine import CUBE, DaVinci, machine_of
 
 
@@ -34,6 +34,7 @@ def network_machine(core: DaVinci) -> Machine:
         update={
             "primitives": primitives,
             "moves": moves,
+            "layouts": {"view": heads()},
             "element": "float16",
             "accumulator": "float32",
         }
@@ -55,8 +56,12 @@ def _products() -> tuple[Primitive, ...]:
             operations=("matmul",),
             engine="m",
             operands={
-                "input": Storage(memory="ca", multiples=_cubes("n", "m", "ci"), layout=matrix),
-                "weight": Storage(memory="cb", multiples=_cubes("co", "ci"), layout=matrix),
+                "input": Storage(
+                    memory="ca", multiples=_cubes("n", "m", "ci"), layout=matrix, turned=True
+                ),
+                "weight": Storage(
+                    memory="cb", multiples=_cubes("co", "ci"), layout=matrix, turned=True
+                ),
                 "bias": Storage(memory="ub", multiples=_cubes("co")),
                 "residual": Storage(memory="ub", multiples=_cubes("n", "m", "co"), layout=matrix),
                 "output": Storage(memory="cc", multiples=_cubes("n", "m", "co"), layout=matrix),

@@ -27,6 +27,7 @@ CASES = {
     "a row": Product(1, 100, 15, right_transposed=True),
     "an element": Product(1, 1, 1),
     "both transposed": Product(40, 20, 70, left_transposed=True, right_transposed=True),
+    "turned": Product(40, 20, 70, batch=2, turned=True),
     "batch": Product(64, 64, 64, batch=3, right_transposed=True),
     "ragged batch": Product(
         40, 20, 70, batch=3, left_transposed=True, right_transposed=True, residual=True
@@ -47,7 +48,9 @@ def check(of: Product, schedule: Schedule | None = None, core: DaVinci = ASCEND_
         np.testing.assert_array_equal(unpack(given["c"], expected.shape), expected)
 
 
-@pytest.mark.parametrize("name", but_fast(list(CASES), ["ragged batch", "bias, residual, relu"]))
+@pytest.mark.parametrize(
+    "name", but_fast(list(CASES), ["ragged batch", "bias, residual, relu", "turned"])
+)
 def test_planned_products_are_exact(name: str) -> None:
     check(CASES[name])
 

@@ -53,8 +53,9 @@ class Axes:
     """Columns, padded."""
 
     @classmethod
-    def of(cls, window: WindowAttr, shape: Sequence[int]) -> Axes:
-        """The axes of an operand; refuses windows that are no dims."""
+    def of(cls, window: WindowAttr, shape: Sequence[int], turned: bool) -> Axes:
+        """The axes of an operand, of one that is ``turned`` those of what lies in memory; refuses
+        windows that are no dims."""
         dims: list[str] = []
         for axis in window.data:
             if axis.offset or len(axis.terms) > 1 or any(step != 1 for _, step in axis.terms):
@@ -62,6 +63,8 @@ class Axes:
             dims.append(axis.terms[0][0] if axis.terms else "")
         *batch, rows, columns = dims
         *counts, height, width = shape
+        if turned:
+            rows, columns, height, width = columns, rows, width, height
         return cls(tuple(batch), rows, columns, tuple(counts), padded(height), padded(width))
 
 
@@ -81,18 +84,23 @@ class Products:
         self.before: list[Statement] = []
         self.epilogue = Epilogue.of(computes[0])
         self.exact = program.extents
+        self.turned: set[str] = set()
+        """Tensors that lie with rows and columns exchanged."""
         for name, tensor in program.tensors.items():
-            rank = len(tensor.result.type.get_shape())
-            if tensor.role.data != "bias" and (
-                rank < 2 or Layout.parse(layout_of(tensor.result), rank) != matrices(rank)
-            ):
-                layout = layout_of(tensor.result) or "rows"
+            rank, role = len(tensor.result.type.get_shape()), tensor.role.data
+            if role == "bias":
+                continue
+            layout = Layout.parse(layout_of(tensor.result), rank)
+            if rank > 1 and layout == matrices(rank, turned=True) and role in ("input", "weight"):
+                self.turned.add(name)
+            elif rank < 2 or layout != matrices(rank):
                 raise refuse("lower-operation", f"{name} lies in {layout}")
         self.axes: dict[str, Axes] = {}
         """By the names of tensors."""
         for op in program.walk():
             if isinstance(op, BufferOp) and op.get("role") != "bias":
-                self.axes[op.tensor_op.symbol.data] = Axes.of(op.window, op.tensor_shape)
+                name = op.tensor_op.symbol.data
+                self.axes[name] = Axes.of(op.window, op.tensor_shape, name in self.turned)
         sides = [dim for axes in self.axes.values() for dim in (axes.rows, axes.columns)]
         self.dims = {dim for dim in sides if dim}
         (self.summed,) = (dim for dim in program.reduction_dims)
