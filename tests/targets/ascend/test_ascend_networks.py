@@ -247,6 +247,20 @@ def built(folder: Path, rows: int = 20) -> tuple[Executable, dict[str, NDArray[n
     return tilewright.compile(path, target="ascend910"), inputs(rows, 40)
 
 
+def test_kernels_alike_share_a_function(tmp_path: Path) -> None:
+    path = perceptron(tmp_path / "model.onnx", 20, (32, 32, 32))
+    executable = tilewright.compile(path, target="ascend910")
+    given = inputs(20, 32)
+    found = executable.run(given)["y"]
+    assert executable.check(given, {"y": found}).passed
+    runner = executable.runner
+    assert isinstance(runner, AscendRunner)
+    products = [one.function for one in runner.launches if one.function.endswith("_matmul")]
+    assert len(products) == 2
+    assert len(set(products)) == 1
+    np.testing.assert_allclose(found, reference(path, given), atol=2e-3)
+
+
 def test_a_network_on_the_core_and_the_host(tmp_path: Path) -> None:
     executable, given = built(tmp_path)
     kernels = [op for op in network_of(executable.graph).walk() if isinstance(op, KernelOp)]

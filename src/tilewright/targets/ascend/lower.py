@@ -26,7 +26,8 @@ def lower_kernel(device: Device, compiled: CompiledKernel, known: Mapping[str, A
     """
     assert compiled.schedule is not None
     assert compiled.program is not None
-    mine = Device(device.core, constants=device.constants[:])
+    functions = dict(device.functions)
+    mine = Device(device.core, constants=device.constants[:], functions=functions)
     launches = Launches(mine, compiled.kernel, compiled.schedule, known)
     if compiled.kernel.anchor.operation in FORMS:
         (program,) = programs_of(compiled.program)
@@ -35,7 +36,7 @@ def lower_kernel(device: Device, compiled: CompiledKernel, known: Mapping[str, A
         _stages(launches)
     device.texts |= mine.texts
     device.launches += mine.launches
-    device.constants = mine.constants
+    device.constants, device.functions = mine.constants, mine.functions
 
 
 def _stages(launches: Launches) -> None:

@@ -8,11 +8,11 @@ __global__ __aicore__ void matmul(__gm__ half *a, __gm__ half *b, __gm__ half *b
 __global__ __aicore__ void matmul(__gm__ half *a, __gm__ half *b, __gm__ half *bias, __gm__ half *c) {
     /* a_cbuf: 7168 bytes of cbuf at 0, 2 slots */
     /* b_cbuf: 10752 bytes of cbuf at 14336, 2 slots */
-    /* bias: 96 bytes of ub at 0 */
+    /* bias_ub: 96 bytes of ub at 0 */
     /* c_ub: 1536 bytes of ub at 96, 2 slots */
-    /* c: 3072 bytes of cc at 0, 2 slots */
-    /* a: 1536 bytes of ca at 0, 2 slots */
-    /* b: 4608 bytes of cb at 0, 2 slots */
+    /* c_cc: 3072 bytes of cc at 0, 2 slots */
+    /* a_ca: 1536 bytes of ca at 0, 2 slots */
+    /* b_cb: 4608 bytes of cb at 0, 2 slots */
     set_flag(PIPE_V, PIPE_MTE2, EVENT_ID0);
     set_flag(PIPE_MTE3, PIPE_V, EVENT_ID0);
     set_flag(PIPE_MTE3, PIPE_V, EVENT_ID1);

@@ -11,7 +11,8 @@ from tilewright.targets.ascend.lowering.matrices import Products
 from tilewright.targets.ascend.lowering.walk import Forms, Homes, Walk
 from tilewright.targets.ascend.machine import DaVinci
 from tilewright.targets.ascend.program import Program, Tensor
-from tilewright.tile.dialect import ComputeOp, ProgramOp
+from tilewright.tile.dialect import BufferOp, ComputeOp, ProgramOp
+from tilewright.tile.implied import visits
 
 PARAMETERS = {"input": "a", "weight": "b", "bias": "bias", "residual": "d", "output": "c"}
 """Names of parameters by the roles of tensors."""
@@ -25,10 +26,32 @@ FORMS: dict[str, Callable[[ProgramOp, DaVinci, Homes], Forms]] = {
 
 SLOTS: tuple[dict[str, int], ...] = tuple(
     {"cbuf": l1, "ca": 2, "cb": 2, "cc": cc, "ub": ub}
-    for l1, cc, ub in ((2, 2, 2), (2, 1, 2), (2, 1, 1), (1, 1, 1))
+    for l1, cc, ub in ((3, 2, 2), (2, 2, 2), (2, 1, 2), (2, 1, 1), (1, 1, 1))
 )
-"""How many slots buffers of a memory have at most: each takes an event of its pipes, of which there
-are few, and what blocks add to tiles may leave less room than the planner has counted on."""
+"""How many slots buffers of a memory have at most: what blocks add to tiles may leave less room
+than the planner has counted on."""
+
+
+def slots_of(program: ProgramOp, most: Mapping[str, int], events: int) -> dict[str, int]:
+    """The slots of each buffer by its name, at most so many in a memory (``most``).
+
+    A slot that is filled again from main memory takes an event, of which a pipe has few to hand
+    slots back to MTE2. What is small may have more: loads behind it wait for its slots, too.
+    """
+    ops = [op for op in program.walk() if isinstance(op, BufferOp)]
+    found = {op.symbol.data: min(op.slot_count, most.get(op.memory, op.slot_count)) for op in ops}
+    loaded = [op for op in ops if op.get("role") != "output" and op.memory in ("cbuf", "ub")]
+    if most.get("ub", 1) > 1:
+        found |= {op.symbol.data: op.slot_count for op in loaded if op.memory == "ub"}
+    for memory in ("cbuf", "ub") if most else ():
+        again = [op for op in loaded if op.memory == memory]
+        while True:
+            taken = [op for op in again if visits(op) > found[op.symbol.data]]
+            if sum(found[op.symbol.data] for op in taken) <= events:
+                break
+            largest = max(taken, key=lambda op: found[op.symbol.data])
+            found[largest.symbol.data] -= 1
+    return found
 
 
 def cube_kernel(
@@ -66,7 +89,8 @@ def _kernel(program: ProgramOp, core: DaVinci, name: str, most: Mapping[str, int
         free_name = next(one for one in free if one not in names)
         written = role == "output"
         tensors[symbol] = Tensor(free_name, forms.main_bytes(op), written=written)
-    walk = Walk(program, core, forms, tensors, homes, most)
+    slots = slots_of(program, most, core.events)
+    walk = Walk(program, core, forms, tensors, homes, slots)
     nodes = ", ".join(str(node) for node in program.get("nodes", ()))
     return walk.kernel(name, tuple(tensors), nodes)
 

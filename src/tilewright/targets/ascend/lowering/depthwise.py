@@ -58,7 +58,10 @@ class Depthwise(Convolutions):
         channels = home.spans["c"]
         taps = self.exact["kh"] * self.exact["kw"]
         count = channels.size // CUBE
+        whole = self.exact["kh"], self.exact["kw"]
         if isinstance(outer, Tensor):
+            if (home.spans["kh"].most, home.spans["kw"].most) != whole:
+                raise self._refusal("tiles in L1 of parts of a window have no kernel")
             at = channels.start.over(CUBE).value * (taps * FRACTAL)
             blocks = taps * FRACTAL // BLOCK
             return [isa.copy(Place(home.buffer), Place(outer, at), count, blocks)]

@@ -217,7 +217,7 @@ class Convolutions:
         if isinstance(outer, Tensor):
             kernel = self.exact["kh"], self.exact["kw"]
             if (kh.most, kw.most) != kernel:
-                raise self._refusal("tiles in L1 of parts of a window have no kernel")
+                return [self._weight_parts(home, outer)]
             taps = kernel[0] * kernel[1]
             at = ci.start.over(CUBE).value * taps * self.results + co.start.over(CUBE).value
             size = co.size // CUBE
@@ -248,6 +248,22 @@ class Convolutions:
         i.body.append(p)
         return [i]
 
+    def _weight_parts(self, home: Home, tensor: Tensor) -> Statement:
+        """Weights of some taps, tap by tap."""
+        spans = self.spans(home.spans)
+        co, ci, kh, kw = (spans[dim] for dim in ("co", "ci", "kh", "kw"))
+        i, p, q = Loop("i", ci.size // CUBE), Loop("p", kh.size), Loop("q", kw.size)
+        block = ci.start.over(CUBE).value + i.variable
+        tap = (block * self.exact["kh"] + (kh.start.value + p.variable)) * self.exact["kw"]
+        tap = tap + (kw.start.value + q.variable)
+        at = tap * self.results + co.start.over(CUBE).value
+        to = ((i.variable * kh.most + p.variable) * kw.most + q.variable) * (co.most // CUBE)
+        target, source = Place(home.buffer, to * FRACTAL), Place(tensor, at * FRACTAL)
+        q.body.append(isa.copy(target, source, 1, co.size // CUBE * 16))
+        p.body.append(q)
+        i.body.append(p)
+        return i
+
     def _taps(self, home: Home, outer: Home) -> list[Statement]:
         """img2col: a column of fractals for each 16 channels and tap."""
         spans, large = self.spans(home.spans), self.spans(outer.spans)
@@ -264,7 +280,7 @@ class Convolutions:
                 feature_map,
                 (
                     kh.start.less(large["kh"].start).value + p.variable,
-                    kw.start.less(large["kw"].start).value + q.variable,
+                    kw.start.value + q.variable,
                 ),
                 corner,
                 ci.start.less(large["ci"].start).over(CUBE).value + i.variable,
@@ -286,7 +302,8 @@ class Convolutions:
             rows.count,
             self.width,
             (rows.above, rows.below, left, right),
-            (large["kh"].most, large["kw"].most),
+            # Rows of the window are those of L1's tile; the image has all columns.
+            (large["kh"].most, self.exact["kw"]),
             self.strides,
             self.dilations,
         )

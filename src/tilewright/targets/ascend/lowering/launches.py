@@ -8,7 +8,7 @@ which layout.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal
 
@@ -73,6 +73,16 @@ class Value:
     """planning/layout.py; "" is row by row."""
 
 
+@dataclass(frozen=True)
+class Function:
+    """A function of a package: its name, and what it takes (see ``Launch``)."""
+
+    name: str
+    cycles: float
+    busy: dict[str, float]
+    main_bytes: int
+
+
 @dataclass
 class Device:
     """What a package collects for the core."""
@@ -82,6 +92,8 @@ class Device:
     """The C of each function."""
     launches: list[Launch] = field(default_factory=list[Launch])
     constants: bytearray = field(default_factory=bytearray)
+    functions: dict[str, Function] = field(default_factory=dict[str, Function])
+    """By their C without flags, under one name: kernels alike share a function."""
 
 
 @dataclass
@@ -150,15 +162,25 @@ class Launches:
             value.argument.model_copy(update={"name": tensor.name})
             for tensor, value in zip(program.tensors, values, strict=True)
         ]
-        whole = synchronised(program, events=self.core.events)
-        self.device.texts[program.name] = kernel_text(whole)
-        time = simulate(whole, self.core)
+        function = self._function(program)
         self.device.launches.append(
             Launch(
-                function=program.name,
+                function=function.name,
                 arguments=tuple(arguments),
-                cycles=time.cycles,
-                busy=dict(time.busy),
-                main_bytes=time.main_bytes,
+                cycles=function.cycles,
+                busy=function.busy,
+                main_bytes=function.main_bytes,
             )
         )
+
+    def _function(self, program: Program) -> Function:
+        """The program with flags as a function of the package: one that is there already where
+        another kernel has the same."""
+        known = self.device.functions
+        key = kernel_text(replace(program, name="kernel", about=""))
+        if key not in known:
+            whole = synchronised(program, events=self.core.events)
+            self.device.texts[program.name] = kernel_text(whole)
+            time = simulate(whole, self.core)
+            known[key] = Function(program.name, time.cycles, dict(time.busy), time.main_bytes)
+        return known[key]

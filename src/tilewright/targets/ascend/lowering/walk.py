@@ -95,8 +95,8 @@ class Walk:
     """By the names that the program has for them."""
     homes: Homes
     """Of the program's buffers, as the walk comes upon them."""
-    most: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Memory -> slots of a buffer at most."""
+    slots: Mapping[str, int]
+    """Of each buffer, by its name in the program."""
     used: dict[str, int] = field(default_factory=dict[str, int])
     names: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -177,7 +177,7 @@ class Walk:
         self, op: BufferOp, spans: Spans, loops: tuple[tuple[Loop, int, LoopOp], ...]
     ) -> None:
         memory = op.memory
-        slots = min(op.slot_count, self.most.get(memory, op.slot_count))
+        slots = self.slots[op.symbol.data]
         granule = GRANULES[memory]
         size = -(-self.forms.bytes(op, spans) // granule) * granule
         at = self.used.get(memory, 0)
@@ -199,7 +199,7 @@ class Walk:
         around = [(loop, trips) for loop, trips, _ in loops]
         scope = around[-1][0] if around else None
         slot = slot_of(around, slots) if slots > 1 else 0
-        name = op.symbol.data.replace(".", "_")
+        name = f"{self.tensors[op.tensor_op.symbol.data].name}_{memory}"
         element = "float" if memory == "cc" else "half"
         buffer = Buffer(name, memory, at, size, slots, slot, scope, element)
         self.homes[op.result] = Home(op, buffer, spans)
