@@ -25,7 +25,7 @@ def network_machine(core: DaVinci) -> Machine:
     )
     primitives = (*_products(), _convolution(), _depthwise(), _formats(), vector)
     # A slot next to the cube is free when the product before last is complete: its head later.
-    late = {"latency": int(core.mad_head.value), "in_flight": 2}
+    late = {"latency": int(core.mad_head.value)}
     moves = tuple(
         move.model_copy(update=late) if move.target in ("ca", "cb") else move
         for move in machine.moves
