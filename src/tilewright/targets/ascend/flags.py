@@ -88,11 +88,15 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
     # Cut short, loops show as well what is missing, as long as slots are used again.
     trips: int | None = 1 + max((buffer.slots for buffer in program.buffers), default=1)
     kept = _needed(program, handovers, trips)
-    if prove(_barred(_placed(program, kept), trips), events=MANY, most=1):
-        trips, kept = None, _needed(program, handovers, None)
-        problems = prove(_barred(_placed(program, kept), None), events=MANY, most=1)
-        if problems:
-            raise refuse("lower-flags", f"flags do not order {program.name}: {problems[0]}")
+    barriers: int | None = trips
+    if prove(_barred(_placed(program, kept), barriers), events=MANY, most=1):
+        # The last iterations may need barriers that the first do not, or flags, too.
+        barriers = None
+        if prove(_barred(_placed(program, kept), barriers), events=MANY, most=1):
+            kept = _needed(program, handovers, None)
+            problems = prove(_barred(_placed(program, kept), None), events=MANY, most=1)
+            if problems:
+                raise refuse("lower-flags", f"flags do not order {program.name}: {problems[0]}")
     requests = [Request(each.pipes, each.slots, 1) for each in kept]
     given = give_ids(
         requests,
@@ -107,7 +111,7 @@ def synchronised(program: Program, *, events: int = 4) -> Program:
             f"{program.name} needs {asked} events from {source} to {target}; there are {events}",
             help="fewer buffers",
         )
-    return _barred(_placed(program, kept, given.ids), trips)
+    return _barred(_placed(program, kept, given.ids), barriers)
 
 
 def _with_joins(program: Program, handovers: list[Handover]) -> list[Handover]:
@@ -261,11 +265,13 @@ def _placed(program: Program, handovers: Sequence[Handover], ids: Sequence[range
 
 def _barred(program: Program, trips: int | None) -> Program:
     """The program with the barriers that it needs within pipes, one for each first command."""
-    added: list[Barrier] = []
-    for command in missing_barriers(program, trips):
-        added.append(Barrier(command.pipe))
-        _insert(program.body, command, added[-1])
-    for barrier in added:
+    doubtful: list[Barrier] = []
+    for command, doubt in missing_barriers(program, trips).items():
+        barrier = Barrier(command.pipe)
+        _insert(program.body, command, barrier)
+        if doubt:
+            doubtful.append(barrier)
+    for barrier in doubtful:
         place = _remove(program.body, barrier)
         if place is not None and missing_barriers(program, trips):
             place[0].insert(place[1], barrier)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tilewright.errors import refuse
 from tilewright.targets.ascend.machine import (
     BLOCK,
+    CUBE,
     FRACTAL,
     MAX_BURSTS,
     MAX_FIELD,
@@ -247,27 +248,53 @@ def scatter(dst: tuple[Place, int, int], src: tuple[Place, int, int], repeat: in
 
     Of each side: where the first row lies, bytes from row to row, and blocks from repeat to repeat.
     """
+    sides = [
+        (place, [number * pitch for number in range(CUBE)], step)
+        for place, pitch, step in (dst, src)
+    ]
+    return scatter_rows(sides[0], sides[1], repeat)
+
+
+def scatter_rows(
+    dst: tuple[Place, Sequence[int], int], src: tuple[Place, Sequence[int], int], repeat: int
+) -> list[Command]:
+    """The same of rows that lie anywhere: bytes from a place to each of the 16."""
     _within("the number of repeats", repeat, MAX_REPEAT, least=1)
-    sides = [(place, pitch, step if repeat > 1 else 0) for place, pitch, step in (dst, src)]
     registers: list[Command] = []
-    regions: list[Region] = []
-    for place, pitch, step in sides:
+    regions: list[tuple[Region, ...]] = []
+    for place, offsets, step in (dst, src):
         _within("a stride", step, MAX_FIELD)
-        rows = [place.at(number * pitch) for number in range(16)]
+        rows = [place.at(offset) for offset in offsets]
         for half in (rows[:8], rows[8:]):
-            arguments = (f"VA{len(registers)}", tuple(half))
-            registers.append(Command("set_va_reg_sb", "S", arguments))
-        regions.append(Region(place, BLOCK, (16, repeat), (pitch, step * BLOCK)))
-    arguments = ("VA0", "VA2", repeat, sides[0][2], sides[1][2])
+            registers.append(Command("set_va_reg_sb", "S", (f"VA{len(registers)}", tuple(half))))
+        regions.append(
+            tuple(
+                Region(place.at(first), BLOCK, (*counts, repeat), (*strides, step * BLOCK))
+                for first, counts, strides in _grids(sorted(set(offsets)))
+            )
+        )
+    strides = (dst[2], src[2]) if repeat > 1 else (0, 0)
+    arguments = ("VA0", "VA2", repeat, *strides)
     operation = Command(
-        "scatter_vnchwconv_b16",
-        "V",
-        arguments,
-        tuple(regions[1:]),
-        tuple(regions[:1]),
-        cycles=2 * repeat,
+        "scatter_vnchwconv_b16", "V", arguments, regions[1], regions[0], cycles=2 * repeat
     )
     return [*registers, operation]
+
+
+def _grids(
+    offsets: Sequence[int],
+) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+    """Ascending offsets as few regular grids: where each begins, its counts and strides."""
+    for inner in (len(offsets), 8, 4, 2):
+        if len(offsets) % inner:
+            continue
+        outer = len(offsets) // inner
+        across = offsets[inner] - offsets[0] if outer > 1 else 0
+        along = offsets[1] - offsets[0] if inner > 1 else 0
+        regular = [offsets[0] + i * across + j * along for i in range(outer) for j in range(inner)]
+        if regular == list(offsets):
+            return [(offsets[0], (outer, inner), (across, along))]
+    return [(offset, (), ()) for offset in offsets]
 
 
 def element_of(place: Place) -> str:

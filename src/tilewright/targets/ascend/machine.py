@@ -100,6 +100,8 @@ class DaVinci:
     """Cycles of each command of MTE1 before its first byte."""
     burst: Rate = Rate(0, "A", "no public figure; 910B1 has one")
     """Least cycles of each burst of a transfer from main memory, however short it is."""
+    divides: bool = True
+    """Whether there is ``vdiv``."""
     flags: Literal["binary", "counting"] = "binary"
     """Whether an event may be set again before it is waited for. The vendor's manual says no, its
     compiler relies on yes; code for the first is right on the second."""
@@ -162,6 +164,7 @@ ASCEND_310 = DaVinci(
     queue=Rate(16, "A", _GUESS),
     latency=Rate(100, "A", _GUESS),
     barrier_blocks=Rate(10, "A", "910B's manual"),
+    divides=False,
 )
 
 ASCEND_910B1 = DaVinci(

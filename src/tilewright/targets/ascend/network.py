@@ -6,6 +6,7 @@ from tilewright.machine import Machine, Primitive, Storage
 from tilewright.machine.model import MATRICES
 from tilewright.targets.ascend.formats import convolution_weight, heads, image, nz
 from tilewright.targets.ascend.machine import CUBE, DaVinci, machine_of
+from tilewright.targets.ascend.vector_primitives import points_of, vector_primitives
 
 
 def network_machine(core: DaVinci) -> Machine:
@@ -14,16 +15,16 @@ def network_machine(core: DaVinci) -> Machine:
     relu on the way out."""
     machine = machine_of(core)
     vector = machine.primitive("vector")
-    operations = ("add", "sub", "mul", "div", "max", "min", "relu", "clip", "exp")
     everywhere = Storage(memory="ub", layout="any")
     vector = vector.model_copy(
         update={
-            "operations": operations,
+            "operations": points_of(core),
             "operands": dict.fromkeys(("input", "weight", "residual", "output"), everywhere),
             "epilogue": (("relu", "clip"), ("cast",)),
         }
     )
     primitives = (*_products(), _convolution(), _depthwise(), _formats(), vector)
+    primitives = (*primitives, *vector_primitives())
     # A slot next to the cube is free when the product before last is complete: its head later.
     late = {"latency": int(core.mad_head.value)}
     moves = tuple(

@@ -287,8 +287,9 @@ class Executed(NamedTuple):
 def trace(program: Program, trips: int | None = None) -> list[Executed]:
     """Every execution, in the order in which the scalar unit issues them; with ``trips``, those of
     so many iterations of each loop."""
-    lines = ["def run(step):", "    pass"]
+    lines = ["def run(step, take):", "    pass"]
     known: list[Command | Flag | Barrier] = []
+    fixed: list[Executed | None] = []
 
     def write(body: Sequence[Statement], depth: int) -> None:
         space = "    " * depth
@@ -300,20 +301,50 @@ def trace(program: Program, trips: int | None = None) -> list[Executed]:
                 lines.append(f"{space}    pass")
                 write(statement.body, depth + 1)
             elif not isinstance(statement, Remark):
-                numbers = _numbers(statement)
-                lines.append(f"{space}step({len(known)}, {numbers})")
+                number = len(known)
                 known.append(statement)
+                fixed.append(_fixed(statement))
+                if fixed[-1] is None:
+                    lines.append(f"{space}step({number}, {_numbers(statement)})")
+                else:
+                    lines.append(f"{space}take(known[{number}])")
 
     write(program.body, 1)
-    scope: dict[str, Any] = {"access": Access}
+    scope: dict[str, Any] = {"access": Access, "known": fixed}
     exec("\n".join(lines), scope)
     found: list[Executed] = []
 
     def step(number: int, event: int, spaced: bool, cycles: int, reads: Any, writes: Any) -> None:
         found.append(Executed(known[number], event, spaced, cycles, reads, writes))
 
-    scope["run"](step)
+    scope["run"](step, found.append)
     return found
+
+
+def _fixed(statement: Command | Flag | Barrier) -> Executed | None:
+    """The execution of a statement that is the same in all iterations; None for others."""
+    if isinstance(statement, Flag):
+        event = statement.event
+        return Executed(statement, event, False, 0, (), ()) if isinstance(event, int) else None
+    if isinstance(statement, Barrier):
+        return Executed(statement, 0, False, 0, (), ())
+    reads, writes = ([_fixed_access(one) for one in part] for part in (statement.reads, statement.writes))
+    cycles = statement.cycles
+    if statement.spaced is not None or isinstance(cycles, Expr) or None in (*reads, *writes):
+        return None
+    there = [tuple(one for one in part if one is not None) for part in (reads, writes)]
+    return Executed(statement, 0, False, cycles, there[0], there[1])
+
+
+def _fixed_access(region: Region) -> Access | None:
+    address, size = region.place.address, region.bytes
+    if isinstance(address, Expr) or isinstance(size, Expr):
+        return None
+    counts = tuple(value for value in region.counts if isinstance(value, int))
+    strides = tuple(value for value in region.strides if isinstance(value, int))
+    if len(counts) < len(region.counts) or len(strides) < len(region.strides):
+        return None
+    return Access(_home(region.place), address, size, counts, strides)
 
 
 def _numbers(statement: Command | Flag | Barrier) -> str:

@@ -17,6 +17,7 @@ command is looked at: the proof is exhaustive, not by samples.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -85,11 +86,22 @@ def prove(
     ).problems
 
 
-def missing_barriers(program: Program, trips: int | None = None) -> list[Command]:
-    """The commands before which a barrier of their own pipe is missing, as they are come upon."""
-    mended: dict[Command, None] = {}
-    _Proof(trace(program, trips), 1 << 20, True, MOST, cut=True, own=True, mended=mended)
-    return list(mended)
+def missing_barriers(program: Program, trips: int | None = None) -> dict[Command, bool]:
+    """The commands before which a barrier of their own pipe is missing, as they are come upon; and
+    of each whether the others might make it needless, which only loops do: where a barrier stands
+    in an iteration as well because a later one needs it."""
+    steps = trace(program, trips)
+    mended: dict[Command, tuple[int, int]] = {}
+    _Proof(steps, 1 << 20, True, MOST, cut=True, own=True, mended=mended)
+    barred = [number for number, step in enumerate(steps, 1) if step.statement in mended]
+    return {
+        command: any(
+            first < number < last and steps[number - 1].statement.pipe == command.pipe
+            for number in barred[bisect_right(barred, first) : bisect_left(barred, last)]
+            if isinstance(steps[number - 1].statement, Command)
+        )
+        for command, (first, last) in mended.items()
+    }
 
 
 class _Proof:
@@ -102,7 +114,7 @@ class _Proof:
         *,
         cut: bool,
         own: bool,
-        mended: dict[Command, None] | None = None,
+        mended: dict[Command, tuple[int, int]] | None = None,
     ) -> None:
         self.mended = mended
         self.cut, self.own = cut, own
@@ -169,6 +181,8 @@ class _Proof:
         place = PIPES.index(pipe)
         self.numbers[place] += 1
         self.pipe_of[number], self.number_of[number] = place, self.numbers[place]
+        if self.mended is not None and statement in self.mended:
+            self.known[pipe][place] = self.numbers[place] - 1
         for region in one.reads:
             self._access(number, one, region, writes=False)
         for region in one.writes:
@@ -203,7 +217,7 @@ class _Proof:
             late &= self.pipe_of[last] != place
         verb = "writes" if writes else "reads"
         if self.mended is not None and (late & (self.pipe_of[last] == place)).any():
-            self.mended[statement] = None
+            self.mended[statement] = int(last[late & (self.pipe_of[last] == place)].max()), number
             known[place] = self.numbers[place] - 1
             late = self.number_of[last] > known[self.pipe_of[last]]
         self._late(statement, home, verb, "written", last[late])
@@ -254,6 +268,7 @@ def _granule(home: str) -> int:
     return PAIR if home.startswith("gm ") else BLOCK
 
 
+@lru_cache(maxsize=1 << 15)
 def _index(access: Access) -> Ints:
     """The blocks of an access."""
     granule = _granule(access.home)

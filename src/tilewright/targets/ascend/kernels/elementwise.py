@@ -7,17 +7,18 @@ thesis' overlap, 6.4.3). Where there is no portion before, or the result is writ
 operand, which must not be read again then, the portion reads and writes up to 30 bytes past the end
 instead: whoever allocates tensors pads them to ``SLACK``.
 
-Each operation is a list of vector instructions over named buffers, as ``RECIPES`` has them.
+Operations are those of recipes.py; operands that are one constant are blocks, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import pi, sqrt
 
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.kernels.recipes import RECIPES, Step
+from tilewright.targets.ascend.kernels.vectors import CASTS
 from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import (
     Buffer,
@@ -32,80 +33,6 @@ from tilewright.targets.ascend.program import (
 SLACK = 32
 """Bytes behind a tensor that kernels may touch."""
 
-FLOATS = ("half", "float")
-NUMBERS = (*FLOATS, "int32_t")
-
-
-@dataclass(frozen=True)
-class Step:
-    """One vector instruction over buffers; a scalar stands behind the sources, as C."""
-
-    name: str
-    to: str
-    sources: tuple[str, ...]
-    scalar: str = ""
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """An operation: how many operands, of which types, its steps over x, y, z, t and u.
-
-    ``types`` maps the operands' element to the result's. The last step writes ``out``. Buffers that
-    hold a scalar (``dup``) take one block, and are read with stride 0.
-    """
-
-    operands: int
-    types: dict[str, str]
-    steps: tuple[Step, ...]
-    scalars: int = 0
-    temporaries: tuple[str, ...] = ()
-    wide: bool = False
-    """Whether temporaries are floats, to which halves are converted first and back at last."""
-
-
-def _binary(name: str, types: Sequence[str]) -> Recipe:
-    return Recipe(2, {t: t for t in types}, (Step(name, "out", ("x", "y")),))
-
-
-def _unary(name: str, types: Sequence[str]) -> Recipe:
-    return Recipe(1, {t: t for t in types}, (Step(name, "out", ("x",)),))
-
-
-_GELU = (
-    Step("vmul", "t", ("x", "x")),
-    Step("vmul", "t", ("t", "x")),
-    Step("vmuls", "t", ("t",), "0.044715f"),
-    Step("vadd", "t", ("t", "x")),
-    Step("vmuls", "t", ("t",), f"{-2 * sqrt(2 / pi):.9g}f"),
-    Step("vexp", "t", ("t",)),
-    Step("vadds", "t", ("t",), "1.0f"),
-    Step("vdiv", "out", ("x", "t")),
-)
-"""x / (1 + exp(-2 sqrt(2/pi) (x + 0.044715 x^3))), which is the form with tanh."""
-
-RECIPES: dict[str, Recipe] = {
-    "add": _binary("vadd", NUMBERS),
-    "sub": _binary("vsub", NUMBERS),
-    "mul": _binary("vmul", NUMBERS),
-    "div": _binary("vdiv", FLOATS),
-    "max": _binary("vmax", NUMBERS),
-    "min": _binary("vmin", NUMBERS),
-    "relu": _unary("vrelu", FLOATS),
-    "exp": _unary("vexp", FLOATS),
-    "clamp": Recipe(
-        1,
-        {t: t for t in NUMBERS},
-        (Step("vmax", "out", ("x", "low")), Step("vmin", "out", ("out", "high"))),
-        scalars=2,
-    ),
-    "cast": Recipe(1, {"half": "float", "float": "half"}, (Step("cast", "out", ("x",)),)),
-    "gelu": Recipe(1, {t: t for t in FLOATS}, _GELU, temporaries=("t",), wide=True),
-}
-"""What there is. 910 has no operation with a scalar bound, so clamp keeps both in blocks."""
-
-_CASTS = {("half", "float"): "vconv_f162f32", ("float", "half"): "vconv_f322f16"}
-
-
 @dataclass
 class _Elementwise:
     operation: str
@@ -114,6 +41,7 @@ class _Elementwise:
     core: DaVinci
     in_place: bool
     scalars: tuple[str, ...]
+    constants: Mapping[str, str]
     name: str
     ub: int
 
@@ -126,6 +54,7 @@ class _Elementwise:
                 help=", ".join(RECIPES),
             )
         self.recipe = recipe
+        self.operands = [one for one in ("x", "y")[: recipe.operands] if one not in self.constants]
         self.result = recipe.types[self.element]
         if self.in_place and self.result != self.element:
             raise refuse("lower-operation", f"{self.operation} changes the element's size")
@@ -134,7 +63,14 @@ class _Elementwise:
         self.lanes = REPEAT_BLOCKS * BLOCK // self.wide
         narrow = min(isa.WIDTHS[self.element], isa.WIDTHS[self.result])
         self.granule = BLOCK // narrow
-        scalar_bytes = BLOCK * recipe.scalars
+        inner = "float" if self._widens else self.element
+        alike = {**recipe.constants, **dict(zip(recipe.scalars, self.scalars, strict=True))}
+        self.alike = {**alike, **self.constants}
+        self.blocks = {
+            one: Buffer(one, "ub", number * BLOCK, BLOCK, element=inner)
+            for number, one in enumerate(self.alike)
+        }
+        scalar_bytes = BLOCK * len(self.blocks)
         each = sum(isa.WIDTHS[kind] for kind in self._kinds().values())
         slots = 2
         most = (self.ub - scalar_bytes) // (slots * each) // self.lanes
@@ -144,10 +80,9 @@ class _Elementwise:
 
     def _kinds(self) -> dict[str, str]:
         """Buffer -> element, of those that hold portions."""
-        operands = ("x", "y")[: self.recipe.operands]
-        kinds = dict.fromkeys(operands, self.element)
+        kinds = dict.fromkeys(self.operands, self.element)
         if self._widens:
-            kinds |= {f"{name}32": "float" for name in operands}
+            kinds |= {f"{name}32": "float" for name in self.operands}
             kinds |= {"out32": "float"}
         inner = "float" if self.recipe.wide else self.element
         kinds |= dict.fromkeys(self.recipe.temporaries, inner)
@@ -162,16 +97,14 @@ class _Elementwise:
     def _steps(self) -> list[Step]:
         if not self._widens:
             return list(self.recipe.steps)
-        operands = ("x", "y")[: self.recipe.operands]
-        names = {name: f"{name}32" for name in (*operands, "out")}
-        steps = [Step("cast", f"{name}32", (name,)) for name in operands]
+        names = {name: f"{name}32" for name in (*self.operands, "out")}
+        steps = [Step("cast", f"{name}32", (name,)) for name in self.operands]
         for step in self.recipe.steps:
             sources = tuple(names.get(one, one) for one in step.sources)
             steps.append(Step(step.name, names.get(step.to, step.to), sources, step.scalar))
         return [*steps, Step("cast", "out", ("out32",))]
 
     def program(self) -> Program:
-        operands = ("x", "y")[: self.recipe.operands]
         width, out = isa.WIDTHS[self.element], isa.WIDTHS[self.result]
         tensors = {
             name: Tensor(
@@ -180,23 +113,22 @@ class _Elementwise:
                 self.element,
                 written=self.in_place and name == "x",
             )
-            for name in operands
+            for name in self.operands
         }
         if not self.in_place:
             tensors["out"] = Tensor("out", self.size * out + SLACK, self.result, written=True)
         self.tensors = tensors
-        self.blocks = {
-            name: Buffer(name, "ub", number * BLOCK, BLOCK, element=self.element)
-            for number, name in enumerate(("low", "high")[: self.recipe.scalars])
-        }
         body: list[Statement] = []
         buffers = list(self.blocks.values())
         whole = self.size // self.portion
         body.append(isa.mask_of(self.lanes, self.lanes))
-        for home, scalar in zip(self.blocks.values(), self.scalars, strict=True):
-            count = BLOCK // isa.WIDTHS[self.element]
+        for (name, home), scalar in zip(self.blocks.items(), self.alike.values(), strict=True):
+            count = BLOCK // isa.WIDTHS[home.element]
+            if name not in self.recipe.scalars:
+                scalar = f"({home.element}){scalar}"
+            lanes = REPEAT_BLOCKS * count
             body += [
-                isa.mask_of(self.lanes, count),
+                isa.mask_of(lanes, count),
                 isa.vector("vector_dup", Place(home), (), 1, (1,), (8,), scalar, count),
                 isa.mask_of(self.lanes, self.lanes),
             ]
@@ -219,7 +151,7 @@ class _Elementwise:
 
     def _buffers(self, scope: Loop | None, slots: int) -> dict[str, Buffer]:
         homes: dict[str, Buffer] = {}
-        at = BLOCK * self.recipe.scalars
+        at = BLOCK * len(self.blocks)
         for name, kind in self._kinds().items():
             size = self.portion * isa.WIDTHS[kind]
             slot: Value = scope.variable % slots if scope is not None and slots > 1 else 0
@@ -230,7 +162,7 @@ class _Elementwise:
     def _portion(self, homes: dict[str, Buffer], start: Value, count: int) -> list[Statement]:
         """Load, compute and store so many elements; copies take whole blocks."""
         steps: list[Statement] = []
-        for name in ("x", "y")[: self.recipe.operands]:
+        for name in self.operands:
             width = isa.WIDTHS[self.element]
             place = Place(self.tensors[name], start * width)
             steps.append(isa.copy(Place(homes[name]), place, 1, -(-count * width // BLOCK)))
@@ -266,7 +198,7 @@ class _Elementwise:
             strides.append((1, REPEAT_BLOCKS * width // self.wide))
         name = step.name
         if name == "cast":
-            name = _CASTS[isa.element_of(places[1]), isa.element_of(places[0])]
+            name = CASTS[isa.element_of(places[1]), isa.element_of(places[0])]
         blocks, repeats = (tuple(one[n] for one in strides) for n in (0, 1))
         return isa.vector(name, places[0], places[1:], repeat, blocks, repeats, step.scalar, lanes)
 
@@ -279,15 +211,20 @@ def elementwise(
     *,
     in_place: bool = False,
     scalars: tuple[str, ...] = (),
+    constants: Mapping[str, str] | None = None,
     name: str = "",
     ub: int | None = None,
 ) -> Program:
     """The kernel of an operation on ``size`` elements, without flags.
 
     Parameters are the operands, then the result (in place: that of the first operand). ``scalars``
-    are C's; ``ub`` limits the memory that portions take. Refuses (``lower-operation``) what the
+    are C's, and so are ``constants``: operands, by name, of which all elements are alike. ``ub``
+    limits the memory that portions take. Refuses (``lower-operation``) what the
     core has no instruction for.
     """
     room = core.ub if ub is None else ub
     name = name or operation
-    return _Elementwise(operation, element, size, core, in_place, scalars, name, room).program()
+    alike = constants or {}
+    return _Elementwise(
+        operation, element, size, core, in_place, scalars, alike, name, room
+    ).program()

@@ -1,48 +1,146 @@
-"""Elementwise stages: one launch each, on values of one shape, element and layout."""
+"""Elementwise stages: one launch each.
+
+Operands of one shape, element and layout are taken as they lie; those of several shapes broadcast,
+as floats row by row. Constants whose elements are all alike are no operands of a function, but part
+of its text.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
 
-from tilewright.planning.domain import Stage
+from tilewright.planning.domain import Operand, Stage
 from tilewright.planning.layout import Layout
-from tilewright.targets.ascend.kernels.elementwise import RECIPES, elementwise
+from tilewright.targets.ascend.kernels.broadcast import broadcast
+from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.recipes import RECIPES
+from tilewright.targets.ascend.kernels.vectors import number
 from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend.program import Program
+
+NAMES = {"clip": "clamp", "identity": "copy"}
+"""Operations of the graph whose recipe has another name."""
+
+SCALARS: dict[str, Callable[[Stage], tuple[float, ...]]] = {
+    "clip": lambda stage: (
+        float(str(stage.attribute("minimum", "-inf"))),
+        float(str(stage.attribute("maximum", "inf"))),
+    ),
+    "leaky_relu": lambda stage: (float(str(stage.attribute("alpha", 0.01))),),
+    "elu": lambda stage: (float(str(stage.attribute("alpha", 1.0))),),
+    "hard_sigmoid": lambda stage: (
+        float(str(stage.attribute("alpha", 0.2))),
+        float(str(stage.attribute("beta", 0.5))),
+    ),
+}
+"""What an operation's attributes say, in the order of its recipe's scalars."""
+
+POWERS = {1.0: "copy", 2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
+"""Exponents that have a recipe."""
 
 
 def points(
     launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
 ) -> Value:
     """The launch of an elementwise stage; see ``STAGES``."""
-    operation = "clamp" if stage.operation == "clip" else stage.operation
-    if operation not in RECIPES or operation in ("cast", "gelu"):
+    operation = NAMES.get(stage.operation, stage.operation)
+    alike = [_alike(launches, operand) for operand in stage.inputs]
+    if operation == "pow":
+        exponent = alike[1]
+        if exponent is None or exponent not in POWERS:
+            raise launches.refusal(
+                "there is no kernel for powers of other exponents than 1, 2, 0.5 and -1",
+                "write the power as exponentials and logarithms",
+            )
+        operation, operands, alike = POWERS[exponent], operands[:1], alike[:1]
+    recipe = RECIPES.get(operation)
+    if recipe is None or operation == "cast":
         raise launches.refusal(f"there is no kernel for {stage.operation}")
-    shape, element, layout = stage.output.shape, operands[0].element, operands[0].layout
-    if any(value.shape != shape for value in operands):
-        raise launches.refusal(f"{stage.operation} broadcasts an operand")
-    if any((value.element, value.layout) != (element, layout) for value in operands):
-        raise launches.refusal(f"{stage.operation} has operands of several forms")
-    scalars: tuple[str, ...] = ()
-    if operation == "clamp":
-        bounds = (stage.attribute("minimum", "-inf"), stage.attribute("maximum", "inf"))
-        scalars = tuple(_scalar(bound) for bound in bounds)
-    # Blocks are computed with what pads them.
-    count = prod(Layout.parse(layout, len(shape)).physical_shape(shape))
+    if operation == "div" and not launches.core.divides:
+        raise launches.refusal(
+            f"{launches.core.name} has no division, and its reciprocals are right for finite "
+            "divisors alone"
+        )
+    shape = stage.output.shape
+    values = {
+        name: value
+        for name, value, constant in zip(("x", "y"), operands, alike, strict=False)
+        if constant is None
+    }
+    if not values:
+        # All operands are constant: one of them is read, all the same.
+        alike, values = [None, *alike[1:]], {"x": operands[0]}
+    constants = {
+        name: number(constant)
+        for name, constant in zip(("x", "y"), alike, strict=False)
+        if constant is not None
+    }
+    element = next(iter(values.values())).element
+    scalars = tuple(
+        number(value) for value in SCALARS.get(stage.operation, lambda _: ())(stage)
+    )
     name = launches.name(operation)
-    program = elementwise(operation, element, count, launches.core, scalars=scalars, name=name)
-    result = target or launches.buffer(shape, element, layout)
-    if (result.element, result.layout) != (element, layout):
-        raise launches.refusal(f"{stage.operation} changes the form of its operand")
-    launches.launch(program, *operands, result)
+    forms = {(value.shape, value.element, value.layout) for value in values.values()}
+    result = target or launches.buffer(shape, element, next(iter(values.values())).layout)
+    if forms == {(shape, result.element, result.layout)}:
+        # Blocks are computed with what pads them.
+        count = prod(Layout.parse(result.layout, len(shape)).physical_shape(shape))
+        program = elementwise(
+            *(operation, element, count, launches.core),
+            scalars=scalars,
+            constants=constants,
+            name=name,
+        )
+    else:
+        program = _broadcast(
+            launches, stage, operation, {**values, "out": result}, scalars, constants, name
+        )
+    launches.launch(program, *values.values(), result)
     return result
 
 
-def _scalar(bound: object) -> str:
-    """A bound as C."""
-    value = np.float32(float(str(bound)))
-    if np.isinf(value):
-        return "-1.0f / 0.0f" if value < 0 else "1.0f / 0.0f"
-    return f"{float(value)!r}f"
+def _broadcast(
+    launches: Launches,
+    stage: Stage,
+    operation: str,
+    values: dict[str, Value],
+    scalars: tuple[str, ...],
+    constants: dict[str, str],
+    name: str,
+) -> Program:
+    element = values["out"].element
+    if any((value.element, value.layout) != (element, "") for value in values.values()):
+        raise launches.refusal(f"{stage.operation} has operands of several forms")
+    for operand in stage.inputs:
+        if not _aligned(operand, stage.output):
+            raise launches.refusal(f"{stage.operation} reads {operand.name} in another order")
+    named = dict(zip(RECIPES[operation].scalars, scalars, strict=True))
+    return broadcast(
+        operation,
+        stage.output.shape,
+        {n: value.shape for n, value in values.items() if n != "out"},
+        launches.core,
+        scalars={**named, **constants},
+        name=name,
+        element=element,
+    )
+
+
+def _aligned(operand: Operand, result: Operand) -> bool:
+    """Whether axes are those of the result from the last on, or broadcast."""
+    axes = zip(
+        reversed(operand.shape), reversed(operand.access), reversed(result.access), strict=False
+    )
+    return all(extent == 1 or own == other for extent, own, other in axes)
+
+
+def _alike(launches: Launches, operand: Operand) -> float | None:
+    """The number that all elements of a constant are."""
+    data = launches.known.get(operand.name)
+    if data is None or not data.size or not np.issubdtype(data.dtype, np.floating):
+        return None
+    first = data.flat[0]
+    return float(first) if bool((data == first).all()) else None

@@ -14,12 +14,22 @@ from collections.abc import Callable, Sequence
 from tilewright.planning.domain import Stage
 from tilewright.targets.ascend.lowering.conversions import convert
 from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend.lowering.moves import move, pad
 from tilewright.targets.ascend.lowering.points import points
+from tilewright.targets.ascend.lowering.pools import pooling
+from tilewright.targets.ascend.lowering.rows import FOLD_OF, normal, reduction
+from tilewright.targets.ascend.vector_primitives import POINTS
 
 StageLowering = Callable[[Launches, Stage, Sequence[Value], Value | None], Value]
 """Launches, stage, operands, target -> where the result is."""
 
-POINTS = ("add", "sub", "mul", "div", "max", "min", "relu", "exp", "clip")
-
-STAGES: dict[str, StageLowering] = {**dict.fromkeys(POINTS, points), "convert_layout": convert}
+STAGES: dict[str, StageLowering] = {
+    **dict.fromkeys(POINTS, points),
+    **dict.fromkeys(("softmax", "layer_norm"), normal),
+    **dict.fromkeys(FOLD_OF, reduction),
+    **dict.fromkeys(("transpose", "slice"), move),
+    "pad": pad,
+    **dict.fromkeys(("max_pool", "average_pool"), pooling),
+    "convert_layout": convert,
+}
 """Operation -> what lowers it. Products (products.py) are anchors with stages of their own."""

@@ -51,6 +51,14 @@ static int put_integer(void *to, int type, int function, const void *a, const vo
     return 1;
 }
 
+/* What the core looks up: 12 bits are right. */
+static double estimate(double value)
+{
+    int exponent;
+    double part = frexp(value, &exponent);
+    return isfinite(value) ? ldexp(nearbyint(part * 4096) / 4096, exponent) : value;
+}
+
 static double value_of(const struct cce_command *c, double a, double b)
 {
     switch (c->function) {
@@ -64,8 +72,8 @@ static double value_of(const struct cce_command *c, double a, double b)
     case CCE_VRELU: return a > 0 || a != a ? a : 0;
     case CCE_VEXP: return exp(a);
     case CCE_VLN: return log(a);
-    case CCE_VREC: return 1 / a;
-    case CCE_VRSQRT: return 1 / sqrt(a);
+    case CCE_VREC: return estimate(1 / a);
+    case CCE_VRSQRT: return estimate(1 / sqrt(a));
     case CCE_VSQRT: return sqrt(a);
     case CCE_VADDS: return a + c->scalar;
     case CCE_VMULS: return a * c->scalar;

@@ -1,0 +1,243 @@
+"""Elementwise operations on operands that broadcast, by any of NumPy's rules.
+
+Dims along which the operands broadcast alike become one. The last two that are left are rows and
+columns of tiles, the others loops. Within a tile an operand is a grid, one row, one column, or one
+element: what does not change along columns comes as one float a row, and is spread to blocks.
+Halves are computed on as floats where a column is spread, or a function needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from tilewright.errors import refuse
+from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.recipes import RECIPES, compute
+from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut
+from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
+from tilewright.targets.ascend.kernels.turning import LINES, SCRATCH, spread_lanes
+from tilewright.targets.ascend.kernels.vectors import REPEAT, Grid, Vectors, pitch_of
+from tilewright.targets.ascend.machine import BLOCK, DaVinci
+from tilewright.targets.ascend.program import Place, Program, Tensor, Value
+
+Shape = tuple[int, ...]
+
+
+def merged(result: Shape, operands: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
+    """Shapes of as few dims as tell the operands' broadcasts, all of one rank, two at least."""
+    rank = len(result)
+    whole = [(1,) * (rank - len(shape)) + shape for shape in operands]
+    extents: list[int] = []
+    patterns: list[tuple[bool, ...]] = []
+    for axis, extent in enumerate(result):
+        if extent == 1:
+            continue
+        pattern = tuple(shape[axis] == extent for shape in whole)
+        if patterns and patterns[-1] == pattern:
+            extents[-1] *= extent
+        else:
+            extents.append(extent)
+            patterns.append(pattern)
+    while len(extents) < 2:
+        extents.insert(0, 1)
+        patterns.insert(0, (True,) * len(operands))
+    shapes = [
+        tuple(
+            extent if pattern[number] else 1
+            for extent, pattern in zip(extents, patterns, strict=True)
+        )
+        for number in range(len(operands))
+    ]
+    return tuple(extents), shapes
+
+
+@dataclass(frozen=True)
+class _Operand:
+    name: str
+    shape: Shape
+    """As that of the result, with 1 where it broadcasts."""
+
+    @property
+    def rows(self) -> bool:
+        """Whether it has rows of its own."""
+        return self.shape[-2] > 1
+
+    @property
+    def columns(self) -> bool:
+        """Whether it has columns of its own."""
+        return self.shape[-1] > 1
+
+    @property
+    def strides(self) -> list[int]:
+        """Elements from one index to the next; 0 where it broadcasts."""
+        strides: list[int] = []
+        step = 1
+        for extent in reversed(self.shape):
+            strides.append(step if extent > 1 else 0)
+            step *= extent
+        return strides[::-1]
+
+
+@dataclass
+class _Broadcast:
+    operation: str
+    result: Shape
+    operands: Sequence[_Operand]
+    scalars: Mapping[str, str]
+    core: DaVinci
+    name: str
+    element: str
+
+    def __post_init__(self) -> None:
+        self.recipe = RECIPES[self.operation]
+        self.width = WIDTHS[self.element]
+        spread = any(not operand.columns for operand in self.operands)
+        self.wide = self.element == "half" and (self.recipe.wide or spread)
+        self.inner = "float" if self.wide else self.element
+        rows, columns = self.result[-2:]
+        lanes = REPEAT // WIDTHS[self.inner]
+        self.columns = cut(columns, self._most_columns(), lanes)
+        each, fixed = self._bytes(self.columns.size)
+        count = max(min((self.core.ub - fixed) // each, LINES), 1)
+        self.rows: Cut = cut(rows, count)
+
+    def _pitch(self, columns: int, element: str = "") -> int:
+        return pitch_of(columns, WIDTHS[element or self.element])
+
+    def _bytes(self, columns: int) -> tuple[int, int]:
+        """Bytes of a row of a tile of so many columns, and those that any number of rows takes.
+
+        Grids and lines come in two slots; what is converted has floats in one beside, and so have
+        temporaries."""
+        own, inner = self._pitch(columns), self._pitch(columns, self.inner)
+        both = 2 * own + (inner if self.wide else 0)
+        grids = sum(operand.rows and operand.columns for operand in self.operands) + 1
+        lines = sum(not operand.rows and operand.columns for operand in self.operands)
+        spread = sum(not operand.columns for operand in self.operands)
+        alike = len(self.recipe.constants) + len(self.scalars)
+        fixed = spread * (2 * SCRATCH + 3 * LINES * 4) + alike * BLOCK
+        return grids * both + len(self.recipe.temporaries) * inner, lines * both + fixed
+
+    def _most_columns(self) -> int:
+        """Columns of which 8 rows fit."""
+        lanes = REPEAT // WIDTHS[self.inner]
+        each, line = self._bytes(lanes)
+        fixed = self._bytes(0)[1]
+        most = (self.core.ub - fixed) // (8 * each + line - fixed) * lanes
+        return max(most, lanes)
+
+    def program(self) -> Program:
+        tiles = Tiles(
+            self.name, self.core, (*self.result[:-2], self.rows.count, self.columns.count)
+        )
+        *outer, row, column = tiles.variables
+        indices = [*outer, self.rows.start(row), self.columns.start(column)]
+        vectors = Vectors()
+        grids: dict[str, Grid] = {}
+        tensors: list[Tensor] = []
+        for name, value in {**self.recipe.constants, **self.scalars}.items():
+            grids[name] = Grid(Place(tiles.kept(name, BLOCK, self.inner)), spread=True)
+            once = Vectors()
+            once.fill(Grid(grids[name].place), 1, BLOCK // WIDTHS[self.inner], value)
+            tiles.before += once.body
+        for operand in self.operands:
+            tensor = Tensor(operand.name, prod(operand.shape) * self.width + SLACK, self.element)
+            tensors.append(tensor)
+            main = _main(tensor, indices, operand.strides)
+            load = self._grid if operand.columns else self._column
+            grids[operand.name] = load(tiles, vectors, operand, main)
+        for name in self.recipe.temporaries:
+            pitch = self._pitch(self.columns.size, self.inner)
+            grids[name] = Grid(Place(tiles.kept(name, self.rows.size * pitch, self.inner)), pitch)
+        pitch = self._pitch(self.columns.size)
+        home = Grid(Place(tiles.tile("out", self.rows.size * pitch, self.element)), pitch)
+        grids["out"] = self._floats(tiles, "out", self.rows.size) if self.wide else home
+        compute(vectors, self.recipe.steps, grids, self.rows.size, self.columns.size)
+        if self.wide:
+            vectors.operation("cast", home, (grids["out"],), self.rows.size, self.columns.size)
+        size = prod(self.result) * self.width
+        out = Tensor("out", size + SLACK, self.element, written=True)
+        strides = [prod(self.result[number + 1 :]) for number in range(len(self.result))]
+        store = store_rows(
+            _main(out, indices, strides),
+            home.place,
+            pitch,
+            self.rows.size,
+            self.columns.size,
+            self.width,
+            self.result[-1] * self.width,
+            "row_out",
+        )
+        tiles.body.extend([*vectors.body, *store])
+        shapes = " and ".join(str(operand.shape) for operand in self.operands)
+        return tiles.program((*tensors, out), f"{self.operation} of {shapes} {self.element}s")
+
+    def _floats(self, tiles: Tiles, name: str, rows: int) -> Grid:
+        pitch = self._pitch(self.columns.size, "float")
+        return Grid(Place(tiles.kept(f"{name}32", rows * pitch)), pitch if rows > 1 else 0)
+
+    def _grid(self, tiles: Tiles, vectors: Vectors, operand: _Operand, main: Place) -> Grid:
+        """Load rows, or one row."""
+        rows = self.rows.size if operand.rows else 1
+        pitch = self._pitch(self.columns.size)
+        home = Place(tiles.tile(operand.name, rows * pitch, self.element))
+        apart = operand.shape[-1] * self.width
+        sizes = rows, self.columns.size, self.width
+        tiles.body.extend(load_rows(home, pitch, main, *sizes, apart, f"row_{operand.name}"))
+        grid = Grid(home, pitch if operand.rows else 0)
+        if not self.wide:
+            return grid
+        floats = self._floats(tiles, operand.name, rows)
+        floats = replace(floats, pitch=floats.pitch if operand.rows else 0)
+        vectors.operation("cast", floats, (grid,), rows, self.columns.size)
+        if operand.rows and rows == 1:
+            return replace(floats, pitch=self._pitch(self.columns.size, "float"))
+        return floats
+
+    def _column(self, tiles: Tiles, vectors: Vectors, operand: _Operand, main: Place) -> Grid:
+        """Load an element a row, or one, and spread it to blocks."""
+        count = self.rows.size if operand.rows else 1
+        packed = Grid(Place(tiles.tile(operand.name, LINES * self.width, self.element)))
+        tiles.body.extend(load_rows(packed.place, 0, main, 1, count, self.width))
+        if self.wide:
+            floats = Grid(Place(tiles.kept(f"{operand.name}_floats", LINES * 4)))
+            # Whole blocks, which are read on.
+            vectors.operation("cast", floats, (packed,), 1, -(-count // 8) * 8)
+            packed = floats
+        scratch = Place(tiles.kept(f"{operand.name}_scratch", SCRATCH))
+        spread = Place(tiles.kept(f"{operand.name}_spread", SCRATCH))
+        spread_lanes(vectors, spread, packed.place, scratch, count)
+        return Grid(spread, BLOCK if operand.rows else 0, spread=True)
+
+
+def _main(tensor: Tensor, indices: Sequence[Value], strides: Sequence[int]) -> Place:
+    at: Value = 0
+    for index, stride in zip(indices, strides, strict=True):
+        at = at + index * stride
+    return Place(tensor, at * WIDTHS[tensor.element])
+
+
+def broadcast(
+    operation: str,
+    result: Shape,
+    operands: Mapping[str, Shape],
+    core: DaVinci,
+    *,
+    scalars: Mapping[str, str] | None = None,
+    name: str = "",
+    element: str = "float",
+) -> Program:
+    """The kernel of an operation on elements of these shapes, by operand (x, y), without flags.
+
+    ``scalars`` are what the recipe asks the caller for, and operands whose elements are all alike,
+    as C. Refuses (``lower-operation``) what there is no recipe for.
+    """
+    recipe = RECIPES.get(operation)
+    if recipe is None or recipe.types.get(element) != element:
+        raise refuse("lower-operation", f"{core.name} has no {operation} of {element}s")
+    extents, shapes = merged(result, list(operands.values()))
+    given = [_Operand(n, shape) for n, shape in zip(operands, shapes, strict=True)]
+    name = name or operation
+    return _Broadcast(operation, extents, given, scalars or {}, core, name, element).program()

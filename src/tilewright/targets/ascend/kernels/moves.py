@@ -1,0 +1,255 @@
+"""Moves of elements from one order to another: transposes, slices, copies, padding.
+
+A move is a nest of dims, in the order of the result, each with its extent and the elements from
+index to index in the source. Dims that lie alike in both become one (``normalised``). Then
+
+- where the innermost dim is contiguous in the source, too, rows are copied: the thesis' second
+  form (6.5), bursts of a copy with gaps where rows are whole blocks of 32 bytes;
+- where another dim is, tiles of it by the innermost one are transposed in UB (turning.py): the
+  thesis' first form, here with the rows and columns of a tile at any distance, so that one kernel
+  does any permutation;
+- otherwise elements are copied one by one, up to ``MOST_COPIES``.
+
+A row that is no whole number of blocks is written with up to 28 bytes behind it, which the row that
+follows in the result overwrites. Where rows do not go in the result's order (``in_order``), a
+transposition goes to the order in which they do, and a second move from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+from tilewright.errors import refuse
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.kernels.tiles import Tiles, cut
+from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
+from tilewright.targets.ascend.kernels.turning import (
+    SCRATCH,
+    SIDE,
+    turn_floats,
+    turn_halves,
+)
+from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, pitch_of
+from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
+from tilewright.targets.ascend.program import Buffer, Place, Program, Tensor, Value
+
+MOST_COPIES = 1 << 16
+"""Copies of single rows or elements in one kernel."""
+
+LONGEST = 8192
+"""Elements of a row that are copied at once."""
+
+
+class Dim(NamedTuple):
+    """One dim of a move."""
+
+    extent: int
+    step: int
+    """Elements from index to index in the source."""
+
+
+Move = tuple[Dim, ...]
+"""Dims in the result's order, the innermost last; the result is dense."""
+
+
+def normalised(move: Sequence[Dim]) -> Move:
+    """The same move with as few dims as can be, one at least."""
+    merged: list[Dim] = []
+    for dim in move:
+        if dim.extent == 1:
+            continue
+        if merged and merged[-1].step == dim.extent * dim.step:
+            merged[-1] = Dim(merged[-1].extent * dim.extent, dim.step)
+        else:
+            merged.append(dim)
+    return tuple(merged) or (Dim(1, 1),)
+
+
+def launches_of(move: Sequence[Dim], width: int) -> list[Move]:
+    """The moves, of which each is one kernel, that make up a move: one, or two."""
+    move = normalised(move)
+    turned = _contiguous(move)
+    if turned is None or in_order(move, turned, width):
+        return [move]
+    # To (others, rows, columns) first, then rows of columns to their places.
+    others = [n for n in range(len(move) - 1) if n != turned]
+    order = [*others, turned, len(move) - 1]
+    extents = [move[n].extent for n in order]
+    steps = dict(zip(order, _dense(extents), strict=True))
+    first = tuple(move[n] for n in order)
+    second = tuple(Dim(dim.extent, steps[n]) for n, dim in enumerate(move))
+    return [normalised(first), normalised(second)]
+
+
+def _dense(extents: Sequence[int]) -> list[int]:
+    return [prod(extents[number + 1 :]) for number in range(len(extents))]
+
+
+def _contiguous(move: Move) -> int | None:
+    """The dim, other than the last, that is contiguous in the source; None if there is none, or the
+    last one is."""
+    if move[-1].step == 1:
+        return None
+    return next((n for n, dim in enumerate(move[:-1]) if dim.step == 1), None)
+
+
+def in_order(move: Move, turned: int, width: int) -> bool:
+    """Whether a transposition's rows may be written in the order in which tiles come."""
+    whole = move[-1].extent * width % BLOCK == 0 or move[-1].extent > 3 * SIDE
+    return whole or turned == len(move) - 2
+
+
+def move_elements(
+    move: Move, core: DaVinci, element: str = "float", offset: int = 0, *, size: int, name: str
+) -> Program:
+    """The kernel of a move that is one of ``launches_of``, without flags: x, of ``size`` elements
+    of which the first to move is ``offset``, and out."""
+    width = isa.WIDTHS[element]
+    x = Tensor("x", size * width + SLACK, element)
+    count = prod(dim.extent for dim in move)
+    out = Tensor("out", count * width + SLACK, element, written=True)
+    turned = _contiguous(move)
+    if turned is not None:
+        return _turn(move, turned, core, x, out, offset, name)
+    if move[-1].step != 1:
+        move = (*move, Dim(1, 1))
+    return _copy(move, core, x, out, offset, name)
+
+
+def _place(tensor: Tensor, indices: Sequence[Value], steps: Sequence[int], offset: int) -> Place:
+    width = isa.WIDTHS[tensor.element]
+    at: Value = offset
+    for index, step in zip(indices, steps, strict=True):
+        at = index * step + at
+    return Place(tensor, at * width)
+
+
+def _copy(
+    move: Move, core: DaVinci, x: Tensor, out: Tensor, offset: int, name: str
+) -> Program:
+    width = isa.WIDTHS[x.element]
+    if len(move) == 1:
+        move = (Dim(1, move[0].extent), *move)
+    *others, rows, columns = move
+    whole = columns.extent * width % BLOCK == 0 and rows.step * width % BLOCK == 0
+    single = prod(dim.extent for dim in others) * (1 if whole else rows.extent)
+    if single > MOST_COPIES:
+        raise refuse(
+            "lower-operation",
+            f"{name} takes {single} copies of {columns.extent} elements, which is more than "
+            f"{MOST_COPIES}",
+            help="an innermost dimension of a multiple of 32 bytes",
+        )
+    column = cut(columns.extent, LONGEST)
+    pitch = pitch_of(column.size, width)
+    row = cut(rows.extent, max(min(core.ub // (2 * pitch), 4095), 1), 1)
+    tiles = Tiles(name, core, (*(dim.extent for dim in others), row.count, column.count))
+    home = Place(tiles.tile("x", row.size * pitch, x.element))
+    *indices, number, part = tiles.variables
+    indices = [*indices, row.start(number), column.start(part)]
+    targets = _dense([dim.extent for dim in move])
+    source = _place(x, indices, [dim.step for dim in move], offset)
+    target = _place(out, indices, targets, 0)
+    tiles.body.extend(
+        load_rows(home, pitch, source, row.size, column.size, width, rows.step * width)
+    )
+    tiles.body.extend(
+        store_rows(target, home, pitch, row.size, column.size, width, columns.extent * width)
+    )
+    return tiles.program((x, out), f"copies of {[tuple(dim) for dim in move]}")
+
+
+def _turn(
+    move: Move, turned: int, core: DaVinci, x: Tensor, out: Tensor, offset: int, name: str
+) -> Program:
+    """Tiles of ``move[-1]`` by ``move[turned]`` as they lie in the source, transposed."""
+    width = isa.WIDTHS[x.element]
+    side = SIDE if width == 4 else CUBE
+    rows, columns = move[-1], move[turned]
+    row, column = cut(rows.extent, 3 * SIDE, SIDE), cut(columns.extent, 4 * SIDE, SIDE)
+    high, wide = (-(-one.size // side) * side for one in (row, column))
+    others = [n for n in range(len(move)) if n not in (turned, len(move) - 1)]
+    # In the result's order, so that what is written behind a row is written again.
+    tiles = Tiles(name, core, (*(move[n].extent for n in others), column.count, row.count))
+    own, pitch = wide * width, high * width
+    source = tiles.tile("x", high * own, x.element)
+    result = tiles.tile("out", wide * pitch, x.element)
+    vectors = Vectors()
+    scratch = Place(tiles.kept("scratch", SCRATCH)) if width == 4 else None
+    # Groups of 8 rows are read whole: what lies behind the last row has to be something.
+    behind = -row.size % 8 if width == 4 else 0
+    for slot in range(source.slots if behind else 0):
+        address = source.address + slot * source.bytes + row.size * own
+        pad = Buffer(f"behind{slot}", "ub", address, behind * own, element="float")
+        tiles.buffers.append(pad)
+        once = Vectors()
+        once.fill(Grid(Place(pad), own), behind, wide, "0")
+        tiles.before.extend(once.body)
+    if scratch is None:
+        ends = Place(result), Place(source)
+        turn_halves(vectors, *ends, (pitch, own), row.size, column.size)
+    else:
+        for top in range(0, row.size, side):
+            for left in range(0, column.size, side):
+                to = Place(result, left * pitch + top * width)
+                part = Place(source, top * own + left * width)
+                groups = -(-(row.size - top) // 8), -(-(column.size - left) // 8)
+                turn_floats(vectors, to, part, scratch, (pitch, own), groups)
+    *indices, second, first = tiles.variables
+    places = dict(zip(others, indices, strict=True))
+    places |= {turned: column.start(second), len(move) - 1: row.start(first)}
+    indices = [places[n] for n in range(len(move))]
+    targets = _dense([dim.extent for dim in move])
+    load = _place(x, indices, [dim.step for dim in move], offset)
+    store = _place(out, indices, targets, 0)
+    tiles.body.extend(
+        load_rows(Place(source), own, load, row.size, column.size, width, rows.step * width)
+    )
+    tiles.body.extend(vectors.body)
+    tiles.body.extend(
+        store_rows(
+            *(store, Place(result), pitch, column.size, row.size, width, targets[turned] * width)
+        )
+    )
+    return tiles.program((x, out), f"transposes of {[tuple(dim) for dim in move]}")
+
+
+def pad_axis(
+    outer: int,
+    pads: tuple[int, int],
+    count: int,
+    core: DaVinci,
+    value: str,
+    element: str = "float",
+    name: str = "pad",
+) -> Program:
+    """The kernel that puts so many elements before and after each of ``outer`` runs of ``count``
+    elements, without flags: x, out. ``value`` is C."""
+    width = isa.WIDTHS[element]
+    x = Tensor("x", outer * count * width + SLACK, element)
+    whole = count + sum(pads)
+    out = Tensor("out", outer * whole * width + SLACK, element, written=True)
+    tiles = Tiles(name, core, (outer,))
+    if outer * (2 + -(-whole // LONGEST)) > MOST_COPIES:
+        raise refuse("lower-operation", f"{name} pads {outer} runs, more than it copies one by one")
+    fill = min(max(pads), LONGEST)
+    alike = Place(tiles.kept("alike", pitch_of(fill, width), element))
+    once = Vectors()
+    once.fill(Grid(alike), 1, fill, f"({value})")
+    tiles.before.extend(once.body)
+    (number,) = tiles.variables
+    # In ascending order: what is written behind a part is written again.
+    for extent, first in ((pads[0], 0), (count, pads[0]), (pads[1], pads[0] + count)):
+        part = cut(extent, LONGEST)
+        for piece in range(part.count if extent else 0):
+            start = part.start(piece)
+            home = alike
+            if first == pads[0] and extent == count:
+                home = Place(tiles.tile(f"x{piece}", pitch_of(part.size, width), element))
+                main = Place(x, (number * count + start) * width)
+                tiles.body.extend(load_rows(home, 0, main, 1, part.size, width))
+            main = Place(out, (number * whole + (start + first)) * width)
+            tiles.body.extend(store_rows(main, home, 0, 1, part.size, width))
+    return tiles.program((x, out), f"{outer} runs of {count} elements padded by {pads}")

@@ -1,0 +1,304 @@
+"""Softmax and layer normalisation of rows in UB, and whole kernels of them.
+
+Statements first: rows of floats lie in a grid, and the results in another. Softmax subtracts the
+largest element before it takes exponentials; layer normalisation subtracts the mean before it
+squares. Sums are of floats, 64 side by side.
+
+A kernel takes as many rows at once as UB holds, at most 128, in two slots; rows longer than UB are
+refused (``plan-capacity``). Softmax along another axis than the last folds whole rows, and spreads
+nothing: what belongs to a column lies in its lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tilewright.errors import refuse
+from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.folds import (
+    FOLDS,
+    LINES,
+    MOST_ROWS,
+    FoldRoom,
+    fold_bytes,
+    fold_room,
+    fold_rows,
+    spread,
+)
+from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut
+from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
+from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number, pitch_of
+from tilewright.targets.ascend.machine import BLOCK, DaVinci
+from tilewright.targets.ascend.program import Place, Program, Tensor
+
+
+def softmax_rows(
+    vectors: Vectors, room: FoldRoom, out: Grid, x: Grid, rows: int, columns: int
+) -> None:
+    """exp(x - largest) over its sum, of each row; ``out`` may be ``x``."""
+    fold_rows(vectors, room, "max", x, rows, columns)
+    largest = spread(vectors, room)
+    vectors.operation("vsub", out, (x, largest), rows, columns)
+    vectors.operation("vexp", out, (out,), rows, columns)
+    total = fold_rows(vectors, room, "add", out, rows, columns)
+    reciprocal(vectors, total, Grid(Place(room.scratch)), LINES)
+    vectors.operation("vmul", out, (out, spread(vectors, room)), rows, columns)
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Layer normalisation's settings."""
+
+    epsilon: float = 1e-5
+    centred: bool = True
+    scaled: bool = False
+    shifted: bool = False
+
+
+def normalise_rows(
+    vectors: Vectors,
+    room: FoldRoom,
+    out: Grid,
+    x: Grid,
+    rows: int,
+    columns: int,
+    of: Norm,
+    scale: Grid | None = None,
+    shift: Grid | None = None,
+) -> None:
+    """(x - mean) / sqrt(variance + epsilon) * scale + shift, of each row; ``x`` is overwritten.
+
+    Without ``centred`` nothing is subtracted, and the mean of the squares is in the variance's
+    place. ``out`` must not be ``x``; scale and shift are one row.
+    """
+    source = x
+    if of.centred:
+        mean = fold_rows(vectors, room, "add", x, rows, columns)
+        vectors.operation("vmuls", mean, (mean,), 1, LINES, number(1 / columns))
+        vectors.operation("vsub", out, (x, spread(vectors, room)), rows, columns)
+        source = out
+        vectors.operation("vmul", x, (out, out), rows, columns)
+    else:
+        vectors.operation("vmul", out, (x, x), rows, columns)
+    squares = fold_rows(vectors, room, "add", x if of.centred else out, rows, columns)
+    vectors.operation("vmuls", squares, (squares,), 1, LINES, number(1 / columns))
+    vectors.operation("vadds", squares, (squares,), 1, LINES, number(of.epsilon))
+    reciprocal_root(vectors, squares, Grid(Place(room.scratch)), LINES)
+    vectors.operation("vmul", out, (source, spread(vectors, room)), rows, columns)
+    if scale is not None:
+        vectors.operation("vmul", out, (out, scale), rows, columns)
+    if shift is not None:
+        vectors.operation("vadd", out, (out, shift), rows, columns)
+
+
+def reciprocal(vectors: Vectors, x: Grid, other: Grid, count: int) -> None:
+    """x = 1 / x; ``other`` is twice as long, whole blocks. ``vrec`` is an estimate, which two steps of Newton's
+    method refine: y (2 - x y)."""
+    y, step = other, other.at(pitch_of(count, 4))
+    vectors.operation("vrec", y, (x,), 1, count)
+    for _ in range(2):
+        vectors.operation("vmul", step, (x, y), 1, count)
+        vectors.operation("vmuls", step, (step,), 1, count, "-1.0f")
+        vectors.operation("vadds", step, (step,), 1, count, "2.0f")
+        vectors.operation("vmul", y, (y, step), 1, count)
+    vectors.operation("vmuls", x, (y,), 1, count, "1.0f")
+
+
+def reciprocal_root(vectors: Vectors, x: Grid, other: Grid, count: int) -> None:
+    """x = 1 / sqrt(x); ``other`` is twice as long: y (3 - x y y) / 2 from ``vrsqrt``'s estimate."""
+    y, step = other, other.at(pitch_of(count, 4))
+    vectors.operation("vrsqrt", y, (x,), 1, count)
+    for _ in range(2):
+        vectors.operation("vmul", step, (y, y), 1, count)
+        vectors.operation("vmul", step, (step, x), 1, count)
+        vectors.operation("vmuls", step, (step,), 1, count, "-0.5f")
+        vectors.operation("vadds", step, (step,), 1, count, "1.5f")
+        vectors.operation("vmul", y, (y, step), 1, count)
+    vectors.operation("vmuls", x, (y,), 1, count, "1.0f")
+
+
+Compute = Callable[[Vectors, FoldRoom, Grid, Grid, int, Sequence[Grid]], None]
+"""Statements for a tile: writer, memory, out, x, rows, and the operands of one row."""
+
+
+@dataclass
+class _Rows:
+    """A kernel that takes rows to rows of as many elements; halves are computed on as floats."""
+
+    rows: int
+    columns: int
+    core: DaVinci
+    name: str
+    about: str
+    extra: Sequence[str]
+    """Operands of one row, after x."""
+    compute: Compute
+    element: str
+
+    def program(self) -> Program:
+        width = WIDTHS[self.element]
+        size = self.rows * self.columns * width + SLACK
+        x = Tensor("x", size, self.element)
+        out = Tensor("out", size, self.element, written=True)
+        more = [Tensor(name, self.columns * width + SLACK, self.element) for name in self.extra]
+        rows, slots = self._tile()
+        tiles = Tiles(self.name, self.core, (rows.count,))
+        folds = fold_room(tiles.room, rows.size)
+        tiles.buffers += folds.buffers
+        lines = [self._line(tiles, tensor) for tensor in more]
+        pitch = pitch_of(self.columns, width)
+        homes = [
+            Place(tiles.tile(name, rows.size * pitch, self.element, slots)) for name in ("x", "out")
+        ]
+        given = [Grid(home, pitch) for home in homes]
+        vectors = Vectors()
+        wide = given
+        if self.element == "half":
+            pitch32 = pitch_of(self.columns, 4)
+            wide = [
+                Grid(Place(tiles.kept(f"{name}32", rows.size * pitch32)), pitch32)
+                for name in ("x", "out")
+            ]
+            vectors.operation("cast", wide[0], (given[0],), rows.size, self.columns)
+        self.compute(vectors, folds, wide[1], wide[0], rows.size, lines)
+        if self.element == "half":
+            vectors.operation("cast", given[1], (wide[1],), rows.size, self.columns)
+        at = rows.start(tiles.variables[0]) * (self.columns * width)
+        tiles.body.extend(
+            [
+                *load_rows(homes[0], pitch, Place(x, at), rows.size, self.columns, width),
+                *vectors.body,
+                *store_rows(Place(out, at), homes[1], pitch, rows.size, self.columns, width),
+            ]
+        )
+        return tiles.program((x, *more, out), self.about)
+
+    def _line(self, tiles: Tiles, tensor: Tensor) -> Grid:
+        """An operand of one row, loaded once."""
+        width = WIDTHS[self.element]
+        home = Place(tiles.kept(tensor.name, pitch_of(self.columns, width), self.element))
+        tiles.before += load_rows(home, 0, Place(tensor), 1, self.columns, width)
+        if self.element == "float":
+            return Grid(home)
+        wide = Grid(Place(tiles.kept(f"{tensor.name}32", pitch_of(self.columns, 4))))
+        vectors = Vectors()
+        vectors.operation("cast", wide, (Grid(home),), 1, self.columns)
+        tiles.before += vectors.body
+        return wide
+
+    def _tile(self) -> tuple[Cut, int]:
+        """Rows of a tile, and its slots: two, as long as 8 rows fit twice."""
+        pitch = pitch_of(self.columns, WIDTHS[self.element])
+        wide = pitch_of(self.columns, 4) if self.element == "half" else 0
+        room = self.core.ub - len(self.extra) * (pitch + wide)
+        for slots, fewest in ((2, 8), (1, 1)):
+            for rows in (*range(MOST_ROWS, 8, -8), 8, 4, 2, 1):
+                each = 2 * (slots * pitch + wide)
+                if rows >= fewest and fold_bytes(rows) + rows * each <= room:
+                    return cut(self.rows, rows), slots
+        raise refuse(
+            "plan-capacity",
+            f"{self.name}: two rows of {self.columns} elements are more than the {self.core.ub} "
+            "bytes of ub hold",
+            help="shorter rows",
+        )
+
+
+def softmax(
+    rows: int, columns: int, core: DaVinci, name: str = "softmax", element: str = "float"
+) -> Program:
+    """The kernel of softmax along the rows of ``x``, without flags: parameters x, out."""
+
+    def compute(
+        v: Vectors, room: FoldRoom, out: Grid, x: Grid, count: int, extra: Sequence[Grid]
+    ) -> None:
+        softmax_rows(v, room, out, x, count, columns)
+
+    about = f"softmax of {rows} rows of {columns} {element}s"
+    return _Rows(rows, columns, core, name, about, (), compute, element).program()
+
+
+def layer_norm(
+    rows: int,
+    columns: int,
+    core: DaVinci,
+    of: Norm,
+    name: str = "layer_norm",
+    element: str = "float",
+) -> Program:
+    """The kernel of layer normalisation, without flags: x, perhaps scale and shift, out."""
+
+    def compute(
+        v: Vectors, room: FoldRoom, out: Grid, x: Grid, count: int, extra: Sequence[Grid]
+    ) -> None:
+        scale = extra[0] if of.scaled else None
+        shift = extra[-1] if of.shifted else None
+        normalise_rows(v, room, out, x, count, columns, of, scale, shift)
+
+    extra = [n for n, there in (("scale", of.scaled), ("shift", of.shifted)) if there]
+    about = f"layer normalisation of {rows} rows of {columns} {element}s"
+    return _Rows(rows, columns, core, name, about, extra, compute, element).program()
+
+
+def softmax_across(
+    outer: int,
+    rows: int,
+    columns: int,
+    core: DaVinci,
+    name: str = "softmax",
+    element: str = "float",
+) -> Program:
+    """The kernel of softmax down the columns of ``outer`` matrices, without flags: x, out."""
+    narrow = WIDTHS[element]
+    size = outer * rows * columns * narrow + SLACK
+    x, out = Tensor("x", size, element), Tensor("out", size, element, written=True)
+    # Two tiles in two slots, of halves two of floats, too; and three rows: what was folded, and
+    # two for its reciprocal.
+    each = 4 * narrow + (8 if element == "half" else 0)
+    most = core.ub // (each * rows + 3 * 4)
+    granule = BLOCK // narrow
+    if most < min(granule, columns):
+        raise refuse(
+            "plan-capacity",
+            f"{name}: columns of {rows} elements, {granule} at a time, are more than the {core.ub} "
+            "bytes of ub hold",
+            help="shorter columns",
+        )
+    width = cut(columns, most if most < 64 else most // 64 * 64, granule)
+    pitch, wide = pitch_of(width.size, narrow), pitch_of(width.size, 4)
+    tiles = Tiles(name, core, (outer, width.count))
+    homes = [Place(tiles.tile(what, rows * pitch, element)) for what in ("x", "out")]
+    line = Grid(Place(tiles.kept("line", wide)))
+    other = Grid(Place(tiles.kept("other", 2 * wide)))
+    given = [Grid(home, pitch) for home in homes]
+    own, result = given
+    vectors = Vectors()
+    if element == "half":
+        own, result = (
+            Grid(Place(tiles.kept(f"{what}32", rows * wide)), wide) for what in ("x", "out")
+        )
+        vectors.operation("cast", own, (given[0],), rows, width.size)
+    for fold, source in (("max", own), ("add", result)):
+        instruction, nothing = FOLDS[fold]
+        vectors.fill(line, 1, width.size, nothing)
+        vectors.fold_rows(instruction, line, source, rows, width.size)
+        if fold == "max":
+            vectors.operation("vsub", result, (own, line), rows, width.size)
+            vectors.operation("vexp", result, (result,), rows, width.size)
+    reciprocal(vectors, line, other, width.size)
+    vectors.operation("vmul", result, (result, line), rows, width.size)
+    if element == "half":
+        vectors.operation("cast", given[1], (result,), rows, width.size)
+    first, tile = tiles.variables
+    at = (first * (rows * columns) + width.start(tile)) * narrow
+    main = columns * narrow
+    tiles.body.extend(
+        [
+            *load_rows(homes[0], pitch, Place(x, at), rows, width.size, narrow, main),
+            *vectors.body,
+            *store_rows(Place(out, at), homes[1], pitch, rows, width.size, narrow, main),
+        ]
+    )
+    about = f"softmax of {outer} x {columns} columns of {rows} {element}s"
+    return tiles.program((x, out), about)

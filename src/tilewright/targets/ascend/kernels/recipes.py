@@ -1,0 +1,251 @@
+"""Elementwise operations as lists of vector instructions over named buffers.
+
+Operands are x and y, the result is ``out``, others are temporaries; ``out`` is written when x and y
+are not read again, or by the step that reads them last, so that results may take an operand's
+place. Names in ``constants`` and ``scalars`` are blocks of elements alike: 910 has no maximum or
+minimum with a scalar, and no number divided by a vector.
+
+Functions are computed in floats; a half is converted first. Errors, relative to the result:
+
+tanh, erf      5e-7: odd rational functions of x, in x * x of degrees 5 and 4, 5 and 5, fitted for
+               the least relative error where the result is not 1 yet (|x| up to 9, and 3.92)
+gelu           the error function's, relative to x
+sigmoid, silu  2e-7 from -80 on; below that they are sigmoid's at -80, 2e-35
+softplus       1e-7, absolute, where x is negative
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import pi, sqrt
+
+from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number
+
+FLOATS = ("half", "float")
+NUMBERS = (*FLOATS, "int32_t")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One vector instruction over buffers; a scalar stands behind the sources, as C."""
+
+    name: str
+    to: str
+    sources: tuple[str, ...]
+    scalar: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An operation: how many operands, of which types, its steps over x, y, z, t and u.
+
+    ``types`` maps the operands' element to the result's. The last step writes ``out``.
+    """
+
+    operands: int
+    types: Mapping[str, str]
+    steps: tuple[Step, ...]
+    scalars: tuple[str, ...] = ()
+    """Blocks whose elements the caller says."""
+    constants: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Blocks of elements alike, as C."""
+    temporaries: tuple[str, ...] = ()
+    wide: bool = False
+    """Whether temporaries are floats, to which halves are converted first and back at last."""
+
+
+def _binary(name: str, types: Sequence[str]) -> Recipe:
+    return Recipe(2, {t: t for t in types}, (Step(name, "out", ("x", "y")),))
+
+
+def _unary(name: str, types: Sequence[str], scalar: str = "") -> Recipe:
+    return Recipe(1, {t: t for t in types}, (Step(name, "out", ("x",), scalar),))
+
+
+def _function(
+    *steps: Step, temporaries: str = "t", scalars: Sequence[str] = (), **constants: str
+) -> Recipe:
+    """A function of one float."""
+    types = {t: t for t in FLOATS}
+    return Recipe(1, types, steps, tuple(scalars), constants, tuple(temporaries.split()), wide=True)
+
+
+def _polynomial(to: str, of: str, coefficients: Sequence[float]) -> tuple[Step, ...]:
+    """to = c0 + c1 of + c2 of * of ..., in Horner's form."""
+    *others, last = coefficients
+    steps = [Step("vmuls", to, (of,), number(last))]
+    for coefficient in reversed(others[1:]):
+        steps += [Step("vadds", to, (to,), number(coefficient)), Step("vmul", to, (to, of))]
+    return (*steps, Step("vadds", to, (to,), number(others[0])))
+
+
+TANH = (
+    (0.999999999, 0.136809957, 0.00386968086, 2.80346939e-05, 3.06502061e-08, -1.22514884e-11),
+    (1.0, 0.470143278, 0.0272507935, 0.000394101451, 1.28926552e-06),
+    9.0,
+)
+"""Numerator and denominator in x * x, and where the result becomes 1."""
+
+ERF = (
+    (1.12837914, 0.193479333, 0.0530928695, 0.00388050541, 0.000284497962, 1.98720697e-06),
+    (1.0, 0.504799164, 0.115322669, 0.0152015323, 0.00118487782, 3.74210888e-05),
+    4.0,
+)
+
+
+def _odd(source: str, of: tuple[Sequence[float], Sequence[float], float]) -> tuple[Step, ...]:
+    """u = an odd rational function of a buffer, which may be u; t and s are overwritten."""
+    return (
+        Step("vmax", "u", (source, "low")),
+        Step("vmin", "u", ("u", "high")),
+        Step("vmul", "s", ("u", "u")),
+        *_polynomial("t", "s", of[0]),
+        Step("vmul", "u", ("u", "t")),
+        *_polynomial("t", "s", of[1]),
+        Step("vdiv", "u", ("u", "t")),
+    )
+
+
+def _bounds(of: tuple[Sequence[float], Sequence[float], float]) -> dict[str, str]:
+    return {"low": number(-of[2]), "high": number(of[2])}
+
+
+_LOGISTIC = (
+    Step("vmuls", "t", ("x",), "-1.0f"),
+    Step("vmin", "t", ("t", "most")),
+    Step("vexp", "t", ("t",)),
+    Step("vadds", "t", ("t",), "1.0f"),
+)
+"""t = 1 + exp(-x)."""
+
+_GELU_TANH = (
+    Step("vmul", "t", ("x", "x")),
+    Step("vmul", "t", ("t", "x")),
+    Step("vmuls", "t", ("t",), "0.044715f"),
+    Step("vadd", "t", ("t", "x")),
+    Step("vmuls", "t", ("t",), f"{-2 * sqrt(2 / pi):.9g}f"),
+    Step("vexp", "t", ("t",)),
+    Step("vadds", "t", ("t",), "1.0f"),
+    Step("vdiv", "out", ("x", "t")),
+)
+"""x / (1 + exp(-2 sqrt(2/pi) (x + 0.044715 x^3))), which is the form with tanh."""
+
+RECIPES: dict[str, Recipe] = {
+    "add": _binary("vadd", NUMBERS),
+    "sub": _binary("vsub", NUMBERS),
+    "mul": _binary("vmul", NUMBERS),
+    "div": _binary("vdiv", FLOATS),
+    "max": _binary("vmax", NUMBERS),
+    "min": _binary("vmin", NUMBERS),
+    "relu": _unary("vrelu", FLOATS),
+    "copy": _unary("vmuls", FLOATS, "1.0f"),
+    "abs": _unary("vabs", FLOATS),
+    "neg": _unary("vmuls", FLOATS, "-1.0f"),
+    "exp": _unary("vexp", FLOATS),
+    "log": _unary("vln", FLOATS),
+    "sqrt": _unary("vsqrt", FLOATS),
+    "square": Recipe(1, {t: t for t in FLOATS}, (Step("vmul", "out", ("x", "x")),)),
+    "reciprocal": _function(Step("vdiv", "out", ("one", "x")), temporaries="", one="1.0f"),
+    "clamp": Recipe(
+        1,
+        {t: t for t in NUMBERS},
+        (Step("vmax", "out", ("x", "low")), Step("vmin", "out", ("out", "high"))),
+        scalars=("low", "high"),
+    ),
+    "cast": Recipe(1, {"half": "float", "float": "half"}, (Step("cast", "out", ("x",)),)),
+    "gelu_tanh": _function(*_GELU_TANH),
+    "gelu": _function(
+        Step("vmuls", "u", ("x",), number(sqrt(0.5))),
+        *_odd("u", ERF),
+        Step("vadds", "u", ("u",), "1.0f"),
+        Step("vmuls", "u", ("u",), "0.5f"),
+        Step("vmul", "out", ("x", "u")),
+        temporaries="t s u",
+        **_bounds(ERF),
+    ),
+    "erf": _function(
+        *_odd("x", ERF), Step("vmuls", "out", ("u",), "1.0f"), temporaries="t s u", **_bounds(ERF)
+    ),
+    "tanh": _function(
+        *_odd("x", TANH),
+        Step("vmuls", "out", ("u",), "1.0f"),
+        temporaries="t s u",
+        **_bounds(TANH),
+    ),
+    "sigmoid": _function(*_LOGISTIC, Step("vdiv", "out", ("one", "t")), one="1.0f", most="80.0f"),
+    "silu": _function(*_LOGISTIC, Step("vdiv", "out", ("x", "t")), most="80.0f"),
+    "softplus": _function(
+        Step("vabs", "t", ("x",)),
+        Step("vmuls", "t", ("t",), "-1.0f"),
+        Step("vexp", "t", ("t",)),
+        Step("vadds", "t", ("t",), "1.0f"),
+        Step("vln", "t", ("t",)),
+        Step("vrelu", "u", ("x",)),
+        Step("vadd", "out", ("u", "t")),
+        temporaries="t u",
+    ),
+    "elu": _function(
+        Step("vmin", "t", ("x", "zero")),
+        Step("vexp", "t", ("t",)),
+        Step("vadds", "t", ("t",), "-1.0f"),
+        Step("vmul", "t", ("t", "alpha")),
+        Step("vrelu", "u", ("x",)),
+        Step("vadd", "out", ("u", "t")),
+        temporaries="t u",
+        scalars=("alpha",),
+        zero="0.0f",
+    ),
+    "leaky_relu": _function(
+        Step("vmin", "t", ("x", "zero")),
+        Step("vmul", "t", ("t", "alpha")),
+        Step("vrelu", "u", ("x",)),
+        Step("vadd", "out", ("u", "t")),
+        temporaries="t u",
+        scalars=("alpha",),
+        zero="0.0f",
+    ),
+    "prelu": Recipe(
+        2,
+        {t: t for t in FLOATS},
+        (
+            Step("vmin", "t", ("x", "zero")),
+            Step("vmul", "t", ("t", "y")),
+            Step("vrelu", "u", ("x",)),
+            Step("vadd", "out", ("u", "t")),
+        ),
+        constants={"zero": "0.0f"},
+        temporaries=("t", "u"),
+        wide=True,
+    ),
+    "hard_sigmoid": _function(
+        Step("vmul", "t", ("x", "alpha")),
+        Step("vadd", "t", ("t", "beta")),
+        Step("vrelu", "t", ("t",)),
+        Step("vmin", "out", ("t", "one")),
+        scalars=("alpha", "beta"),
+        one="1.0f",
+    ),
+    "hard_swish": _function(
+        Step("vmuls", "t", ("x",), number(1 / 6)),
+        Step("vadds", "t", ("t",), "0.5f"),
+        Step("vrelu", "t", ("t",)),
+        Step("vmin", "t", ("t", "one")),
+        Step("vmul", "out", ("x", "t")),
+        one="1.0f",
+    ),
+}
+"""What there is."""
+
+
+def compute(
+    vectors: Vectors,
+    steps: Sequence[Step],
+    grids: Mapping[str, Grid],
+    rows: int,
+    columns: int,
+) -> None:
+    """The statements of an operation on rows in UB; ``grids`` has each of its buffers."""
+    for step in steps:
+        sources = [grids[name] for name in step.sources]
+        vectors.operation(step.name, grids[step.to], sources, rows, columns, step.scalar)

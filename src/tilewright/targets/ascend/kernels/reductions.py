@@ -1,0 +1,181 @@
+"""Reductions over one axis, of floats or halves as floats: along rows, and across them.
+
+What is reduced may be longer than UB holds: it comes in parts, which are folded into sums that stay
+there. A mean is a sum times 1/n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.folds import (
+    FOLDS,
+    LINES,
+    MOST_ROWS,
+    begin,
+    finish,
+    fold_bytes,
+    fold_room,
+    take_in,
+)
+from tilewright.targets.ascend.kernels.tiles import Tiles, cut
+from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
+from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number, pitch_of
+from tilewright.targets.ascend.machine import BLOCK, DaVinci
+from tilewright.targets.ascend.program import Buffer, Loop, Place, Program, Statement, Tensor, Value
+
+LONGEST = 16_320
+"""Floats of a row that come at once: 255 repeats."""
+
+
+def reduce_rows(
+    fold: str,
+    rows: int,
+    columns: int,
+    core: DaVinci,
+    *,
+    mean: bool = False,
+    name: str = "reduce",
+    element: str = "float",
+) -> Program:
+    """The kernel from x, rows by columns, to one element a row, without flags."""
+    width = WIDTHS[element]
+    x = Tensor("x", rows * columns * width + SLACK, element)
+    out = Tensor("out", rows * width + SLACK, element, written=True)
+    part = min(columns, LONGEST)
+    pitch = pitch_of(part, width)
+    wide = pitch_of(part, 4) if element == "half" else 0
+    rest = columns % part
+    # A part in two slots and what is left.
+    room = core.ub - 3 * LINES * 4
+    most = next(
+        count
+        for count in (*range(MOST_ROWS, BLOCK // width, -BLOCK // width), 16, 8, 4, 2, 1)
+        if fold_bytes(count) + count * ((2 + (rest > 0)) * pitch + wide) <= room
+    )
+    tile = cut(rows, most, BLOCK // width)
+    tiles = Tiles(name, core, (tile.count,))
+    folds = fold_room(tiles.room, tile.size)
+    tiles.buffers += folds.buffers
+    result = Place(tiles.tile("out", LINES * width, element))
+    floats = Grid(Place(tiles.kept("x32", tile.size * wide)), wide) if wide else None
+    row = tile.start(tiles.variables[0])
+
+    def load(home: Place, vectors: Vectors, column: Value, count: int) -> list[Statement]:
+        at = Place(x, (row * columns + column) * width)
+        grid = _floats(vectors, Grid(home, pitch), floats, tile.size, count)
+        take_in(vectors, folds, fold, grid, tile.size, count)
+        return [
+            *load_rows(home, pitch, at, tile.size, count, width, columns * width),
+            *vectors.body,
+        ]
+
+    start = Vectors()
+    begin(start, folds, fold, tile.size)
+    tiles.body.extend(start.body)
+    _parts(tiles, columns, part, tile.size * pitch, load, element)
+    end = Vectors(prefix="w")
+    found = finish(end, folds, fold, tile.size)
+    _scaled(end, Grid(result), found, tile.size, 1 / columns if mean else 1.0)
+    tiles.body.extend(
+        [*end.body, *store_rows(Place(out, row * width), result, 0, 1, tile.size, width)]
+    )
+    what = f"mean of {rows} rows" if mean else f"{fold} of {rows} rows"
+    return tiles.program((x, out), f"{what} of {columns} {element}s")
+
+
+def _floats(vectors: Vectors, x: Grid, floats: Grid | None, rows: int, columns: int) -> Grid:
+    """Rows as floats."""
+    if floats is None:
+        return x
+    vectors.operation("cast", floats, (x,), rows, columns)
+    return floats
+
+
+def _scaled(vectors: Vectors, out: Grid, found: Grid, columns: int, factor: float) -> None:
+    """The result of a fold, times a factor, in its element; what was found is overwritten."""
+    to = out if out.element == "float" else found
+    vectors.operation("vmuls", to, (found,), 1, columns, number(factor))
+    if to is not out:
+        vectors.operation("cast", out, (found,), 1, columns)
+
+
+def reduce_across(
+    fold: str,
+    outer: int,
+    rows: int,
+    columns: int,
+    core: DaVinci,
+    *,
+    mean: bool = False,
+    name: str = "reduce",
+    element: str = "float",
+) -> Program:
+    """The kernel from x, outer by rows by columns, to outer by columns, without flags."""
+    narrow = WIDTHS[element]
+    x = Tensor("x", outer * rows * columns * narrow + SLACK, element)
+    out = Tensor("out", outer * columns * narrow + SLACK, element, written=True)
+    width = cut(columns, 4096, BLOCK // narrow)
+    pitch = pitch_of(width.size, narrow)
+    wide = pitch_of(width.size, 4)
+    converted = wide if element == "half" else 0
+    part = min(rows, max((core.ub - 2 * pitch - wide) // (3 * pitch + converted), 1))
+    tiles = Tiles(name, core, (outer, width.count))
+    result = Place(tiles.tile("out", pitch, element))
+    line = Grid(Place(tiles.kept("line", wide)))
+    floats = Grid(Place(tiles.kept("x32", part * wide)), wide) if converted else None
+    first, tile = tiles.variables
+    column = width.start(tile)
+    instruction, nothing = FOLDS[fold]
+    start = Vectors()
+    start.fill(line, 1, width.size, nothing)
+    tiles.body.extend(start.body)
+
+    def load(home: Place, vectors: Vectors, row: Value, count: int) -> list[Statement]:
+        at = Place(x, ((first * rows + row) * columns + column) * narrow)
+        grid = _floats(vectors, Grid(home, pitch), floats, count, width.size)
+        vectors.fold_rows(instruction, line, grid, count, width.size)
+        return [
+            *load_rows(home, pitch, at, count, width.size, narrow, columns * narrow),
+            *vectors.body,
+        ]
+
+    _parts(tiles, rows, part, part * pitch, load, element)
+    end = Vectors(prefix="w")
+    _scaled(end, Grid(result), line, width.size, 1 / rows if mean else 1.0)
+    main = Place(out, (first * columns + column) * narrow)
+    tiles.body.extend([*end.body, *store_rows(main, result, pitch, 1, width.size, narrow)])
+    what = "mean" if mean else fold
+    return tiles.program((x, out), f"{what} of {outer} x {columns} columns of {rows} {element}s")
+
+
+def _parts(
+    tiles: Tiles,
+    extent: int,
+    part: int,
+    size: int,
+    load: Callable[[Place, Vectors, Value, int], list[Statement]],
+    element: str,
+) -> None:
+    """The parts of what is reduced: a loop over whole ones, in two slots, and what is left."""
+    whole, rest = divmod(extent, part)
+    loop = Loop("part", whole)
+    slots = min(2, whole * tiles.slots)
+    number = loop.variable + tiles.number * whole
+    home = Buffer(
+        "x",
+        "ub",
+        tiles.room.take(slots * size),
+        size,
+        slots,
+        number % slots if slots > 1 else 0,
+        loop,
+        element,
+    )
+    tiles.buffers.append(home)
+    loop.body += load(Place(home), Vectors(), loop.variable * part, part)
+    tiles.body.append(loop)
+    if rest:
+        home = Place(tiles.tile("rest", size, element, 1))
+        tiles.body.extend(load(home, Vectors(prefix="u"), whole * part, rest))

@@ -1,0 +1,267 @@
+"""Vector operations on rows of elements in UB: repeats, strides and masks of any extents.
+
+A ``Grid`` is where an operand's rows lie. It may be one row for all rows, one element for all
+columns of a row (*spread*: a block for each row, whose elements are all alike), or both::
+
+    x - column       vsub(x, x, column)    block stride 1, 1, 0
+    x * row          vmul(x, x, row)       repeat stride 8, 8, 0
+
+``Vectors`` writes operations. A repeat is 64 or 128 elements of a row, or of each of several rows:
+what takes fewer instructions. The last elements of rows are computed under a mask, so nothing
+behind a row is touched. Between operations the mask is all ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import isinf
+
+from tilewright.errors import refuse
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, REPEAT_BLOCKS
+from tilewright.targets.ascend.program import Loop, Place, Statement, Value
+
+REPEAT = REPEAT_BLOCKS * BLOCK
+"""Bytes of a repeat."""
+
+CASTS = {("half", "float"): "vconv_f162f32", ("float", "half"): "vconv_f322f16"}
+"""From one element to another; ``cast`` is any of them."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Where an operand's rows lie in UB."""
+
+    place: Place
+    pitch: int = 0
+    """Bytes from row to row, a multiple of 32; 0 where one row is all."""
+    spread: bool = False
+    """Whether a row is one block, for all its columns."""
+    blocks: int = 1
+    """Blocks from one of a row's to the next."""
+
+    @property
+    def element(self) -> str:
+        """The element type, as in C."""
+        return isa.element_of(self.place)
+
+    @property
+    def width(self) -> int:
+        """Bytes of an element."""
+        return isa.WIDTHS[self.element]
+
+    def at(self, offset: Value) -> Grid:
+        """The same so many bytes further on."""
+        return replace(self, place=self.place.at(offset))
+
+
+def pitch_of(columns: int, width: int) -> int:
+    """Bytes of a row in UB, whole blocks."""
+    return -(-columns * width // BLOCK) * BLOCK
+
+
+def number(value: float) -> str:
+    """A float as C."""
+    if isinf(value):
+        return "-1.0f / 0.0f" if value < 0 else "1.0f / 0.0f"
+    text = f"{value:.9g}"
+    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+
+
+@dataclass
+class Vectors:
+    """Writes vector operations behind each other."""
+
+    body: list[Statement] = field(default_factory=list[Statement])
+    prefix: str = "v"
+    """Of loop variables, which no loop around may have."""
+    loops: int = 0
+
+    @contextmanager
+    def loop(self, count: int) -> Iterator[Value]:
+        """Write what follows into a loop; gives its variable. Loops of one iteration are none."""
+        loop = Loop(f"{self.prefix}{self.loops}", count)
+        self.loops += 1
+        around, self.body = self.body, loop.body
+        yield loop.variable
+        self.body = around
+        self.body += loop.body if count == 1 else [loop]
+
+    def operation(
+        self,
+        name: str,
+        out: Grid,
+        sources: Sequence[Grid],
+        rows: int,
+        columns: int,
+        scalar: str = "",
+    ) -> None:
+        """``out = name(sources)`` for so many rows and columns; ``scalar`` is C."""
+        if name == "cast":
+            name = CASTS[sources[0].element, out.element]
+        grids = (out, *sources)
+        lanes = REPEAT // max(grid.width for grid in grids)
+        if rows > 1 and all(_dense(grid, columns) for grid in grids):
+            rows, columns = 1, rows * columns
+        chunks, rest = divmod(columns, lanes)
+        if rows > 1 and rows >= chunks and all(g.pitch // BLOCK <= MAX_REPEAT for g in grids):
+            self._by_rows(name, grids, rows, chunks, rest, lanes, scalar)
+            return
+        with self.loop(rows) as row:
+            self._along(name, [g.at(row * g.pitch) for g in grids], chunks, rest, lanes, scalar)
+
+    def _by_rows(
+        self,
+        name: str,
+        grids: Sequence[Grid],
+        rows: int,
+        chunks: int,
+        rest: int,
+        lanes: int,
+        scalar: str,
+    ) -> None:
+        """Each row a repeat, some columns at a time."""
+        steps = [grid.pitch // BLOCK for grid in grids]
+        for first in range(0, rows, MAX_REPEAT):
+            count = min(MAX_REPEAT, rows - first)
+            parts = [grid.at(first * grid.pitch) for grid in grids]
+            if chunks:
+                with self.loop(chunks) as chunk:
+                    moved = [_along_row(grid, chunk * lanes) for grid in parts]
+                    self._vector(name, moved, steps, count, lanes, lanes, scalar)
+            if rest:
+                moved = [_along_row(grid, chunks * lanes) for grid in parts]
+                self._vector(name, moved, steps, count, lanes, rest, scalar)
+
+    def _along(
+        self,
+        name: str,
+        grids: Sequence[Grid],
+        chunks: int,
+        rest: int,
+        lanes: int,
+        scalar: str,
+    ) -> None:
+        """One row: repeats along its columns."""
+        steps = [
+            0 if grid.spread else lanes * grid.width // BLOCK * grid.blocks for grid in grids
+        ]
+        for first in range(0, chunks, MAX_REPEAT):
+            count = min(MAX_REPEAT, chunks - first)
+            moved = [_along_row(grid, first * lanes) for grid in grids]
+            self._vector(name, moved, steps, count, lanes, lanes, scalar)
+        if rest:
+            moved = [_along_row(grid, chunks * lanes) for grid in grids]
+            self._vector(name, moved, steps, 1, lanes, rest, scalar)
+
+    def _vector(
+        self,
+        name: str,
+        grids: Sequence[Grid],
+        steps: Sequence[int],
+        repeat: int,
+        lanes: int,
+        used: int,
+        scalar: str,
+    ) -> None:
+        if used < lanes:
+            self.body.append(isa.mask_of(lanes, used))
+        places = [grid.place for grid in grids]
+        blocks = [0 if grid.spread else grid.blocks for grid in grids]
+        self.body.append(
+            isa.vector(name, places[0], places[1:], repeat, blocks, steps, scalar, used)
+        )
+        if used < lanes:
+            self.body.append(isa.mask_of(128, 128))
+
+    def fill(self, out: Grid, rows: int, columns: int, scalar: str) -> None:
+        """All elements alike."""
+        self.operation("vector_dup", out, (), rows, columns, f"({out.element}){scalar}")
+
+    def accumulate(self, name: str, out: Grid, source: Grid, rows: int, columns: int) -> None:
+        """Fold each row of ``source`` into a row of ``out``, which has the elements of a repeat."""
+        lanes = REPEAT // source.width
+        chunks, rest = divmod(columns, lanes)
+        small = source.pitch // BLOCK <= MAX_REPEAT
+        if rows > 1 and small and rows >= chunks:
+            steps = (REPEAT_BLOCKS, REPEAT_BLOCKS, source.pitch // BLOCK)
+            for first in range(0, rows, MAX_REPEAT):
+                count = min(MAX_REPEAT, rows - first)
+                to, part = out.at(first * out.pitch), source.at(first * source.pitch)
+                with self.loop(chunks) if chunks else _nothing() as chunk:
+                    if chunks:
+                        piece = part.at(chunk * REPEAT)
+                        self._vector(name, (to, to, piece), steps, count, lanes, lanes, "")
+                if rest:
+                    piece = part.at(chunks * REPEAT)
+                    self._vector(name, (to, to, piece), steps, count, lanes, rest, "")
+            return
+        with self.loop(rows) as row:
+            to, part = out.at(row * out.pitch), source.at(row * source.pitch)
+            for first in range(0, chunks, MAX_REPEAT):
+                count = min(MAX_REPEAT, chunks - first)
+                piece = part.at(first * REPEAT)
+                self._vector(
+                    name, (to, to, piece), (0, 0, REPEAT_BLOCKS), count, lanes, lanes, ""
+                )
+            if rest:
+                piece = part.at(chunks * REPEAT)
+                self._vector(name, (to, to, piece), (0, 0, 0), 1, lanes, rest, "")
+
+    def fold_rows(self, name: str, out: Grid, source: Grid, rows: int, columns: int) -> None:
+        """Fold all rows of ``source`` into the one row ``out``, element by element."""
+        lanes = REPEAT // source.width
+        chunks, rest = divmod(columns, lanes)
+        step = source.pitch // BLOCK
+        if step > MAX_REPEAT or rows < chunks:
+            with self.loop(rows) as row:
+                part = source.at(row * source.pitch)
+                self.operation(name, out, (out, replace(part, pitch=0)), 1, columns)
+            return
+        for first in range(0, rows, MAX_REPEAT):
+            count = min(MAX_REPEAT, rows - first)
+            part = source.at(first * source.pitch)
+            if chunks:
+                with self.loop(chunks) as chunk:
+                    to, piece = (_along_row(grid, chunk * lanes) for grid in (out, part))
+                    self._vector(name, (to, to, piece), (0, 0, step), count, lanes, lanes, "")
+            if rest:
+                to, piece = (_along_row(grid, chunks * lanes) for grid in (out, part))
+                self._vector(name, (to, to, piece), (0, 0, step), count, lanes, rest, "")
+
+
+@contextmanager
+def _nothing() -> Iterator[Value]:
+    yield 0
+
+
+def _along_row(grid: Grid, columns: Value) -> Grid:
+    return grid if grid.spread else grid.at(columns * (grid.width * grid.blocks))
+
+
+def _dense(grid: Grid, columns: int) -> bool:
+    """Whether rows follow each other without a gap, or one element is all."""
+    if grid.spread:
+        return grid.pitch == 0
+    return grid.pitch == columns * grid.width and grid.blocks == 1
+
+
+@dataclass
+class Room:
+    """Hands out UB from its start."""
+
+    bytes: int
+    name: str
+    """Of the kernel, for messages."""
+    used: int = 0
+
+    def take(self, size: int) -> int:
+        """The address of so many bytes. Refuses (``plan-capacity``) what UB does not have."""
+        at = self.used
+        self.used += -(-size // BLOCK) * BLOCK
+        if self.used > self.bytes:
+            raise refuse("plan-capacity", f"{self.name} needs {self.used} bytes of ub beside "
+                         f"{self.bytes}")  # fmt: skip
+        return at

@@ -1,0 +1,89 @@
+"""Stages that move elements and compute nothing: transposes, slices, copies, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tilewright.planning.domain import Stage
+from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.moves import (
+    Dim,
+    launches_of,
+    move_elements,
+    pad_axis,
+)
+from tilewright.targets.ascend.kernels.vectors import number
+from tilewright.targets.ascend.lowering.launches import Launches, Value
+
+
+def _plain(launches: Launches, stage: Stage, value: Value, result: Value) -> None:
+    if value.layout or result.layout or value.element != result.element:
+        raise launches.refusal(
+            f"{stage.operation} from {value.element} in {value.layout or 'rows'} to "
+            f"{result.element} in {result.layout or 'rows'} has no kernel"
+        )
+
+
+def move(
+    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
+) -> Value:
+    """The launches of a stage whose access map says it all; see ``STAGES``."""
+    (value,), (operand,) = operands, stage.inputs
+    result = target or launches.buffer(stage.output.shape, value.element)
+    _plain(launches, stage, value, result)
+    strides = [prod(value.shape[axis + 1 :]) for axis in range(len(value.shape))]
+    offset = sum(
+        access.offset * step for access, step in zip(operand.access, strides, strict=True)
+    )
+    dims: list[Dim] = []
+    for access, extent in zip(stage.output.access, stage.output.shape, strict=True):
+        name = access.dims[0] if access.dims else ""
+        steps = (
+            dict(own.terms).get(name, 0) * step
+            for own, step in zip(operand.access, strides, strict=True)
+        )
+        dims.append(Dim(extent, sum(steps)))
+    size = prod(value.shape)
+    parts = launches_of(dims, WIDTHS[value.element])
+    for number, part in enumerate(parts):
+        last = number == len(parts) - 1
+        count = prod(dim.extent for dim in part)
+        name = launches.name(stage.operation)
+        program = move_elements(
+            part, launches.core, value.element, offset, size=size, name=name
+        )
+        to = result if last else launches.buffer((count,), value.element)
+        launches.launch(program, value, to)
+        value, offset, size = to, 0, count
+    return result
+
+
+def pad(
+    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
+) -> Value:
+    """The launches of a padding, one for each axis that has some; see ``STAGES``."""
+    (value,) = operands
+    result = target or launches.buffer(stage.output.shape, value.element)
+    _plain(launches, stage, value, result)
+    amounts = stage.attribute("pads")
+    assert isinstance(amounts, tuple)
+    rank = len(value.shape)
+    text = number(float(str(stage.attribute("value", 0.0))))
+    shape = list(value.shape)
+    axes = [axis for axis in range(rank) if amounts[axis] or amounts[rank + axis]]
+    if not axes:
+        return move(launches, stage, operands, target)
+    for axis in reversed(axes):
+        inner = prod(shape[axis + 1 :])
+        widths = int(amounts[axis]) * inner, int(amounts[rank + axis]) * inner
+        program = pad_axis(
+            *(prod(shape[:axis]), widths, shape[axis] * inner, launches.core, text),
+            element=value.element,
+            name=launches.name("pad"),
+        )
+        shape[axis] += int(amounts[axis]) + int(amounts[rank + axis])
+        to = result if axis == axes[0] else launches.buffer(tuple(shape), value.element)
+        launches.launch(program, value, to)
+        value = to
+    return result

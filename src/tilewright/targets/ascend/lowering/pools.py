@@ -1,0 +1,96 @@
+"""Pools: padded, where they have padding, and pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from tilewright.numerics import reference
+from tilewright.planning.domain import Stage
+from tilewright.planning.layout import Layout
+from tilewright.targets.ascend.formats import image
+from tilewright.targets.ascend.kernels.moves import pad_axis
+from tilewright.targets.ascend.kernels.pools import Window, pool
+from tilewright.targets.ascend.kernels.reductions import reduce_across
+from tilewright.targets.ascend.kernels.vectors import number
+from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend.machine import CUBE
+
+
+def _pair(stage: Stage, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
+    value = stage.attribute(name, default)
+    assert isinstance(value, tuple)
+    return tuple(int(number) for number in value)
+
+
+def pooling(
+    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
+) -> Value:
+    """The launches of a pool; see ``STAGES``."""
+    (value,) = operands
+    result = target or launches.buffer(stage.output.shape, "half", image())
+    if any((one.element, one.layout) != ("half", image()) for one in (value, result)):
+        raise launches.refusal(f"{stage.operation} takes half precision in NC1HWC0 alone")
+    average = stage.operation == "average_pool"
+    fold = "add" if average else "max"
+    planes = prod(Layout.parse(image(), 4).physical_shape(value.shape)[:2])
+    height, width = value.shape[2:]
+    kernel, strides = _pair(stage, "kernel", ()), _pair(stage, "strides", (1, 1))
+    pads, dilations = _pair(stage, "pads", (0,) * 4), _pair(stage, "dilations", (1, 1))
+    core = launches.core
+    if kernel == (height, width) and not any(pads):
+        program = reduce_across(
+            *(fold, planes, height * width, CUBE, core),
+            mean=average,
+            name=launches.name("pool"),
+            element="half",
+        )
+        launches.launch(program, value, result)
+        return result
+    value = _padded(launches, value, planes, pads, 0.0 if average else float("-inf"))
+    height, width = height + pads[0] + pads[2], width + pads[1] + pads[3]
+    window = Window((kernel[0], kernel[1]), (strides[0], strides[1]), (dilations[0], dilations[1]))
+    counts = np.full((1, 1), prod(kernel))
+    if average:
+        counted = _pair(stage, "counted", (0,) * 4)
+        shape = stage.inputs[0].shape[2:]
+        counts = reference.pool_counts(shape, kernel, strides, pads, (1, 1), counted)
+    several = bool((counts != counts[0, 0]).any())
+    program = pool(
+        *(fold, planes, height, width, window, core),
+        factor=1 / float(counts[0, 0]),
+        factors=several,
+        name=launches.name("pool"),
+    )
+    more: list[Value] = []
+    if several:
+        factors = np.repeat((1 / counts.astype(np.float64)).reshape(-1, 1), CUBE, axis=1)
+        more.append(launches.constant(factors.astype(np.float32), factors.shape, "float", ""))
+    launches.launch(program, value, *more, result)
+    return result
+
+
+def _padded(
+    launches: Launches, value: Value, planes: int, pads: tuple[int, ...], lost: float
+) -> Value:
+    """Planes with pixels of one value around them."""
+    height, width = value.shape[2:]
+    for axis in (0, 1):
+        before, after = pads[axis], pads[axis + 2]
+        if not before and not after:
+            continue
+        outer = planes if axis == 0 else planes * height
+        count, each = (height * width, width) if axis == 0 else (width, 1)
+        name = launches.name("pad")
+        widths = before * each * CUBE, after * each * CUBE
+        program = pad_axis(
+            outer, widths, count * CUBE, launches.core, number(lost), "half", name
+        )
+        if axis == 0:
+            height += before + after
+        padded = launches.buffer((outer * (count + (before + after) * each) * CUBE,), "half")
+        launches.launch(program, value, padded)
+        value = padded
+    return value

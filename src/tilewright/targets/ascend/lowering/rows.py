@@ -1,0 +1,106 @@
+"""Stages over whole rows: softmax, layer normalisation, and reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from math import prod
+
+from tilewright.planning.domain import Operand, Stage
+from tilewright.targets.ascend.kernels.elementwise import elementwise
+from tilewright.targets.ascend.kernels.normal import Norm, layer_norm, softmax, softmax_across
+from tilewright.targets.ascend.kernels.reductions import reduce_across, reduce_rows
+from tilewright.targets.ascend.lowering.launches import Launches, Value
+
+FOLD_OF = {
+    "reduce_mean": "add",
+    "reduce_sum": "add",
+    "reduce_product": "mul",
+    "reduce_max": "max",
+    "reduce_min": "min",
+}
+"""Reduction -> its fold."""
+
+
+def _plain(launches: Launches, stage: Stage, *values: Value) -> str:
+    """The element of all values. Refuses all but floats or halves row by row."""
+    element = values[0].element
+    if element not in ("float", "half") or any(
+        (value.element, value.layout) != (element, "") for value in values
+    ):
+        raise launches.refusal(f"{stage.operation} takes rows of floats or of halves alone")
+    return element
+
+
+def _reduced(stage: Stage, operand: Operand) -> list[bool]:
+    """Of each axis whether it is reduced, or kept whole."""
+    return [any(dim in stage.reduction for dim in axis.dims) for axis in operand.access]
+
+
+def normal(
+    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
+) -> Value:
+    """The launch of a softmax or layer normalisation; see ``STAGES``."""
+    shape = stage.output.shape
+    result = target or launches.buffer(shape, operands[0].element)
+    element = _plain(launches, stage, *operands, result)
+    flags = _reduced(stage, stage.inputs[0])
+    axis = flags.index(True)
+    outer, count, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    name = launches.name(stage.operation)
+    core = launches.core
+    if stage.operation == "softmax" and inner > 1:
+        program = softmax_across(outer, count, inner, core, name, element)
+    elif stage.operation == "softmax":
+        program = softmax(outer, count, core, name, element)
+    else:
+        of = Norm(
+            float(str(stage.attribute("epsilon", 1e-5))),
+            bool(stage.attribute("centred", True)),
+            len(operands) > 1,
+            len(operands) > 2,
+        )
+        program = layer_norm(outer, count, core, of, name, element)
+    launches.launch(program, *operands, result)
+    return result
+
+
+def reduction(
+    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
+) -> Value:
+    """The launches of a reduction, one for each run of neighbouring axes; see ``STAGES``."""
+    (value,) = operands
+    result = target or launches.buffer(stage.output.shape, value.element)
+    element = _plain(launches, stage, value, result)
+    fold, mean = FOLD_OF[stage.operation], stage.operation == "reduce_mean"
+    axes = zip(value.shape, _reduced(stage, stage.inputs[0]), strict=True)
+    runs = [
+        (prod(extent for extent, _ in run), reduced)
+        for reduced, run in groupby((axis for axis in axes if axis[0] != 1), lambda one: one[1])
+    ]
+    left = sum(reduced for _, reduced in runs)
+    if not left:
+        name = launches.name("copy")
+        program = elementwise("copy", element, prod(value.shape), launches.core, name=name)
+        launches.launch(program, value, result)
+        return result
+    while left:
+        number = max(n for n, (_, reduced) in enumerate(runs) if reduced)
+        count = runs[number][0]
+        outer = prod(extent for extent, _ in runs[:number])
+        inner = prod(extent for extent, _ in runs[number + 1 :])
+        name = launches.name(stage.operation)
+        if inner > 1:
+            program = reduce_across(
+                *(fold, outer, count, inner, launches.core), mean=mean, name=name, element=element
+            )
+        else:
+            program = reduce_rows(
+                *(fold, outer, count, launches.core), mean=mean, name=name, element=element
+            )
+        del runs[number]
+        left -= 1
+        to = launches.buffer((outer * inner,), element) if left else result
+        launches.launch(program, value, to)
+        value = to
+    return result

@@ -1,0 +1,65 @@
+"""What the vector unit computes, as primitives for planning: kernels/ has the kernels.
+
+Cycles are those of repeats: 128 halves or 64 floats each; exponentials take twice as many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewright.machine import Primitive, Storage
+from tilewright.targets.ascend.formats import image
+from tilewright.targets.ascend.machine import DaVinci
+
+POINTS = (
+    *("add", "sub", "mul", "div", "max", "min", "pow", "prelu"),
+    *("relu", "clip", "leaky_relu", "identity", "neg", "abs", "sqrt", "exp", "log", "erf", "gelu"),
+    *("sigmoid", "tanh", "silu", "elu", "softplus", "hard_sigmoid", "hard_swish"),
+)
+"""Elementwise operations that have kernels (kernels/recipes.py)."""
+
+FOLDS = ("reduce_mean", "reduce_sum", "reduce_product", "reduce_max", "reduce_min")
+
+_POINTS = "d0*d1*d2*d3*d4*d5*d6*d7"
+_REDUCED = f"{_POINTS}*r0*r1*r2*r3*r4*r5*r6*r7"
+
+
+def points_of(core: DaVinci) -> tuple[str, ...]:
+    """The elementwise operations of a core."""
+    return tuple(name for name in POINTS if name != "div" or core.divides)
+
+
+def vector_primitives() -> tuple[Primitive, ...]:
+    """Operations on rows and places of elements, row by row in main memory, and pools of images."""
+    roles = ("input", "weight", "bias", "output")
+    rows = dict.fromkeys(roles, Storage(memory="ub"))
+    images = dict.fromkeys(roles, Storage(memory="ub", layout=image()))
+
+    def primitive(
+        name: str,
+        operations: tuple[str, ...],
+        count: str,
+        passes: int,
+        whole: tuple[str, ...] = (),
+        operands: Mapping[str, Storage] = rows,
+    ) -> Primitive:
+        return Primitive(
+            name=name,
+            operations=operations,
+            engine="v",
+            operands=dict(operands),
+            epilogue=(("cast",),),
+            cycles=f"ceil({count}*{passes}/64)",
+            peak=f"{count}*{passes}/64",
+            whole=whole,
+        )
+
+    return (
+        primitive("softmax", ("softmax",), f"{_POINTS}*axis", 6, ("axis",)),
+        primitive("layer_norm", ("layer_norm",), f"{_POINTS}*axis", 7, ("axis",)),
+        primitive("fold", FOLDS, _REDUCED, 1),
+        primitive(
+            *("pool", ("max_pool", "average_pool"), "n*c*oh*ow*kh*kw", 1, ("kh", "kw"), images)
+        ),
+        primitive("move", ("transpose", "slice", "pad"), _POINTS, 2),
+    )

@@ -1,0 +1,71 @@
+"""Operations whose operands broadcast, as emitted C: bit for bit what NumPy gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.slow import but_fast
+from tests.targets.ascend.kernels.rows_of_floats import floats, results
+
+from tilewright.errors import TilewrightError
+from tilewright.targets.ascend.kernels.broadcast import broadcast, merged
+from tilewright.targets.ascend.machine import ASCEND_910
+
+Shape = tuple[int, ...]
+
+PAIRS: list[tuple[Shape, Shape]] = [
+    ((33, 100), (100,)),
+    ((33, 100), (33, 1)),
+    ((5, 1), (1, 7)),
+    ((17,), (1,)),
+    ((1,), (1,)),
+    ((10, 3), (10, 3)),
+    ((3, 1, 5), (1, 4, 1)),
+    ((2, 7, 1, 9), (1, 7, 11, 1)),
+    ((2, 3, 17, 64), (3, 1, 64)),
+    ((300, 8), (300, 1)),
+    ((1,), (4097,)),
+    ((4, 12, 128, 128), (1, 1, 1, 128)),
+    ((2, 63, 4097), (63, 1)),
+    ((333, 1), (1, 333)),
+]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("pair", but_fast(PAIRS, PAIRS[:6]))
+def test_shapes(pair: tuple[Shape, Shape], turned: bool) -> None:
+    first, second = reversed(pair) if turned else pair
+    x, y = floats(1, *first), floats(2, *second)
+    wanted = x - y
+    program = broadcast("sub", wanted.shape, {"x": first, "y": second}, ASCEND_910)
+    for found, _ in results(program, {"x": x, "y": y}, wanted.shape):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_dims_that_broadcast_alike_are_one() -> None:
+    assert merged((4, 12, 128, 128), [(4, 12, 128, 128), (128,)]) == (
+        (6144, 128),
+        [(6144, 128), (1, 128)],
+    )
+    assert merged((2, 1, 3), [(2, 1, 3), (2, 1, 3)]) == ((1, 6), [(1, 6), (1, 6)])
+
+
+def test_constants_are_text() -> None:
+    x = floats(1, 5, 63)
+    program = broadcast("div", (5, 63), {"x": (5, 63)}, ASCEND_910, scalars={"y": "3.0f"})
+    assert [tensor.name for tensor in program.tensors] == ["x", "out"]
+    for found, _ in results(program, {"x": x}, (5, 63)):
+        np.testing.assert_array_equal(found, x / np.float32(3))
+
+
+def test_a_function_of_several_operands_with_temporaries() -> None:
+    x, slope = floats(1, 17, 40), floats(2, 17, 1)
+    program = broadcast("prelu", (17, 40), {"x": (17, 40), "y": (17, 1)}, ASCEND_910)
+    wanted = np.maximum(x, np.float32(0)) + np.minimum(x, np.float32(0)) * slope
+    for found, _ in results(program, {"x": x, "y": slope}, (17, 40)):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_what_there_is_no_recipe_for_is_refused() -> None:
+    with pytest.raises(TilewrightError, match="lower-operation"):
+        broadcast("sinh", (3, 4), {"x": (3, 4)}, ASCEND_910)

@@ -1,0 +1,103 @@
+"""Softmax and layer normalisation as emitted C, against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.slow import but_fast
+from tests.targets.ascend.kernels.rows_of_floats import floats, results
+
+from tilewright.errors import TilewrightError
+from tilewright.targets.ascend.kernels.normal import Norm, layer_norm, softmax, softmax_across
+from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910, DaVinci
+
+EPSILON = 2.0**-23
+
+SHAPES = [
+    (rows, columns) for rows in (1, 15, 63, 333) for columns in (1, 15, 17, 63, 100, 333)
+] + [(2, 4097), (1, 15_000), (300, 64), (1000, 8)]
+FAST = [(1, 1), (15, 17), (63, 100), (2, 4097)]
+
+Doubles = NDArray[np.float64]
+
+
+def softmax_of(x: NDArray[np.float32], axis: int) -> Doubles:
+    wide = x.astype(np.float64)
+    powers = np.exp(wide - wide.max(axis, keepdims=True))
+    return powers / powers.sum(axis, keepdims=True)
+
+
+def bound(x: NDArray[np.float32], axis: int) -> Doubles:
+    """Relative: the difference is rounded once, which the exponential multiplies; then come the
+    exponential itself, a sum (64 side by side, then 6 halves), the reciprocal and a product."""
+    largest = np.abs(x.astype(np.float64) - x.max(axis, keepdims=True))
+    return (largest / 2 + x.shape[axis] / 64 + 12) * EPSILON
+
+
+@pytest.mark.parametrize("shape", but_fast(SHAPES, FAST))
+def test_softmax(shape: tuple[int, int]) -> None:
+    x = floats(sum(shape), *shape, scale=6)
+    wanted = softmax_of(x, 1)
+    for found, _ in results(softmax(*shape, ASCEND_910), {"x": x}, shape):
+        assert (np.abs(found - wanted) <= bound(x, 1) * wanted).all()
+
+
+ACROSS = [(1, 1, 1), (3, 5, 63), (2, 100, 17), (1, 333, 1), (7, 4, 8), (1, 15, 4097), (2, 333, 64)]
+
+
+@pytest.mark.parametrize("shape", but_fast(ACROSS, ACROSS[:3]))
+def test_softmax_of_columns(shape: tuple[int, int, int]) -> None:
+    x = floats(sum(shape), *shape, scale=6)
+    wanted = softmax_of(x, 1)
+    most = (np.abs(x - x.max(1, keepdims=True)) / 2 + shape[1] + 12) * EPSILON
+    for found, _ in results(softmax_across(*shape, ASCEND_910), {"x": x}, shape):
+        assert (np.abs(found - wanted) <= most * wanted).all()
+
+
+def test_softmax_of_large_and_infinite_numbers() -> None:
+    x = floats(5, 4, 100, scale=30) + np.float32(3e4)
+    x[1, 3] = -np.inf
+    x[2, :] = 88.0
+    wanted = softmax_of(x, 1)
+    for found, _ in results(softmax(4, 100, ASCEND_910), {"x": x}, x.shape):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-37)
+        assert found[1, 3] == 0
+
+
+@pytest.mark.parametrize("core", [ASCEND_910, ASCEND_310])
+@pytest.mark.parametrize(
+    "of", [Norm(1e-12, True, True, True), Norm(1e-5, True), Norm(1e-6, False, True)]
+)
+@pytest.mark.parametrize("shape", but_fast(SHAPES, FAST[1:3]))
+def test_layer_norm(shape: tuple[int, int], of: Norm, core: DaVinci) -> None:
+    rows, columns = shape
+    x = floats(columns, *shape, scale=2, mean=1)
+    given = {"x": x}
+    scale, shift = floats(1, columns, scale=1), floats(2, columns, scale=1)
+    wide = x.astype(np.float64)
+    centred = wide - wide.mean(1, keepdims=True) if of.centred else wide
+    # The mean's error, and what the difference is rounded by, are of the elements' size.
+    size = np.abs(wide).max(1, keepdims=True)
+    root = np.sqrt((centred**2).mean(1, keepdims=True) + of.epsilon)
+    wanted = centred / root
+    most = (columns / 64 + 16) * EPSILON * (size / root + np.abs(wanted) + 1)
+    if of.scaled:
+        given["scale"] = scale
+        wanted, most = wanted * scale, most * np.abs(scale) + EPSILON
+    if of.shifted:
+        given["shift"] = shift
+        wanted = wanted + shift
+        most = most + EPSILON * (np.abs(wanted) + np.abs(shift))
+    if columns == 1:
+        # All that is left of one number is how far its mean is rounded, over the root of epsilon.
+        most = most + size * EPSILON / root * 2
+    for found, _ in results(layer_norm(*shape, core, of), given, shape, core):
+        assert (np.abs(found - wanted) <= most).all()
+
+
+def test_rows_that_ub_does_not_hold_are_refused() -> None:
+    with pytest.raises(TilewrightError, match="plan-capacity"):
+        softmax(2, 40_000, ASCEND_910)
+    with pytest.raises(TilewrightError, match="plan-capacity"):
+        softmax_across(2, 40_000, 10, ASCEND_910)

@@ -1,0 +1,74 @@
+"""Reductions as emitted C: along rows and across them, in parts where UB does not hold them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.slow import but_fast
+from tests.targets.ascend.kernels.rows_of_floats import floats, results
+
+from tilewright.targets.ascend.kernels.reductions import reduce_across, reduce_rows
+from tilewright.targets.ascend.machine import ASCEND_910
+
+EPSILON = 2.0**-23
+
+ROWS = [(rows, columns) for rows in (1, 17, 333) for columns in (1, 15, 63, 100, 4097)]
+ROWS += [(17, 40_000), (1000, 8), (130, 64)]
+FAST_ROWS = [(1, 1), (17, 63), (17, 40_000)]
+ACROSS = [(1, 1, 1), (2, 33, 10), (3, 5, 63), (2, 100, 17), (1, 4097, 64), (2, 10, 5000)]
+FOLDS = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}
+
+
+@pytest.mark.parametrize("fold", FOLDS)
+@pytest.mark.parametrize("shape", but_fast(ROWS, FAST_ROWS))
+def test_along_rows(shape: tuple[int, int], fold: str) -> None:
+    x = floats(shape[1], *shape)
+    if fold == "mul":
+        x = floats(shape[1], *shape, scale=0.01, mean=1)
+    wide = x.astype(np.float64)
+    wanted = FOLDS[fold](wide, axis=1)
+    # Each of 64 sums takes its share of the elements, and 6 more steps join them.
+    steps = shape[1] / 64 + 7
+    size = np.abs(wide).sum(1) if fold == "add" else np.abs(wanted)
+    most = steps * EPSILON * size if fold in ("add", "mul") else np.zeros(shape[0])
+    if fold == "mul":
+        most = shape[1] * EPSILON * size
+    program = reduce_rows(fold, *shape, ASCEND_910)
+    for found, _ in results(program, {"x": x}, shape[:1]):
+        assert (np.abs(found - wanted) <= most).all()
+
+
+@pytest.mark.parametrize("fold", FOLDS)
+@pytest.mark.parametrize("shape", but_fast(ACROSS, ACROSS[:3]))
+def test_across_rows(shape: tuple[int, int, int], fold: str) -> None:
+    x = floats(shape[1], *shape)
+    if fold == "mul":
+        x = floats(shape[1], *shape, scale=0.01, mean=1)
+    wide = x.astype(np.float64)
+    wanted = FOLDS[fold](wide, axis=1)
+    size = np.abs(wide).sum(1) if fold == "add" else np.abs(wanted)
+    most = shape[1] * EPSILON * size if fold in ("add", "mul") else np.zeros(size.shape)
+    program = reduce_across(fold, *shape, ASCEND_910)
+    for found, _ in results(program, {"x": x}, (shape[0], shape[2])):
+        assert (np.abs(found - wanted) <= most).all()
+
+
+def test_means() -> None:
+    x = floats(3, 20, 100, mean=5)
+    wanted = x.astype(np.float64).mean(1)
+    for found, _ in results(reduce_rows("add", 20, 100, ASCEND_910, mean=True), {"x": x}, (20,)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    wanted = x.astype(np.float64).mean(0)
+    program = reduce_across("add", 1, 20, 100, ASCEND_910, mean=True)
+    for found, _ in results(program, {"x": x}, (100,)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_what_is_no_number_stays_that() -> None:
+    x = floats(4, 9, 100)
+    x[3, 99] = np.nan
+    x[4, 0] = np.inf
+    for fold in ("max", "min"):
+        wanted = FOLDS[fold](x, axis=1)
+        for found, _ in results(reduce_rows(fold, 9, 100, ASCEND_910), {"x": x}, (9,)):
+            np.testing.assert_array_equal(found, wanted)
