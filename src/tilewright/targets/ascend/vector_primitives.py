@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tilewright.machine import Primitive, Storage
-from tilewright.targets.ascend.formats import image
+from tilewright.machine.model import MATRICES
+from tilewright.targets.ascend.formats import image, nz
 from tilewright.targets.ascend.machine import DaVinci
 
 POINTS = (
@@ -19,6 +20,9 @@ POINTS = (
 """Elementwise operations that have kernels (kernels/recipes.py)."""
 
 FOLDS = ("reduce_mean", "reduce_sum", "reduce_product", "reduce_max", "reduce_min")
+
+_MATRICES = ("input", "output")
+"""Roles of whole matrices; the others are one row."""
 
 _POINTS = "d0*d1*d2*d3*d4*d5*d6*d7"
 _REDUCED = f"{_POINTS}*r0*r1*r2*r3*r4*r5*r6*r7"
@@ -33,6 +37,10 @@ def vector_primitives() -> tuple[Primitive, ...]:
     """Operations on rows and places of elements, row by row in main memory, and pools of images."""
     roles = ("input", "weight", "bias", "output")
     rows = dict.fromkeys(roles, Storage(memory="ub"))
+    blocks = {
+        role: Storage(memory="ub", layout=f"{MATRICES}{nz()}" if role in _MATRICES else "")
+        for role in roles
+    }
     images = dict.fromkeys(roles, Storage(memory="ub", layout=image()))
 
     def primitive(
@@ -57,6 +65,8 @@ def vector_primitives() -> tuple[Primitive, ...]:
     return (
         primitive("softmax", ("softmax",), f"{_POINTS}*axis", 6, ("axis",)),
         primitive("layer_norm", ("layer_norm",), f"{_POINTS}*axis", 7, ("axis",)),
+        primitive("softmax_nz", ("softmax",), f"{_POINTS}*axis", 6, ("axis",), blocks),
+        primitive("layer_norm_nz", ("layer_norm",), f"{_POINTS}*axis", 7, ("axis",), blocks),
         primitive("fold", FOLDS, _REDUCED, 1),
         primitive(
             *("pool", ("max_pool", "average_pool"), "n*c*oh*ow*kh*kw", 1, ("kh", "kw"), images)

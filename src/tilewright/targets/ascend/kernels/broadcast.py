@@ -8,27 +8,43 @@ Halves are computed on as floats where a column is spread, or a function needs i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
 from tilewright.errors import refuse
+from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.recipes import RECIPES, compute
 from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut
-from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
+from tilewright.targets.ascend.kernels.transfers import (
+    SLACK,
+    blocks_of,
+    load_rows,
+    store_rows,
+)
 from tilewright.targets.ascend.kernels.turning import LINES, SCRATCH, spread_lanes
 from tilewright.targets.ascend.kernels.vectors import REPEAT, Grid, Vectors, pitch_of
-from tilewright.targets.ascend.machine import BLOCK, DaVinci
+from tilewright.targets.ascend.machine import BLOCK, CUBE, DaVinci
 from tilewright.targets.ascend.program import Place, Program, Tensor, Value
 
 Shape = tuple[int, ...]
 
 
-def merged(result: Shape, operands: Sequence[Shape]) -> tuple[Shape, list[Shape]]:
-    """Shapes of as few dims as tell the operands' broadcasts, all of one rank, two at least."""
+def merged(
+    result: Shape, operands: Sequence[Shape], *, matrices: bool = False
+) -> tuple[Shape, list[Shape]]:
+    """Shapes of as few dims as tell the operands' broadcasts, all of one rank, two at least.
+
+    The last two dims of ``matrices`` stay as they are.
+    """
     rank = len(result)
     whole = [(1,) * (rank - len(shape)) + shape for shape in operands]
+    if matrices:
+        inner = result[-2:]
+        outer, parts = merged(result[:-2], [shape[:-2] for shape in whole])
+        pairs = zip(parts, whole, strict=True)
+        return (*outer, *inner), [(*part, *shape[-2:]) for part, shape in pairs]
     extents: list[int] = []
     patterns: list[tuple[bool, ...]] = []
     for axis, extent in enumerate(result):
@@ -58,6 +74,8 @@ class _Operand:
     name: str
     shape: Shape
     """As that of the result, with 1 where it broadcasts."""
+    blocks: bool = False
+    """Whether its matrices are in Nz."""
 
     @property
     def rows(self) -> bool:
@@ -70,11 +88,24 @@ class _Operand:
         return self.shape[-1] > 1
 
     @property
+    def size(self) -> int:
+        """Elements, those that pad blocks included."""
+        if not self.blocks:
+            return prod(self.shape)
+        return prod(self.shape[:-2]) * padded(self.shape[-2]) * padded(self.shape[-1])
+
+    @property
     def strides(self) -> list[int]:
-        """Elements from one index to the next; 0 where it broadcasts."""
+        """Elements from one index to the next; 0 where it broadcasts. Of matrices in Nz columns go
+        by blocks of 16."""
         strides: list[int] = []
         step = 1
-        for extent in reversed(self.shape):
+        shape = self.shape
+        if self.blocks:
+            height, width = padded(shape[-2]), padded(shape[-1])
+            strides, step = [height, CUBE if shape[-2] > 1 else 0], height * width
+            shape = shape[:-2]
+        for extent in reversed(shape):
             strides.append(step if extent > 1 else 0)
             step *= extent
         return strides[::-1]
@@ -89,6 +120,8 @@ class _Broadcast:
     core: DaVinci
     name: str
     element: str
+    blocks: bool
+    """Whether the result's matrices are in Nz: columns are then padded to whole blocks."""
 
     def __post_init__(self) -> None:
         self.recipe = RECIPES[self.operation]
@@ -97,6 +130,7 @@ class _Broadcast:
         self.wide = self.element == "half" and (self.recipe.wide or spread)
         self.inner = "float" if self.wide else self.element
         rows, columns = self.result[-2:]
+        columns = padded(columns) if self.blocks else columns
         lanes = REPEAT // WIDTHS[self.inner]
         self.columns = cut(columns, self._most_columns(), lanes)
         each, fixed = self._bytes(self.columns.size)
@@ -143,7 +177,7 @@ class _Broadcast:
             once.fill(Grid(grids[name].place), 1, BLOCK // WIDTHS[self.inner], value)
             tiles.before += once.body
         for operand in self.operands:
-            tensor = Tensor(operand.name, prod(operand.shape) * self.width + SLACK, self.element)
+            tensor = Tensor(operand.name, operand.size * self.width + SLACK, self.element)
             tensors.append(tensor)
             main = _main(tensor, indices, operand.strides)
             load = self._grid if operand.columns else self._column
@@ -157,22 +191,23 @@ class _Broadcast:
         compute(vectors, self.recipe.steps, grids, self.rows.size, self.columns.size)
         if self.wide:
             vectors.operation("cast", home, (grids["out"],), self.rows.size, self.columns.size)
-        size = prod(self.result) * self.width
-        out = Tensor("out", size + SLACK, self.element, written=True)
-        strides = [prod(self.result[number + 1 :]) for number in range(len(self.result))]
-        store = store_rows(
-            _main(out, indices, strides),
-            home.place,
-            pitch,
-            self.rows.size,
-            self.columns.size,
-            self.width,
-            self.result[-1] * self.width,
-            "row_out",
-        )
+        result = _Operand("out", self.result, self.blocks)
+        out = Tensor("out", result.size * self.width + SLACK, self.element, written=True)
+        main = _main(out, indices, result.strides)
+        sizes = self.rows.size, self.columns.size
+        if self.blocks:
+            height = padded(self.result[-2])
+            store = blocks_of(home.place, pitch, main, height, self._cubes, "block_out", loads=False)
+        else:
+            apart = self.result[-1] * self.width
+            store = store_rows(main, home.place, pitch, *sizes, self.width, apart, "row_out")
         tiles.body.extend([*vectors.body, *store])
         shapes = " and ".join(str(operand.shape) for operand in self.operands)
         return tiles.program((*tensors, out), f"{self.operation} of {shapes} {self.element}s")
+
+    @property
+    def _cubes(self) -> tuple[int, int]:
+        return self.rows.size, padded(self.columns.size) // CUBE
 
     def _floats(self, tiles: Tiles, name: str, rows: int) -> Grid:
         pitch = self._pitch(self.columns.size, "float")
@@ -185,7 +220,13 @@ class _Broadcast:
         home = Place(tiles.tile(operand.name, rows * pitch, self.element))
         apart = operand.shape[-1] * self.width
         sizes = rows, self.columns.size, self.width
-        tiles.body.extend(load_rows(home, pitch, main, *sizes, apart, f"row_{operand.name}"))
+        if operand.blocks:
+            cubes = rows, self._cubes[1]
+            height = padded(operand.shape[-2])
+            name = f"block_{operand.name}"
+            tiles.body.extend(blocks_of(home, pitch, main, height, cubes, name, loads=True))
+        else:
+            tiles.body.extend(load_rows(home, pitch, main, *sizes, apart, f"row_{operand.name}"))
         grid = Grid(home, pitch if operand.rows else 0)
         if not self.wide:
             return grid
@@ -228,16 +269,22 @@ def broadcast(
     scalars: Mapping[str, str] | None = None,
     name: str = "",
     element: str = "float",
+    blocks: Collection[str] = (),
 ) -> Program:
     """The kernel of an operation on elements of these shapes, by operand (x, y), without flags.
 
     ``scalars`` are what the recipe asks the caller for, and operands whose elements are all alike,
-    as C. Refuses (``lower-operation``) what there is no recipe for.
+    as C. ``blocks`` are the operands, and perhaps out, whose matrices are in Nz. Refuses
+    (``lower-operation``) what there is no recipe for, and columns that are to be spread from Nz.
     """
     recipe = RECIPES.get(operation)
     if recipe is None or recipe.types.get(element) != element:
         raise refuse("lower-operation", f"{core.name} has no {operation} of {element}s")
-    extents, shapes = merged(result, list(operands.values()))
-    given = [_Operand(n, shape) for n, shape in zip(operands, shapes, strict=True)]
+    extents, shapes = merged(result, list(operands.values()), matrices=bool(blocks))
+    given = [_Operand(n, shape, n in blocks) for n, shape in zip(operands, shapes, strict=True)]
+    if any(operand.blocks and not operand.columns for operand in given):
+        raise refuse("lower-operation", f"{operation} would spread a column of a matrix in Nz")
     name = name or operation
-    return _Broadcast(operation, extents, given, scalars or {}, core, name, element).program()
+    inner = scalars or {}
+    in_blocks = "out" in blocks
+    return _Broadcast(operation, extents, given, inner, core, name, element, in_blocks).program()

@@ -27,7 +27,7 @@ from tilewright.targets.ascend.kernels.folds import (
     spread,
 )
 from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut
-from tilewright.targets.ascend.kernels.transfers import SLACK, load_rows, store_rows
+from tilewright.targets.ascend.kernels.transfers import SLACK, Matrices, load_rows, store_rows
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number, pitch_of
 from tilewright.targets.ascend.machine import BLOCK, DaVinci
 from tilewright.targets.ascend.program import Place, Program, Tensor
@@ -118,6 +118,27 @@ def reciprocal_root(vectors: Vectors, x: Grid, other: Grid, count: int) -> None:
     vectors.operation("vmuls", x, (y,), 1, count, "1.0f")
 
 
+@dataclass(frozen=True)
+class Rows:
+    """What a kernel takes: matrices, row by row or in Nz."""
+
+    count: int
+    rows: int
+    columns: int
+    element: str = "float"
+    blocks: bool = False
+    """Whether they are in Nz, which halves alone are."""
+
+    def __str__(self) -> str:
+        form = " in Nz" if self.blocks else ""
+        return f"{self.count * self.rows} rows of {self.columns} {self.element}s{form}"
+
+    def matrices(self, name: str) -> Matrices:
+        """An operand, or the result; matrices row by row are one."""
+        sizes = (self.count, self.rows) if self.blocks else (1, self.count * self.rows)
+        return Matrices(name, *sizes, self.columns, self.element, self.blocks)
+
+
 Compute = Callable[[Vectors, FoldRoom, Grid, Grid, int, Sequence[Grid]], None]
 """Statements for a tile: writer, memory, out, x, rows, and the operands of one row."""
 
@@ -126,24 +147,24 @@ Compute = Callable[[Vectors, FoldRoom, Grid, Grid, int, Sequence[Grid]], None]
 class _Rows:
     """A kernel that takes rows to rows of as many elements; halves are computed on as floats."""
 
-    rows: int
-    columns: int
+    of: Rows
     core: DaVinci
     name: str
     about: str
     extra: Sequence[str]
     """Operands of one row, after x."""
     compute: Compute
-    element: str
+
+    def __post_init__(self) -> None:
+        self.columns, self.element = self.of.columns, self.of.element
 
     def program(self) -> Program:
         width = WIDTHS[self.element]
-        size = self.rows * self.columns * width + SLACK
-        x = Tensor("x", size, self.element)
-        out = Tensor("out", size, self.element, written=True)
+        given_x, given_out = (self.of.matrices(name) for name in ("x", "out"))
+        x, out = given_x.tensor(), given_out.tensor(written=True)
         more = [Tensor(name, self.columns * width + SLACK, self.element) for name in self.extra]
         rows, slots = self._tile()
-        tiles = Tiles(self.name, self.core, (rows.count,))
+        tiles = Tiles(self.name, self.core, (given_x.count, rows.count))
         folds = fold_room(tiles.room, rows.size)
         tiles.buffers += folds.buffers
         lines = [self._line(tiles, tensor) for tensor in more]
@@ -164,12 +185,13 @@ class _Rows:
         self.compute(vectors, folds, wide[1], wide[0], rows.size, lines)
         if self.element == "half":
             vectors.operation("cast", given[1], (wide[1],), rows.size, self.columns)
-        at = rows.start(tiles.variables[0]) * (self.columns * width)
+        number, part = tiles.variables
+        at = number, rows.start(part), rows.size
         tiles.body.extend(
             [
-                *load_rows(homes[0], pitch, Place(x, at), rows.size, self.columns, width),
+                *given_x.load(homes[0], pitch, x, *at),
                 *vectors.body,
-                *store_rows(Place(out, at), homes[1], pitch, rows.size, self.columns, width),
+                *given_out.store(out, homes[1], pitch, *at),
             ]
         )
         return tiles.program((x, *more, out), self.about)
@@ -196,7 +218,7 @@ class _Rows:
             for rows in (*range(MOST_ROWS, 8, -8), 8, 4, 2, 1):
                 each = 2 * (slots * pitch + wide)
                 if rows >= fewest and fold_bytes(rows) + rows * each <= room:
-                    return cut(self.rows, rows), slots
+                    return cut(self.of.matrices("x").rows, rows), slots
         raise refuse(
             "plan-capacity",
             f"{self.name}: two rows of {self.columns} elements are more than the {self.core.ub} "
@@ -205,40 +227,29 @@ class _Rows:
         )
 
 
-def softmax(
-    rows: int, columns: int, core: DaVinci, name: str = "softmax", element: str = "float"
-) -> Program:
+def softmax(of: Rows, core: DaVinci, name: str = "softmax") -> Program:
     """The kernel of softmax along the rows of ``x``, without flags: parameters x, out."""
 
     def compute(
         v: Vectors, room: FoldRoom, out: Grid, x: Grid, count: int, extra: Sequence[Grid]
     ) -> None:
-        softmax_rows(v, room, out, x, count, columns)
+        softmax_rows(v, room, out, x, count, of.columns)
 
-    about = f"softmax of {rows} rows of {columns} {element}s"
-    return _Rows(rows, columns, core, name, about, (), compute, element).program()
+    return _Rows(of, core, name, f"softmax of {of}", (), compute).program()
 
 
-def layer_norm(
-    rows: int,
-    columns: int,
-    core: DaVinci,
-    of: Norm,
-    name: str = "layer_norm",
-    element: str = "float",
-) -> Program:
+def layer_norm(of: Rows, core: DaVinci, norm: Norm, name: str = "layer_norm") -> Program:
     """The kernel of layer normalisation, without flags: x, perhaps scale and shift, out."""
 
     def compute(
         v: Vectors, room: FoldRoom, out: Grid, x: Grid, count: int, extra: Sequence[Grid]
     ) -> None:
-        scale = extra[0] if of.scaled else None
-        shift = extra[-1] if of.shifted else None
-        normalise_rows(v, room, out, x, count, columns, of, scale, shift)
+        scale = extra[0] if norm.scaled else None
+        shift = extra[-1] if norm.shifted else None
+        normalise_rows(v, room, out, x, count, of.columns, norm, scale, shift)
 
-    extra = [n for n, there in (("scale", of.scaled), ("shift", of.shifted)) if there]
-    about = f"layer normalisation of {rows} rows of {columns} {element}s"
-    return _Rows(rows, columns, core, name, about, extra, compute, element).program()
+    extra = [n for n, there in (("scale", norm.scaled), ("shift", norm.shifted)) if there]
+    return _Rows(of, core, name, f"layer normalisation of {of}", extra, compute).program()
 
 
 def softmax_across(

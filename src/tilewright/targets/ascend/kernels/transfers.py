@@ -4,13 +4,19 @@ In main memory rows follow each other without a gap, or some pitch apart; in UB 
 Rows whose bytes are whole blocks go in bursts of one copy. Others are copied one by one: a copy
 takes whole blocks, so it reads, or writes, up to 31 bytes past the row's end. What is written there
 the next row overwrites, so rows go in ascending order; behind the last one a tensor has ``SLACK``.
+
+Matrices in Nz become rows on their way, and blocks again on their way back (``Matrices``): a copy
+for each 16 columns, of bursts of one block.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, MAX_FIELD
-from tilewright.targets.ascend.program import Loop, Place, Statement, Value
+from tilewright.targets.ascend.formats import padded
+from tilewright.targets.ascend.machine import BLOCK, CUBE, MAX_BURSTS, MAX_FIELD
+from tilewright.targets.ascend.program import Loop, Place, Statement, Tensor, Value
 
 SLACK = 32
 """Bytes behind a tensor that kernels may touch."""
@@ -77,3 +83,103 @@ def _copy(
     if loads:
         return isa.copy(own, main, bursts, length, *gaps)
     return isa.copy(main, own, bursts, length, gaps[1], gaps[0])
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """So many matrices of rows by columns in main memory: row by row, or in Nz (halves)."""
+
+    name: str
+    count: int
+    rows: int
+    columns: int
+    element: str = "float"
+    blocks: bool = False
+    """Whether they are in Nz."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of one."""
+        if self.blocks:
+            return padded(self.rows) * padded(self.columns) * 2
+        return self.rows * self.columns * isa.WIDTHS[self.element]
+
+    def tensor(self, *, written: bool = False) -> Tensor:
+        """The parameter of a kernel."""
+        size = self.count * self.size + SLACK
+        return Tensor(self.name, size, self.element, written=written)
+
+    def load(
+        self, to: Place, pitch: int, tensor: Tensor, number: Value, row: Value, rows: int
+    ) -> list[Statement]:
+        """Whole rows of one matrix to UB."""
+        return self._move(to, pitch, tensor, (number, row, 0), (rows, self.columns), loads=True)
+
+    def store(
+        self, tensor: Tensor, source: Place, pitch: int, number: Value, row: Value, rows: int
+    ) -> list[Statement]:
+        """Whole rows from UB."""
+        at = (number, row, 0)
+        return self._move(source, pitch, tensor, at, (rows, self.columns), loads=False)
+
+    def _move(
+        self,
+        own: Place,
+        pitch: int,
+        tensor: Tensor,
+        at: tuple[Value, Value, Value],
+        extents: tuple[int, int],
+        *,
+        loads: bool,
+    ) -> list[Statement]:
+        number, row, column = at
+        rows, columns = extents
+        start = number * self.size
+        if not self.blocks:
+            width = isa.WIDTHS[self.element]
+            main = Place(tensor, start + (row * self.columns + column) * width)
+            name = f"row_{self.name}"
+            move = load_rows if loads else _stored
+            return move(own, pitch, main, rows, columns, width, self.columns * width, name)
+        height = padded(self.rows)
+        return blocks_of(
+            own,
+            pitch,
+            Place(tensor, start + (row * BLOCK + column * (height * 2))),
+            height,
+            (rows, -(-columns // CUBE)),
+            f"block_{self.name}",
+            loads=loads,
+        )
+
+
+def blocks_of(
+    own: Place,
+    pitch: int,
+    main: Place,
+    height: int,
+    extents: tuple[int, int],
+    name: str,
+    *,
+    loads: bool,
+) -> list[Statement]:
+    """Rows, by blocks of 16 columns, of a matrix in Nz of ``height`` rows, to UB or from there."""
+    rows, blocks = extents
+    loop = Loop(name, blocks)
+    main = main.at(loop.variable * (height * BLOCK))
+    gaps = (0, pitch // BLOCK - 1)
+    loop.body.append(_copy(own.at(loop.variable * BLOCK), main, rows, 1, gaps, loads))
+    return [loop]
+
+
+def _stored(
+    own: Place,
+    pitch: int,
+    main: Place,
+    rows: int,
+    columns: int,
+    width: int,
+    apart: int,
+    name: str,
+) -> list[Statement]:
+    return store_rows(main, own, pitch, rows, columns, width, apart, name)

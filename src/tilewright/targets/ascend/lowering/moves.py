@@ -14,6 +14,7 @@ from tilewright.targets.ascend.kernels.moves import (
     pad_axis,
 )
 from tilewright.targets.ascend.kernels.vectors import number
+from tilewright.targets.ascend.lowering.conversions import convert
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 
 
@@ -57,6 +58,15 @@ def move(
         launches.launch(program, value, to)
         value, offset, size = to, 0, count
     return result
+
+
+def relay(
+    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
+) -> Value:
+    """The launches of a change of layout, or of a copy that changes none; see ``STAGES``."""
+    if target is not None and not target.layout and not operands[0].layout:
+        return move(launches, stage, operands, target)
+    return convert(launches, stage, operands, target)
 
 
 def pad(

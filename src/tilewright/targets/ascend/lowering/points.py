@@ -19,6 +19,7 @@ from tilewright.targets.ascend.kernels.elementwise import elementwise
 from tilewright.targets.ascend.kernels.recipes import RECIPES
 from tilewright.targets.ascend.kernels.vectors import number
 from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend.lowering.rows import in_blocks
 from tilewright.targets.ascend.program import Program
 
 NAMES = {"clip": "clamp", "identity": "copy"}
@@ -112,7 +113,11 @@ def _broadcast(
     name: str,
 ) -> Program:
     element = values["out"].element
-    if any((value.element, value.layout) != (element, "") for value in values.values()):
+    blocks = [n for n, value in values.items() if in_blocks(value)]
+    if any(
+        value.element != element or (value.layout and n not in blocks)
+        for n, value in values.items()
+    ):
         raise launches.refusal(f"{stage.operation} has operands of several forms")
     for operand in stage.inputs:
         if not _aligned(operand, stage.output):
@@ -126,6 +131,7 @@ def _broadcast(
         scalars={**named, **constants},
         name=name,
         element=element,
+        blocks=blocks,
     )
 
 

@@ -7,8 +7,16 @@ from itertools import groupby
 from math import prod
 
 from tilewright.planning.domain import Operand, Stage
+from tilewright.planning.layout import Layout
+from tilewright.targets.ascend.formats import matrices
 from tilewright.targets.ascend.kernels.elementwise import elementwise
-from tilewright.targets.ascend.kernels.normal import Norm, layer_norm, softmax, softmax_across
+from tilewright.targets.ascend.kernels.normal import (
+    Norm,
+    Rows,
+    layer_norm,
+    softmax,
+    softmax_across,
+)
 from tilewright.targets.ascend.kernels.reductions import reduce_across, reduce_rows
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 
@@ -20,6 +28,12 @@ FOLD_OF = {
     "reduce_min": "min",
 }
 """Reduction -> its fold."""
+
+
+def in_blocks(value: Value) -> bool:
+    """Whether a value's matrices are in Nz."""
+    rank = len(value.shape)
+    return rank > 1 and bool(value.layout) and Layout.parse(value.layout, rank) == matrices(rank)
 
 
 def _plain(launches: Launches, stage: Stage, *values: Value) -> str:
@@ -42,17 +56,26 @@ def normal(
 ) -> Value:
     """The launch of a softmax or layer normalisation; see ``STAGES``."""
     shape = stage.output.shape
-    result = target or launches.buffer(shape, operands[0].element)
-    element = _plain(launches, stage, *operands, result)
+    first = operands[0]
+    result = target or launches.buffer(shape, first.element, first.layout)
+    blocks = all(in_blocks(value) for value in (first, result))
+    plain = operands[1:] if blocks else (*operands, result)
+    element = _plain(launches, stage, *plain) if plain else first.element
     flags = _reduced(stage, stage.inputs[0])
     axis = flags.index(True)
-    outer, count, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    count, inner = shape[axis], prod(shape[axis + 1 :])
+    if blocks and (inner > 1 or axis < len(shape) - 1):
+        raise launches.refusal(f"{stage.operation} of matrices in Nz is along their rows alone")
+    if not blocks and inner == 1:
+        rows = Rows(1, prod(shape[:axis]), count, element)
+    else:
+        rows = Rows(prod(shape[:-2]), prod(shape[-2:-1]), count, element, blocks)
     name = launches.name(stage.operation)
     core = launches.core
     if stage.operation == "softmax" and inner > 1:
-        program = softmax_across(outer, count, inner, core, name, element)
+        program = softmax_across(prod(shape[:axis]), count, inner, core, name, element)
     elif stage.operation == "softmax":
-        program = softmax(outer, count, core, name, element)
+        program = softmax(rows, core, name)
     else:
         of = Norm(
             float(str(stage.attribute("epsilon", 1e-5))),
@@ -60,7 +83,7 @@ def normal(
             len(operands) > 1,
             len(operands) > 2,
         )
-        program = layer_norm(outer, count, core, of, name, element)
+        program = layer_norm(rows, core, of, name)
     launches.launch(program, *operands, result)
     return result
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.planning.domain import Stage
-from tilewright.targets.ascend.lowering.conversions import convert
 from tilewright.targets.ascend.lowering.launches import Launches, Value
-from tilewright.targets.ascend.lowering.moves import move, pad
+from tilewright.targets.ascend.lowering.moves import move, pad, relay
 from tilewright.targets.ascend.lowering.points import points
 from tilewright.targets.ascend.lowering.pools import pooling
 from tilewright.targets.ascend.lowering.rows import FOLD_OF, normal, reduction
@@ -30,6 +29,6 @@ STAGES: dict[str, StageLowering] = {
     **dict.fromkeys(("transpose", "slice"), move),
     "pad": pad,
     **dict.fromkeys(("max_pool", "average_pool"), pooling),
-    "convert_layout": convert,
+    "convert_layout": relay,
 }
 """Operation -> what lowers it. Products (products.py) are anchors with stages of their own."""
