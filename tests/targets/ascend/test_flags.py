@@ -20,7 +20,7 @@ from tilewright.targets.ascend.kernels.elementwise import elementwise
 from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
 from tilewright.targets.ascend.kernels.matmul import Matrices, Tiling, matmul
 from tilewright.targets.ascend.kernels.moves import Dim, move_elements
-from tilewright.targets.ascend.kernels.normal import Norm, layer_norm, softmax
+from tilewright.targets.ascend.kernels.normal import Norm, Rows, layer_norm, softmax
 from tilewright.targets.ascend.kernels.pools import Window, pool
 from tilewright.targets.ascend.kernels.reductions import reduce_rows
 from tilewright.targets.ascend.machine import ASCEND_910
@@ -63,9 +63,11 @@ KERNELS: dict[str, Callable[[], Program]] = {
     ),
     "to blocks": lambda: fractalise(100, 48, "naive", ASCEND_910, "kernel"),
     "to blocks by copies": lambda: fractalise(50, 33, "dma", ASCEND_910, "kernel"),
-    "softmax": lambda: softmax(20, 70, ASCEND_910, "kernel"),
-    "softmax of many tiles": lambda: softmax(300, 8, ASCEND_910, "kernel"),
-    "layer normalisation": lambda: layer_norm(9, 17, ASCEND_910, Norm(scaled=True), "kernel"),
+    "softmax": lambda: softmax(Rows(1, 20, 70), ASCEND_910, "kernel"),
+    "softmax of many tiles": lambda: softmax(Rows(1, 300, 8), ASCEND_910, "kernel"),
+    "layer normalisation": lambda: layer_norm(
+        Rows(2, 9, 17, "half", True), ASCEND_910, Norm(scaled=True), "kernel"
+    ),
     "reduction in parts": lambda: reduce_rows("max", 9, 17_000, ASCEND_910, name="kernel"),
     "broadcast": lambda: broadcast(
         "mul", (3, 20, 17), {"x": (3, 20, 17), "y": (20, 1)}, ASCEND_910, name="kernel"
@@ -76,7 +78,7 @@ KERNELS: dict[str, Callable[[], Program]] = {
         size=390,
         name="kernel",
     ),
-    "pool": lambda: pool("max", 5, 7, 16, Window((3, 2)), ASCEND_910, name="kernel"),
+    "pool": lambda: pool("max", 3, 5, 7, Window((3, 2)), ASCEND_910, name="kernel"),
     "to rows": lambda: defractalise(33, 50, "improved", ASCEND_910, "kernel"),
 }
 

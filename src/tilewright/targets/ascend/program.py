@@ -328,7 +328,9 @@ def _fixed(statement: Command | Flag | Barrier) -> Executed | None:
         return Executed(statement, event, False, 0, (), ()) if isinstance(event, int) else None
     if isinstance(statement, Barrier):
         return Executed(statement, 0, False, 0, (), ())
-    reads, writes = ([_fixed_access(one) for one in part] for part in (statement.reads, statement.writes))
+    reads, writes = (
+        [_fixed_access(one) for one in part] for part in (statement.reads, statement.writes)
+    )
     cycles = statement.cycles
     if statement.spaced is not None or isinstance(cycles, Expr) or None in (*reads, *writes):
         return None

@@ -94,14 +94,14 @@ def missing_barriers(program: Program, trips: int | None = None) -> dict[Command
     mended: dict[Command, tuple[int, int]] = {}
     _Proof(steps, 1 << 20, True, MOST, cut=True, own=True, mended=mended)
     barred = [number for number, step in enumerate(steps, 1) if step.statement in mended]
-    return {
-        command: any(
-            first < number < last and steps[number - 1].statement.pipe == command.pipe
-            for number in barred[bisect_right(barred, first) : bisect_left(barred, last)]
-            if isinstance(steps[number - 1].statement, Command)
+    doubtful: dict[Command, bool] = {}
+    for command, (first, last) in mended.items():
+        between = barred[bisect_right(barred, first) : bisect_left(barred, last)]
+        others = (steps[number - 1].statement for number in between)
+        doubtful[command] = any(
+            isinstance(other, Command) and other.pipe == command.pipe for other in others
         )
-        for command, (first, last) in mended.items()
-    }
+    return doubtful
 
 
 class _Proof:

@@ -35,13 +35,13 @@ def points_of(core: DaVinci) -> tuple[str, ...]:
 
 def vector_primitives() -> tuple[Primitive, ...]:
     """Operations on rows and places of elements, row by row in main memory, and pools of images."""
-    roles = ("input", "weight", "bias", "output")
-    rows = dict.fromkeys(roles, Storage(memory="ub"))
+    roles: tuple[str, ...] = ("input", "weight", "bias", "output")
+    rows: dict[str, Storage] = dict.fromkeys(roles, Storage(memory="ub"))
     blocks = {
         role: Storage(memory="ub", layout=f"{MATRICES}{nz()}" if role in _MATRICES else "")
         for role in roles
     }
-    images = dict.fromkeys(roles, Storage(memory="ub", layout=image()))
+    images: dict[str, Storage] = dict.fromkeys(roles, Storage(memory="ub", layout=image()))
 
     def primitive(
         name: str,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.targets.ascend.ascend_arrays import built, run
+from tests.targets.ascend.ascend_arrays import Halves, built, pack, run, unpack
 
 from tilewright.targets.ascend.host import Outcome
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
@@ -21,7 +22,7 @@ ROOM = 16
 """Elements behind a tensor."""
 
 
-def with_room(array: NDArray[np.generic]) -> NDArray[np.generic]:
+def with_room(array: NDArray[Any]) -> NDArray[Any]:
     """The elements row by row, with others behind that are no zeros."""
     return np.concatenate([array.ravel(), np.full(ROOM, 7, array.dtype)])
 
@@ -32,13 +33,25 @@ def floats(seed: int, *shape: int, scale: float = 3.0, mean: float = 0.0) -> Flo
     return random.normal(mean, scale, shape).astype(np.float32)
 
 
+def packed(x: Halves) -> Halves:
+    """Matrices in Nz, their padding no numbers."""
+    return np.stack([pack(matrix) for matrix in x.reshape(-1, *x.shape[-2:])])
+
+
+def unpacked(data: NDArray[Any], shape: tuple[int, ...]) -> Halves:
+    """The matrices of what lies in Nz."""
+    count = int(np.prod(shape[:-2]))
+    halves = data.view(np.float16).reshape(count, -1)
+    return np.stack([unpack(one, (shape[-2], shape[-1])) for one in halves]).reshape(shape)
+
+
 def results(
     program: Program,
-    given: Mapping[str, NDArray[np.generic]],
+    given: Mapping[str, NDArray[Any]],
     shape: tuple[int, ...],
     core: DaVinci = ASCEND_910,
     kind: type[np.generic] = np.float32,
-) -> Iterator[tuple[NDArray[np.generic], Outcome]]:
+) -> Iterator[tuple[NDArray[Any], Outcome]]:
     """What a kernel gives in each order; what it does not write is no number."""
     kernel = built(program, core)
     size = int(np.prod(shape))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.slow import but_fast
-from tests.targets.ascend.kernels.rows_of_floats import floats, results
+from tests.targets.ascend.kernels.rows_of_floats import floats, packed, results, unpacked
 
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.kernels.broadcast import broadcast, merged
@@ -40,6 +40,46 @@ def test_shapes(pair: tuple[Shape, Shape], turned: bool) -> None:
     program = broadcast("sub", wanted.shape, {"x": first, "y": second}, ASCEND_910)
     for found, _ in results(program, {"x": x, "y": y}, wanted.shape):
         np.testing.assert_array_equal(found, wanted)
+
+
+HALVES = [*PAIRS[:6], ((12, 32, 32), (1, 1, 32)), ((2, 20, 500), (500,))]
+
+
+@pytest.mark.parametrize("pair", but_fast(HALVES, HALVES[1:3]))
+def test_halves(pair: tuple[Shape, Shape]) -> None:
+    x, y = (floats(n, *shape).astype(np.float16) for n, shape in enumerate(pair))
+    wanted = x - y
+    operands = {"x": pair[0], "y": pair[1]}
+    program = broadcast("sub", wanted.shape, operands, ASCEND_910, element="half")
+    for found, _ in results(program, {"x": x, "y": y}, wanted.shape, kind=np.float16):
+        np.testing.assert_array_equal(found, wanted)
+
+
+NZ = [
+    ((2, 33, 100), (100,), "x"),
+    ((2, 33, 100), (33, 1), "x"),
+    ((2, 3, 17, 64), (3, 17, 64), "xy"),
+    ((2, 3, 17, 64), (3, 17, 64), "x"),
+    ((17, 40), (1, 40), "xy"),
+    ((2, 20, 5000), (5000,), "x"),
+]
+
+
+@pytest.mark.parametrize("case", but_fast(NZ, NZ[:2]))
+def test_matrices_in_nz(case: tuple[Shape, Shape, str]) -> None:
+    first, second, blocks = case
+    x, y = (floats(n, *shape).astype(np.float16) for n, shape in enumerate((first, second)))
+    given = {"x": packed(x), "y": packed(y) if "y" in blocks else y}
+    operands = {"x": first, "y": second}
+    program = broadcast("sub", first, operands, ASCEND_910, element="half", blocks=[*blocks, "out"])
+    for out, _ in results(program, given, given["x"].shape, kind=np.float16):
+        np.testing.assert_array_equal(unpacked(out, first), x - y)
+
+
+def test_a_column_of_a_matrix_in_nz_is_refused() -> None:
+    operands = {"x": (20, 30), "y": (20, 1)}
+    with pytest.raises(TilewrightError, match="lower-operation"):
+        broadcast("sub", (20, 30), operands, ASCEND_910, element="half", blocks=["y"])
 
 
 def test_dims_that_broadcast_alike_are_one() -> None:

@@ -54,8 +54,10 @@ def transposed(x: Bits, order: tuple[int, ...], element: str) -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
-MATRICES = [(a, b) for a in (1, 7, 16, 31, 48, 100) for b in (1, 7, 16, 31, 48, 100)]
-MATRICES += [(333, 100), (128, 64), (4097, 5)]
+MATRICES = [
+    *((a, b) for a in (1, 7, 16, 31, 48, 100) for b in (1, 7, 16, 31, 48, 100)),
+    *((333, 100), (128, 64), (4097, 5)),
+]
 
 
 @pytest.mark.parametrize("element", KINDS)
@@ -64,8 +66,12 @@ def test_matrices(shape: tuple[int, int], element: str) -> None:
     transposed(bits(1, element, *shape), (1, 0), element)
 
 
-HEADS = [((1, 128, 12, 64), (0, 2, 1, 3)), ((1, 128, 12, 64), (0, 2, 3, 1))]
-HEADS += [((1, 12, 128, 64), (0, 2, 1, 3)), ((2, 17, 3, 5), (0, 2, 3, 1))]
+HEADS = [
+    ((1, 128, 12, 64), (0, 2, 1, 3)),
+    ((1, 128, 12, 64), (0, 2, 3, 1)),
+    ((1, 12, 128, 64), (0, 2, 1, 3)),
+    ((2, 17, 3, 5), (0, 2, 3, 1)),
+]
 
 
 @pytest.mark.parametrize("case", but_fast(HEADS, HEADS[-1:]))
@@ -98,7 +104,9 @@ def test_slices_with_steps_and_backwards() -> None:
             np.testing.assert_array_equal(found, taken.ravel())
 
 
-@pytest.mark.parametrize("case", [(3, (1, 2), 17), (1, (8, 8), 64), (2, (0, 5), 9000), (4, (3, 0), 8)])
+@pytest.mark.parametrize(
+    "case", [(3, (1, 2), 17), (1, (8, 8), 64), (2, (0, 5), 9000), (4, (3, 0), 8)]
+)
 def test_padding(case: tuple[int, tuple[int, int], int]) -> None:
     outer, pads, count = case
     x = bits(5, "float", outer, count)

@@ -6,23 +6,33 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.slow import but_fast
-from tests.targets.ascend.kernels.rows_of_floats import floats, results
+from tests.targets.ascend.ascend_arrays import Halves
+from tests.targets.ascend.kernels.rows_of_floats import floats, packed, results, unpacked
 
 from tilewright.errors import TilewrightError
-from tilewright.targets.ascend.kernels.normal import Norm, layer_norm, softmax, softmax_across
+from tilewright.targets.ascend.kernels.normal import (
+    Norm,
+    Rows,
+    layer_norm,
+    softmax,
+    softmax_across,
+)
 from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910, DaVinci
 
 EPSILON = 2.0**-23
 
-SHAPES = [
-    (rows, columns) for rows in (1, 15, 63, 333) for columns in (1, 15, 17, 63, 100, 333)
-] + [(2, 4097), (1, 15_000), (300, 64), (1000, 8)]
+SHAPES = [(rows, columns) for rows in (1, 15, 63, 333) for columns in (1, 15, 17, 63, 100, 333)] + [
+    (2, 4097),
+    (1, 15_000),
+    (300, 64),
+    (1000, 8),
+]
 FAST = [(1, 1), (15, 17), (63, 100), (2, 4097)]
 
 Doubles = NDArray[np.float64]
 
 
-def softmax_of(x: NDArray[np.float32], axis: int) -> Doubles:
+def softmax_of(x: NDArray[np.floating], axis: int) -> Doubles:
     wide = x.astype(np.float64)
     powers = np.exp(wide - wide.max(axis, keepdims=True))
     return powers / powers.sum(axis, keepdims=True)
@@ -39,7 +49,7 @@ def bound(x: NDArray[np.float32], axis: int) -> Doubles:
 def test_softmax(shape: tuple[int, int]) -> None:
     x = floats(sum(shape), *shape, scale=6)
     wanted = softmax_of(x, 1)
-    for found, _ in results(softmax(*shape, ASCEND_910), {"x": x}, shape):
+    for found, _ in results(softmax(Rows(1, *shape), ASCEND_910), {"x": x}, shape):
         assert (np.abs(found - wanted) <= bound(x, 1) * wanted).all()
 
 
@@ -60,7 +70,7 @@ def test_softmax_of_large_and_infinite_numbers() -> None:
     x[1, 3] = -np.inf
     x[2, :] = 88.0
     wanted = softmax_of(x, 1)
-    for found, _ in results(softmax(4, 100, ASCEND_910), {"x": x}, x.shape):
+    for found, _ in results(softmax(Rows(1, 4, 100), ASCEND_910), {"x": x}, x.shape):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-37)
         assert found[1, 3] == 0
 
@@ -71,7 +81,7 @@ def test_softmax_of_large_and_infinite_numbers() -> None:
 )
 @pytest.mark.parametrize("shape", but_fast(SHAPES, FAST[1:3]))
 def test_layer_norm(shape: tuple[int, int], of: Norm, core: DaVinci) -> None:
-    rows, columns = shape
+    columns = shape[1]
     x = floats(columns, *shape, scale=2, mean=1)
     given = {"x": x}
     scale, shift = floats(1, columns, scale=1), floats(2, columns, scale=1)
@@ -92,12 +102,45 @@ def test_layer_norm(shape: tuple[int, int], of: Norm, core: DaVinci) -> None:
     if columns == 1:
         # All that is left of one number is how far its mean is rounded, over the root of epsilon.
         most = most + size * EPSILON / root * 2
-    for found, _ in results(layer_norm(*shape, core, of), given, shape, core):
+    for found, _ in results(layer_norm(Rows(1, *shape), core, of), given, shape, core):
         assert (np.abs(found - wanted) <= most).all()
+
+
+HALVES = [(1, 1, 1), (2, 33, 10), (3, 3, 63), (2, 17, 100), (12, 128, 128), (1, 5, 4097)]
+
+
+def of_halves(x: Halves) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Softmax and layer normalisation of rows."""
+    wide = x.astype(np.float64)
+    centred = wide - wide.mean(-1, keepdims=True)
+    root = np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+    return softmax_of(x, x.ndim - 1), centred / root
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("shape", but_fast(HALVES, HALVES[:3]))
+def test_halves_and_matrices_in_nz(shape: tuple[int, int, int], blocks: bool) -> None:
+    """Computed on as floats, rounded once; whatever pads blocks."""
+    x = np.random.default_rng(1).normal(0, 3, shape).astype(np.float16)
+    rows = Rows(*shape, "half", blocks)
+    given = {"x": packed(x) if blocks else x}
+    size = given["x"].shape
+    programs = softmax(rows, ASCEND_910), layer_norm(rows, ASCEND_910, Norm())
+    for program, wanted in zip(programs, of_halves(x), strict=True):
+        for out, _ in results(program, given, size, kind=np.float16):
+            found = unpacked(out, shape) if blocks else out
+            assert (np.abs(found - wanted) <= np.abs(wanted) * 2.0**-11 + 2e-5).all()
+
+
+def test_softmax_of_columns_of_halves() -> None:
+    x = np.random.default_rng(1).normal(0, 3, (2, 33, 40)).astype(np.float16)
+    program = softmax_across(2, 33, 40, ASCEND_910, element="half")
+    for found, _ in results(program, {"x": x}, x.shape, kind=np.float16):
+        assert (np.abs(found - softmax_of(x, 1)) <= softmax_of(x, 1) * 2.0**-11 + 1e-5).all()
 
 
 def test_rows_that_ub_does_not_hold_are_refused() -> None:
     with pytest.raises(TilewrightError, match="plan-capacity"):
-        softmax(2, 40_000, ASCEND_910)
+        softmax(Rows(1, 2, 40_000), ASCEND_910)
     with pytest.raises(TilewrightError, match="plan-capacity"):
         softmax_across(2, 40_000, 10, ASCEND_910)

@@ -12,8 +12,10 @@ from tilewright.targets.ascend.machine import ASCEND_910
 
 EPSILON = 2.0**-23
 
-ROWS = [(rows, columns) for rows in (1, 17, 333) for columns in (1, 15, 63, 100, 4097)]
-ROWS += [(17, 40_000), (1000, 8), (130, 64)]
+ROWS = [
+    *((rows, columns) for rows in (1, 17, 333) for columns in (1, 15, 63, 100, 4097)),
+    *((17, 40_000), (1000, 8), (130, 64)),
+]
 FAST_ROWS = [(1, 1), (17, 63), (17, 40_000)]
 ACROSS = [(1, 1, 1), (2, 33, 10), (3, 5, 63), (2, 100, 17), (1, 4097, 64), (2, 10, 5000)]
 FOLDS = {"add": np.sum, "mul": np.prod, "max": np.max, "min": np.min}
@@ -72,3 +74,17 @@ def test_what_is_no_number_stays_that() -> None:
         wanted = FOLDS[fold](x, axis=1)
         for found, _ in results(reduce_rows(fold, 9, 100, ASCEND_910), {"x": x}, (9,)):
             np.testing.assert_array_equal(found, wanted)
+
+
+def test_halves() -> None:
+    """Folded as floats, rounded once."""
+    x = np.random.default_rng(1).normal(0, 3, (33, 1000)).astype(np.float16)
+    wide = x.astype(np.float64)
+    for program, wanted in (
+        (reduce_rows("add", 33, 1000, ASCEND_910, mean=True, element="half"), wide.mean(1)),
+        (reduce_across("max", 1, 33, 1000, ASCEND_910, element="half"), wide.max(0)),
+        (reduce_across("add", 33, 100, 10, ASCEND_910, element="half"), None),
+    ):
+        total = wide.reshape(33, 100, 10).sum(1) if wanted is None else wanted
+        for found, _ in results(program, {"x": x}, total.shape, kind=np.float16):
+            assert (np.abs(found - total) <= np.abs(total) * 2.0**-11 + 1e-4).all()

@@ -197,7 +197,9 @@ class _Broadcast:
         sizes = self.rows.size, self.columns.size
         if self.blocks:
             height = padded(self.result[-2])
-            store = blocks_of(home.place, pitch, main, height, self._cubes, "block_out", loads=False)
+            store = blocks_of(
+                home.place, pitch, main, height, self._cubes, "block_out", loads=False
+            )
         else:
             apart = self.result[-1] * self.width
             store = store_rows(main, home.place, pitch, *sizes, self.width, apart, "row_out")

@@ -33,6 +33,7 @@ from tilewright.targets.ascend.program import (
 SLACK = 32
 """Bytes behind a tensor that kernels may touch."""
 
+
 @dataclass
 class _Elementwise:
     operation: str

@@ -126,9 +126,7 @@ def _place(tensor: Tensor, indices: Sequence[Value], steps: Sequence[int], offse
     return Place(tensor, at * width)
 
 
-def _copy(
-    move: Move, core: DaVinci, x: Tensor, out: Tensor, offset: int, name: str
-) -> Program:
+def _copy(move: Move, core: DaVinci, x: Tensor, out: Tensor, offset: int, name: str) -> Program:
     width = isa.WIDTHS[x.element]
     if len(move) == 1:
         move = (Dim(1, move[0].extent), *move)

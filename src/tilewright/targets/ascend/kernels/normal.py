@@ -93,8 +93,9 @@ def normalise_rows(
 
 
 def reciprocal(vectors: Vectors, x: Grid, other: Grid, count: int) -> None:
-    """x = 1 / x; ``other`` is twice as long, whole blocks. ``vrec`` is an estimate, which two steps of Newton's
-    method refine: y (2 - x y)."""
+    """x = 1 / x; ``other`` is twice as long, whole blocks.
+
+    ``vrec`` is an estimate, which two steps of Newton's method refine: y (2 - x y)."""
     y, step = other, other.at(pitch_of(count, 4))
     vectors.operation("vrec", y, (x,), 1, count)
     for _ in range(2):

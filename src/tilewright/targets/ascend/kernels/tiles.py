@@ -88,7 +88,9 @@ class Tiles:
         """Of the innermost loop."""
         return self.loops[-1].body
 
-    def tile(self, name: str, size: int, element: str = "float", slots: int | None = None) -> Buffer:
+    def tile(
+        self, name: str, size: int, element: str = "float", slots: int | None = None
+    ) -> Buffer:
         """A buffer with contents of each iteration, in two slots if not said otherwise."""
         slots = self.slots if slots is None else min(slots, self.slots)
         address = self.room.take(size * slots)

@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.kernels.vectors import Vectors
 from tilewright.targets.ascend.machine import BLOCK, CUBE
 from tilewright.targets.ascend.program import Place
-from tilewright.targets.ascend.kernels.vectors import Vectors
 
 GROUP = 8
 """Floats of a block."""

@@ -13,7 +13,7 @@ behind a row is touched. Between operations the mask is all ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import isinf
@@ -80,7 +80,7 @@ class Vectors:
     loops: int = 0
 
     @contextmanager
-    def loop(self, count: int) -> Iterator[Value]:
+    def loop(self, count: int) -> Generator[Value]:
         """Write what follows into a loop; gives its variable. Loops of one iteration are none."""
         loop = Loop(f"{self.prefix}{self.loops}", count)
         self.loops += 1
@@ -145,9 +145,7 @@ class Vectors:
         scalar: str,
     ) -> None:
         """One row: repeats along its columns."""
-        steps = [
-            0 if grid.spread else lanes * grid.width // BLOCK * grid.blocks for grid in grids
-        ]
+        steps = [0 if grid.spread else lanes * grid.width // BLOCK * grid.blocks for grid in grids]
         for first in range(0, chunks, MAX_REPEAT):
             count = min(MAX_REPEAT, chunks - first)
             moved = [_along_row(grid, first * lanes) for grid in grids]
@@ -203,9 +201,7 @@ class Vectors:
             for first in range(0, chunks, MAX_REPEAT):
                 count = min(MAX_REPEAT, chunks - first)
                 piece = part.at(first * REPEAT)
-                self._vector(
-                    name, (to, to, piece), (0, 0, REPEAT_BLOCKS), count, lanes, lanes, ""
-                )
+                self._vector(name, (to, to, piece), (0, 0, REPEAT_BLOCKS), count, lanes, lanes, "")
             if rest:
                 piece = part.at(chunks * REPEAT)
                 self._vector(name, (to, to, piece), (0, 0, 0), 1, lanes, rest, "")
@@ -233,7 +229,7 @@ class Vectors:
 
 
 @contextmanager
-def _nothing() -> Iterator[Value]:
+def _nothing() -> Generator[Value]:
     yield 0
 
 

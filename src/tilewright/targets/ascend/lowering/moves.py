@@ -34,9 +34,7 @@ def move(
     result = target or launches.buffer(stage.output.shape, value.element)
     _plain(launches, stage, value, result)
     strides = [prod(value.shape[axis + 1 :]) for axis in range(len(value.shape))]
-    offset = sum(
-        access.offset * step for access, step in zip(operand.access, strides, strict=True)
-    )
+    offset = sum(access.offset * step for access, step in zip(operand.access, strides, strict=True))
     dims: list[Dim] = []
     for access, extent in zip(stage.output.access, stage.output.shape, strict=True):
         name = access.dims[0] if access.dims else ""
@@ -47,13 +45,11 @@ def move(
         dims.append(Dim(extent, sum(steps)))
     size = prod(value.shape)
     parts = launches_of(dims, WIDTHS[value.element])
-    for number, part in enumerate(parts):
-        last = number == len(parts) - 1
+    for place, part in enumerate(parts):
+        last = place == len(parts) - 1
         count = prod(dim.extent for dim in part)
         name = launches.name(stage.operation)
-        program = move_elements(
-            part, launches.core, value.element, offset, size=size, name=name
-        )
+        program = move_elements(part, launches.core, value.element, offset, size=size, name=name)
         to = result if last else launches.buffer((count,), value.element)
         launches.launch(program, value, to)
         value, offset, size = to, 0, count
@@ -69,9 +65,7 @@ def relay(
     return convert(launches, stage, operands, target)
 
 
-def pad(
-    launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
-) -> Value:
+def pad(launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None) -> Value:
     """The launches of a padding, one for each axis that has some; see ``STAGES``."""
     (value,) = operands
     result = target or launches.buffer(stage.output.shape, value.element)

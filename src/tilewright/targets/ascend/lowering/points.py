@@ -80,9 +80,7 @@ def points(
         if constant is not None
     }
     element = next(iter(values.values())).element
-    scalars = tuple(
-        number(value) for value in SCALARS.get(stage.operation, lambda _: ())(stage)
-    )
+    scalars = tuple(number(value) for value in SCALARS.get(stage.operation, lambda _: ())(stage))
     name = launches.name(operation)
     forms = {(value.shape, value.element, value.layout) for value in values.values()}
     result = target or launches.buffer(shape, element, next(iter(values.values())).layout)

@@ -85,9 +85,7 @@ def _padded(
         count, each = (height * width, width) if axis == 0 else (width, 1)
         name = launches.name("pad")
         widths = before * each * CUBE, after * each * CUBE
-        program = pad_axis(
-            outer, widths, count * CUBE, launches.core, number(lost), "half", name
-        )
+        program = pad_axis(outer, widths, count * CUBE, launches.core, number(lost), "half", name)
         if axis == 0:
             height += before + after
         padded = launches.buffer((outer * (count + (before + after) * each) * CUBE,), "half")
