@@ -15,6 +15,7 @@ from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.flags import synchronised
 from tilewright.targets.ascend.host import ORDERS, build
+from tilewright.targets.ascend.kernels.attention import Heads, attention
 from tilewright.targets.ascend.kernels.broadcast import broadcast
 from tilewright.targets.ascend.kernels.elementwise import elementwise
 from tilewright.targets.ascend.kernels.fractal import defractalise, fractalise
@@ -78,6 +79,7 @@ KERNELS: dict[str, Callable[[], Program]] = {
         size=390,
         name="kernel",
     ),
+    "attention": lambda: attention(Heads(2, 40, 33, 16, 16, 0.25, (0, 0, 1)), ASCEND_910, "kernel"),
     "pool": lambda: pool("max", 3, 5, 7, Window((3, 2)), ASCEND_910, name="kernel"),
     "to rows": lambda: defractalise(33, 50, "improved", ASCEND_910, "kernel"),
 }

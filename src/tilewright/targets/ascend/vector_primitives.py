@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tilewright.machine import Primitive, Storage
 from tilewright.machine.model import MATRICES
-from tilewright.targets.ascend.formats import image, nz
+from tilewright.targets.ascend.formats import heads, image, nz
 from tilewright.targets.ascend.machine import DaVinci
 
 POINTS = (
@@ -72,4 +72,20 @@ def vector_primitives() -> tuple[Primitive, ...]:
             *("pool", ("max_pool", "average_pool"), "n*c*oh*ow*kh*kw", 1, ("kh", "kw"), images)
         ),
         primitive("move", ("transpose", "slice", "pad"), _POINTS, 2),
+        Primitive(
+            name="attention",
+            operations=("attention",),
+            engine="v",
+            operands={
+                "input": Storage(memory="cbuf", layout=heads()),
+                "bias": Storage(memory="ub"),
+                "output": Storage(memory="ub", layout=heads()),
+            },
+            epilogue=(("cast",),),
+            # Seven passes over the scores, of floats, and an exponential.
+            cycles="ceil(b0*b1*m*t*9/64)",
+            peak="b0*b1*m*t*(d+e)/4096",
+            whole=("e", "t", "d"),
+            extents={"d": (1, 128), "e": (1, 128), "t": (1, 1536)},
+        ),
     )

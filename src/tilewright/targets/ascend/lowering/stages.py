@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.planning.domain import Stage
+from tilewright.targets.ascend.lowering.attention import attend
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.moves import move, pad, relay
 from tilewright.targets.ascend.lowering.points import points
@@ -30,5 +31,6 @@ STAGES: dict[str, StageLowering] = {
     "pad": pad,
     **dict.fromkeys(("max_pool", "average_pool"), pooling),
     "convert_layout": relay,
+    "attention": attend,
 }
 """Operation -> what lowers it. Products (products.py) are anchors with stages of their own."""
