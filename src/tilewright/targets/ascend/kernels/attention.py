@@ -285,13 +285,12 @@ class _Attention:
         several = -(-of.heads // each) if heads_apart else 1
         lines = of.rows if rows_apart else 1
         size = several * max(heads_apart, lines * of.keys) * 2
-        tensor = Tensor("mask", size + CUBE * rows_apart * 2 + SLACK)
+        tensor = Tensor("mask", size + SLACK)
         high = rows if rows_apart else 1
         pitch = pitch_of(self.keys, 2)
         home = Place(tiles.tile("mask", high * pitch, "half", slots=1))
         start = head // each * heads_apart + row * rows_apart
-        main = Place(tensor, start * 2)
-        tiles.body.extend(load_rows(home, pitch, main, high, of.keys, 2, of.keys * 2, "line"))
+        tiles.body.extend(self._lines(tiles, home, pitch, Place(tensor, start * 2), row))
         floats = Grid(Place(tiles.kept("mask32", high * CUBE * 4)), CUBE * 4)
         with vectors.loop(self.keys // CUBE) as block:
             part = Grid(home.at(block * BLOCK), pitch)
@@ -305,6 +304,33 @@ class _Attention:
                     alike = Grid(floats.place.at(half * BLOCK), spread=True)
                     vectors.operation("vadd", column, (column, alike), 1, rows * 8)
         return tensor
+
+    def _lines(
+        self, tiles: Tiles, home: Place, pitch: int, main: Place, row: Value
+    ) -> list[Statement]:
+        """The rows of the mask for a tile's rows, without those that it does not have."""
+        of, rows = self.of, self.rows.size
+        missing = self.rows.extent - of.rows
+        if not of.mask[1] or not missing:
+            high = rows if of.mask[1] else 1
+            return load_rows(home, pitch, main, high, of.keys, 2, of.keys * 2, "line")
+        there: Value = rows - missing
+        if self.rows.count > 1:
+            # In their place is what an earlier tile had there.
+            there = least(rows, of.rows - row)
+        else:
+            address = tiles.buffers[-1].address + (rows - missing) * pitch
+            behind = Buffer("behind", "ub", address, missing * pitch)
+            tiles.buffers.append(behind)
+            once = Vectors(prefix="b")
+            once.fill(Grid(Place(behind), pitch), missing, self.keys, "0")
+            tiles.before.extend(once.body)
+        loop = Loop("line", there)
+        line, source = (
+            place.at(loop.variable * step) for place, step in ((home, pitch), (main, of.keys * 2))
+        )
+        loop.body.append(isa.copy(line, source, 1, -(-of.keys * 2 // BLOCK)))
+        return [loop]
 
 
 def attention(of: Heads, core: DaVinci, name: str = "attention") -> Program:
