@@ -46,12 +46,6 @@ def image(element_bytes: int = 2) -> str:
     return f"NCHW{block_elements(element_bytes)}c"
 
 
-def heads() -> str:
-    """Layout of [batch, rows, heads, columns], each head's matrix in Nz: the bytes of rows by all
-    heads' columns in Nz, where both are whole blocks."""
-    return "NHWC16c16w"
-
-
 def convolution_weight(element_bytes: int = 2) -> str:
     """Layout of the weights of convolutions."""
     return f"IHWO16o{block_elements(element_bytes)}i"

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from math import prod
 
 from tilewright.planning.domain import Stage
+from tilewright.planning.layout import Layout
+from tilewright.targets.ascend.formats import heads
 from tilewright.targets.ascend.isa import WIDTHS
+from tilewright.targets.ascend.kernels.heads import split_heads
 from tilewright.targets.ascend.kernels.moves import (
     Dim,
     launches_of,
@@ -60,9 +63,40 @@ def relay(
     launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None
 ) -> Value:
     """The launches of a change of layout, or of a copy that changes none; see ``STAGES``."""
-    if target is not None and not target.layout and not operands[0].layout:
-        return move(launches, stage, operands, target)
-    return convert(launches, stage, operands, target)
+    (value,) = operands
+    result = target or launches.buffer(value.shape, value.element, stage.output.layout)
+    if not value.layout and not result.layout:
+        return move(launches, stage, operands, result)
+    if of_heads(value):
+        if of_heads(result):
+            raise launches.refusal("there is no copy of heads")
+        rows = launches.buffer(value.shape, value.element) if result.layout else result
+        _split(launches, value, rows, back=True)
+        return convert(launches, stage, (rows,), result) if result.layout else result
+    if of_heads(result):
+        if value.layout:
+            value = convert(launches, stage, (value,), launches.buffer(value.shape, value.element))
+        _split(launches, value, result, back=False)
+        return result
+    return convert(launches, stage, operands, result)
+
+
+def of_heads(value: Value) -> bool:
+    """Whether a value's matrices of heads are in Nz."""
+    return (
+        len(value.shape) == 4
+        and bool(value.layout)
+        and Layout.parse(value.layout, 4) == Layout.parse(heads(), 4)
+    )
+
+
+def _split(launches: Launches, value: Value, result: Value, *, back: bool) -> None:
+    if value.element != "half" or result.element != "half":
+        raise launches.refusal(f"there is no change of format of {value.element}")
+    batch, rows, count, columns = value.shape
+    name = launches.name("heads")
+    program = split_heads(batch, rows, count, columns, launches.core, name, back=back)
+    launches.launch(program, value, result)
 
 
 def pad(launches: Launches, stage: Stage, operands: Sequence[Value], target: Value | None) -> Value:
