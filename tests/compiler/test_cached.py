@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,7 @@ import onnx
 import pytest
 
 import tilewright
-from tilewright.compiler import api
+from tilewright.compiler import pipeline
 from tilewright.places import default_directory
 from tilewright.runtime.cache import Cache
 from tilewright.runtime.executable import Executable
@@ -22,13 +24,13 @@ LENET = Path(__file__).parents[2] / "examples" / "lenet5" / "lenet5.onnx"
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A row for each compilation that really takes place."""
     rows: list[str] = []
-    run_pipeline = api.run_pipeline
+    run_pipeline = pipeline.run_pipeline
 
     def counted(*arguments: object, **options: object) -> object:
         rows.append("compiled")
         return run_pipeline(*arguments, **options)  # pyright: ignore
 
-    monkeypatch.setattr(api, "run_pipeline", counted)
+    monkeypatch.setattr(pipeline, "run_pipeline", counted)
     return rows
 
 
@@ -93,6 +95,77 @@ def test_what_differs_is_compiled(tmp_path: Path, compiled: list[str]) -> None:
 
 def result_of(executable: Executable) -> str:
     return str(executable.manifest.files) + str(executable.manifest.machine)
+
+
+def test_what_a_model_names_beside_itself_is_compared_too(
+    tmp_path: Path, compiled: list[str]
+) -> None:
+    cache = Cache(tmp_path / "cache")
+    model, data = tmp_path / "model.onnx", tmp_path / "weights.data"
+    onnx.save(
+        onnx.load(LENET), model,
+        save_as_external_data=True, location=data.name, size_threshold=0,
+    )  # fmt: skip
+    wanted = result(tilewright.compile(model, cache=cache))
+    assert result(tilewright.compile(model, cache=cache)) == wanted
+    assert compiled == ["compiled"]
+    content = bytearray(data.read_bytes())
+    for sign in range(3, 400, 4):
+        content[sign] ^= 0x80
+    data.write_bytes(content)
+    assert result(tilewright.compile(model, cache=cache)) != wanted
+    assert len(compiled) == 2
+
+
+def test_answers_go_with_their_entries(tmp_path: Path, compiled: list[str]) -> None:
+    cache = Cache(tmp_path / "cache", most_entries=1)
+    wanted = result(tilewright.compile(LENET, cache=cache))
+    requests = tmp_path / "cache" / "requests"
+    assert len(list(requests.iterdir())) == 1
+    tilewright.compile(LENET, cache=cache, cpu="portable", directory=tmp_path / "other")
+    cache.clear()
+    assert not list(requests.iterdir())
+    assert result(tilewright.compile(LENET, cache=cache)) == wanted
+    assert len(compiled) == 3
+
+
+def test_damaged_answers_are_none(tmp_path: Path, compiled: list[str]) -> None:
+    cache = Cache(tmp_path / "cache")
+    wanted = result(tilewright.compile(LENET, cache=cache))
+    (answer,) = (tmp_path / "cache" / "requests").iterdir()
+    whole = answer.read_text()
+    for damaged in ("", "{}", whole[:-9], whole.replace('"key":"', '"key":"../'), "[" * 99999):
+        answer.write_text(damaged)
+        assert result(tilewright.compile(LENET, cache=cache)) == wanted
+        assert answer.read_text() == whole
+    assert compiled == ["compiled"], "the entry itself is found by its key"
+
+
+QUICK = """
+import sys
+from tilewright.cli.main import main
+sys.argv = ["tilewright", "compile", sys.argv[1], "-o", sys.argv[2]]
+main()
+heavy = {"numpy", "onnx", "xdsl", "numba", "rich"} & sys.modules.keys()
+heavy |= {n for n in sys.modules if n.startswith(("tilewright.graph.", "tilewright.planning"))}
+assert not heavy - {"tilewright.graph.names"}, heavy
+"""
+
+
+def test_what_is_found_needs_no_compiler(tmp_path: Path) -> None:
+    def compile_again(script: str) -> str:
+        ran = subprocess.run(
+            [sys.executable, "-c", script, str(LENET), str(tmp_path / "package")],
+            env={**os.environ, "TILEWRIGHT_CACHE": str(tmp_path / "cache")},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    first = compile_again(QUICK.partition("heavy")[0])
+    kept = files_of(tmp_path / "package")
+    assert compile_again(QUICK) == first and "lenet5 on cpu" in first
+    assert files_of(tmp_path / "package") == kept
 
 
 def test_damaged_entries_are_compiled_again(tmp_path: Path, compiled: list[str]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.choices import PLANNERS, target_names
-from tilewright.cli.refusals import errors, refusals
+from tilewright.cli.refusals import errors, on_terminal, refusals
 from tilewright.errors import refuse
 from tilewright.files import written
 
@@ -143,11 +143,9 @@ def _plain(value: Any) -> Any:
 @contextmanager
 def progress(quiet: bool = False) -> Generator[Callable[[str, int, int], None]]:
     """A progress line on standard error; plain lines when that is no terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-
     if quiet:
         yield lambda what, done, total: None
-    elif not errors().is_terminal:
+    elif not on_terminal():
         seen: set[str] = set()
 
         def plain(what: str, done: int, total: int) -> None:
@@ -157,18 +155,9 @@ def progress(quiet: bool = False) -> Generator[Callable[[str, int, int], None]]:
 
         yield plain
     else:
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-        )
-        with Progress(*columns, console=errors(), transient=True) as bar:
-            task = bar.add_task("", total=None)
+        from tilewright.cli.progress import bar
 
-            def show(what: str, done: int, total: int) -> None:
-                bar.update(task, description=what, completed=done, total=total or None)
-
+        with bar() as show:
             yield show
 
 

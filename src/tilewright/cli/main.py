@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Mapping
@@ -14,6 +15,9 @@ from typer.core import TyperCommand, TyperGroup
 
 import tilewright
 from tilewright.cli.refusals import INTERRUPTED, REFUSED, refusals
+
+GARBAGE = 50_000
+"""New objects after which Python looks for garbage."""
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "compile": ("compile:compile_command", "Compile a model into a package."),
@@ -142,6 +146,10 @@ def options(
 
 def main() -> None:
     """Entry point of the installed command."""
+    # Imports and networks are made of many objects that stay: collecting garbage as often as Python
+    # does takes a twentieth of the time, and looking for typer's plug-ins of pydantic another.
+    gc.set_threshold(GARBAGE)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     try:
         try:
             app()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -29,6 +31,16 @@ def errors() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def on_terminal() -> bool:
+    """Whether messages go to a terminal; rich, which knows more cases, is asked where one is set.
+
+    (FORCE_COLOR and TTY_COMPATIBLE let output that is caught look like a terminal's.)
+    """
+    if {"FORCE_COLOR", "TTY_COMPATIBLE"} & os.environ.keys():
+        return errors().is_terminal
+    return sys.stderr.isatty()
 
 
 @contextmanager

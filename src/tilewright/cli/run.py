@@ -11,7 +11,7 @@ import typer
 
 from tilewright.cli import console, hlal, numbers
 from tilewright.cli.engine import EngineOption, run_layers
-from tilewright.cli.sizes import bound_model, bound_package
+from tilewright.cli.sizes import bound_model, bound_package, request_to_run
 from tilewright.errors import refuse
 
 if TYPE_CHECKING:
@@ -60,10 +60,9 @@ def open_or_compile(
     A model that was compiled before is taken from the cache, unless told not to ``keep`` it.
     Free dims take their sizes from ``shape`` and from the shapes of the arrays in ``files``.
     """
-    from tilewright.compiler.api import compile
-    from tilewright.runtime import Executable
-
     if model.is_dir():
+        from tilewright.compiler.packages import Executable
+
         found = Executable.load(model, cache=console.cache(), progress=progress)
         fixed = constants or (bool(shape) and not found.free)
         chosen = exact_convolution or planner != "model"
@@ -73,8 +72,31 @@ def open_or_compile(
                 "give these options to a model file",
             )  # fmt: skip
         return bound_package(found, shape, files, progress)
-    source, shapes = bound_model(model, shape, files, progress, weights, constants)
-    return compile(
+    cache = console.cache() if keep else None
+    request = None
+    if cache is not None and planner == "model" and not constants:
+        request = request_to_run(
+            model, target, shape, files,
+            {"set": settings, "weights": weights, "exact": exact_convolution, **given},
+        )  # fmt: skip
+    if cache is not None and request is not None:
+        recalled = cache.recall(request.digest, model.parent)
+        if recalled is not None:
+            for note in recalled.notes:
+                progress(note, 0, 0)
+            return recalled.executable
+    from tilewright.compiler.api import compile
+    from tilewright.compiler.cached import beside, files_of
+
+    notes: list[str] = []
+
+    def noted(what: str, done: int, total: int) -> None:
+        notes.append(what)
+        progress(what, done, total)
+
+    source, shapes = bound_model(model, shape, files, noted, weights, constants)
+    parts = None if request is None else files_of(source, weights)
+    compiled = compile(
         source,
         target or "cpu",
         values=console.machine_values(settings),
@@ -83,9 +105,12 @@ def open_or_compile(
         exact_convolution=exact_convolution,
         planner=planner,
         progress=progress,
-        cache=console.cache() if keep else None,
+        cache=cache,
         **given,
     )
+    if cache is not None and request is not None and parts and request.unchanged():
+        cache.remember(request.digest, compiled, beside(parts), notes)
+    return compiled
 
 
 def run(

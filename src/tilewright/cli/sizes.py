@@ -11,8 +11,29 @@ from tilewright.errors import refuse
 
 if TYPE_CHECKING:
     from tilewright.compiler.pipeline import Model, Progress
+    from tilewright.compiler.request import Request
     from tilewright.runtime import Executable
     from tilewright.shapes import Bounds, Settled, Shapes
+
+
+def request_to_run(
+    model: Path,
+    target: str | None,
+    shape: list[str] | None,
+    files: list[str] | None,
+    asked: Mapping[str, object],
+) -> Request | None:
+    """What a model is asked for with sizes from options and files; None where no digest tells."""
+    from tilewright.compiler.request import request_of
+
+    given: dict[str, tuple[int, ...]] = {}
+    for option in files or ():
+        name, separator, file = option.rpartition("=")
+        if not file.endswith(".npy"):
+            return None
+        given[name + separator] = console.shape_of_file(Path(file))
+    sizes = {"shape": tuple(shape or ()), "given": given}
+    return request_of(model, target or "cpu", {**asked, **sizes, "command": "run"})
 
 
 def bound_model(

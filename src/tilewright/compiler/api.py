@@ -1,44 +1,29 @@
-"""From a model to an executable package, and from one with free dims to a shape's own."""
+"""From a model to an executable package.
+
+What was compiled before is found by what was asked for; only what is new needs the compiler, which
+takes a second to import.
+"""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from tilewright.compiler.request import request_of
+from tilewright.errors import refuse
+from tilewright.runtime.executable import Executable, Progress, placed, quiet
 
-from tilewright import frontends
-from tilewright.compiler.cached import obtained
-from tilewright.compiler.packages import opened
-from tilewright.compiler.pipeline import advance, check_files, resolve, run_pipeline
-from tilewright.compiler.quantise import check_format
-from tilewright.compiler.state import CompilationState, Model
-from tilewright.errors import KernelError, refuse
-from tilewright.graph.dialect import network_of
-from tilewright.graph.names import chosen_name, network_name
-from tilewright.graph.placement import (
-    arenas_of,
-)
-from tilewright.ir.types import Array
-from tilewright.machine import Machine
-from tilewright.machine.forms import machine_of
-from tilewright.numbers.calibration import (
-    Samples,
-    sample_shapes,
-)
-from tilewright.numerics.formats import Numbers, numbers_of
-from tilewright.planning.planners.by_hand import ByHand, Steps
-from tilewright.runtime.cache import Cache
-from tilewright.runtime.executable import Executable, Progress, quiet, replacing
-from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest
-from tilewright.runtime.open_package import Recipe, write_open_package
-from tilewright.runtime.package import write_package
-from tilewright.shapes import Settled, Shapes, settle, sizes_of
-from tilewright.targets.base import Compilation, Form, Target, find_target
+if TYPE_CHECKING:
+    from tilewright.compiler.state import Model
+    from tilewright.machine import Machine
+    from tilewright.numbers.calibration import Samples
+    from tilewright.numerics.formats import Numbers
+    from tilewright.planning.planners.by_hand import Steps
+    from tilewright.runtime.cache import Cache
+    from tilewright.shapes import Shapes
+    from tilewright.targets.base import Target
 
 
 def compile(
@@ -110,8 +95,49 @@ def compile(
     Tilewright and C compiler, is not compiled again: its package is taken from there. Calibrated
     and measured compilations, dumps and models in memory are not kept. Raises TilewrightError.
     """
+    plain = calibration is None and dump is None and database is None
+    plain = plain and planner == "model" and not schedules
+    alone = example_inputs is None and dynamic_shapes is None and not constants
+    request = None
+    if cache is not None and plain and alone:
+        request = request_of(
+            model, target,
+            {
+                "machine": Path(machine) if isinstance(machine, str) else machine,
+                "values": values, "shapes": shapes,
+                "weights": None if weights is None else Path(weights),
+                "numbers": numbers, "observer": observer, "keep_float": tuple(keep_float),
+                "equalise": None if equalise is None else str(equalise),
+                "cpu": Path(cpu) if cpu is not None and cpu.endswith(".json") else cpu,
+                "name": name,
+                "exact_memory": exact_memory, "exact_convolution": exact_convolution,
+                "weights_as": weights_as, "bare": bare, "kept": directory is not None,
+            },
+        )  # fmt: skip
+    if cache is not None and request is not None:
+        recalled = cache.recall(request.digest, Path(str(model)).parent)
+        if recalled is not None:
+            return placed(recalled.executable, directory)
+
+    from tilewright import frontends
+    from tilewright.compiler.build import (
+        calibrated,
+        emit,
+        form_of,
+        opened_model,
+        write_apart,
+    )
+    from tilewright.compiler.cached import obtained
+    from tilewright.compiler.pipeline import resolve, run_pipeline
+    from tilewright.graph.names import chosen_name
+    from tilewright.numerics.formats import Numbers, numbers_of
+    from tilewright.planning.planners.by_hand import ByHand
+    from tilewright.runtime.open_package import Recipe, write_open_package
+    from tilewright.shapes import settle
+    from tilewright.targets.base import Form
+
     found, described = resolve(target, machine, values, cpu)
-    form = _form(found, weights_as, bare)
+    form = form_of(found, weights_as, bare)
     name = "" if name is None else chosen_name(name)
     options = observer is not None or keep_float or equalise is not None
     if isinstance(numbers, str) or options:
@@ -120,7 +146,7 @@ def compile(
         numbers = numbers_of(numbers or described.element, observer, tuple(keep_float), equalise)
     if exact_convolution:
         described = described.exact()
-    model = _opened(model, weights, example_inputs, dynamic_shapes, constants)
+    model = opened_model(model, weights, example_inputs, dynamic_shapes, constants)
     if isinstance(model, frontends.Opened):
         settled = settle(model.signature.inputs, shapes)
         if settled.free and (database is not None or planner != "model" or schedules):
@@ -139,12 +165,12 @@ def compile(
                 )  # fmt: skip
             source = model
             notes = source.trial(settled)
-            ranges, factors = _calibrated(
+            ranges, factors = calibrated(
                 source, settled, found, described, calibration, numbers, progress
             )
             how = Recipe(found.name, described, exact_memory, ranges, notes, numbers, factors, name)
             make = partial(write_open_package, source=source, settled=settled, recipe=how)
-            return _written(make, directory, cache, progress)
+            return write_apart(make, directory, cache, progress)
 
     def write(place: Path) -> None:
         with found.planner(planner, described, database) as asked:
@@ -169,164 +195,12 @@ def compile(
                 reasons = {n: state.refused.get(k.symbol) for k in hosted for n in k.nodes}
                 by_hand.check(reasons)
 
-    plain = calibration is None and dump is None and database is None
-    plain = plain and planner == "model" and not schedules
     if cache is not None and plain:
         kept = obtained(
             cache, model, weights, found, described, shapes,
             numbers=numbers, exact_memory=exact_memory, name=name, form=form, directory=directory,
-            write=write, progress=progress,
+            write=write, progress=progress, request=request,
         )  # fmt: skip
         if kept is not None:
             return kept
-    return _written(write, directory, cache, progress)
-
-
-def _opened(
-    model: Model,
-    weights: str | Path | None,
-    example_inputs: Any,
-    dynamic_shapes: Any,
-    constants: Mapping[str, Any] | None,
-) -> Model:
-    """The model read as far as it can be before its shapes are settled."""
-    if isinstance(model, frontends.Imported | frontends.Opened):
-        if constants:
-            raise refuse("model-constants", "the model has been loaded, with its inputs")
-        if example_inputs is not None or dynamic_shapes is not None:
-            raise refuse("torch-example-inputs", "the model has been loaded, with its inputs")
-        return model
-    if weights is not None:
-        if isinstance(model, str | Path | frontends.Exported):
-            return model  # The front-ends know which of their formats take weights.
-        raise refuse("model-weights", "a PyTorch module brings its weights")
-    return (
-        frontends.open_model(
-            model,
-            example_inputs=example_inputs,
-            dynamic_shapes=dynamic_shapes,
-            constants=constants,
-        )
-        or model
-    )
-
-
-def specialise(
-    directory: Path, manifest: Manifest, sizes: Mapping[str, int], place: Path, progress: Progress
-) -> None:
-    """Compile a package's model for sizes of its free dims, into an empty directory.
-
-    The bytes are those of ``compile`` with the same shapes. Raises TilewrightError.
-    """
-    found = manifest.open_model
-    if found is None or found.file not in manifest.files:
-        raise refuse("package-invalid", "it has no model", str(directory))
-    shapes = {
-        tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
-        for tensor in manifest.inputs
-    }
-    state = run_pipeline(
-        directory / found.file,
-        find_target(manifest.target),
-        machine_of(manifest.machine, str(directory / MANIFEST)),
-        shapes=shapes,
-        ranges=found.ranges,
-        factors=None
-        if found.factors is None
-        else {name: np.array(row, np.float32) for name, row in found.factors.items()},
-        numbers=None if found.numbers is None else numbers_of(*found.numbers),
-        progress=progress,
-        exact_memory=found.exact_memory,
-        name=network_name(manifest.model),
-    )
-    emit(state, place)
-
-
-def _calibrated(
-    model: frontends.Opened,
-    settled: Settled,
-    target: Target,
-    machine: Machine,
-    samples: Samples | None,
-    numbers: Numbers | None,
-    progress: Progress,
-) -> tuple[Mapping[str, tuple[float, float]] | None, Mapping[str, Array] | None]:
-    """Ranges of values and factors of channels, from samples.
-
-    Samples have a shape of their own; what they tell holds for every shape.
-    """
-    needed = machine.number.is_integer or (numbers is not None and numbers.needs_ranges)
-    if numbers is not None:
-        check_format(machine, numbers, samples is not None)
-    if samples is None or not needed:
-        return None, None
-    shapes, samples = sample_shapes(settled.inputs, samples)
-    bound = settled.bind(sizes_of(settled.inputs, settled.free, shapes))
-    state = run_pipeline(
-        model,
-        target,
-        machine,
-        shapes=bound,
-        calibration=samples,
-        numbers=numbers,
-        progress=progress,
-        until="calibrate",
-    )
-    return state.runner.context.ranges, state.factors
-
-
-def _written(
-    write: Callable[[Path], None],
-    directory: str | Path | None,
-    cache: Cache | None,
-    progress: Progress,
-) -> Executable:
-    """A package that ``write`` makes, in its place or in a temporary one."""
-    if directory is not None:
-        with replacing(Path(directory)) as fresh:
-            write(fresh)
-        return opened(Path(directory), cache=cache, progress=progress)
-    temporary = Path(tempfile.mkdtemp(prefix="tilewright-"))
-    try:
-        write(temporary)
-        return opened(temporary, temporary=True, cache=cache, progress=progress)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-
-
-def _form(target: Target, weights_as: str | None, bare: bool) -> Form:
-    """How the package's C is written; refuses (``option-form``) what a target does not write."""
-    if weights_as not in (None, "file", "array"):
-        raise refuse(
-            "option-form", f"weights cannot be written as {weights_as!r}", "--weights-as",
-            "file or array",
-        )  # fmt: skip
-    if bare and weights_as == "file":
-        raise refuse("option-form", "without an operating system there are no files", "--bare")
-    if not target.writes_c and (bare or weights_as == "array"):
-        reason = f"packages for {target.name} are no C of their own"
-        raise refuse("option-form", reason, "--bare" if bare else "--weights-as", "--target cpu")
-    return Form("array" if bare else weights_as or "file", bare)
-
-
-def emit(state: CompilationState, directory: Path, form: Form = Form()) -> None:  # noqa: B008 -- a value
-    """Let the target emit its part, and write the package around it.
-
-    Kernels that it refuses go to the host, where it has one. Raises TilewrightError.
-    """
-    advance(state, (), lambda: _write(state, form, directory))
-
-
-def _write(state: CompilationState, form: Form, directory: Path) -> None:
-    state.progress("emit", 0, 0)
-    arenas = arenas_of(network_of(state.network))
-    kernels = tuple(state.kernels)
-    made = Compilation(state.machine, state.network, state.weights, kernels, arenas, form)
-    try:
-        write_package(directory, state.target, made, state.plans, state.name, state.notes)
-    except KernelError:
-        # Nothing half-written is left to an attempt without that kernel.
-        shutil.rmtree(directory / PROGRAM, ignore_errors=True)
-        raise
-    check_files(state)
+    return write_apart(write, directory, cache, progress)

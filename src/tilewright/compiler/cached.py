@@ -10,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from tilewright import frontends
+from tilewright.compiler.request import Request
 from tilewright.compiler.state import Model
 from tilewright.errors import TilewrightError, refuse
 from tilewright.machine import Machine
 from tilewright.numerics.formats import Numbers
 from tilewright.runtime.cache import Cache
-from tilewright.runtime.dynamic import compiler_digest
-from tilewright.runtime.executable import Executable, Progress
+from tilewright.runtime.digest import compiler_digest
+from tilewright.runtime.executable import Executable, Progress, placed
 from tilewright.runtime.manifest import PROGRAM, digest_of_file
 from tilewright.shapes import Shapes
 from tilewright.targets.base import Form, Target
+
+WEIGHTS = "weights"
+"""The file of weights that a caller names beside the model."""
 
 
 def files_of(model: Model, weights: str | Path | None) -> Mapping[str, Path] | None:
@@ -33,13 +37,24 @@ def files_of(model: Model, weights: str | Path | None) -> Mapping[str, Path] | N
         return None
     found = {"model": Path(model)}
     if weights is not None:
-        found["weights"] = Path(weights)
+        found[WEIGHTS] = Path(weights)
     return found
 
 
-def digests_of(files: Mapping[str, Path]) -> Mapping[str, str]:
-    """What the files hold. Raises OSError."""
-    return {name: digest_of_file(path).sha256 for name, path in files.items()}
+def beside(files: Mapping[str, Path]) -> Mapping[str, Path]:
+    """Of the files of a model those that it names itself: the caller names the others."""
+    return {name: path for name, path in list(files.items())[1:] if name != WEIGHTS}
+
+
+def digests_of(
+    files: Mapping[str, Path], known: Mapping[Path, str] | None = None
+) -> Mapping[str, str]:
+    """What the files hold, of which some is ``known``. Raises OSError."""
+    known = known or {}
+    return {
+        name: known[path] if path in known else digest_of_file(path).sha256
+        for name, path in files.items()
+    }
 
 
 def key_of(
@@ -82,16 +97,18 @@ def obtained(
     directory: str | Path | None,
     write: Callable[[Path], None],
     progress: Progress,
+    request: Request | None = None,
 ) -> Executable | None:
     """The package of a model: the one in the cache, or the one that ``write`` makes now.
 
     It is copied to ``directory``; without one it is made to be run here, so what its target builds
     once, as the library of C sources, is kept too. None where the cache cannot tell models apart.
+    The answer is remembered for a ``request`` (request.py).
     """
     files = files_of(model, weights)
     if files is None:
         return None
-    digests = digests_of(files)
+    digests = digests_of(files, None if request is None else request.files)
     path = next(iter(files.values()))
     key = key_of(
         digests, target, machine, shapes,
@@ -114,9 +131,9 @@ def obtained(
                 target.load(place / PROGRAM).prepare()
 
     found = cache.obtain(key, build, lambda what: progress(what, 0, 0))
-    if directory is None:
-        return found
-    return Executable(found.save(directory), manifest=found.manifest)
+    if request is not None and request.unchanged(known=files.values()):
+        cache.remember(request.digest, found, beside(files))
+    return placed(found, directory)
 
 
-__all__ = ["digests_of", "files_of", "key_of", "obtained"]
+__all__ = ["beside", "digests_of", "files_of", "key_of", "obtained"]

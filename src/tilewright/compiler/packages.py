@@ -17,7 +17,7 @@ from tilewright.runtime.manifest import Manifest
 def _specialise(
     directory: Path, manifest: Manifest, sizes: Mapping[str, int], place: Path, progress: Progress
 ) -> None:
-    from tilewright.compiler.api import specialise  # Only a new shape needs the whole compiler.
+    from tilewright.compiler.build import specialise  # Only a new shape needs the whole compiler.
 
     specialise(directory, manifest, sizes, place, progress)
 

@@ -1,11 +1,17 @@
-"""Names of element types, and what they are: bytes, integers or floats, what sums of them take."""
+"""Names of element types, and what they are: bytes, integers or floats, what sums of them take.
+
+NumPy is imported where arrays are at hand: reading a package's manifest needs the names alone.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
-import ml_dtypes
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 ElementType = Literal[
     "float32", "fixed8", "fixed16", "fixed32", "float64", "float16", "bfloat16", "bool",
@@ -58,6 +64,9 @@ class Element:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy dtype that holds elements."""
+        import ml_dtypes
+        import numpy as np
+
         if self.kind == "fixed":
             return np.dtype(f"int{self.bits}")
         return np.dtype(ml_dtypes.bfloat16 if self.name == "bfloat16" else self.name)
@@ -89,7 +98,10 @@ ELEMENT_BYTES: Mapping[str, int] = {element.name: element.bytes for element in _
 """Bytes of an element, by its name."""
 
 
-_SHORT = tuple(element.dtype for element in _ELEMENTS if element.is_short_float)
+@cache
+def _short() -> tuple[np.dtype[Any], ...]:
+    """The dtypes of floats of 16 bits."""
+    return tuple(element.dtype for element in _ELEMENTS if element.is_short_float)
 
 
 def element_of_dtype(dtype: np.dtype[Any]) -> Element:
@@ -99,11 +111,14 @@ def element_of_dtype(dtype: np.dtype[Any]) -> Element:
 
 def widened(arrays: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
     """Floats of 16 bits as float32, in which they are computed on; other arrays as they are."""
-    return [array.astype(np.float32) if array.dtype in _SHORT else array for array in arrays]
+    short = _short()
+    return [array.astype("float32") if array.dtype in short else array for array in arrays]
 
 
 def largest(element: Element) -> float:
     """The largest finite number of a float type."""
+    import ml_dtypes
+
     return float(ml_dtypes.finfo(element.dtype).max)
 
 
@@ -113,6 +128,8 @@ def rounded(x: np.ndarray[Any, Any], element: Element, *, saturate: bool) -> np.
     What lies beyond its largest number becomes infinite, or that number with ``saturate``;
     infinities and NaN stay what they are.
     """
+    import numpy as np
+
     if saturate:
         limit = x.dtype.type(largest(element))
         x = np.where(np.isfinite(x), np.clip(x, -limit, limit), x)

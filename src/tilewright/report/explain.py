@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from tilewright.compiler.api import emit
+from tilewright.compiler.build import emit
 from tilewright.compiler.pipeline import (
     PLACED,
     CompilationState,

@@ -2,6 +2,7 @@
 
     DIRECTORY/entries/KEY/package     a package
     DIRECTORY/entries/KEY/sealed.json size and SHA-256 of what its manifest does not list
+    DIRECTORY/requests/REQUEST        the key of what was asked for so before (requests.py)
     DIRECTORY/blobs/SHA256            large files, of which entries hold hard links
     DIRECTORY/work/                   entries that are being built, or removed
     DIRECTORY/lock, locks/            locks of the operating system, released when a process ends
@@ -19,8 +20,8 @@ import shutil
 import tempfile
 import weakref
 from collections import Counter
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,8 @@ from tilewright.places import default_directory, make_own
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.links import drop_unused, inodes, share_blobs
 from tilewright.runtime.locks import exclusive, in_use, share
+from tilewright.runtime.manifest import read_own
+from tilewright.runtime.requests import Answer, drop_dangling, read_answer, write_answer
 from tilewright.runtime.seal import SEALED, check_seal, seal
 
 MOST_BYTES = 4 << 30
@@ -38,6 +41,8 @@ MOST_ENTRIES = 128
 """Entries that a cache keeps unless it is told otherwise."""
 
 PACKAGE = "package"
+
+REQUESTS = "requests"
 
 Build = Callable[[Path], None]
 """Fills an empty directory with a package."""
@@ -53,6 +58,14 @@ class Usage:
     entries: int
     bytes: int
     """Of all files, each counted once however many entries link to it."""
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """What a request was answered with before."""
+
+    executable: Executable
+    notes: tuple[str, ...]
 
 
 class Cache:
@@ -97,6 +110,40 @@ class Cache:
         self.tidy()
         return executable
 
+    def recall(self, request: str, folder: Path) -> Recalled | None:
+        """What was obtained for the same request before, if it is still there and sound.
+
+        ``folder`` is where the files lie that the answer names beside those of the request. Nothing
+        is written, and nothing made.
+        """
+        if not self.directory.is_dir():
+            return None
+        make_own(self.directory)
+        answer = read_answer(self.directory / REQUESTS / request)
+        if answer is None or not answer.holds(folder):
+            return None
+        try:
+            kept = self._open(answer.key)
+        except OSError:
+            return None  # A directory that cannot be written has no lock.
+        return None if kept is None else Recalled(kept, answer.notes)
+
+    def remember(
+        self, request: str, found: Executable, files: Mapping[str, Path], notes: Sequence[str] = ()
+    ) -> None:
+        """Let ``recall`` give this entry of the cache for a request from now on.
+
+        ``files`` are those that a request does not tell of, by their names relative to the folder
+        that ``recall`` is given; ``notes`` are for the person who asks. What is no entry of this
+        cache, or cannot be written down, is not remembered.
+        """
+        entry = found.directory.parent
+        if entry.parent != self.directory / "entries":
+            return
+        with suppress(OSError):
+            answer = Answer.of(entry.name, files, notes)
+            write_answer(self._folder(REQUESTS), request, answer)
+
     def usage(self) -> Usage:
         """Entries and bytes; of a cache that does not exist, none."""
         files = [inodes(entry) for entry in self._entries()]
@@ -137,6 +184,7 @@ class Cache:
         for path in removed:
             shutil.rmtree(path, ignore_errors=True)
         drop_unused(self._folder("blobs"))
+        drop_dangling(self._folder(REQUESTS), self.directory / "entries")
 
     def _entries(self) -> list[Path]:
         folder = self.directory / "entries"
@@ -188,7 +236,7 @@ class Cache:
                 if entry.exists():
                     shutil.rmtree(self._set_aside(entry), ignore_errors=True)
                 work.rename(entry)
-            executable = Executable(entry / PACKAGE)
+            executable = Executable(entry / PACKAGE, manifest=read_own(entry / PACKAGE))
         except BaseException:
             os.close(held)
             shutil.rmtree(work, ignore_errors=True)

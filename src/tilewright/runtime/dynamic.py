@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import cache as once
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
@@ -18,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
-import tilewright
 from tilewright.errors import refuse
 from tilewright.graph.interpreter import Observer
 from tilewright.ir import ModuleOp
 from tilewright.ir.types import Array
 from tilewright.runtime.cache import Cache
-from tilewright.runtime.executable import Check, Executable, Progress, quiet
+from tilewright.runtime.check import Check
+from tilewright.runtime.digest import compiler_digest
+from tilewright.runtime.executable import Executable, Progress, quiet
 from tilewright.runtime.manifest import PROGRAM, Manifest
 from tilewright.runtime.summary import free_dims
 from tilewright.shapes import sizes_of
@@ -217,16 +217,3 @@ _specialisers: list[Specialiser] = []
 def specialise_by(specialiser: Specialiser) -> None:
     """Say what compiles packages for new shapes: the compiler does (compiler/packages.py)."""
     _specialisers.append(specialiser)
-
-
-@once
-def compiler_digest() -> str:
-    """Changes whenever a file of Tilewright changes, by size or time: what it built is old."""
-    state = sha256(tilewright.__version__.encode())
-    root = Path(tilewright.__file__).parent
-    for path in sorted(root.rglob("*")):
-        if path.suffix in (".py", ".c", ".h", ".lark", ".toml"):
-            status = path.stat()
-            name = path.relative_to(root).as_posix()
-            state.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return state.hexdigest()

@@ -1,4 +1,8 @@
-"""A compiled network that runs, checks itself against the interpreter, and reports."""
+"""A compiled network that runs, checks itself against the interpreter, and reports.
+
+A package that is only reported on, or copied, needs neither NumPy nor the graph: methods that do
+import them.
+"""
 
 from __future__ import annotations
 
@@ -7,48 +11,35 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tilewright.errors import TilewrightError, refuse
 from tilewright.files import problem_of, written
-from tilewright.graph.dialect import network_of
-from tilewright.graph.interpreter import Observer, interpret
-from tilewright.graph.sensitivity import (
-    COARSE_MARGIN,
-    MARGIN,
-    UNIT_ROUNDOFF,
-    UNITS,
-    spread,
-)
-from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp
-from tilewright.ir.types import Array
 from tilewright.numerics.element_types import ELEMENTS
 from tilewright.runtime.glance import report
 from tilewright.runtime.listed import listed_only
-from tilewright.runtime.manifest import MANIFEST, PROGRAM, REFERENCE, Manifest, read_manifest
-from tilewright.runtime.observing import Observing
-from tilewright.runtime.reference import packed_weights, read_reference
+from tilewright.runtime.manifest import (
+    MANIFEST,
+    PROGRAM,
+    REFERENCE,
+    Manifest,
+    read_manifest,
+    read_own,
+)
 from tilewright.runtime.summary import summary
 from tilewright.shapes import Bounds
 from tilewright.shapes.run import check_sizes
-from tilewright.targets.base import Profile, Runner, TensorInfo, find_target
 
 if TYPE_CHECKING:
+    from tilewright.graph.interpreter import Observer
+    from tilewright.graph.weights import Weights
+    from tilewright.ir import ModuleOp
+    from tilewright.ir.types import Array
     from tilewright.runtime.cache import Cache
-
-RELATIVE_TOLERANCE = 1e-4
-"""Of a float output's largest magnitude: sums of float32 in another order differ by about the
-square root of their length times 6e-8, which stays below this for reductions of a million."""
-
-ABSOLUTE_TOLERANCE = 1e-6
-"""Added for outputs that are all close to zero."""
-
+    from tilewright.runtime.check import Check
+    from tilewright.targets.base import Profile, Runner, TensorInfo
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
@@ -57,20 +48,6 @@ Progress = Callable[[str, int, int], None]
 def quiet(what: str, done: int, total: int) -> None:
     """Show no progress."""
     del what, done, total
-
-
-@dataclass(frozen=True)
-class Check:
-    """How a run compares with the graph interpreter on the same graph and inputs."""
-
-    max_abs_error: float
-    max_rel_error: float
-    """The largest error of any output over that output's largest magnitude."""
-    mismatches: int
-    """Elements that differ: at all on integer machines, beyond the tolerance on float ones."""
-    passed: bool
-    exact: bool
-    """Whether the machine computes in integers, so that equality is asked for."""
 
 
 class Executable:
@@ -135,11 +112,15 @@ class Executable:
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
         """Name, shape and dtype of every input; free dims are named."""
+        from tilewright.targets.base import TensorInfo
+
         return tuple(TensorInfo(t.name, t.shape, t.dtype) for t in self.manifest.inputs)
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
         """Name, shape and dtype of every output."""
+        from tilewright.targets.base import TensorInfo
+
         return tuple(TensorInfo(t.name, t.shape, t.dtype) for t in self.manifest.outputs)
 
     @cached_property
@@ -151,6 +132,8 @@ class Executable:
     def runner(self) -> Runner:
         """The target's runner, made when first asked for."""
         if self._runner is None:
+            from tilewright.targets.base import find_target
+
             self._runner = find_target(self.manifest.target).load(self.content / PROGRAM)
         return self._runner
 
@@ -173,7 +156,12 @@ class Executable:
         name, shape or dtype.
         """
         runner = self._runner or self.runner
-        watch = None if observe is None else Observing(network_of(self.graph), observe).step
+        watch = None
+        if observe is not None:
+            from tilewright.graph.dialect import network_of
+            from tilewright.runtime.observing import Observing
+
+            watch = Observing(network_of(self.graph), observe).step
         if trace is None:
             result = runner.run(inputs, check_races=check_races, watch=watch, profile=profile)
         else:
@@ -211,6 +199,9 @@ class Executable:
 
     def _read_reference(self) -> tuple[ModuleOp, Weights]:
         if self._reference is None:
+            from tilewright.runtime.reference import packed_weights, read_reference
+            from tilewright.targets.base import find_target
+
             packed = packed_weights(find_target(self.manifest.target), self.content / PROGRAM)
             self._reference = read_reference(self.content / REFERENCE, packed)
         return self._reference
@@ -219,6 +210,8 @@ class Executable:
         self, inputs: Mapping[str, Array], observe: Observer | None = None
     ) -> dict[str, Array]:
         """What the graph interpreter gives for the same final graph and inputs."""
+        from tilewright.graph.interpreter import interpret
+
         module, weights = self._read_reference()
         return interpret(module, weights, dict(inputs), observe)
 
@@ -229,37 +222,14 @@ class Executable:
         within the error to expect where the network magnifies roundings (graph/sensitivity.py);
         where the machine's numbers are coarser than float32, within what their roundings give.
         """
-        expected = self.reference(inputs)
-        spreads: dict[str, Array] = {}
-        exact = ELEMENTS[self.manifest.element].is_integer and self.runner.exact
-        absolute = relative = 0.0
-        mismatches = 0
-        for name, want in expected.items():
-            computed = outputs[name]
-            if computed.shape != want.shape or computed.dtype != want.dtype:
-                mismatches += want.size
-                continue
-            difference = np.abs(computed.astype(np.float64) - want.astype(np.float64))
-            largest = float(np.abs(want).max(initial=0.0))
-            allowed = 0.0 if exact else RELATIVE_TOLERANCE * largest + ABSOLUTE_TOLERANCE
-            # Not-a-number is a mismatch unless both have it in the same place.
-            same = (computed == want) | (np.isnan(computed) & np.isnan(want))
-            beyond = ~(same | (difference <= allowed))
-            if beyond.any() and not exact:
-                spreads = spreads or self._spreads(inputs)
-                beyond &= ~(difference <= spreads[name])
-            mismatches += int(beyond.sum())
-            worst = float(np.where(same, 0.0, difference).max(initial=0.0))
-            absolute = max(absolute, worst)
-            relative = max(relative, worst / largest if largest else 0.0)
-        return Check(absolute, relative, mismatches, mismatches == 0, exact)
+        from tilewright.runtime.check import compared
 
-    def _spreads(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        """For each output, what its elements may differ by from the interpreter's."""
-        coarse = self.runner.roundoff
-        units, margin = (coarse / UNIT_ROUNDOFF, COARSE_MARGIN) if coarse else (UNITS, MARGIN)
-        errors = spread(*self._read_reference(), inputs, units=units)
-        return {name: margin * error for name, error in errors.items()}
+        module, weights = self._read_reference()
+        exact = ELEMENTS[self.manifest.element].is_integer and self.runner.exact
+        return compared(
+            module, weights, inputs, outputs, exact=exact, roundoff=self.runner.roundoff,
+            expected=self.reference(inputs),
+        )  # fmt: skip
 
     def measure(self, inputs: Mapping[str, Array], runs: int, seconds: float) -> list[float]:
         """Run again, after a first run, and let ``profile`` be that of the median run.
@@ -307,9 +277,13 @@ def opened(
     temporary: bool = False,
     cache: Cache | None = None,
     progress: Progress = quiet,
+    own: bool = False,
 ) -> Executable:
-    """Open a package, with free dims or without; see ``Executable.load``."""
-    manifest = read_manifest(directory)
+    """Open a package, with free dims or without; see ``Executable.load``.
+
+    ``own`` says that this process has just written it.
+    """
+    manifest = read_own(directory) if own else read_manifest(directory)
     if manifest.open_model is None:
         return Executable(directory, temporary=temporary, manifest=manifest)
     from tilewright.runtime.dynamic import DynamicExecutable  # It builds on this module.
@@ -317,6 +291,13 @@ def opened(
     return DynamicExecutable(
         directory, temporary=temporary, manifest=manifest, cache=cache, progress=progress
     )
+
+
+def placed(found: Executable, directory: str | Path | None) -> Executable:
+    """A package that has been found whole: its copy in ``directory``, or itself without one."""
+    if directory is None:
+        return found
+    return Executable(found.save(directory), manifest=found.manifest)
 
 
 class replacing:
@@ -372,4 +353,4 @@ class replacing:
             shutil.rmtree(self._work, ignore_errors=True)
 
 
-__all__ = ["Check", "Executable", "Progress", "opened", "quiet", "replacing"]
+__all__ = ["Executable", "Progress", "opened", "placed", "quiet", "replacing"]

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -168,9 +167,11 @@ _FEW_BYTES = 4 << 20
 
 
 def _entries(paths: Sequence[Path]) -> list[FileEntry]:
-    """Sizes and digests of files, several at a time where weights are large."""
-    if sum(path.stat().st_size for path in paths) < _FEW_BYTES:
+    """Sizes and digests of files, several at a time where several are large."""
+    if sum(path.stat().st_size > _FEW_BYTES for path in paths) < 2:
         return [digest_of_file(path) for path in paths]
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor() as pool:
         return list(pool.map(digest_of_file, paths))
 
@@ -190,13 +191,21 @@ def read_manifest(directory: Path) -> Manifest:
     """
     manifest = _read(directory)
     _check_complete(manifest, directory)
-    paths = [_path_of(directory, name) for name in manifest.files]
+    resolved = directory.resolve()
+    paths = [_path_of(directory, resolved, name) for name in manifest.files]
     for name, path, entry in zip(manifest.files, paths, manifest.files.values(), strict=True):
         if path.stat().st_size != entry.bytes:
             raise refuse("package-damaged", f"file {name!r} has changed", str(directory))
     for (name, entry), on_disk in zip(manifest.files.items(), _entries(paths), strict=True):
         if on_disk != entry:
             raise refuse("package-damaged", f"file {name!r} has changed", str(directory))
+    return manifest
+
+
+def read_own(directory: Path) -> Manifest:
+    """The manifest of a package that this process has just written: no file is read again."""
+    manifest = _read(directory)
+    _check_complete(manifest, directory)
     return manifest
 
 
@@ -237,8 +246,8 @@ def _read(directory: Path) -> Manifest:
     return manifest
 
 
-def _path_of(directory: Path, name: str) -> Path:
-    """A listed file, if it is there and inside the package."""
+def _path_of(directory: Path, resolved: Path, name: str) -> Path:
+    """A listed file, if it is there and inside the package, which is ``resolved``."""
     parts = PurePosixPath(name)
     path = directory / parts
     plain = len(name) <= LONGEST_NAME and name.isprintable() and parts.as_posix() == name
@@ -247,7 +256,7 @@ def _path_of(directory: Path, name: str) -> Path:
         raise refuse("package-invalid", reason, str(directory))
     inside = not parts.is_absolute() and ".." not in parts.parts
     try:
-        if not inside or path.resolve() != directory.resolve() / parts:
+        if not inside or path.resolve() != resolved / parts:
             reason = f"file {name!r} lies outside the package"
             raise refuse("package-invalid", reason, str(directory))
         there = path.is_file()

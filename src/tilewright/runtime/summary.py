@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewright.runtime.glance import target_name
 from tilewright.runtime.manifest import KernelEntry, Manifest
 from tilewright.runtime.reasons import why_low
-from tilewright.targets.base import Profile
+
+if TYPE_CHECKING:
+    from tilewright.targets.base import Profile
 
 
 def efficiency(bound: float | None, taken: float | None) -> float | None:

@@ -17,8 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from numbers import Integral
 
 from tilewright.errors import refuse
 
@@ -73,7 +72,7 @@ def parse_size(value: object, where: str = "") -> Wish:
         return Wish()
     if isinstance(value, Bounds):
         return Wish(bounds=value)
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+    if isinstance(value, Integral) and value is not True and value is not False:
         if int(value) < 0:
             raise refuse("shape-form", f"size {value} is negative", where)
         if int(value) > LARGEST_SIZE:

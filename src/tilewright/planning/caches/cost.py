@@ -147,6 +147,7 @@ class Caches:
         self.costs, self.kept = machine.cache_costs, machine.weights_kept
         self.levels = cache_levels(machine)
         self._boxes: dict[tuple[int, ...], int] = {}
+        self._rows_of_boxes: dict[tuple[int, ...], list[int]] = {}
         self._columns = _along(kernel.output)
         # Blocks of channels lie side by side in images, rows' parts in matrices do not.
         self._parts = next((_along(o) for o in kernel.inputs if o.role == "input"), None)
@@ -190,6 +191,9 @@ class Caches:
         part = self.costs.exposed
         hidden, exposed, main = (1.0 - part) * compute, part * compute, 0.0
         passing = [sum(row[number] for number in self._passing) for row in boxes]
+        columns = list(zip(*boxes, strict=True))  # by operand, each body's bytes
+        counts = [-(-extent // step) for _, extent, step in nest.loops]
+        inside = [[dim in dims for dim, _, _ in nest.loops] for _, dims, _, _ in self.operands]
         for level, (capacity, bandwidth) in enumerate(self.levels):
             last = level == len(self.levels) - 1
             sizes, crowded = totals, 0.0
@@ -197,7 +201,21 @@ class Caches:
                 crowding = [self._crowding(body, capacity) for body in bodies]
                 sizes = [total + more for total, more in zip(totals, crowding, strict=True)]
                 crowded = crowding[-1]
-            misses = self._misses(nest, boxes, sizes, capacity, None if level == 0 else passing)
+            parts = [part_kept(self.costs, size, capacity) for size in sizes]
+            results_kept = parts
+            if level:
+                # In the nearest cache what only passes through stays in the way of results, too.
+                results_kept = [
+                    part_kept(self.costs, size - through, capacity)
+                    for size, through in zip(sizes, passing, strict=True)
+                ]
+            misses = [
+                _misses(column, counts, within, parts, results_kept if role == "output" else parts)
+                * (2 if role == "output" else 1)
+                for column, within, (_, _, _, role) in zip(
+                    columns, inside, self.operands, strict=True
+                )
+            ]
             main = sum(misses)
             weights = written = inputs = 0.0
             for moved, (_, _, _, role) in zip(misses, self.operands, strict=True):
@@ -275,6 +293,13 @@ class Caches:
         return self._parts[1] * float(tile[self._parts[0]])
 
     def _boxes_of(self, sizes: Mapping[str, int]) -> list[int]:
+        """Bytes of every operand for a tile, whose dims come in the order of the kernel's."""
+        tile = tuple(sizes.values())
+        if tile not in self._rows_of_boxes:
+            self._rows_of_boxes[tile] = self._new_boxes(sizes)
+        return self._rows_of_boxes[tile]
+
+    def _new_boxes(self, sizes: Mapping[str, int]) -> list[int]:
         found: list[int] = []
         for number, (operand, _, dims, role) in enumerate(self.operands):
             if role == "scratch":
@@ -287,38 +312,32 @@ class Caches:
             found.append(self._boxes[key])
         return found
 
-    def _misses(
-        self,
-        nest: Nest,
-        boxes: list[list[int]],
-        totals: Sequence[float],
-        capacity: float,
-        passing: list[int] | None,
-    ) -> list[float]:
-        """Bytes of each operand that come through a cache's outer side.
 
-        ``passing`` has the bytes within each loop of operands that only pass through; None for the
-        nearest cache, where they stay in the way of results, too.
-        """
-        found: list[float] = []
-        depth = len(nest.loops)
-        parts = [part_kept(self.costs, size, capacity) for size in totals]
-        for number, (_, dims, _, role) in enumerate(self.operands):
-            moved = float(boxes[depth][number])
-            for level in range(depth - 1, -1, -1):
-                dim, extent, step = nest.loops[level]
-                kept = parts[level + 1]
-                if passing is not None and role == "output" and dim not in dims:
-                    size = totals[level + 1] - passing[level + 1]
-                    kept = part_kept(self.costs, size, capacity)
-                again = moved * -(-extent // step)
-                if not kept:
-                    moved = again
-                elif dim not in dims:
-                    moved = kept * moved + (1.0 - kept) * again
-                elif moved <= boxes[level + 1][number]:
-                    moved = kept * boxes[level][number] + (1.0 - kept) * again
-                else:
-                    moved = again
-            found.append(moved * (2 if role == "output" else 1))
-        return found
+def _misses(
+    boxes: Sequence[int],
+    counts: Sequence[int],
+    inside: Sequence[bool],
+    parts: Sequence[float],
+    parts_apart: Sequence[float],
+) -> float:
+    """Bytes of one operand that come through a cache's outer side.
+
+    ``boxes`` are its bytes within each loop, outermost first; ``counts`` the iterations of loops,
+    and ``inside`` whether it depends on them; ``parts`` what the cache keeps of what the body of a
+    loop touches, and ``parts_apart`` of what comes again in loops that the operand does not depend
+    on.
+    """
+    moved = float(boxes[-1])
+    for level in range(len(counts) - 1, -1, -1):
+        depends = inside[level]
+        kept = (parts if depends else parts_apart)[level + 1]
+        again = moved * counts[level]
+        if not kept:
+            moved = again
+        elif not depends:
+            moved = kept * moved + (1.0 - kept) * again
+        elif moved <= boxes[level + 1]:
+            moved = kept * boxes[level] + (1.0 - kept) * again
+        else:
+            moved = again
+    return moved

@@ -9,7 +9,9 @@ priced by cost.py.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 from math import ceil
+from operator import itemgetter
 from time import perf_counter
 from typing import Any
 
@@ -24,7 +26,7 @@ from tilewright.planning.caches.cost import Caches, Nest
 from tilewright.planning.caches.dots import along_reduction, dot_cycles, most_points
 from tilewright.planning.caches.piece_cost import PieceCost
 from tilewright.planning.caches.pieces import piece_schedules
-from tilewright.planning.caches.registers import REGISTERS, registers_of
+from tilewright.planning.caches.registers import REGISTERS, Registers, registers_of
 from tilewright.planning.caches.separable_cost import SeparableCost
 from tilewright.planning.caches.sharing import divisible, share
 from tilewright.planning.domain import Kernel
@@ -88,8 +90,15 @@ def ranked(kernel: Kernel, machine: Machine) -> list[tuple[float, float, Schedul
     for schedule in schedules(kernel, machine, primitive):
         cost, moved = pricer.price(schedule)
         priced.append((cost, moved, schedule))
-    priced.sort(key=lambda found: (found[0], str(found[2])))
-    return priced
+    priced.sort(key=itemgetter(0))
+    # Of equally fast ones the text decides, which is made for these alone.
+    return [
+        found for _, equal in groupby(priced, key=itemgetter(0)) for found in _by_text(list(equal))
+    ]
+
+
+def _by_text(equal: list[tuple[float, float, Schedule]]) -> list[tuple[float, float, Schedule]]:
+    return equal if len(equal) == 1 else sorted(equal, key=lambda found: str(found[2]))
 
 
 def choose_primitive(kernel: Kernel, machine: Machine) -> Primitive:
@@ -356,6 +365,7 @@ class _Pricer:
                 else BlockCost(kernel, machine, primitive)
             )
         self.plain = 0.0
+        self.computes: dict[tuple[tuple[str, int, int], ...], float] = {}
         if not primitive.multiples:
             value: Any = parse_expression(primitive.cycles).evaluate(kernel.anchor.extents)
             self.plain = float(value)
@@ -377,10 +387,17 @@ class _Pricer:
         """Cycles of the tiles, if everything were in the registers' reach."""
         if self.registers is None:
             return self.plain
+        # The order of loops over different dims changes no tile.
+        loops = tuple(sorted(nest.loops, key=itemgetter(0)))
+        if loops not in self.computes:
+            self.computes[loops] = self._computed(nest, self.registers)
+        return self.computes[loops]
+
+    def _computed(self, nest: Nest, registers: Registers) -> float:
         compute = 0.0
         split = any(dim in self.reduction for dim, _, _ in nest.loops)
         for count, sizes in nest.tiles():
-            vectors = ceil(sizes[self.blocked] / self.registers.lanes)
+            vectors = ceil(sizes[self.blocked] / registers.lanes)
             points, steps = 1, 1
             for dim, size in sizes.items():
                 if dim in self.reduction:
@@ -389,10 +406,10 @@ class _Pricer:
                     points *= size
             if self.dots:
                 channels = sizes[self.blocked]
-                compute += count * dot_cycles(self.registers, points, channels, steps)
+                compute += count * dot_cycles(registers, points, channels, steps)
                 continue
-            step = self.registers.step_cycles(points * self.inside, vectors)
-            call = self.registers.call_cycles(points, vectors)
+            step = registers.step_cycles(points * self.inside, vectors)
+            call = registers.call_cycles(points, vectors)
             if split:
                 call += points * vectors  # sums are read back
             compute += count * (steps * self.rows * step + call)

@@ -1,0 +1,187 @@
+"""The steps of a compilation around the pipeline: what is read before it, and written after it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright import frontends
+from tilewright.compiler.packages import opened
+from tilewright.compiler.pipeline import advance, check_files, run_pipeline
+from tilewright.compiler.quantise import check_format
+from tilewright.compiler.state import CompilationState, Model
+from tilewright.errors import KernelError, refuse
+from tilewright.graph.dialect import network_of
+from tilewright.graph.names import network_name
+from tilewright.graph.placement import (
+    arenas_of,
+)
+from tilewright.ir.types import Array
+from tilewright.machine import Machine
+from tilewright.machine.forms import machine_of
+from tilewright.numbers.calibration import (
+    Samples,
+    sample_shapes,
+)
+from tilewright.numerics.formats import Numbers, numbers_of
+from tilewright.runtime.cache import Cache
+from tilewright.runtime.executable import Executable, Progress, replacing
+from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest
+from tilewright.runtime.package import write_package
+from tilewright.shapes import Settled, sizes_of
+from tilewright.targets.base import Compilation, Form, Target, find_target
+
+
+def opened_model(
+    model: Model,
+    weights: str | Path | None,
+    example_inputs: Any,
+    dynamic_shapes: Any,
+    constants: Mapping[str, Any] | None,
+) -> Model:
+    """The model read as far as it can be before its shapes are settled."""
+    if isinstance(model, frontends.Imported | frontends.Opened):
+        if constants:
+            raise refuse("model-constants", "the model has been loaded, with its inputs")
+        if example_inputs is not None or dynamic_shapes is not None:
+            raise refuse("torch-example-inputs", "the model has been loaded, with its inputs")
+        return model
+    if weights is not None:
+        if isinstance(model, str | Path | frontends.Exported):
+            return model  # The front-ends know which of their formats take weights.
+        raise refuse("model-weights", "a PyTorch module brings its weights")
+    return (
+        frontends.open_model(
+            model,
+            example_inputs=example_inputs,
+            dynamic_shapes=dynamic_shapes,
+            constants=constants,
+        )
+        or model
+    )
+
+
+def specialise(
+    directory: Path, manifest: Manifest, sizes: Mapping[str, int], place: Path, progress: Progress
+) -> None:
+    """Compile a package's model for sizes of its free dims, into an empty directory.
+
+    The bytes are those of ``compile`` with the same shapes. Raises TilewrightError.
+    """
+    found = manifest.open_model
+    if found is None or found.file not in manifest.files:
+        raise refuse("package-invalid", "it has no model", str(directory))
+    shapes = {
+        tensor.name: [sizes[dim] if isinstance(dim, str) else dim for dim in tensor.shape]
+        for tensor in manifest.inputs
+    }
+    state = run_pipeline(
+        directory / found.file,
+        find_target(manifest.target),
+        machine_of(manifest.machine, str(directory / MANIFEST)),
+        shapes=shapes,
+        ranges=found.ranges,
+        factors=None
+        if found.factors is None
+        else {name: np.array(row, np.float32) for name, row in found.factors.items()},
+        numbers=None if found.numbers is None else numbers_of(*found.numbers),
+        progress=progress,
+        exact_memory=found.exact_memory,
+        name=network_name(manifest.model),
+    )
+    emit(state, place)
+
+
+def calibrated(
+    model: frontends.Opened,
+    settled: Settled,
+    target: Target,
+    machine: Machine,
+    samples: Samples | None,
+    numbers: Numbers | None,
+    progress: Progress,
+) -> tuple[Mapping[str, tuple[float, float]] | None, Mapping[str, Array] | None]:
+    """Ranges of values and factors of channels, from samples.
+
+    Samples have a shape of their own; what they tell holds for every shape.
+    """
+    needed = machine.number.is_integer or (numbers is not None and numbers.needs_ranges)
+    if numbers is not None:
+        check_format(machine, numbers, samples is not None)
+    if samples is None or not needed:
+        return None, None
+    shapes, samples = sample_shapes(settled.inputs, samples)
+    bound = settled.bind(sizes_of(settled.inputs, settled.free, shapes))
+    state = run_pipeline(
+        model,
+        target,
+        machine,
+        shapes=bound,
+        calibration=samples,
+        numbers=numbers,
+        progress=progress,
+        until="calibrate",
+    )
+    return state.runner.context.ranges, state.factors
+
+
+def write_apart(
+    write: Callable[[Path], None],
+    directory: str | Path | None,
+    cache: Cache | None,
+    progress: Progress,
+) -> Executable:
+    """A package that ``write`` makes, in its place or in a temporary one."""
+    if directory is not None:
+        with replacing(Path(directory)) as fresh:
+            write(fresh)
+        return opened(Path(directory), cache=cache, progress=progress, own=True)
+    temporary = Path(tempfile.mkdtemp(prefix="tilewright-"))
+    try:
+        write(temporary)
+        return opened(temporary, temporary=True, cache=cache, progress=progress, own=True)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def form_of(target: Target, weights_as: str | None, bare: bool) -> Form:
+    """How the package's C is written; refuses (``option-form``) what a target does not write."""
+    if weights_as not in (None, "file", "array"):
+        raise refuse(
+            "option-form", f"weights cannot be written as {weights_as!r}", "--weights-as",
+            "file or array",
+        )  # fmt: skip
+    if bare and weights_as == "file":
+        raise refuse("option-form", "without an operating system there are no files", "--bare")
+    if not target.writes_c and (bare or weights_as == "array"):
+        reason = f"packages for {target.name} are no C of their own"
+        raise refuse("option-form", reason, "--bare" if bare else "--weights-as", "--target cpu")
+    return Form("array" if bare else weights_as or "file", bare)
+
+
+def emit(state: CompilationState, directory: Path, form: Form = Form()) -> None:  # noqa: B008 -- a value
+    """Let the target emit its part, and write the package around it.
+
+    Kernels that it refuses go to the host, where it has one. Raises TilewrightError.
+    """
+    advance(state, (), lambda: _write(state, form, directory))
+
+
+def _write(state: CompilationState, form: Form, directory: Path) -> None:
+    state.progress("emit", 0, 0)
+    arenas = arenas_of(network_of(state.network))
+    kernels = tuple(state.kernels)
+    made = Compilation(state.machine, state.network, state.weights, kernels, arenas, form)
+    try:
+        write_package(directory, state.target, made, state.plans, state.name, state.notes)
+    except KernelError:
+        # Nothing half-written is left to an attempt without that kernel.
+        shutil.rmtree(directory / PROGRAM, ignore_errors=True)
+        raise
+    check_files(state)

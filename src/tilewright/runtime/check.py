@@ -1,0 +1,82 @@
+"""How a run compares with the graph interpreter on the same graph and inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from tilewright.graph.sensitivity import COARSE_MARGIN, MARGIN, UNIT_ROUNDOFF, UNITS, spread
+from tilewright.graph.weights import Weights
+from tilewright.ir import ModuleOp
+from tilewright.ir.types import Array
+
+RELATIVE_TOLERANCE = 1e-4
+"""Of a float output's largest magnitude: sums of float32 in another order differ by about the
+square root of their length times 6e-8, which stays below this for reductions of a million."""
+
+ABSOLUTE_TOLERANCE = 1e-6
+"""Added for outputs that are all close to zero."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """How a run compares with the graph interpreter on the same graph and inputs."""
+
+    max_abs_error: float
+    max_rel_error: float
+    """The largest error of any output over that output's largest magnitude."""
+    mismatches: int
+    """Elements that differ: at all on integer machines, beyond the tolerance on float ones."""
+    passed: bool
+    exact: bool
+    """Whether the machine computes in integers, so that equality is asked for."""
+
+
+def compared(
+    module: ModuleOp,
+    weights: Weights,
+    inputs: Mapping[str, Array],
+    outputs: Mapping[str, Array],
+    *,
+    expected: Mapping[str, Array],
+    exact: bool,
+    roundoff: float,
+) -> Check:
+    """Compare ``outputs`` with what the interpreter ``expected``; see ``Executable.check``.
+
+    ``roundoff`` is that of the machine's numbers where they are coarser than float32
+    (``Runner.roundoff``); with ``exact`` every difference is a mismatch.
+    """
+    spreads: dict[str, Array] = {}
+    absolute = relative = 0.0
+    mismatches = 0
+    for name, want in expected.items():
+        computed = outputs[name]
+        if computed.shape != want.shape or computed.dtype != want.dtype:
+            mismatches += want.size
+            continue
+        difference = np.abs(computed.astype(np.float64) - want.astype(np.float64))
+        largest = float(np.abs(want).max(initial=0.0))
+        allowed = 0.0 if exact else RELATIVE_TOLERANCE * largest + ABSOLUTE_TOLERANCE
+        # Not-a-number is a mismatch unless both have it in the same place.
+        same = (computed == want) | (np.isnan(computed) & np.isnan(want))
+        beyond = ~(same | (difference <= allowed))
+        if beyond.any() and not exact:
+            spreads = spreads or _spreads(module, weights, inputs, roundoff)
+            beyond &= ~(difference <= spreads[name])
+        mismatches += int(beyond.sum())
+        worst = float(np.where(same, 0.0, difference).max(initial=0.0))
+        absolute = max(absolute, worst)
+        relative = max(relative, worst / largest if largest else 0.0)
+    return Check(absolute, relative, mismatches, mismatches == 0, exact)
+
+
+def _spreads(
+    module: ModuleOp, weights: Weights, inputs: Mapping[str, Array], roundoff: float
+) -> dict[str, Array]:
+    """For each output, what its elements may differ by from the interpreter's."""
+    units, margin = (roundoff / UNIT_ROUNDOFF, COARSE_MARGIN) if roundoff else (UNITS, MARGIN)
+    errors = spread(module, weights, inputs, units=units)
+    return {name: margin * error for name, error in errors.items()}
