@@ -21,7 +21,7 @@ help:
 	@echo "             install PyTorch and the other front-ends' packages, then run their tests"
 	@echo "make durations"
 	@echo "             write build/durations.txt: how long each test took when it was last run"
-	@echo "make check   lint, types, fast tests of what has changed since main"
+	@echo "make check   lint, types, tests of the files that differ from main and a few of every room"
 	@echo "make docs    write docs/api.md and the README's picture anew"
 	@echo "make suite   run ONNX's backend suite and write the table of what passes"
 	@echo "make fuzz    run COUNT=1000 random graphs (SEED=0) on all engines and compare"

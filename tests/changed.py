@@ -1,9 +1,10 @@
-"""The tests that a change concerns: ``python -m tests.changed`` prints their paths.
+"""The tests that a change concerns most: ``python -m tests.changed`` prints their paths.
 
 Changed is what differs from the commit at which this branch left ``main``, committed or not. A
-change in a room of ``src/tilewright`` concerns the room's tests and those of the rooms on the
-floors above it (tests/test_imports.py), which may import it; a change of a target concerns, of the
-targets, itself and those that import it. A change that any test may feel concerns all.
+changed file of ``src/tilewright`` concerns the tests of its room that bear its name or import it,
+and REPRESENTATIVES: of every room and target a test or two that are quick and see most of what can
+break there. All tests of the rooms above a low one would take seven minutes: they are what
+``make test`` is for, before every push. Those of the file come first, as likeliest to fail.
 """
 
 from __future__ import annotations
@@ -14,15 +15,36 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from tests.test_imports import FLOORS, SOURCE, floor_of, imported_modules
+from tests.test_imports import imported_modules
 
 ROOT = Path(__file__).parent.parent
-ALL = ["tests"]
-ALWAYS = {"tests/test_imports.py", "tests/test_docs.py", "tests/errors/test_codes.py"}
+ALWAYS = ("tests/test_imports.py", "tests/errors/test_codes.py")
 """Fast, and they look at the whole repository."""
 
-WHOLE = {"tests/end_to_end", "tests/suites", "tests/fuzz", "tests/benchmarks"}
-"""Tests of the whole compiler, whichever room has changed."""
+REPRESENTATIVES = (
+    "tests/ir/test_passes.py",
+    "tests/planning/test_plan.py",
+    "tests/tile/test_build.py",
+    "tests/graph/test_interpreter.py",
+    "tests/graph/passes/test_goldens.py",
+    "tests/simulate/test_timing.py",
+    "tests/compiler/test_request.py",
+    "tests/runtime/test_runtime_packages.py",
+    "tests/end_to_end/test_emitted_goldens.py",
+    "tests/cli/test_commands.py::test_run_prints_what_machines_read",
+    "tests/targets/cambricon_x/test_cambricon_x_isa.py",
+    "tests/targets/shidiannao/test_shidiannao_isa.py",
+    "tests/targets/cambricon/test_cambricon_networks.py",
+    "tests/targets/cpu/test_cpu_networks.py::test_random_networks",
+    "tests/targets/dpu/test_dpu_networks.py::test_a_network_of_all_kinds_runs_on_the_core",
+    "tests/targets/generic/test_packages.py::test_a_network_matches_the_interpreter_bit_for_bit",
+    "tests/targets/ascend/test_ascend_networks.py::test_a_network_on_the_core_and_the_host",
+    "tests/targets/sunway/test_packages.py::test_every_layer_is_what_the_interpreter_computes",
+)
+"""In the order of the pipeline; together about a minute on two cores."""
+
+FEW = 3
+"""Tests of a file below which those that import its room are its tests, too."""
 
 SHARED = {"pyproject.toml", "constraints.txt", "Makefile"}
 
@@ -43,58 +65,58 @@ def _git(*arguments: str) -> list[str]:
 
 
 def concerned_by(files: Iterable[str]) -> list[str]:
-    """Folders and files of tests that a change of ``files`` concerns; none lies in another."""
-    concerned = set(ALWAYS)
+    """Files of tests, and single ones, that a change of ``files`` concerns, likeliest first."""
+    near: list[str] = []
+    wide = False
     for file in files:
         parts = Path(file).parts
-        if file in SHARED or (parts[0] == "tests" and len(parts) == 2 and _shared(file)):
-            return ALL
         if parts[:2] == ("src", "tilewright"):
-            concerned |= WHOLE | {path for path in _of_source(parts[2:]) if (ROOT / path).exists()}
+            near += near_tests(parts[2:])
+            wide = True
+        elif file in SHARED or (parts[0] == "tests" and len(parts) == 2 and _shared(file)):
+            wide = True
         elif parts[0] == "tests":
-            concerned.add("/".join(parts[:-1]) if len(parts) > 2 else file)
+            near += [file] if not _shared(file) else _tests_in(ROOT.joinpath(*parts[:-1]))
         elif parts[0] == "benchmarks":
-            concerned.add("tests/benchmarks")
+            near += _tests_in(ROOT / "tests" / "benchmarks")
+        elif parts[0] in ("docs", "README.md"):
+            near.append("tests/test_docs.py")
         elif parts[0] == "examples":
-            concerned.add("tests/end_to_end")
-    present = [path for path in sorted(concerned) if (ROOT / path).exists()]
-    return [path for path in present if not any(f"{one}/" in f"{path}/"[:-1] for one in present)]
+            near += ["tests/end_to_end/test_machine_file.py", "tests/end_to_end/test_demo.py"]
+    listed = dict.fromkeys([*near, *ALWAYS, *(REPRESENTATIVES if wide else ())])
+    present = [test for test in listed if (ROOT / test.partition("::")[0]).exists()]
+    return [test for test in present if "::" not in test or test.partition("::")[0] not in present]
 
 
 def _shared(file: str) -> bool:
-    """Whether a file beside the tests' folders is no test itself, but read by tests."""
-    return file.endswith(".py") and not Path(file).name.startswith("test_")
+    """Whether a file among the tests is no test itself, but read by tests."""
+    return not Path(file).name.startswith("test_")
 
 
-def _of_source(parts: tuple[str, ...]) -> set[str]:
-    """Tests of a changed source file, given by its path in ``src/tilewright``."""
-    room = {"__init__.py": "api"}.get(parts[0], parts[0].removesuffix(".py"))
-    floor = floor_of(room)
-    above = {f"tests/{other}" for rooms in FLOORS[floor + 1 :] for other in rooms}
-    if floor == 0:  # Rooms on the lowest floor may import one another.
-        above |= {f"tests/{other}" for other in FLOORS[0]}
-    if room != "targets" or len(parts) < 3:
-        return {f"tests/{room}", *above}
-    return {f"tests/targets/{target}" for target in _users(parts[1])} | above
+def _tests_in(folder: Path) -> list[str]:
+    """The tests beside a file that they share."""
+    return [str(path.relative_to(ROOT)) for path in sorted(folder.glob("test_*.py"))]
+
+
+def near_tests(parts: tuple[str, ...]) -> list[str]:
+    """Tests of a source file, given by its path in ``src/tilewright``: by name, or by import."""
+    room_name, *inner = parts
+    stem = parts[-1].removesuffix(".py")
+    stem = parts[-2] if stem == "__init__" and inner else stem
+    module = ".".join(("tilewright", *parts)).removesuffix(".py").removesuffix(".__init__")
+    room = ROOT / "tests" / room_name.removesuffix(".py")
+    folder = room / inner[0] if room_name == "targets" and len(inner) > 1 else room
+    tests = {path: _imports(path) for path in sorted(folder.rglob("test_*.py"))}
+    named = [p for p, imports in tests.items() if stem in p.stem or module in imports]
+    if len(named) < FEW:
+        # The room hands out what the file has.
+        named += [p for p, imports in tests.items() if module.rpartition(".")[0] in imports]
+    return [str(path.relative_to(ROOT)) for path in dict.fromkeys(named)]
 
 
 @cache
-def _users(target: str) -> set[str]:
-    """The target, and those that import it, directly or through others."""
-    folders = [path for path in (SOURCE / "targets").iterdir() if path.is_dir()]
-    imports = {
-        folder.name: {
-            module.split(".")[2]
-            for path in folder.rglob("*.py")
-            for module in imported_modules(path)
-            if module.startswith("tilewright.targets.")
-        }
-        for folder in folders
-    }
-    users = {target}
-    while more := {name for name, others in imports.items() if others & users} - users:
-        users |= more
-    return users
+def _imports(path: Path) -> frozenset[str]:
+    return frozenset(imported_modules(path))
 
 
 if __name__ == "__main__":

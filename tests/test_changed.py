@@ -1,38 +1,48 @@
-"""`make check` runs the tests that a change concerns, and no others."""
+"""`make check` runs the tests that a change concerns most, and a few of everything."""
 
-from tests.changed import ALL, ALWAYS, ROOT, concerned_by
+from tests.changed import ALWAYS, REPRESENTATIVES, ROOT, concerned_by, near_tests
+from tilewright.choices import target_names
 
 
-def test_a_room_and_those_above() -> None:
+def test_tests_of_a_file_come_first_and_then_a_few_of_everything() -> None:
     concerned = concerned_by(["src/tilewright/planning/cost.py"])
-    for folder in ("planning", "tile", "graph", "targets", "network", "cli", "end_to_end"):
-        assert f"tests/{folder}" in concerned
-    for folder in ("machine", "numerics", "simulate"):
-        assert f"tests/{folder}" not in concerned
+    assert "tests/planning/test_cost.py" in concerned[:6]
+    assert {*ALWAYS, *REPRESENTATIVES} <= {*concerned}
+    assert not any(test.startswith(("tests/machine", "tests/suites")) for test in concerned)
+    assert len(concerned) < len(REPRESENTATIVES) + 12
 
 
-def test_a_target_and_those_that_import_it() -> None:
-    concerned = concerned_by(["src/tilewright/targets/cambricon/machine.py"])
-    assert "tests/targets/cambricon" in concerned and "tests/targets" not in concerned
-    assert "tests/targets/cpu" not in concerned
-    # Instruction targets run what is left on the host, in the C of the cpu target.
-    assert "tests/targets/generic" in concerned_by(["src/tilewright/targets/cpu/runner.py"])
+def test_by_name_by_import_and_by_the_rooms_own_names() -> None:
+    assert "tests/runtime/test_cache.py" in near_tests(("runtime", "cache.py"))
+    assert "tests/targets/cpu/test_words.py" in near_tests(("targets", "cpu", "walk.py"))
+    assert "tests/machine/test_machine_checks.py" in near_tests(("machine", "model.py"))
+    assert all("cambricon/" in test for test in near_tests(("targets", "cambricon", "machine.py")))
 
 
-def test_what_all_tests_read_concerns_all() -> None:
+def test_what_all_tests_read_concerns_a_few_of_everything() -> None:
     for file in ("pyproject.toml", "tests/conftest.py", "tests/build_cache.py"):
-        assert concerned_by(["README.md", file]) == ALL
+        assert {*REPRESENTATIVES} <= {*concerned_by([file])}
 
 
 def test_tests_and_pages() -> None:
-    assert set(concerned_by(["docs/tour.md"])) == ALWAYS
-    assert set(concerned_by([])) == ALWAYS
-    assert set(concerned_by(["tests/tile/tile_kernels.py"])) == {*ALWAYS, "tests/tile"}
-    # What lies in a folder that is named is not named again.
-    assert "tests/errors/test_codes.py" not in concerned_by(["tests/errors/stablehlo_texts.py"])
+    assert {*concerned_by([])} == {*ALWAYS}
+    assert {*concerned_by(["docs/tour.md"])} == {*ALWAYS, "tests/test_docs.py"}
+    tile = {str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "tile").glob("test_*.py")}
+    assert {*concerned_by(["tests/tile/tile_kernels.py"])} == {*ALWAYS, *tile}
+    assert concerned_by(["tests/tile/test_build.py"])[0] == "tests/tile/test_build.py"
+
+
+def test_every_representative_is_there_and_every_family_of_targets_has_one() -> None:
+    for test in REPRESENTATIVES:
+        file, _, name = test.partition("::")
+        assert f"def {name or 'test_'}" in (ROOT / file).read_text()
+    folders = {path.name for path in (ROOT / "tests" / "targets").iterdir() if path.is_dir()}
+    shown = " ".join(REPRESENTATIVES)
+    assert all(folder in shown for folder in folders - {"__pycache__"}), folders
+    assert len(target_names()) > len(folders)
 
 
 def test_every_path_exists() -> None:
     for path in (ROOT / "src" / "tilewright").rglob("*.py"):
         concerned = concerned_by([str(path.relative_to(ROOT))])
-        assert concerned and all((ROOT / test).exists() for test in concerned)
+        assert concerned and all((ROOT / test.partition("::")[0]).exists() for test in concerned)

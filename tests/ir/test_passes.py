@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,3 +101,27 @@ def test_modules_are_verified_when_they_have_changed(monkeypatch: pytest.MonkeyP
         texts.append(to_text(module))
     assert set(texts[1:]) <= set(seen)
     assert len(seen) < len(texts) - 1, "some passes change nothing here"
+
+
+def test_small_modules_are_verified_once_after_all_passes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    net, module = network()
+    verify, verified = ModuleOp.verify, list[ModuleOp]()
+
+    def counted(self: ModuleOp) -> None:
+        verified.append(self)
+        verify(self)
+
+    monkeypatch.setattr(ModuleOp, "verify", counted)
+    nothing = [PassEntry(Change(), "changes nothing")] * 2
+    breaks = [PassEntry(Change("a type"), "breaks the network"), *nothing]
+    runner = PassRunner(context(accelerator(), net.store))
+    runner.run(module, nothing, "k0-", verify_each=False)
+    assert len(verified) == 1
+    with pytest.raises(TilewrightError, match=r"pass-failed.*k0.*--dump"):
+        runner.run(module, breaks, "k0-", verify_each=False)
+    net, module = network()
+    runner = PassRunner(context(accelerator(), net.store), tmp_path)
+    with pytest.raises(TilewrightError, match=r"pass-failed.*change"):
+        runner.run(module, breaks, "k0-", verify_each=False)

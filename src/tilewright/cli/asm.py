@@ -113,7 +113,7 @@ def disasm(
         result = {"text": text} if output is None else {"output": str(output)}
         console.print_json({"lines": lines, **result})
     elif output is None:
-        console.say(text)
+        console.write(text)
     else:
         console.say(f"{lines:,} lines in {output}")
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
+import sys
+import textwrap
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +53,12 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Vary the machine: memory.sb.bytes=65536."),
 ]
+COLUMNS = 80
+"""Of a line where there is no terminal."""
+
+NARROWEST = 40
+"""Columns of the narrowest terminal for which lines are folded."""
+
 MODELS = "A model: .onnx, .prototxt, .mlir (StableHLO) or .tflite."
 
 ShapeOption = Annotated[
@@ -308,7 +317,32 @@ def describe(outputs: Mapping[str, Array]) -> list[dict[str, Any]]:
 
 
 def say(text: str) -> None:
-    """Print a result for people."""
+    """Print a result for people: no line is wider than the terminal, or than 80 columns."""
+    wide = sys.stdout.isatty()
+    columns = shutil.get_terminal_size().columns if wide else COLUMNS
+    typer.echo("\n".join(fold(text.rstrip("\n"), max(columns, NARROWEST))))
+
+
+def fold(text: str, columns: int) -> list[str]:
+    """The lines of a text, those that are too wide cut at spaces; what follows is indented.
+
+    Words stay whole, however long: paths and names are copied.
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if len(line) <= columns:
+            lines.append(line)
+            continue
+        indent = " " * (len(line) - len(line.lstrip()) + 2)
+        lines += textwrap.wrap(
+            line, columns, subsequent_indent=indent, break_long_words=False,
+            break_on_hyphens=False,
+        )  # fmt: skip
+    return lines
+
+
+def write(text: str) -> None:
+    """Print what programs read, too, as assembly and tables of Markdown: its lines stay whole."""
     typer.echo(text.rstrip("\n"))
 
 

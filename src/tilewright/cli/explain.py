@@ -49,7 +49,7 @@ def explain_command(
             if as_json:
                 console.print_json([asdict(row) for row in operation_rows(machine)])
             else:
-                console.say(operators_table([(machine.name, machine)]))
+                console.write(operators_table([(machine.name, machine)]))
             return
         told = explain(
             with_constants(model, constant) if constant else model,

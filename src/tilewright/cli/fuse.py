@@ -101,6 +101,10 @@ def fuse_command(
     _say(report, machine, bool(pattern))
 
 
+MOST_NAMED = 27
+"""Columns for the kernels of a candidate, beside its figures."""
+
+
 def _say(report: FusionReport, machine: Machine, patterns: bool) -> None:
     if not machine.fusions and not patterns:
         console.say(f"{machine.name} has no patterns of fusion: nothing to search (give --pattern)")
@@ -117,13 +121,17 @@ def _say(report: FusionReport, machine: Machine, patterns: bool) -> None:
         f"{len(fused)} cost less as one kernel"
     )
     if fused:
-        wide = max(len(_short(candidate)) for candidate in fused)
+        wide = min(max(len(_short(candidate)) for candidate in fused), MOST_NAMED)
         console.say(f"\n  {'fused':<{wide}}{'pattern':>15}{'apart':>14}{'as one':>14}{'gain':>8}")
         for candidate in fused:
             assert candidate.apart is not None and candidate.fused is not None
             mark = "*" if chosen.get(candidate.kernels) == first else " "
+            name = _short(candidate)
+            if len(name) > wide:  # a line of its own
+                console.say(f"{mark} {name}")
+                mark, name = " ", ""
             console.say(
-                f"{mark} {_short(candidate):<{wide}}{candidate.fusion:>15}{candidate.apart:>14,.0f}"
+                f"{mark} {name:<{wide}}{candidate.fusion:>15}{candidate.apart:>14,.0f}"
                 f"{candidate.fused:>14,.0f}{1 - candidate.fused / candidate.apart:>8.1%}"
             )
         console.say(f"* in the plan of {first}")

@@ -38,7 +38,7 @@ def opt(
             return
         text = sys.stdin.read() if file == "-" else _read(Path(file))
         values = console.machine_values(settings)
-        console.say(optimise_text(text, passes, target, values=values, weights=weights))
+        console.write(optimise_text(text, passes, target, values=values, weights=weights))
 
 
 def _read(path: Path) -> str:

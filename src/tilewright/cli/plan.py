@@ -84,18 +84,17 @@ def plan_command(
         console.print_json({"target": found.name, "machine": machine.name, "kernels": rows})
         return
     planned = [row for row in rows if row["engine"] == "accelerator"]
-    heads = ("cycles", "bound", "granule", "eff.", "bytes", "space", "ms")
-    console.say(f"{'kernel':<24}" + "".join(f"{head:>14}" for head in heads) + "  schedule")
+    heads = ("cycles", "bound", "granule", "bytes")
+    console.say(f"{'kernel':<18}" + "".join(f"{h:>12}" for h in heads) + "   eff. space")
     for row in rows:
         if row["engine"] == "host":
-            console.say(f"{row['name']:<24} on the host")
+            console.say(f"{_name(row):<18} on the host")
             continue
         console.say(
-            f"{row['name']:<24}{_cycles(row):>14,.0f}{row['bound_cycles']:>14,.0f}"
-            f"{row['granule_bound_cycles']:>14,.0f}{row['efficiency']:>14.1%}"
-            f"{row['moved_bytes']:>14,}"
-            f"{row['candidates']:>13,}{' ' if row['complete'] else '*'}"
-            f"{1e3 * row['seconds']:>14.1f}  {row['text']}"
+            f"{_name(row):<18}{_cycles(row):>12,.0f}{row['bound_cycles']:>12,.0f}"
+            f"{row['granule_bound_cycles']:>12,.0f}{row['moved_bytes']:>12,}"
+            f"{row['efficiency']:>7.1%}{row['candidates']:>6,}{' ' if row['complete'] else '*'}\n"
+            f"  {row['text']}"
         )
     cycles = sum(_cycles(row) for row in planned)
     bound = sum(row["granule_bound_cycles"] for row in planned)
@@ -114,14 +113,16 @@ def plan_command(
 def _say_beside(planner: str, beside: str, rows: list[dict[str, Any]]) -> None:
     """Two planners' cycles and steps (tilings that they looked at), kernel by kernel."""
     console.say(f"\n{planner} beside {beside}:")
-    heads = ("cycles", "beside", "ratio", "steps", "beside", "ratio")
-    console.say(f"{'kernel':<24}" + "".join(f"{head:>14}" for head in heads))
+    console.say(
+        f"{'kernel':<18}{'cycles':>12}{'beside':>12}{'ratio':>8}"
+        f"{'steps':>11}{'beside':>11}{'ratio':>8}"
+    )
     total = [0.0, 0.0, 0, 0]
     for row in rows:
         other = row["beside"]
         figures = [_cycles(row), _cycles(other), row["candidates"], other["candidates"]]
         total = [one + more for one, more in zip(total, figures, strict=True)]
-        console.say(_compared(row["name"], figures))
+        console.say(_compared(_name(row), figures))
     console.say(_compared("total", total))
 
 
@@ -129,9 +130,15 @@ def _compared(name: str, figures: list[float]) -> str:
     """A line of two times and two numbers of steps."""
     ours, theirs, steps, others = figures
     return (
-        f"{name:<24}{ours:>14,.0f}{theirs:>14,.0f}{ours / max(theirs, 1):>14.3f}"
-        f"{steps:>14,}{others:>14,}{others / max(steps, 1):>14.2f}"
+        f"{name:<18}{ours:>12,.0f}{theirs:>12,.0f}{ours / max(theirs, 1):>8.3f}"
+        f"{steps:>11,}{others:>11,}{others / max(steps, 1):>8.2f}"
     )
+
+
+def _name(row: dict[str, Any]) -> str:
+    """A kernel's name, cut to its column."""
+    name = str(row["name"])
+    return name if len(name) <= 18 else f"{name[:15]}..."
 
 
 def _cycles(row: dict[str, Any]) -> float:

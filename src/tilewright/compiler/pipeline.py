@@ -277,7 +277,8 @@ def build_tiles(state: CompilationState) -> None:
         state.runner.context = context_of(state, {}, machine)
         with refusals_of(item.kernel.symbol):
             program = build(item.kernel, item.schedule, machine, placements)
-            state.runner.run(program, passes, f"{item.kernel.symbol}-")
+            title = f"{item.kernel.symbol}-"
+            state.runner.run(program, passes, title, verify_each=False)
         if state.machine.synchronisation.style != "none":
             for one in programs_of(program):
                 used |= last_used(one)

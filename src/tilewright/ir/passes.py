@@ -160,19 +160,29 @@ class PassRunner:
             module.verify()
             self._sound = parts
 
-    def run(self, module: ModuleOp, pipeline: Iterable[PassEntry], title: str = "") -> None:
+    def run(
+        self,
+        module: ModuleOp,
+        pipeline: Iterable[PassEntry],
+        title: str = "",
+        *,
+        verify_each: bool = True,
+    ) -> None:
         """Run the passes on the module in place.
 
-        ``title`` is put before the pass's name in file names. An error inside a pass is raised as
-        ``pass-failed`` with the command that repeats it; refusals pass through as they are.
+        Without ``verify_each`` the module is verified once, after the last pass, unless dumps are
+        wanted: to verify takes as long as what passes over a small module do. ``title`` is put
+        before the pass's name in file names. An error inside a pass is raised as ``pass-failed``
+        with the command that repeats it; refusals pass through as they are.
         """
+        each = verify_each or self.dump is not None
         before = to_text(module) if self.dump is not None else ""
         previous = self.write(module, f"{title}input")
         for entry in pipeline:
             start = time.perf_counter()
             try:
                 entry.step.apply(self.context, module)
-                if self.verify:
+                if self.verify and each:
                     self._verify(module)
             except TilewrightError:
                 raise
@@ -189,3 +199,13 @@ class PassRunner:
                 remark = spelling(entry.step) + ("" if changed else " (unchanged)")
                 previous = self.write(module, f"{title}{entry.step.name}", remark)
             self.records.append(PassRecord(entry.step.name, seconds, changed))
+        if self.verify and not each:
+            try:
+                module.verify()
+            except (VerifyException, DiagnosticException) as error:
+                raise refuse(
+                    "pass-failed",
+                    str(error),
+                    title.strip("-"),
+                    "repeat with --dump FOLDER, which verifies after each pass",
+                ) from error

@@ -110,6 +110,7 @@ def element_of(dtype: np.dtype[Any]) -> Attribute:
     raise VerifyException(f"arrays of {dtype} are not supported")
 
 
+@lru_cache(maxsize=1024)
 def element_name(element: Attribute) -> ElementType:
     """Planning's name for an element type (``fixed16``, ``float32``)."""
     if isinstance(element, FixedType):

@@ -10,7 +10,6 @@ import tilewright
 from tilewright.graph.dialect import KernelOp, network_of, tensor_type
 from tilewright.graph.passes.memory_plan import memory_plan_of
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
-from tilewright.graph.weights import Weights
 from tilewright.ir.types import element_dtype
 from tilewright.planning import Plan
 from tilewright.runtime.manifest import PROGRAM, REFERENCE, KernelEntry, Manifest, Tensor
@@ -35,10 +34,7 @@ def write_package(
     target.emit(compilation, program)
     reference = directory / REFERENCE
     reference.mkdir()
-    assert isinstance(compilation.weights, Weights)
-    write_reference(
-        reference, compilation.network, compilation.weights, packed_weights(target, program)
-    )
+    write_reference(reference, compilation, packed_weights(target, program))
     manifest = Manifest(
         tilewright=tilewright.__version__,
         target=target.name,

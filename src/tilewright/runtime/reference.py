@@ -16,10 +16,10 @@ from tilewright.graph.dialect import WeightOp, network_of
 from tilewright.graph.operations import context
 from tilewright.graph.placement import WEIGHTS, placement_of
 from tilewright.graph.weights import Weights
-from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException, to_text
+from tilewright.ir import ModuleOp, ParseError, Parser, VerifyException
 from tilewright.ir.types import Array, element_dtype, layout_of, tensor_type
 from tilewright.planning.layout import Layout
-from tilewright.targets.base import Target
+from tilewright.targets.base import Compilation, Target
 
 GRAPH_FILE = "graph.mlir"
 WEIGHTS_FILE = "weights.safetensors"
@@ -31,10 +31,12 @@ def packed_weights(target: Target, program: Path) -> Path | None:
     return path if target.weights_file and path.is_file() else None
 
 
-def write_reference(folder: Path, network: ModuleOp, weights: Weights, packed: Path | None) -> None:
+def write_reference(folder: Path, made: Compilation, packed: Path | None) -> None:
     """Write a graph and those of its weights that are not in the file ``packed``."""
-    (folder / GRAPH_FILE).write_text(f"{to_text(network)}\n")
-    there = {op.symbol.data for op in _packed(network)} if packed is not None else set[str]()
+    weights = made.weights
+    assert isinstance(weights, Weights)
+    (folder / GRAPH_FILE).write_text(made.text)
+    there = {op.symbol.data for op in _packed(made.network)} if packed is not None else set[str]()
     weights.subset(symbol for symbol in weights if symbol not in there).save(folder / WEIGHTS_FILE)
 
 

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from tilewright.choices import target_names, target_points
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.graph.arenas import Arenas
-from tilewright.ir import ModuleOp
+from tilewright.ir import ModuleOp, to_text
 from tilewright.ir.passes import WeightStore
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
@@ -95,6 +96,11 @@ class Compilation:
     arenas: Mapping[str, int]
     """Bytes of each arena."""
     form: Form = Form()
+
+    @cached_property
+    def text(self) -> str:
+        """The network as text, as the program and the reference keep it."""
+        return f"{to_text(self.network)}\n"
 
 
 @dataclass(frozen=True)

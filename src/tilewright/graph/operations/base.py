@@ -323,6 +323,9 @@ def broadcast_access(shape: Sequence[int], result: Sequence[int]) -> tuple[Affin
 
 def broadcast_shape(operation: Operation, shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """The shape that operands broadcast to, by NumPy's rule; raises VerifyException."""
+    first = tuple(shapes[0])
+    if all(tuple(shape) == first for shape in shapes[1:]):
+        return first
     rank = max(len(shape) for shape in shapes)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
     result: list[int] = []

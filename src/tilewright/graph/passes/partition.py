@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.graph.operations.base import Operation
 from tilewright.graph.passes.constraints import objection
 from tilewright.graph.passes.editing import VIEWS, compiler, operations_of
 from tilewright.ir import Context, ModuleOp, ModulePass, StringAttr
+
+MOST_JOINED = 64
+"""Operands that one node may join, two at a time, for the accelerator to do it: each pair is a
+kernel with a program of its own, which takes longer to make than anyone would wait for."""
+
+
+def _long_joins(steps: Sequence[Operation]) -> set[Operation]:
+    """Operations of chains of one kind and of one node that are longer than that."""
+    chains: dict[Operation, list[Operation]] = {}
+    for step in steps:
+        before = step.inputs[0].owner if step.inputs else None
+        alike = (
+            isinstance(before, Operation)
+            and step.operation == before.operation
+            and bool(step.node_name)
+            and step.node_name == before.node_name
+        )
+        chain = chains.get(before, []) if alike and isinstance(before, Operation) else []
+        chain.append(step)
+        chains[step] = chain
+    return {step for step, chain in chains.items() if len(chain) >= MOST_JOINED}
 
 
 @dataclass(frozen=True)
@@ -35,7 +58,11 @@ class Partition(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite the module in place."""
         machine = compiler(ctx).machine
-        for step in operations_of(op):
+        steps = operations_of(op)
+        long = set[Operation]()
+        if any(m.managed != "hardware" for m in machine.memories if m.name != machine.main):
+            long = _long_joins(steps)
+        for step in steps:
             if step.operation in VIEWS:
                 continue
             reason = ""
@@ -44,5 +71,10 @@ class Partition(ModulePass):
             elif (refusal := objection(step, machine)) is not None:
                 constraint, why = refusal
                 reason = f"{why} ({constraint.help})"
+            elif step in long:
+                reason = (
+                    f"its node joins more than {MOST_JOINED} operands, each by a kernel of its own "
+                    "(join them in several nodes)"
+                )
             step.engine = StringAttr("host" if reason else "accelerator")
             step.reason = StringAttr(reason) if reason else None

@@ -23,7 +23,7 @@ from tilewright.graph.arenas import write_value
 from tilewright.graph.dialect import KernelOp, NetworkOp, WeightOp, network_of
 from tilewright.graph.operations import context as graph_context
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS
-from tilewright.ir import ModuleOp, Operation, ParseError, Parser, VerifyException, to_text
+from tilewright.ir import ModuleOp, Operation, ParseError, Parser, VerifyException
 from tilewright.machine import Machine
 from tilewright.machine.forms import machine_of
 from tilewright.targets.base import Compilation, CompiledKernel
@@ -148,7 +148,7 @@ def write_program(
     (directory / "program.bin").write_bytes(words)
     (directory / f"{name}.bin").write_bytes(image)
     weights.tofile(directory / "weights.bin")
-    (directory / "network.mlir").write_text(to_text(compilation.network) + "\n")
+    (directory / "network.mlir").write_text(compilation.text)
     emit_kernels(compilation, directory)
     (directory / "program.json").write_text(file.model_dump_json(indent=1) + "\n")
 
