@@ -22,7 +22,7 @@ from tilewright.tile.queues import commands_of
 from tilewright.tile.races import races
 
 
-def _machine(seed: int) -> Machine:
+def machine_of(seed: int) -> Machine:
     """One memory for inputs and results, or two with a move between them."""
     rng = random.Random(seed)
     apart = rng.random() < 0.5
@@ -58,7 +58,7 @@ def _machine(seed: int) -> Machine:
     )
 
 
-def _chain(seed: int) -> Case:
+def chain_of(seed: int) -> Case:
     """Two or three computes: convolutions, depthwise ones, pools that overlap; maps behind each."""
     rng, fixed = random.Random(seed), seed % 2 == 0
     chain = Chain(fixed, np.random.default_rng(seed))
@@ -112,7 +112,7 @@ def _chain(seed: int) -> Case:
     return Case(kernel, feeds, expected)
 
 
-def _schedule(
+def schedule_of(
     kernel: Kernel, machine: Machine, rng: random.Random, *, inner: bool = False
 ) -> Schedule:
     """Random tiles and slots of a kernel and of its producers."""
@@ -125,15 +125,15 @@ def _schedule(
     names = [o.name for o in (*kernel.alone.inputs, *([] if inner else [kernel.output]))]
     slots = tuple((name, rng.choice([1, 2, 2, 3])) for name in names)
     (primitive,) = machine.primitives_for(anchor.operation)
-    producers = tuple(_schedule(one, machine, rng, inner=True) for one in kernel.producers)
+    producers = tuple(schedule_of(one, machine, rng, inner=True) for one in kernel.producers)
     level = Level("a", tuple(tile.items()), order)
     return Schedule(primitive.name, (level,), slots, producers=producers)
 
 
 @pytest.mark.parametrize("seed", but_fast(range(40), [s for s in range(20) if s != 7]))
 def test_programs_mean_their_kernels_however_engines_run(seed: int) -> None:
-    of, machine = _chain(seed), _machine(seed)
-    program = tile(of.kernel, _schedule(of.kernel, machine, random.Random(seed)), machine)
+    of, machine = chain_of(seed), machine_of(seed)
+    program = tile(of.kernel, schedule_of(of.kernel, machine, random.Random(seed)), machine)
     of.check(run(program, of.feeds, machine)["y"])
     for turn in range(2):
         of.check(run(program, of.feeds, machine, interleave=turn)["y"])
@@ -141,8 +141,8 @@ def test_programs_mean_their_kernels_however_engines_run(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(0, 40, 5))
 def test_a_missing_wait_is_found_unless_nothing_needs_it(seed: int) -> None:
-    of, machine = _chain(seed), _machine(seed)
-    program = tile(of.kernel, _schedule(of.kernel, machine, random.Random(seed)), machine)
+    of, machine = chain_of(seed), machine_of(seed)
+    program = tile(of.kernel, schedule_of(of.kernel, machine, random.Random(seed)), machine)
     needed = 0
     for op in commands_of(program):
         waits = op.wait_list
@@ -158,8 +158,8 @@ def test_a_missing_wait_is_found_unless_nothing_needs_it(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(0, 40, 3))
 def test_text_round_trips(seed: int) -> None:
-    of, machine = _chain(seed), _machine(seed)
-    program = tile(of.kernel, _schedule(of.kernel, machine, random.Random(seed)), machine)
+    of, machine = chain_of(seed), machine_of(seed)
+    program = tile(of.kernel, schedule_of(of.kernel, machine, random.Random(seed)), machine)
     text = to_text(program)
     assert to_text(Parser(context(), text).parse_op()) == text
 
@@ -168,8 +168,8 @@ def test_an_interval_of_padding_alone_is_left_out() -> None:
     """Rows of the last tile lie in the padding behind the image: nothing is computed for them."""
     found = 0
     for seed in range(40):
-        of, machine = _chain(seed), _machine(seed)
-        program = tile(of.kernel, _schedule(of.kernel, machine, random.Random(seed)), machine)
+        of, machine = chain_of(seed), machine_of(seed)
+        program = tile(of.kernel, schedule_of(of.kernel, machine, random.Random(seed)), machine)
         order = Order(program)
         for op in program.walk():
             if isinstance(op, DomainOp):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.slow import but_fast
-from tests.tile.test_chains import _chain, _machine, _schedule
+from tests.tile.test_chains import chain_of, machine_of, schedule_of
 from tests.tile.tile_kernels import Case
 from tilewright.errors import TilewrightError
 from tilewright.ir import Parser, VerifyException, to_attribute, to_text
@@ -38,8 +38,8 @@ def keeping(kernel: Kernel, schedule: Schedule) -> Schedule:
 
 def example(seed: int) -> tuple[Case, Machine, ProgramOp]:
     """A chain whose tiles go down the image, a few rows each."""
-    of, machine, rng = _chain(seed), _machine(seed), random.Random(seed)
-    schedule = _schedule(of.kernel, machine, rng)
+    of, machine, rng = chain_of(seed), machine_of(seed), random.Random(seed)
+    schedule = schedule_of(of.kernel, machine, rng)
     (level,), reduced = schedule.levels, of.kernel.anchor.reduction
     order = [dim for dim in level.order if dim != "oh" and dim not in reduced]
     order += ["oh", *(dim for dim in level.order if dim in reduced)]
@@ -139,8 +139,8 @@ def test_peeled_loops_keep_what_they_can(seed: int) -> None:
 
 def test_what_cannot_be_kept_is_refused() -> None:
     """Rows stay along the innermost loop, if it moves no other axis."""
-    of, machine = _chain(0), _machine(0)
-    schedule = keeping(of.kernel, _schedule(of.kernel, machine, random.Random(0)))
+    of, machine = chain_of(0), machine_of(0)
+    schedule = keeping(of.kernel, schedule_of(of.kernel, machine, random.Random(0)))
     (level,) = schedule.levels
     for order, words in (((), "no tile reads rows"), (("ci",), "over ci")):
         sizes = {dim: 1 if dim in order else n for dim, n in of.kernel.anchor.extents.items()}
@@ -167,6 +167,7 @@ def test_the_verifier_refuses_what_does_not_slide() -> None:
     domain.properties["sliding"] = slid
     program.verify()
     axis = ring.circular_axis
+    assert axis is not None
     ring.set("circular", 9)
     with pytest.raises(VerifyException, match="axis to be circular along"):
         program.verify()
