@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
+import tilewright
 from tests.end_to_end.end_to_end_models import ROOT, lenet, network, run_checked
 from tests.slow import but_fast
 
@@ -31,3 +35,32 @@ def test_networks_move_less_than_without_fusion(name: str, tmp_path: Path) -> No
     assert other.dram_bytes is not None
     assert one.dram_bytes < other.dram_bytes
     assert one.cycles < other.cycles
+
+
+def test_attention_in_float16_over_two_levels_of_memory(tmp_path: Path) -> None:
+    """Two products and the softmax between them are one kernel: its scores pass no main memory."""
+    heads, rows, width = 2, 48, 32
+    shape = (heads, rows, width)
+    nodes = [
+        helper.make_node("MatMul", ["q", "k"], ["scores"], name="scores"),
+        helper.make_node("Softmax", ["scores"], ["weights"], name="weights", axis=-1),
+        helper.make_node("MatMul", ["weights", "v"], ["y"], name="result"),
+    ]
+    sizes = {"q": shape, "k": (heads, width, rows), "v": shape}
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in sizes.items()]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)]
+    graph = helper.make_graph(nodes, "attention", inputs, outputs)
+    path = tmp_path / "attention.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    executable = tilewright.compile(path, str(FILE.with_name("five-buffers.toml")))
+    random = np.random.default_rng(5)
+    given = {n: random.uniform(-1, 1, s).astype(np.float32) for n, s in sizes.items()}
+    found = executable.run(given, check_races=True)
+    assert executable.check(given, found).passed
+    (kernel,) = [row for row in executable.manifest.kernels if "scores" in row.nodes]
+    assert {"scores", "weights", "result"} <= set(kernel.nodes)
+    q, k, v = (given[name].astype(np.float64) for name in ("q", "k", "v"))
+    scores = np.exp(q @ k)
+    wanted = scores / scores.sum(axis=-1, keepdims=True) @ v
+    # Operands, scores and weights are rounded to 11 bits; sums are kept in float32.
+    assert np.abs(found["y"] - wanted).max() < 8 * 2.0**-11

@@ -173,7 +173,8 @@ class _Pair:
 
     def _reads_on_chip(self) -> Primitive | None:
         """The second kernel's primitive, where it may be a compute that reads on the chip what the
-        first kernel makes: both work in one memory there."""
+        first kernel makes: both work in one memory there, or moves on the chip lead from one's to
+        the other's."""
         writer, reader = self.first.computes[-1][0], self.second.operations[0]
         if isinstance(reader, MAPS):
             return None
@@ -183,8 +184,12 @@ class _Pair:
         reading = next(iter(serving(candidate(reader), self.machine)), None)
         if writing is None or reading is None or "input" not in reading.operands:
             return None
-        memory = writing.operands["output"].memory
-        return reading if memory == reading.operands["input"].memory != self.machine.main else None
+        ends = writing.operands["output"].memory, reading.operands["input"].memory
+        try:
+            path = self.machine.path(*ends)
+        except KeyError:
+            return None
+        return None if self.machine.main in (*ends, *(move.target for move in path)) else reading
 
     def _with_maps(self) -> Iterator[tuple[KernelOp, Primitive]]:
         """Maps behind the first kernel's own."""
