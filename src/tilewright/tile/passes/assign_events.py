@@ -175,15 +175,27 @@ class _Assignment:
             for item in self.items
             if not item.reason
         ]
-        given = give_ids(
-            requests, self.limits.count, lambda ids: not self._problems(self._with(ids))
-        )
+
+        def holds(ids: Sequence[range]) -> bool:
+            items = self._with(ids)
+            return not self._mixed(items) and not self._problems(items)
+
+        given = give_ids(requests, self.limits.count, holds)
         self.items = self._with(given.ids)
         return cast("tuple[str, str] | None", given.tight)
 
     def _pair(self, item: Placed) -> tuple[str, str]:
         """What has the ids: a pair of engines, or, of reply words, the machine."""
         return ("", "") if self.limits.style == "replies" else item.handover.engines
+
+    def _mixed(self, items: Sequence[Placed]) -> bool:
+        """Whether a reply word would be of two pairs of engines; the proof would say so later."""
+        owner: dict[int, tuple[str, str]] = {}
+        return self.limits.style == "replies" and any(
+            owner.setdefault(number, item.handover.engines) != item.handover.engines
+            for item in items
+            for number in item.ids
+        )
 
     def _narrow(self, pair: tuple[str, str]) -> None:
         """Let a buffer's slots take turns no more, or put a barrier in place of a hand-over."""
