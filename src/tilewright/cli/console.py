@@ -170,18 +170,19 @@ def progress(quiet: bool = False) -> Generator[Callable[[str, int, int], None]]:
             yield show
 
 
-def machine_values(settings: list[str] | None) -> dict[str, float]:
-    """Read ``--set KEY=VALUE`` options."""
-    values: dict[str, float] = {}
+def machine_values(settings: list[str] | None) -> dict[str, Any]:
+    """Read ``--set KEY=VALUE`` options; the machine says which values its keys take."""
+    values: dict[str, Any] = {}
     for setting in settings or []:
         key, separator, text = setting.partition("=")
+        if not separator or not key.strip() or not text.strip():
+            raise refuse("option-set", f"{setting!r} is not KEY=VALUE", "--set")
         try:
             number = float(text)
         except ValueError:
             number = float("nan")
-        if not separator or number != number:
-            raise refuse("option-set", f"{setting!r} is not KEY=NUMBER", "--set")
-        values[key.strip()] = int(number) if number.is_integer() else number
+        value = int(number) if number.is_integer() else number
+        values[key.strip()] = value if number == number else text.strip()
     return values
 
 

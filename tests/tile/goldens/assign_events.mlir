@@ -1,4 +1,4 @@
-// tilewright opt FILE -p 'synchronise,assign-events' --target examples/machines/small-npu.toml --set synchronisation.style=flags --set synchronisation.ids=4
+// tilewright opt FILE -p 'synchronise,assign-events' --target examples/machines/flags.toml
 // Ids of x take turns with its two slots; the store hands its one slot back by one id.
 tile.program "k" on "cambricon-x" [n 1, co 40, oh 28, ow 28 | ci 32, kh 3, kw 3] {
   %x = tile.tensor "x" {role = "input"} : tensor<1x32x28x28x!tilewright.fixed<16, 8>>

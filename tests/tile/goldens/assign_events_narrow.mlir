@@ -1,4 +1,4 @@
-// tilewright opt FILE -p 'synchronise,assign-events' --target examples/machines/small-npu.toml --set synchronisation.style=replies --set synchronisation.ids=4
+// tilewright opt FILE -p 'synchronise,assign-events' --target examples/machines/replies.toml --set synchronisation.ids=4
 // Four reply words for six: the slots of x take turns no more.
 tile.program "k" on "cambricon-x" [n 1, co 40, oh 28, ow 28 | ci 32, kh 3, kw 3] {
   %x = tile.tensor "x" {role = "input"} : tensor<1x32x28x28x!tilewright.fixed<16, 8>>

@@ -5,10 +5,22 @@ from __future__ import annotations
 from tilewright.targets.generic.fields import LANE_BITS
 from tilewright.targets.generic.isa import Instruction, InstructionSet
 
+_ORDER = {
+    "counters": "A word starts when, for every other engine E, `wait.E` of E's words since the "
+    "start of the program have completed.",
+    "flags": "Engines order one another by flags, which `signal_E` sets and `wait_E` takes down.",
+    "replies": "Words that complete count up reply words (`reply`), whose values `wait_E` awaits.",
+    "tokens": "A word takes tokens of other engines before it starts (`take`), and puts tokens for "
+    "them once it is done (`put`); all tokens of an ordered pair of engines are alike.",
+    "none": "One word runs at a time.",
+}
+"""How engines wait for one another, by the machine's style."""
+
 
 def manual(instructions: InstructionSet) -> str:
     """A markdown page: every instruction with its meaning, engine, cycles and fields."""
     machine = instructions.machine
+    style = machine.synchronisation.style
     engines = ", ".join(f"{e.name} (queue of {e.queue})" for e in machine.engines)
     memories = "\n".join(
         f"- `{m.name}`: {'main memory' if m.bytes is None else f'{m.bytes} bytes'}"
@@ -24,8 +36,7 @@ def manual(instructions: InstructionSet) -> str:
         "strides are in bytes, extents in elements.",
         "",
         f"Engines: {engines}. One dispatcher issues a word every {machine.issue_cycles} cycles to "
-        "the queue of its engine; an engine runs its words in order. A word starts when, for every "
-        "other engine E, `wait.E` of E's words since the start of the program have completed.",
+        f"the queue of its engine; an engine runs its words in order. {_ORDER[style]}",
         "",
         memories,
         "",
