@@ -27,7 +27,7 @@ from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Primitive, parse_expression
 from tilewright.planning.cells import cells_of
 from tilewright.planning.domain import Kernel
-from tilewright.planning.footprint import Use, run_elements
+from tilewright.planning.footprint import Use, run_elements, uses_of
 from tilewright.planning.mesh import Axis, Division, Mesh, divisions, in_step
 from tilewright.planning.nests import Arrangement, Nest, moves_of, nests_of, trips_of
 from tilewright.planning.parallel import parallel_parts
@@ -39,15 +39,22 @@ from tilewright.planning.planners.linear_fit import fit
 from tilewright.planning.planners.schedules import agreeing
 from tilewright.planning.planners.stated import shared_box, stated_plan, stated_schedule
 from tilewright.planning.schedule import Schedule
-from tilewright.planning.space import Space, build_space
+from tilewright.planning.sizes import EFFORTS, tile_sizes
+from tilewright.planning.space import Space, crossed, no_tile_fits, uncrossed
 
 Floats = NDArray[np.float64]
 
 TRANSACTION = 128
 """Bytes that main memory moves at least (section 4.6)."""
 
-ROWS = 20_000
+ROWS = 60_000
 """Tilings of one cut of the result; sizes are thinned out where there are more."""
+
+STEP = 0.8
+"""From one size of a tile to the next smaller one at most (FactorVar, section 4.2)."""
+
+VECTOR = 4
+"""Sizes beyond two vectors are whole ones."""
 
 DIVISIONS = 6
 """Cuts of the result for a mesh, those first of which a core moves least."""
@@ -176,7 +183,7 @@ def strategies(
     core = one_core(machine) if cores > 1 else machine
     for grid, rounds, division in cuts:
         try:
-            space = build_space(part_of(kernel, grid), core, primitive, ROWS)
+            space = tilings(part_of(kernel, grid), core, primitive)
         except TilewrightError:
             continue
         space.single_level = True
@@ -187,6 +194,31 @@ def strategies(
             if not rows.size:
                 trial, rows = replace(trial, slots=1), np.arange(space.rows)
             yield replace(trial, space=space.take(rows))
+
+
+def tilings(kernel: Kernel, machine: Machine, primitive: Primitive) -> Space:
+    """The tilings of one core's part: of every dim sizes in steps of a factor, whole vectors first.
+
+    Raises TilewrightError when not even the smallest fits.
+    """
+    uses = uses_of(kernel, machine, primitive)
+    for cut, small in EFFORTS:
+        sizes = tile_sizes(kernel, primitive, uses, cut=cut, small=small)
+        sizes = {dim: _factors(column) for dim, column in sizes.items()}
+        space = crossed(uncrossed(kernel, machine, primitive, uses, sizes), ROWS)
+        if space.rows:
+            return space
+    raise no_tile_fits(kernel, machine, uses)
+
+
+def _factors(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of sizes in descending order the largest, and each that is the next step down or less."""
+    chosen = [int(sizes[0])]
+    whole = [size for size in sizes.tolist() if size % VECTOR == 0]
+    for size in (*whole, *(size for size in sizes.tolist() if size < 2 * VECTOR)):
+        if size <= STEP * chosen[-1] or (size < chosen[-1] and size < 2 * VECTOR):
+            chosen.append(size)
+    return np.array(chosen, np.int64)
 
 
 def _rounds(kernel: Kernel, grid: dict[str, int], cores: int) -> int:
@@ -241,7 +273,7 @@ class Swatop:
         if not groups:
             core = one_core(machine) if machine.cores > 1 else machine
             for primitive in agreeing(kernel, machine):
-                build_space(kernel, core, primitive, ROWS)  # It says why nothing fits.
+                tilings(kernel, core, primitive)  # It says why nothing fits.
         columns = [
             group.simulated(self.mesh) if self.measure else group.modelled(self.mesh)
             for group in groups
@@ -265,14 +297,16 @@ class Swatop:
     def ranked(
         self, kernel: Kernel, groups: Sequence[Strategies], columns: Sequence[Floats]
     ) -> list[tuple[int, int]]:
-        """Group and row of the best strategies, the best first: as many as are asked for."""
+        """Group and row of the best strategies, the best first: as many as are asked for, of those
+        that differ in their tiles alone a quarter at most."""
         every = np.concatenate(columns)
         starts = np.cumsum([0, *(len(column) for column in columns)])
         found: list[tuple[int, int]] = []
         for place in np.argsort(every, kind="stable").tolist():
             number = int(np.searchsorted(starts, place, "right")) - 1
             row = place - int(starts[number])
-            if groups[number].keeps_step(kernel, row):
+            alike = sum(group == number for group, _ in found)
+            if alike < max(self.top // 4, 1) and groups[number].keeps_step(kernel, row):
                 found.append((number, row))
             if len(found) == max(self.top, 1):
                 break
