@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tilewright.errors import TilewrightError
 from tilewright.machine import Machine, Move, Primitive, parse_expression
 from tilewright.planning.bounds import granule_bound, main_bandwidth, physical_bound
-from tilewright.planning.domain import Kernel, Stage
+from tilewright.planning.domain import Affine, Kernel, Operand, Stage
 from tilewright.planning.footprint import run_elements
 from tilewright.planning.plan import Budget, Plan, Timer
 from tilewright.planning.planners.exact import plan_exact
@@ -168,9 +168,20 @@ def part_of(kernel: Kernel, grid: Mapping[str, int]) -> Kernel:
 
     def cut(stage: Stage) -> Stage:
         dims = tuple(replace(dim, extent=grid.get(dim.name, dim.extent)) for dim in stage.dims)
-        return replace(stage, dims=dims)
+        inputs = tuple(_inside(operand, grid) for operand in stage.inputs)
+        return replace(stage, dims=dims, inputs=inputs)
 
     return replace(kernel, stages=tuple(cut(stage) for stage in kernel.stages))
+
+
+def _inside(operand: Operand, grid: Mapping[str, int]) -> Operand:
+    """The operand of a part that does not begin at the image's border: padding takes nothing off
+    its tiles, as it does for the first part alone."""
+
+    def moved(axis: Affine) -> Affine:
+        return replace(axis, offset=0) if axis.offset < 0 and grid.keys() & {*axis.dims} else axis
+
+    return replace(operand, access=tuple(moved(axis) for axis in operand.access))
 
 
 def _bounds(

@@ -76,7 +76,7 @@ BLOCKS = "(co//16+co%16//8+ceil(co%8/4))"
 """Blocks of a tile's output channels: 16, 8 and 4 of them (gemm/tile.py)."""
 
 CONVOLUTION = (
-    "n*g*ceil(oh*ow/4)*(kh*kw*(ci*(16*(co//16)+12*(co%16//8)+11*ceil(co%8/4))"
+    "n*g*ceil(oh*ow/4)*(kh*kw*(ci*(16*(co//16)+11*(co%16//8)+10*ceil(co%8/4))"
     f"+6*{BLOCKS}+12)"
     f"+81*(co//16)+48*(co%16//8)+30*ceil(co%8/4)+where(oh*ow%4>0,63*{BLOCKS},0)+20)"
 )

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tilewright.targets.sunway.pipeline import LATENCIES, Instruction, Latencies
+from tilewright.targets.sunway.pipeline import LATENCIES, Instruction, Latencies, steady
 
 COLUMNS = 4
 
@@ -73,9 +73,22 @@ def step(
     """A step's multiply-adds with what goes beside them, in the order of the program.
 
     First come the step's own late operands, then ``between`` (which steps the pointers), then
-    the next step's operands as their registers are free, then ``last``. Where there are more than
-    multiply-adds, integers go in pairs, one to each pipeline, so that P1 is left to the others.
+    the next step's operands as their registers are free, then ``last``. Integers go in pairs, one
+    to each pipeline, where that is faster: there are more instructions than multiply-adds then.
     """
+    orders = [_step(rows, operands, between, last, paired=paired) for paired in (False, True)]
+    return min(orders, key=steady)
+
+
+def _step(
+    rows: int,
+    operands: Sequence[Operand],
+    between: Sequence[Instruction],
+    last: Sequence[Instruction],
+    *,
+    paired: bool,
+) -> list[Instruction]:
+    """A step, its integers in pairs or not."""
     spans, lates = uses(rows), late(rows)
     first = [own.instruction for own in operands if own.register in lates]
     loads = sorted(
@@ -85,7 +98,7 @@ def step(
     beside = [*first, *between]
     rest = [*last]
     integers: list[Instruction] = []
-    if len(beside) + len(loads) + len(last) > len(order(rows)):
+    if paired:
         integers = [own for own in between if own.unit == "any"]
         beside = [own for own in beside if own.unit != "any"]
     for number, (row, column) in enumerate(order(rows)):
