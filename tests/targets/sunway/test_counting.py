@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -103,8 +104,7 @@ def layer(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("model", [tiny, layer])
-def test_layers_take_what_their_plans_say(model: object, tmp_path: Path) -> None:
-    assert callable(model)
+def test_layers_take_what_their_plans_say(model: Callable[[Path], Path], tmp_path: Path) -> None:
     path = model(tmp_path)
     package = tilewright.compile(path, "sunway", directory=tmp_path / "p")
     target, machine = resolve("sunway")
@@ -125,7 +125,8 @@ def test_layers_take_what_their_plans_say(model: object, tmp_path: Path) -> None
         assert kernel.cycles is not None
         if model is layer:
             planned = work.plans[kernel.symbol].predicted_cycles
-            assert kernel.cycles == pytest.approx(planned, rel=0.05)
+            # Parts at the border fetch less than those inside, for which the plan takes all.
+            assert 0.9 * planned < kernel.cycles < 1.03 * planned
     again = package.profile.cycles
     package.run(inputs)
     assert package.profile.cycles == again
