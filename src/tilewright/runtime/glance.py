@@ -145,6 +145,9 @@ def _host(facts: Mapping[str, Any], rows: list[Row], how: str) -> str:
         return "nothing runs there"
     time = "not measured" if seconds is None else f"{duration(seconds)} measured ({how})"
     share = "" if facts["host_share"] is None else f", {percent(facts['host_share'])} of the time"
+    whole = facts.get("elapsed_seconds")
+    if whole is not None and rows:
+        share += f" (both at once: {duration(whole)})"
     return f"{time}{share}, {_count(len(rows))}{': ' + _reasons(rows) if rows else ''}"
 
 

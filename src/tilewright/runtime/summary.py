@@ -99,6 +99,7 @@ def summary(manifest: Manifest, profile: Profile | None, runs: int = 0) -> dict[
         result["cycles"] = profile.cycles
         accelerator, host = profile.cycles / clock, profile.host_seconds
         result["accelerator_seconds"], result["host_seconds"] = accelerator, host
+        result["elapsed_seconds"] = profile.elapsed_seconds
         both = accelerator + (host or 0.0)
         result["host_share"] = host / both if host is not None and both else None
     else:

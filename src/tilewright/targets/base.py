@@ -143,6 +143,9 @@ class Profile:
     """What the host took of a simulated run, beside the ``cycles`` of the accelerator: all its
     kernels, those that only convert included, and operations outside kernels, which have no row in
     ``kernels``. None where that was not measured, and for native runs, which are all the host's."""
+    elapsed_seconds: float | None = None
+    """What a simulated run takes where the host and the accelerator work at the same time; None
+    where ``host_seconds`` is."""
     peak_memory_bytes: int = 0
     """Bytes of main memory that the package needs for activations and weights."""
     engines: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -255,6 +258,9 @@ class Target(ABC):
     weights_file: str = ""
     """The file of its programs that is the arena of weights, each as its layout and placement say:
     packages keep no second copy of those. "" where programs keep weights in other ways."""
+    elf_sections: Mapping[str, str] = {}
+    """Files of its programs, and the sections that they are in a package of one file
+    (runtime/elf_package.py); without any, packages are directories."""
     writes_c: bool = False
     """Whether its packages are C throughout, of which there are several forms (``Form``)."""
     falls_back: bool = False
@@ -307,9 +313,18 @@ class Target(ABC):
     def load(self, directory: Path) -> Runner:
         """Make a runner of what ``emit`` wrote; refuses damaged or hostile files."""
 
+    def elf_symbols(self, directory: Path) -> Sequence[tuple[str, str, int, int]]:
+        """Name, section, offset and bytes of the kernels of what ``emit`` wrote."""
+        return ()
+
     def timer(self, machine: Machine) -> Timer | None:
         """A simulator for the planner's best candidates, or None if the target has none."""
         return None
+
+    def simulator(self, machine: Machine) -> Timer | None:
+        """A simulator for prices that are asked for (``tilewright fuse --cost simulated``), also
+        where planning goes without a timer; None if the target has none."""
+        return self.timer(machine)
 
     def run_timer(self, machine: Machine, arenas: Mapping[str, int]) -> RunTimer | None:
         """A simulator of several kernels of a network, with what one leaves on the chip for others.

@@ -33,6 +33,7 @@ from tilewright.targets.base import (
     TensorInfo,
     Watch,
 )
+from tilewright.targets.generic.concurrent import Step, elapsed, step_of
 from tilewright.targets.generic.host import computes, interpreted, load_kernels
 from tilewright.targets.generic.program_file import ProgramParts
 
@@ -202,9 +203,25 @@ class SteppedRunner(Runner):
             clock_hz=self.parts.machine.clock_hz,
             dram_bytes=times.main_bytes,
             host_seconds=None if seconds is None else sum(seconds.values()),
+            elapsed_seconds=None if seconds is None else self._elapsed(times, seconds),
             peak_memory_bytes=sum(file.arenas.values()) + self.parts.image.size,
             engines={name: busy / total for name, busy in times.busy.items()},
         )
+
+    def _elapsed(self, times: Times, seconds: Mapping[int, float]) -> float:
+        """What a run takes, host and accelerator side by side."""
+        file, clock = self.parts.file, self.parts.machine.clock_hz
+        places = {op.symbol.data: n for n, op in enumerate(self._ops) if isinstance(op, KernelOp)}
+        steps: list[Step] = []
+        for kind, number in file.steps:
+            if kind == "host":
+                steps.append(step_of(self._ops[number], True, seconds[number]))
+                continue
+            moved = times.kernel_cycles
+            taken = float(moved[number]) / clock if number < moved.size else 0.0
+            op = self._ops[places[file.kernels[number].symbol]]
+            steps.append(step_of(op, False, taken))
+        return elapsed(steps)
 
     def _kernel(self, times: Times, number: int) -> KernelProfile:
         row = self.parts.file.kernels[number]

@@ -1,0 +1,102 @@
+"""How long a run takes where the host and the accelerator work at the same time.
+
+Steps are issued in the network's order, each to its worker, host or accelerator. A worker runs its
+steps in that order; a step begins when its worker is free and when every earlier step of the other
+worker has ended that writes bytes which it touches, or touches bytes which it writes. Independent
+branches so take as long as the longer of them, not as both. The values of a run do not depend on
+it: any order that keeps these conditions gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.graph.dialect import GraphOperation, KernelOp
+from tilewright.graph.placement import placement_of
+from tilewright.ir import Operation, SSAValue
+from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
+from tilewright.planning.layout import Layout
+
+
+@dataclass(frozen=True)
+class Span:
+    """The bytes of a value: runs of ``run`` bytes, one every ``period``, within a range."""
+
+    arena: str
+    first: int
+    end: int
+    """First byte behind the last."""
+    run: int
+    period: int
+    """Equal to ``run`` where there are no gaps."""
+
+    def meets(self, other: Span) -> bool:
+        """Whether both have bytes in common; where the periods differ, whether they may have."""
+        if self.arena != other.arena or self.end <= other.first or other.end <= self.first:
+            return False
+        if self.period != other.period:
+            return True
+        # The parts of a concatenation: each has its own place in every period.
+        apart = (other.first - self.first) % self.period
+        return apart < self.run or self.period - apart < other.run
+
+    @classmethod
+    def of(cls, value: SSAValue) -> Span:
+        """The span of a placed value."""
+        place, shape = placement_of(value), shape_of(value)
+        size = element_dtype(tensor_type(value).element_type).itemsize
+        extents = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
+        last = sum((n - 1) * step for n, step in zip(extents, place.strides, strict=True))
+        end = place.offset + (last + 1) * size
+        run = size
+        for n, step in zip(reversed(extents), reversed(place.strides), strict=True):
+            if step * size != run and n > 1:
+                return cls(place.arena, place.offset, end, run, step * size)
+            run *= n if n > 1 else 1
+        return cls(place.arena, place.offset, end, run, run)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a run."""
+
+    on_host: bool
+    seconds: float
+    reads: tuple[Span, ...]
+    writes: tuple[Span, ...]
+
+
+def elapsed(steps: Sequence[Step]) -> float:
+    """Seconds from the beginning of the first step to the end of the last."""
+    ends: list[float] = []
+    free = {False: 0.0, True: 0.0}
+    for step in steps:
+        begin = free[step.on_host]
+        for other, end in zip(steps, ends, strict=False):
+            if other.on_host != step.on_host and end > begin and _conflict(other, step):
+                begin = end
+        free[step.on_host] = begin + step.seconds
+        ends.append(free[step.on_host])
+    return max(ends, default=0.0)
+
+
+def _conflict(first: Step, second: Step) -> bool:
+    """Whether two steps must run in their order."""
+    return any(
+        one.meets(other)
+        for ones, others in (
+            (first.writes, second.reads),
+            (first.reads, second.writes),
+            (first.writes, second.writes),
+        )
+        for one in ones
+        for other in others
+    )
+
+
+def step_of(op: Operation, on_host: bool, seconds: float) -> Step:
+    """The step that an operation of a placed network is."""
+    assert isinstance(op, KernelOp | GraphOperation)
+    reads = tuple(map(Span.of, op.inputs))
+    return Step(on_host, seconds, reads, (Span.of(op.result),))
