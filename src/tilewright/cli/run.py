@@ -60,7 +60,9 @@ def open_or_compile(
     A model that was compiled before is taken from the cache, unless told not to ``keep`` it.
     Free dims take their sizes from ``shape`` and from the shapes of the arrays in ``files``.
     """
-    if model.is_dir():
+    from tilewright.runtime.elf import is_elf
+
+    if model.is_dir() or is_elf(model):
         from tilewright.compiler.packages import Executable
 
         found = Executable.load(model, cache=console.cache(), progress=progress)

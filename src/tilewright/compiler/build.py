@@ -30,6 +30,7 @@ from tilewright.numbers.calibration import (
 )
 from tilewright.numerics.formats import Numbers, numbers_of
 from tilewright.runtime.cache import Cache
+from tilewright.runtime.elf import becomes_elf
 from tilewright.runtime.executable import Executable, Progress, replacing
 from tilewright.runtime.manifest import MANIFEST, PROGRAM, Manifest
 from tilewright.runtime.package import write_package
@@ -137,6 +138,9 @@ def write_apart(
     progress: Progress,
 ) -> Executable:
     """A package that ``write`` makes, in its place or in a temporary one."""
+    if directory is not None and becomes_elf(Path(directory)):
+        write_apart(write, None, cache, progress).save(directory)
+        return opened(Path(directory), cache=cache, progress=progress)
     if directory is not None:
         with replacing(Path(directory)) as fresh:
             write(fresh)

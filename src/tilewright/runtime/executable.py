@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.errors import TilewrightError, refuse
 from tilewright.files import problem_of, written
 from tilewright.numerics.element_types import ELEMENTS
+from tilewright.runtime.elf import becomes_elf
 from tilewright.runtime.glance import report
 from tilewright.runtime.listed import listed_only
 from tilewright.runtime.manifest import (
@@ -84,9 +85,16 @@ class Executable:
     def save(self, directory: str | Path) -> Path:
         """Copy what the package lists to a new or empty place; an older package there is replaced.
 
+        A name that ends with .elf becomes one file (runtime/elf_package.py).
+
         Nothing half-written is left: the copy is made beside and then renamed.
         """
         target = Path(directory)
+        if becomes_elf(target):
+            from tilewright.runtime.elf_package import write_elf  # It needs the targets.
+
+            write_elf(self.directory, target)
+            return target
         with replacing(target) as fresh:
             for name in (MANIFEST, *self.manifest.files):
                 (fresh / name).parent.mkdir(parents=True, exist_ok=True)
@@ -283,6 +291,16 @@ def opened(
 
     ``own`` says that this process has just written it.
     """
+    if directory.is_file():
+        from tilewright.runtime.elf_package import read_elf
+
+        folder = Path(tempfile.mkdtemp(prefix="tilewright-"))
+        try:
+            read_elf(directory, folder)
+            return opened(folder, temporary=True, cache=cache, progress=progress)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
     manifest = read_own(directory) if own else read_manifest(directory)
     if manifest.open_model is None:
         return Executable(directory, temporary=temporary, manifest=manifest)
@@ -297,7 +315,8 @@ def placed(found: Executable, directory: str | Path | None) -> Executable:
     """A package that has been found whole: its copy in ``directory``, or itself without one."""
     if directory is None:
         return found
-    return Executable(found.save(directory), manifest=found.manifest)
+    place = found.save(directory)
+    return opened(place) if place.is_file() else Executable(place, manifest=found.manifest)
 
 
 class replacing:

@@ -14,7 +14,7 @@ from tilewright.targets.base import Compilation
 from tilewright.targets.dpu.core import Core
 from tilewright.targets.dpu.lowering.network import Lowering
 from tilewright.targets.dpu.registers import BIASES
-from tilewright.targets.dpu.segments import Segments
+from tilewright.targets.dpu.segments import WORD_BYTES, Segments
 from tilewright.targets.generic.program_file import (
     Addresses,
     KernelRow,
@@ -25,8 +25,6 @@ from tilewright.targets.generic.program_file import (
     write_program,
 )
 from tilewright.tile.dialect import programs_of
-
-WORD_BYTES = 4
 
 
 @dataclass(frozen=True)

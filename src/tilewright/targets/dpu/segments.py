@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,8 @@ from tilewright.targets.dpu.formats import CATEGORIES
 from tilewright.targets.dpu.isa import REVISIONS
 from tilewright.targets.dpu.operations import Operation, operations_of
 from tilewright.targets.dpu.timing import check_program, commands_of
+
+WORD_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,13 @@ class Segments:
     def operations(self) -> tuple[Operation, ...]:
         """All operations; their own numbers are those in their programs."""
         return tuple(one for program in self.programs for one in program)
+
+    @cached_property
+    def word_offsets(self) -> list[int]:
+        """The byte at which each operation begins in the file, and its end."""
+        instructions = REVISIONS[self.core.isa]
+        sizes = [instructions.by_mnemonic[op.mnemonic].units for op in self.operations]
+        return [0, *accumulate(WORD_BYTES * size for size in sizes)]
 
     def commands(self, kernels: NDArray[np.int64]) -> TimedArray:
         """TIMED records of all programs; ``kernels`` has the kernel of every operation."""

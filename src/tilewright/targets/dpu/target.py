@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from tilewright.errors import Problem, TilewrightError
 from tilewright.machine import Machine
@@ -12,6 +14,7 @@ from tilewright.targets.base import Compilation, Runner, Target
 from tilewright.targets.dpu.core import Core, core_named
 from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.package import WORD_BYTES, read_package, write_package
+from tilewright.targets.dpu.registers import BIASES
 from tilewright.targets.dpu.runner import CoreRunner
 from tilewright.targets.dpu.text import assemble, disassemble, manual, package_listing
 
@@ -21,6 +24,14 @@ class CoreTarget(Target):
 
     takes_computed_weights = False
     falls_back = True
+    elf_sections = MappingProxyType(
+        {
+            "program.bin": ".dpu.text",
+            "weights.bin": ".dpu.params",
+            f"{BIASES}.bin": ".dpu.bias",
+            "program.json": ".dpu.meta",
+        }
+    )
     implements = frozenset(
         {Capability.ISSUE_CYCLES, Capability.IN_FLIGHT, Capability.ISSUE, Capability.ROUNDING}
     )
@@ -67,6 +78,15 @@ class CoreTarget(Target):
     def load(self, directory: Path) -> Runner:
         """A runner on the simulated core."""
         return CoreRunner(read_package(directory, self.core))
+
+    def elf_symbols(self, directory: Path) -> Sequence[tuple[str, str, int, int]]:
+        """The kernels' instructions in the words."""
+        package = read_package(directory, self.core)
+        starts = package.segments.word_offsets
+        return [
+            (row.symbol, ".dpu.text", starts[row.start], starts[row.end] - starts[row.start])
+            for row in package.parts.file.kernels
+        ]
 
     def word_bytes(self, machine: Machine) -> int:
         """Bytes of a word; instructions have several."""
