@@ -26,6 +26,7 @@ UNUSUAL = {
     },
     Capability.SYNCHRONISATION: {"style": "flags", "ids": 4},
     Capability.ISSUE_CYCLES: 3,
+    Capability.ROW_WAITS: True,
     Capability.LATE_LOADS: True,
     Capability.PART_STORES: True,
     Capability.PIECES: "all",

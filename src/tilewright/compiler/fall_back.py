@@ -35,11 +35,18 @@ def give_to_host(state: CompilationState, error: KernelError) -> None:
     if formed is None:
         raise error
     kernels = {op.symbol.data for op in formed.network.walk() if isinstance(op, KernelOp)}
+    chains = {
+        op.symbol.data
+        for op in state.network.walk()
+        if isinstance(op, KernelOp) and len(op.computes) > 1
+    }
     for refusal in (error, *error.others):
         known = refusal.symbol in kernels and refusal.symbol not in state.refused
         if not known or not refusal.problems[0].code.startswith(KERNEL_CODES):
             raise refusal
-        state.refused[refusal.symbol] = refusal.problems[0]
+        # A chain has the name of its last kernel, which the machine may well compute alone.
+        reasons = state.apart if refusal.symbol in chains else state.refused
+        reasons[refusal.symbol] = refusal.problems[0]
     state.network = formed.network.clone()
     for op in network_of(state.network).block.ops:
         if isinstance(op, KernelOp) and (problem := state.refused.get(op.symbol.data)) is not None:

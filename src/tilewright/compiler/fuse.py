@@ -50,7 +50,7 @@ def fuse(
             )
     if cost not in FUSION_COSTS:
         raise refuse("option-cost", f"there is no source {cost!r}", "--cost", _list(FUSION_COSTS))
-    timer = target.timer(machine) if cost == "simulated" else None
+    timer = target.simulator(machine) if cost == "simulated" else None
     if cost == "simulated" and timer is None:
         raise refuse(
             "option-cost", f"target {target.name} has no simulator", "--cost", "use closed"

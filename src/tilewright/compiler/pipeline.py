@@ -112,7 +112,9 @@ def place_graph(state: CompilationState) -> None:
         remember(state)
     state.runner.run(state.network, layout_pipeline(state.machine), "graph-")
     if state.planner is None:  # A planner that was asked for cuts single kernels.
-        form_chains(network_of(state.network), state.machine, state.plan_cache, state.progress)
+        form_chains(
+            network_of(state.network), state.machine, state.plan_cache, state.apart, state.progress
+        )
     addresses = address_pipeline(exact_memory=state.exact_memory)
     state.runner.run(state.network, addresses, "graph-")
     if state.stated is not None:

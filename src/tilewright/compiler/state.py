@@ -90,6 +90,8 @@ class CompilationState:
     """What compiler/fall_back.py goes back to."""
     stated: StatedPoints | None = None
     """Binary points that a quantised model states, for machines of fixed point."""
+    apart: dict[str, Problem] = field(default_factory=dict[str, Problem])
+    """Why kernels are not computed with those whose results they read, by their symbols."""
     refused: dict[str, Problem] = field(default_factory=dict[str, Problem])
     """Why kernels that the machine computes run on the host even so, by their symbols."""
 

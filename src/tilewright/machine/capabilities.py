@@ -27,6 +27,7 @@ class Capability(StrEnum):
     SYNCHRONISATION = "synchronisation"
     ISSUE_CYCLES = "issue_cycles"
     LATE_LOADS = "late_loads"
+    ROW_WAITS = "row_waits"
     PART_STORES = "part_stores"
     PIECES = "pieces"
     MEMORY_GROWTH = "memory_growth"

@@ -233,6 +233,9 @@ def _check_operands(
         if storage.memory not in memories:
             found.add(f"{key}.memory", f"there is no memory {storage.memory!r}")
             continue
+        for name in storage.alternatives:
+            if name not in memories:
+                found.add(f"{key}.alternatives", f"there is no memory {shown(name)!r}")
         _check_granules(f"{key}.multiples", storage.multiples, dims, found)
         for element in storage.elements:
             if element not in ELEMENT_BYTES:

@@ -153,9 +153,16 @@ class Storage(_Part):
     """Whether parts of results are moved on while others of their tile are computed."""
     circular: bool = False
     """Whether rows of the operand's images may turn in a circular buffer (line buffer)."""
+    alternatives: tuple[str, ...] = ()
+    """Memories in which the operand may lie instead, in kernels of several computes."""
     waits: tuple[str, ...] = ()
     """Of the output: dims along which sums of several tiles may wait here for the rest of their
     reduction while other operands in the same memory come anew for each tile."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The memories in which the operand may lie, the usual one first."""
+        return (self.memory, *self.alternatives)
 
 
 class Primitive(_Part):
@@ -307,6 +314,8 @@ class Machine(_Part):
     part_stores: bool = False
     """Whether results of one slot are stored part by part, as they are computed
     (tile/passes/part_stores.py)."""
+    row_waits: bool = False
+    """Whether an instruction waits only for the rows of a tile that it touches."""
     issue_cycles: int = Field(default=1, ge=0, le=MAX_VALUE)
     """Cycles to issue one command."""
     instruction_bytes: int = Field(default=64, ge=0, le=MAX_WORD)

@@ -37,6 +37,7 @@ def renamed(schedule: Schedule, names: Mapping[str, str]) -> Schedule:
     buffers = tuple((names[name], slots) for name, slots in schedule.buffers)
     staged = tuple((names[name], memory, slots) for name, memory, slots in schedule.staged)
     exchanged = tuple((names[name], axis) for name, axis in schedule.exchanged)
+    homes = tuple((names[name], memory) for name, memory in schedule.homes)
     producers = tuple(renamed(producer, names) for producer in schedule.producers)
     kept = tuple(names[name] for name in schedule.kept)
     return replace(
@@ -44,6 +45,7 @@ def renamed(schedule: Schedule, names: Mapping[str, str]) -> Schedule:
         buffers=buffers,
         staged=staged,
         exchanged=exchanged,
+        homes=homes,
         producers=producers,
         kept=kept,
     )

@@ -13,6 +13,12 @@ from tilewright.planning.footprint import Ints
 from tilewright.simulate.commands import TIMED, TimedArray
 from tilewright.simulate.timing import simulate
 
+PARTS = 4
+"""Parts of a command where instructions wait for rows."""
+
+SPLIT = 512
+"""Parts of a command's executions at most: of many tiles, whole ones overlap as well."""
+
 LATE = 1 << 20
 """Behind everything else at a place in the program."""
 
@@ -47,27 +53,35 @@ class Commands:
         return float(simulate(self.table(), self.tiling.machine).cycles)
 
     def table(self) -> TimedArray:
-        """The commands in program order, with what each waits for."""
+        """The commands in program order, with what each waits for.
+
+        Where instructions wait for rows (``Machine.row_waits``), each command is several: what one
+        reads of another's rows is there when the part of the other that makes them is done.
+        """
         machine, items = self.tiling.machine, list(self._items())
-        first = np.cumsum([0, *(len(item.tile) for item in items)])
-        depth = max(len(item.place) for item in items)
+        parts = PARTS if machine.row_waits and self.tiling.count * PARTS <= SPLIT else 1
+        part = np.arange(parts)
+        first = np.cumsum([0, *(len(item.tile) * parts for item in items)])
+        depth = max(len(item.place) for item in items) + 1
         keys = np.zeros((depth, int(first[-1])), np.int64)
-        for item, at in zip(items, first, strict=False):
-            for row, column in enumerate(item.place):
-                keys[row, at : at + len(item.tile)] = column
-        order = np.lexsort(keys[::-1])
         engines = [engine.name for engine in machine.engines]
         table = np.zeros(int(first[-1]), TIMED)
         table["move"] = -1
         for item, at in zip(items, first, strict=False):
-            rows = slice(int(at), int(at) + len(item.tile))
+            rows = slice(int(at), int(at) + len(item.tile) * parts)
+            for row, column in enumerate(item.place):
+                keys[row, rows] = np.repeat(np.broadcast_to(column, len(item.tile)), parts)
+            keys[-1, rows] = np.tile(part, len(item.tile))
+            amount = item.amount[:, None]
+            shares = (amount * (part + 1) // parts - amount * part // parts).ravel()
             table["engine"][rows] = engines.index(item.engine)
             if item.move is None:
-                table["cycles"][rows] = item.amount
+                table["cycles"][rows] = shares
             else:
                 table["move"][rows] = machine.moves.index(item.move)
-                table["bytes"][rows] = item.amount
+                table["bytes"][rows] = shares
                 table["latency"][rows] = item.move.latency
+        order = np.lexsort(keys[::-1])
         self._fetch(table, order)
         position = np.zeros(len(order), np.int64)
         ordered = table["engine"][order]
@@ -75,14 +89,16 @@ class Commands:
             mine = order[ordered == engine]
             position[mine] = np.arange(1, len(mine) + 1)
         for item, at in zip(items, first, strict=False):
-            rows = slice(int(at), int(at) + len(item.tile))
+            rows = slice(int(at), int(at) + len(item.tile) * parts)
             for number, other in enumerate(items):
                 if other.engine == item.engine:
                     continue
                 column = table["waits"][rows, engines.index(other.engine)]
-                for needed in self._waits(item, other):
-                    base = int(first[number])
-                    counts = np.where(needed >= 0, position[base + np.maximum(needed, 0)], 0)
+                for needed, by_rows in self._waits(item, other):
+                    # A window reads rows beyond its own part.
+                    last = np.minimum(part + 1, parts - 1) if by_rows else np.full(parts, parts - 1)
+                    done = position[first[number] + np.maximum(needed, 0)[:, None] * parts + last]
+                    counts = np.where(needed[:, None] >= 0, done, 0).ravel()
                     np.maximum(column, counts, out=column)
         return table[order]
 
@@ -97,17 +113,20 @@ class Commands:
             words[-1] += len(order) - 1 - transfers[-1]
             table["bytes"][order[transfers]] += words * machine.instruction_bytes
 
-    def _waits(self, item: _Item, other: _Item) -> Iterator[Ints]:
-        """Per execution of a command, which execution of another must be done before; -1: none."""
+    def _waits(self, item: _Item, other: _Item) -> Iterator[tuple[Ints, bool]]:
+        """Per execution of a command, which execution of another must be done before (-1: none),
+        and whether that holds row by row."""
         for index in item.reads:
             if index in other.fills:
                 seen, mine = self._visit(index, other), self._visit(index, item)
-                yield np.searchsorted(seen, mine, side="right") - 1
+                before = np.searchsorted(seen, mine, side="right") - 1
+                yield before, self.tiling.places.all[index].has_rows
         for index in item.fills:
             if index in other.reads:
                 seen, mine = self._visit(index, other), self._visit(index, item)
                 slots = self.tiling.slot_count(index)
-                yield np.searchsorted(seen, mine - slots, side="right") - 1
+                before = np.searchsorted(seen, mine - slots, side="right") - 1
+                yield before, self.tiling.places.all[index].has_rows
 
     def _visit(self, index: int, item: _Item) -> Ints:
         """The filling of a buffer that each execution of a command sees."""

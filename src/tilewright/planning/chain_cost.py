@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.machine import Machine, parse_expression
+from tilewright.machine import Machine, Memory, parse_expression
+from tilewright.memory import align_up
 from tilewright.numerics.element_types import ELEMENT_BYTES
 from tilewright.planning.bounds import main_bandwidth
 from tilewright.planning.chain_inner import Inner
 from tilewright.planning.chain_tiles import Kept, Span, Tile, loops_of
-from tilewright.planning.chain_units import Place, Unit
+from tilewright.planning.chain_units import Place, Unit, packed
 from tilewright.planning.circular import first_places, rows_held
 from tilewright.planning.footprint import Ints, keeps_sums, run_elements
 from tilewright.simulate.commands import transfer_bytes
@@ -62,6 +63,8 @@ class Tiling:
     kept: tuple[str, ...] = ()
     slots: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     """By operand and, for what lies on the way, memory."""
+    homes: list[Memory] = field(default_factory=list[Memory])
+    """The memory in which each buffer lies, as ``fits`` finds."""
 
     def __post_init__(self) -> None:
         self.places = self.shape.places
@@ -398,7 +401,7 @@ class Tiling:
         size = self.element(place)
         for granule, length in zip(place.granules, largest, strict=True):
             size *= -(-length // granule) * granule
-        size = -(-size // place.memory.granule) * place.memory.granule
+        size = align_up(size, max(memory.granule for memory in place.memories))
         return size if loop is not None else size * max(min(slots, visits), 1)
 
     def _largest(self, index: int) -> list[int]:
@@ -429,15 +432,13 @@ class Tiling:
 
     def fits(self) -> bool:
         """Whether all buffers fit; gives two slots where these fit, too."""
-        rooms: dict[str, int] = {}
-        groups: dict[tuple[str, str], list[int]] = {}
-        for index, place in enumerate(self.places.all):
-            groups.setdefault(self.key(index), []).append(index)
-            if place.memory.room is not None:
-                left = rooms.get(place.memory.name, place.memory.room)
-                rooms[place.memory.name] = left - self._room(index, 1)
-        if any(room < 0 for room in rooms.values()):
+        packing = packed(self.places.all, [self._room(n, 1) for n in range(len(self.places.all))])
+        if packing is None:
             return False
+        self.homes, rooms = packing
+        groups: dict[tuple[str, str], list[int]] = {}
+        for index in range(len(self.places.all)):
+            groups.setdefault(self.key(index), []).append(index)
         hosts = {p.name: p.host for p in self.places.all if p.host}
         for key in sorted(groups, key=lambda key: self._gain(groups[key])):
             if key[0] in hosts or not any(self._gains(index) for index in groups[key]):
@@ -446,13 +447,12 @@ class Tiling:
             joined = [n for n in joined if self.key(n)[1] == key[1]]
             more: dict[str, int] = {}
             for index in (*groups[key], *joined):
-                name = self.places.all[index].memory.name
+                name = self.homes[index].name
                 more[name] = more.get(name, 0) + self._room(index, 2) - self._room(index, 1)
-            if all(name not in rooms or rooms[name] >= size for name, size in more.items()):
+            if all(rooms[name] >= size for name, size in more.items()):
                 self.slots[key] = 2
                 for name, size in more.items():
-                    if name in rooms:
-                        rooms[name] -= size
+                    rooms[name] -= size
         for index in range(len(self.places.all)):
             name, memory = self.key(index)
             if name in hosts:

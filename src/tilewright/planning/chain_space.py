@@ -118,10 +118,28 @@ class Candidates:
         self.thinned |= len(parallel) > ORDERED
         for order in orders:
             tiling = Tiling(shape, self.machine, (*order, *reduced), nests)
+            if not _is_nested(tiling):
+                continue
             yield tiling
             kept = tiling.keepable
             for names in dict.fromkeys([kept, *((name,) for name in kept)]) if kept else ():
                 yield Tiling(shape, self.machine, tiling.order, nests, names)
+
+
+def _is_nested(tiling: Tiling) -> bool:
+    """Whether what is made for a producer changes with as many loops as the producer itself.
+
+    It would be computed again with each of further loops. Where the producer has a domain of its
+    own, that is part of the domain's meaning; where it has none, its loops are the chain's, and
+    each point of these is computed once (``tile-coverage``).
+    """
+    places, last = tiling.places, len(tiling.units) - 1
+    for index in places.homes.values():
+        place = places.all[index]
+        free = place.unit < last and not tiling.units[place.unit].bound
+        if free and tiling.depth(tiling.boxes(place)) < tiling.unit_depth(place.unit):
+            return False
+    return True
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """The kernels of a chain, what computes each, and the buffers that lie between them.
 
-What a kernel of a chain hands on waits to be read at *home*: in the memory that both primitives
+What a kernel of a chain hands on waits to be read at *home*: in a memory that both primitives
 use, or in the first one on the way between theirs. Where operands pass a memory on their way
-(``Machine.path``), there is a buffer in each of them.
+(``Machine.path``), there is a buffer in each of them. Buffers next to a primitive may lie in any of
+the memories that it names as alternatives; which, is a matter of their sizes (``Tiling.fits``).
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 
 from tilewright.errors import refuse
-from tilewright.machine import Machine, Memory, Move, Primitive
+from tilewright.machine import Machine, Memory, Move, Primitive, Storage
 from tilewright.planning.domain import Affine, Kernel, Operand
 from tilewright.planning.links import links_of, renamed_axes
 
@@ -82,6 +84,7 @@ class Place:
     unit: int
     """That kernel."""
     memory: Memory
+    """The usual one; moves to and from alternatives are taken to be like its own."""
     fill: Move | None = None
     """The move that fills it; None where a primitive does, or moves from another buffer do."""
     drain: Move | None = None
@@ -98,11 +101,23 @@ class Place:
     """To which its box is rounded along each axis."""
     made_by: int | None = None
     """The kernel whose primitive writes it."""
+    alternatives: tuple[Memory, ...] = ()
+    """The memories in which it may lie instead."""
 
     @property
     def name(self) -> str:
         """The operand's name."""
         return self.operand.name
+
+    @property
+    def memories(self) -> tuple[Memory, ...]:
+        """Those in which it may lie, the usual one first."""
+        return (self.memory, *self.alternatives)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether a part of a tile's results needs a part of it."""
+        return self.drain is not None or self.operand.role in ("input", "residual")
 
 
 @dataclass
@@ -158,12 +173,14 @@ class Places:
             number, maker = makers[operand.name]
             written = maker.primitive.operands["output"]
             read = unit.primitive.operands[operand.role]
-            path = self._path(written.memory, read.memory, operand)
-            home = path[0].target if path else written.memory
+            homes = [name for name in written.places if name in read.places]
+            if not homes:
+                homes = [self._path(written.memory, read.memory, operand)[0].target]
+            home, *others = homes
             granules = [1] * len(operand.access)
-            if home == read.memory:
+            if home in read.places:
                 granules = [axis.granule(read.multiples) for axis in operand.access]
-            if home == written.memory:
+            if home in written.places:
                 axes = zip(granules, maker.kernel.output.access, strict=True)
                 granules = [max(granule, axis.granule(written.multiples)) for granule, axis in axes]
             self.homes[operand.name] = self._add(
@@ -171,9 +188,10 @@ class Places:
                     operand,
                     reader,
                     self._memory(unit, home),
-                    staged=home != read.memory,
+                    staged=home not in read.places,
                     granules=tuple(granules),
-                    made_by=number if home == written.memory else None,
+                    made_by=number if home in written.places else None,
+                    alternatives=tuple(self._memory(unit, name) for name in others),
                 )
             )
 
@@ -191,6 +209,14 @@ class Places:
             )
         return path
 
+    def _hops(self, storage: Storage, outer: str, *, back: bool = False) -> tuple[Move, ...]:
+        """The moves from a memory to a primitive, or ``back``; none where the primitive takes the
+        operand there."""
+        if outer in storage.places:
+            return ()
+        ends = (storage.memory, outer) if back else (outer, storage.memory)
+        return self.machine.path(*ends)
+
     def _inputs(self, number: int) -> None:
         unit = self.units[number]
         hosts = {o.role: o.name for o in reversed(unit.kernel.inputs)}
@@ -199,7 +225,8 @@ class Places:
             source = self.homes.get(operand.name)
             outer = self.machine.main if source is None else self.all[source].memory.name
             host = hosts.get(storage.joined, "") if storage.joined else ""
-            path = self.machine.path(outer, storage.memory)
+            path = self._hops(storage, outer)
+            others = storage.alternatives if source is None and len(path) == 1 else ()
             for hop in path:
                 last = hop is path[-1]
                 granules = [axis.granule(storage.multiples) for axis in operand.access]
@@ -213,6 +240,7 @@ class Places:
                         staged=not last,
                         host=host,
                         granules=tuple(granules if last else [1] * len(granules)),
+                        alternatives=tuple(self._memory(unit, name) for name in others),
                     )
                 )
             if source is not None:
@@ -224,7 +252,9 @@ class Places:
         home = self.homes.get(operand.name)
         outer = self.machine.main if home is None else self.all[home].memory.name
         target = home
-        for hop in reversed(self.machine.path(storage.memory, outer)):
+        path = self._hops(storage, outer, back=True)
+        others = storage.alternatives if home is None and len(path) == 1 else ()
+        for hop in reversed(path):
             last = hop.source == storage.memory
             granules = [axis.granule(storage.multiples) for axis in operand.access]
             target = self._add(
@@ -236,6 +266,32 @@ class Places:
                     target=target,
                     granules=tuple(granules if last else [1] * len(granules)),
                     made_by=number if last else None,
+                    alternatives=tuple(self._memory(unit, name) for name in others),
                 )
             )
         self.makes[number] = target
+
+
+def packed(
+    places: Sequence[Place], sizes: Sequence[int]
+) -> tuple[list[Memory], dict[str, float]] | None:
+    """A memory for each buffer, and the room that is left in memories; None if they do not fit.
+
+    Buffers without a choice come first, then the largest ones. Each takes the memory with most
+    room; if so not all fit, the first with room.
+    """
+    order = sorted(range(len(places)), key=lambda n: (len(places[n].memories), -sizes[n]))
+    for spread in (True, False):
+        homes, rooms = dict[int, Memory](), dict[str, float]()
+        for index in order:
+            memories = places[index].memories
+            for memory in memories:
+                rooms.setdefault(memory.name, inf if memory.room is None else memory.room)
+            fitting = [memory for memory in memories if rooms[memory.name] >= sizes[index]]
+            if not fitting:
+                break
+            homes[index] = max(fitting, key=lambda m: rooms[m.name]) if spread else fitting[0]
+            rooms[homes[index].name] -= sizes[index]
+        else:
+            return [homes[index] for index in range(len(places))], rooms
+    return None

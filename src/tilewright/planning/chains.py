@@ -145,7 +145,9 @@ def schedule_of(tiling: Tiling) -> Schedule:
         last = unit is tiling.units[-1]
         names = [o.name for o in unit.kernel.inputs]
         names += [unit.kernel.output.name] if last else []
-        memory = unit.primitive.operands[unit.kernel.anchor.inputs[0].role].memory
+        homes = _homes(tiling, number)
+        first = unit.kernel.anchor.inputs[0]
+        memory = homes.get(first.name, unit.primitive.operands[first.role].memory)
         extents = unit.kernel.anchor.extents
         tile = {**extents, **tiling.tile} if last else extents
         order = tiling.order if last else ()
@@ -160,11 +162,24 @@ def schedule_of(tiling: Tiling) -> Schedule:
             tuple(own),
             tuple((name, near[name]) for name in dict.fromkeys(names) if name in near),
             staged=tuple((n, m, slots) for (n, m), slots in staged.items() if n in names),
+            homes=tuple(homes.items()),
             producers=tuple(schedules.pop(name) for name in producers),
             kept=tuple(name for name in producers if name in tiling.kept),
         )
     (schedule,) = schedules.values()
     return schedule
+
+
+def _homes(tiling: Tiling, number: int) -> dict[str, str]:
+    """The operands of a kernel that lie in another memory than its primitive's usual one."""
+    places, operands = tiling.places, tiling.units[number].primitive.operands
+    made, found = places.makes[number], dict[str, str]()
+    for index in (*places.reads[number], *(() if made is None else (made,))):
+        place, home = places.all[index], tiling.homes[index].name
+        role = "output" if index == made else place.operand.role
+        if home in operands[role].alternatives:
+            found[place.name] = home
+    return found
 
 
 def _memories(tiling: Tiling) -> tuple[str, str]:

@@ -46,6 +46,8 @@ class Schedule:
     exchanged: tuple[tuple[str, str], ...] = ()
     """Operands that the cores of a row or of a column of the mesh need alike (``row``, ``column``):
     each loads an equal share of the tile, and gets the others' from them (planning/mesh.py)."""
+    homes: tuple[tuple[str, str], ...] = ()
+    """Operands that lie in another memory than the primitive names, and which: an alternative."""
     producers: tuple[Schedule, ...] = ()
     """How each of the kernel's producers computes what one tile reads of it, in their order. The
     slots of their results' buffers are in ``buffers`` and ``staged`` of this schedule."""
@@ -75,6 +77,7 @@ class Schedule:
         return (
             f"{self.primitive} [{levels}]"
             + (f" double {', '.join(double)}" if double else "")
+            + "".join(f"; {name} in {memory}" for name, memory in self.homes)
             + options
             + (f"; cores share {self.shared}" if self.shared else "")
             + "".join(f"; {name} by {axis}" for name, axis in self.exchanged)
@@ -106,6 +109,7 @@ class Schedule:
             str(value["shared"]),
             tuple((str(name), str(memory), int(n)) for name, memory, n in value.get("staged", ())),
             tuple((str(name), str(axis)) for name, axis in value.get("exchanged", ())),
+            tuple((str(name), str(memory)) for name, memory in value.get("homes", ())),
             tuple(cls.from_json(producer) for producer in value.get("producers", ())),
             tuple(str(name) for name in value.get("kept", ())),
         )

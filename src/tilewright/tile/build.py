@@ -44,7 +44,7 @@ from tilewright.ir import (
     UnitAttr,
     to_attribute,
 )
-from tilewright.machine import Machine, Move, Primitive, Storage
+from tilewright.machine import Machine, Move, Primitive
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 from tilewright.planning.footprint import keeps_sums
 from tilewright.planning.links import Link, links_of, renamed_axes
@@ -165,6 +165,7 @@ class _Nest:
             keep_rows(home, domain, self.kernel.symbol)
         slots = self._slots()
         ordered = sorted(self.shared.dims.values(), key=lambda dim: dim.kind == "reduction")
+        memories = tuple(level.memory for level in levels)
         return ProgramOp.build(
             properties={
                 "symbol": StringAttr(kernel.symbol),
@@ -172,9 +173,7 @@ class _Nest:
                 "dims": to_attribute(tuple((dim.name, dim.extent) for dim in ordered)),
                 "reduction": to_attribute([dim.name for dim in ordered if dim.kind == "reduction"]),
                 "nodes": to_attribute(kernel.nodes),
-                "levels": to_attribute(tuple(level.memory for level in levels))
-                if len(levels) > 1
-                else None,
+                "levels": to_attribute(memories) if len(memories) > 1 else None,
                 "slots": to_attribute(tuple(slots)) if slots else None,
                 "shared": StringAttr(self.schedule.shared) if self.schedule.shared else None,
                 "exchanged": to_attribute(self.schedule.exchanged)
@@ -229,7 +228,7 @@ class _Nest:
         around = {**self.around, **{self.names.get(dim, dim): step for dim, _, step, _ in outer}}
         nest = _Nest(link.producer, schedule, self.shared, names, link.number, around)
         memory = self._home(nest, operand)
-        inner = {nest.primitive.operands["output"].memory, self._storage(operand).memory}
+        inner = {nest.memory_of(operand.name, "output"), self.memory_of(operand.name, operand.role)}
         name = operand.name if inner == {memory} else f"{operand.name}.{memory}"
         home = BufferOp.of(
             name, self.values[operand.name], self._window(operand), memory, operand.role
@@ -437,7 +436,7 @@ class _Nest:
         primitive's memory, in the order in which data takes them."""
         owner = self.values[operand.name].owner
         outer = owner.memory if isinstance(owner, BufferOp) else self.machine.main
-        ends = (outer, self._storage(operand, role).memory)
+        ends = (outer, self.memory_of(operand.name, role))
         return self._between(*(ends[::-1] if role == "output" else ends))
 
     def _between(self, source: str, target: str) -> tuple[Move, ...]:
@@ -446,20 +445,21 @@ class _Nest:
         except KeyError as error:
             raise refuse("machine-no-move", str(error.args[0]), self.kernel.symbol) from None
 
-    def _storage(self, operand: Operand, role: str = "") -> Storage:
-        """Where the primitive keeps an operand."""
-        storage = self.primitive.operands.get(role or operand.role)
+    def memory_of(self, operand: str, role: str) -> str:
+        """The memory in which the primitive has an operand."""
+        storage, own = self.primitive.operands.get(role), f"{operand} ({role})"
         if storage is None:
-            raise self._refuse(
-                f"primitive {self.primitive.name} has no place for {operand.name} ({operand.role})"
-            )
-        return storage
+            raise self._refuse(f"primitive {self.primitive.name} has no place for {own}")
+        memory = dict(self.schedule.homes).get(operand, storage.memory)
+        if memory not in storage.places:
+            raise self._refuse(f"{self.primitive.name} does not take {own} in {memory}")
+        return memory
 
     def _home(self, nest: _Nest, operand: Operand) -> str:
         """The memory in which a producer's result waits to be read: the one that both use, or the
         first on the way between them."""
-        source = nest.primitive.operands["output"].memory
-        path = self._between(source, self._storage(operand).memory)
+        source = nest.memory_of(operand.name, "output")
+        path = self._between(source, self.memory_of(operand.name, operand.role))
         if self.machine.main in {move.target for move in path}:
             raise self._refuse(f"no moves on the chip lead from {source} to where it is read")
         return path[0].target if path else source

@@ -198,14 +198,15 @@ def quantised(points: dict[str, int], scale: float = 1.0, zero: int = 0) -> onnx
 
 
 def points_of(executable) -> dict[str, int]:
-    """Binary points of the results of the accelerator's kernels, by the last node."""
+    """Binary points of what the accelerator's computes make, by the last node."""
     from tilewright.graph.dialect import KernelOp, network_of
     from tilewright.ir.types import fraction_of
 
     return {
-        op.operations[-1].node_name: fraction_of(op.result)
+        compute[-1].node_name: fraction_of(compute[-1].result)
         for op in network_of(executable.graph).block.ops
         if isinstance(op, KernelOp) and not op.on_host
+        for compute in op.computes
     }
 
 
@@ -248,3 +249,18 @@ def test_other_quantisers_are_named_and_run_on_the_host(values, reason, tmp_path
     executable = tilewright.compile(path, "zu2", calibration=[sample])
     assert any(reason in note for note in executable.manifest.notes), executable.manifest.notes
     assert executable.check(sample, executable.run(sample)).passed
+
+
+def test_the_host_works_beside_the_core(tmp_path: Path) -> None:
+    """Two branches: one with gaps in its windows, which the host computes; one on the core."""
+    net = Net(1, 8, 14, 14)
+    left = net.conv("x", 8, 16, 3, pads=[2, 2, 2, 2], dilations=[2, 2])
+    right = net.conv(net.conv("x", 8, 24, 3), 24, 16, 3)
+    model = net.model(net.op("Concat", left, right, axis=1))
+    executable = run_checked_loosely(model, tmp_path)
+    profile, facts = executable.profile, executable.summary()
+    core, host = profile.cycles / profile.clock_hz, profile.host_seconds
+    gap = next(k.seconds for k in profile.kernels if "conv0" in k.nodes)
+    assert profile.elapsed_seconds == pytest.approx(core + host - min(core, gap))
+    assert facts["elapsed_seconds"] == profile.elapsed_seconds
+    assert "both at once" in " ".join(executable.report().split())

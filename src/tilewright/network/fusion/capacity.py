@@ -30,30 +30,33 @@ def shortage(kernels: Sequence[KernelOp], fusion: Fusion, machine: Machine) -> P
     """
     if not fusion.between:
         return None
-    needed: dict[str, int] = {}
-    for memory, size in _bytes(kernels, fusion, machine).values():
-        needed[memory] = needed.get(memory, 0) + size
+    needed: dict[tuple[str, ...], int] = {}
+    for names, size in _bytes(kernels, fusion, machine).values():
+        needed[names] = needed.get(names, 0) + size
     what = "all tensors" if fusion.residency == "whole" else "the smallest tile of each tensor"
-    for name, size in needed.items():
-        memory = machine.memory(name)
-        if memory.room is not None and memory.managed == "software" and size > memory.room:
+    for names, size in needed.items():
+        memories = [machine.memory(name) for name in names]
+        rooms = [memory.room for memory in memories if memory.managed == "software"]
+        room = sum(one or 0 for one in rooms)
+        if len(rooms) == len(names) and None not in rooms and size > room:
+            first = memories[0]
             return Problem(
                 "fusion-capacity",
-                f"{what} of the group: {size:,} bytes of {name}, {size - memory.room:,} more than "
-                "there are",
+                f"{what} of the group: {size:,} bytes of {' and '.join(names)}, {size - room:,} "
+                "more than there are",
                 kernels[-1].symbol.data,
-                f"--set memory.{name}.bytes={size + memory.reserved}",
+                f"--set memory.{first.name}.bytes={(first.bytes or 0) + size - room}",
             )
     return None
 
 
 def _bytes(
     kernels: Sequence[KernelOp], fusion: Fusion, machine: Machine
-) -> dict[SSAValue, tuple[str, int]]:
-    """Memory and bytes of each value that the group reads or writes, once each."""
+) -> dict[SSAValue, tuple[tuple[str, ...], int]]:
+    """Of each value that the group reads or writes, the memories in which it may lie, and bytes."""
     inner = {kernel.result for kernel in kernels[:-1]}
     boxes: dict[SSAValue, Box] = {}
-    sizes_of: dict[SSAValue, tuple[str, int]] = {}
+    sizes_of: dict[SSAValue, tuple[tuple[str, ...], int]] = {}
 
     def note(value: SSAValue, operand: Operand, box: Box, primitive: Primitive) -> None:
         boxes[value] = box = _hull(box, boxes.get(value, box))
@@ -66,8 +69,10 @@ def _bytes(
         sizes = [
             -(-size // granule) * granule for (_, size), granule in zip(box, granules, strict=True)
         ]
-        memory = fusion.between if between else storage.memory
-        sizes_of[value] = memory, prod(sizes) * operand.element_bytes
+        places = storage.places
+        if between and fusion.between not in places:
+            places = (fusion.between,)
+        sizes_of[value] = tuple(sorted(places)), prod(sizes) * operand.element_bytes
 
     for kernel in reversed(kernels):
         anchor = kernel.operations[0]

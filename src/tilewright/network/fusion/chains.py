@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+
 from tilewright.graph.dialect import KernelOp, NetworkOp
 from tilewright.graph.passes.chaining import chained
 from tilewright.machine import Machine
@@ -15,19 +18,27 @@ SEARCHES = ("exact", "paths")
 
 
 def form_chains(
-    network: NetworkOp, machine: Machine, plans: PlanCache, progress: Progress = quiet
+    network: NetworkOp,
+    machine: Machine,
+    plans: PlanCache,
+    apart: Collection[str] = (),
+    progress: Progress = quiet,
 ) -> list[KernelOp]:
     """Make one kernel of each group that costs less so; returns the new kernels.
 
     Groups are those of the machine's fusions that name a memory ``between`` their kernels. The
     network's kernels have their numbers and layouts. Costs are the planner's, and ``plans`` its
-    cache: what is planned here is planned.
+    cache: what is planned here is planned. Kernels whose symbols are ``apart`` are the last of no
+    group: the target has refused them so.
     """
     fusions = [fusion for fusion in machine.fusions if fusion.between]
     if not fusions:
         return []
     oracle = CostOracle(machine, plans=plans)
     report = search_fusions(network, machine, oracle, SEARCHES, fusions, progress)
+    for name, plan in report.plans.items():
+        kept = tuple(group for group in plan.groups if group.kernels[-1] not in apart)
+        report.plans[name] = replace(plan, groups=kept)
     plan = next((report.plans[name] for name in SEARCHES if name in report.plans), None)
     if plan is None:
         return []

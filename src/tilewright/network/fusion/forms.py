@@ -147,10 +147,11 @@ class _Pair:
             self.reasons.append(
                 f"{_name(self.second)} reads it not itself, but by a map behind its results"
             )
-        elif primitive := self._reads_on_chip():
-            yield self._enclosed(self._copies(self.first, begins=True), self.first), primitive
         elif isinstance(anchor, MAPS):
-            yield from self._with_maps()
+            forms = list(self._with_maps())
+            yield from forms or self._on_chip()
+        elif forms := list(self._on_chip()):
+            yield from forms
         elif isinstance(anchor, PoolOperation):
             yield from self._with_pool()
         elif (
@@ -171,19 +172,25 @@ class _Pair:
     def _object(self, kernel: KernelOp, objection: str) -> None:
         self.reasons.append(f"{_name(kernel)} and {_name(self.second)}: {objection}")
 
+    def _on_chip(self) -> Iterator[tuple[KernelOp, Primitive]]:
+        """The second kernel as a compute of its own behind the first."""
+        if primitive := self._reads_on_chip():
+            yield self._enclosed(self._copies(self.first, begins=True), self.first), primitive
+
     def _reads_on_chip(self) -> Primitive | None:
         """The second kernel's primitive, where it may be a compute that reads on the chip what the
-        first kernel makes: both work in one memory there, or moves on the chip lead from one's to
-        the other's."""
+        first kernel makes: there is a memory in which both have it, or moves on the chip lead from
+        the first one's to the second's."""
         writer, reader = self.first.computes[-1][0], self.second.operations[0]
-        if isinstance(reader, MAPS):
-            return None
         if not isinstance(writer, Operation) or not isinstance(reader, Operation):
             return None
         writing = next(iter(serving(candidate(writer), self.machine)), None)
         reading = next(iter(serving(candidate(reader), self.machine)), None)
         if writing is None or reading is None or "input" not in reading.operands:
             return None
+        places = {*writing.operands["output"].places} & {*reading.operands["input"].places}
+        if places - {self.machine.main}:
+            return reading
         ends = writing.operands["output"].memory, reading.operands["input"].memory
         try:
             path = self.machine.path(*ends)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tilewright.codegen.words import Statement, decode, encode, to_bytes
 from tilewright.targets.dpu.core import DEPTH, Core
-from tilewright.targets.dpu.footprint import Footprint, Span, footprint
+from tilewright.targets.dpu.footprint import Footprint, Footprints, Span
 from tilewright.targets.dpu.isa import REVISIONS
 from tilewright.targets.dpu.operations import Operation, operations_of, read_program
 from tilewright.targets.dpu.tokens import CLASSES, tokens_for
@@ -69,11 +69,12 @@ def synchronised(core: Core, statements: Sequence[Statement]) -> list[Statement]
         for one in statements
     ]
     operations = operations_of(decode(instructions, encode(instructions, bare)))
+    footprints = Footprints(core)
     shadow = _Shadow(core, {op.fields["reg_id"] for op in operations if op.mnemonic == "save"})
     needs = [
         (producer, operation.number)
         for operation in operations
-        for producer in shadow.visit(operation, footprint(core, operation))
+        for producer in shadow.visit(operation, footprints.of(operation))
     ]
     take, put = tokens_for([operation.engine for operation in operations], needs)
     return [

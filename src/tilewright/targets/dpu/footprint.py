@@ -57,6 +57,34 @@ def footprint(core: Core, operation: Operation) -> Footprint:
     return _FOOTPRINTS.get(operation.mnemonic, _nothing)(core, operation)
 
 
+class Footprints:
+    """Footprints of a core's operations; those of computes are kept, as tiles repeat them."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self._known: dict[tuple[object, ...], Footprint] = {}
+
+    def of(self, operation: Operation) -> Footprint:
+        """What ``footprint`` gives."""
+        if operation.mnemonic not in _COMPUTES:
+            return footprint(self.core, operation)
+        fields = operation.fields
+        key = (
+            operation.mnemonic,
+            *(fields[name] for name in fields if name not in ("take", "put")),
+            *(value for operand in operation.operands for value in operand.values()),
+        )
+        if key not in self._known:
+            if len(self._known) == MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = footprint(self.core, operation)
+        return self._known[key]
+
+
+MOST_KNOWN = 4096
+"""Footprints that are kept at once: some tens of kilobytes each."""
+
+
 def _nothing(core: Core, operation: Operation) -> Footprint:
     return Footprint(joined([]), joined([]))
 
@@ -234,6 +262,8 @@ def _elew(core: Core, operation: Operation) -> Footprint:
     operands, result = places.elementwise_images(core, operation)
     return Footprint(joined([one.rows for one in operands]), joined([result.rows]))
 
+
+_COMPUTES = frozenset(("conv", "dwconv", "pool", "alu", "elew"))
 
 _FOOTPRINTS: dict[str, Callable[[Core, Operation], Footprint]] = {
     "load": _load,

@@ -5,14 +5,15 @@ row by division, and extents are rounded to what the banks hold: rows of an imag
 ``rows`` banks (times the stride, whose rows share a bank), channels in groups of ``channels``. What
 the planner counts as bytes is then what the tile takes of the banks.
 
-Every kernel reads group vb0 and writes group vb1. Sums do not outlive a CONV: a tile has all input
-channels and the whole kernel. A bias counts as 4 bytes, which the graph's biases have; the banks
-hold them as bytes with a binary point of their own, so the bias bank counts fourfold.
+A kernel reads group vb0 and writes group vb1; in kernels of several computes all of them may lie
+in any group, so that one reads what another has written. Sums do not outlive a CONV: a tile has all
+input channels and the whole kernel. A bias counts as 4 bytes, which the graph's biases have; the
+banks hold them as bytes with a binary point of their own, so the bias bank counts fourfold.
 """
 
 from __future__ import annotations
 
-from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
+from tilewright.machine import Engine, Fusion, Machine, Memory, Move, Primitive, Storage
 from tilewright.machine.rounding import Rounding
 from tilewright.numerics.power_of_two import LEAKY
 from tilewright.targets.dpu.core import DEPTH, BankGroup, Core
@@ -55,6 +56,22 @@ FEW_CHANNELS = 3
 ACTIVATIONS = ("relu", "clip", "leaky_relu")
 """Maps that instructions apply to sums; ``clip`` as ReLU6."""
 
+FUSIONS = {
+    "conv-pool": "conv -> pool",
+    "conv-add": "conv|depthwise -> add",
+    "conv-conv": "conv -> conv",
+    "conv-depthwise": "conv -> depthwise",
+    "depthwise-conv": "depthwise -> conv",
+    "pool-conv": "pool -> conv",
+    "conv-conv-conv": "conv -> conv -> conv",
+    "conv-conv-add": "conv -> conv -> add",
+    "conv-conv-pool": "conv -> conv -> pool",
+    "bottleneck": "conv -> conv -> conv -> add",
+    "inverted": "conv -> depthwise -> conv",
+    "inverted-residual": "conv -> depthwise -> conv -> add",
+}
+"""Kernels that may be one: templates of DNNVM's operations (section 4.1)."""
+
 
 def machine_of(core: Core) -> Machine:
     """The machine of a core."""
@@ -71,6 +88,7 @@ def machine_of(core: Core) -> Machine:
         element="fixed8",
         accumulator="fixed32",
         rounding=ROUNDING,
+        row_waits=True,
         memories=(
             Memory(name="dram", bytes_per_cycle=core.memory_bytes_per_second / core.clock_hz),
             *(_memory(core, group) for group in core.bank_groups),
@@ -81,6 +99,9 @@ def machine_of(core: Core) -> Machine:
         ),
         engines=tuple(Engine(name=name, queue=port.queue) for name in CATEGORIES),
         primitives=_primitives(core),
+        fusions=tuple(
+            Fusion(name=name, query=query, between="vb1") for name, query in FUSIONS.items()
+        ),
         layouts={"activation": "NHWC", "weight": "OHWI"},
     )
 
@@ -108,6 +129,7 @@ def _memory(core: Core, group: BankGroup) -> Memory:
 def _primitives(core: Core) -> tuple[Primitive, ...]:
     rows, channels = core.rows, core.channels
     most, transfer = MOST_GROUPS * channels, _row_cycles(core)
+    others = _others(core)
     bias = Storage(memory="bias", multiples={"co": channels})
     few = min(2 * channels // FEW_CHANNELS, MOST_KERNEL)
     return (
@@ -117,10 +139,16 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
             operations=("conv",),
             engine="conv",
             operands={
-                "input": Storage(memory="vb0", multiples={"oh": rows, "ci": 2 * channels}),
+                "input": Storage(
+                    memory="vb0",
+                    alternatives=others["vb0"],
+                    multiples={"oh": rows, "ci": 2 * channels},
+                ),
                 "weight": Storage(memory="weight", multiples={"co": channels, "ci": channels}),
                 "bias": bias,
-                "output": Storage(memory="vb1", multiples={"oh": rows, "co": channels}),
+                "output": Storage(
+                    memory="vb1", alternatives=others["vb1"], multiples={"oh": rows, "co": channels}
+                ),
             },
             epilogue=(ACTIVATIONS, ("requantise",)),
             cycles=f"n*ceil(oh/{rows})*ow*ceil(co/{channels})*kh*ceil(kw*ci/{channels})",
@@ -141,10 +169,14 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
             operations=("conv",),
             engine="conv",
             operands={
-                "input": Storage(memory="vb0", multiples={"oh": rows, "ci": channels}),
+                "input": Storage(
+                    memory="vb0", alternatives=others["vb0"], multiples={"oh": rows, "ci": channels}
+                ),
                 "weight": Storage(memory="weight", multiples={"co": channels, "ci": channels}),
                 "bias": bias,
-                "output": Storage(memory="vb1", multiples={"oh": rows, "co": channels}),
+                "output": Storage(
+                    memory="vb1", alternatives=others["vb1"], multiples={"oh": rows, "co": channels}
+                ),
             },
             epilogue=(ACTIVATIONS, ("requantise",)),
             cycles=f"n*g*ceil(oh/{rows})*ow*ceil(co/{channels})*ceil(ci/{channels})*kh*kw",
@@ -160,10 +192,18 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
             operations=("matmul",),
             engine="conv",
             operands={
-                "input": Storage(memory="vb0", multiples={"n": rows, "m": rows, "ci": channels}),
+                "input": Storage(
+                    memory="vb0",
+                    alternatives=others["vb0"],
+                    multiples={"n": rows, "m": rows, "ci": channels},
+                ),
                 "weight": Storage(memory="weight", multiples={"co": channels, "ci": channels}),
                 "bias": bias,
-                "output": Storage(memory="vb1", multiples={"n": rows, "m": rows, "co": channels}),
+                "output": Storage(
+                    memory="vb1",
+                    alternatives=others["vb1"],
+                    multiples={"n": rows, "m": rows, "co": channels},
+                ),
             },
             epilogue=(ACTIVATIONS, ("requantise",)),
             cycles=f"ceil(n*m/{rows})*ceil(co/{channels})*ceil(ci/{channels})",
@@ -186,8 +226,12 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
             operations=("add", "mul"),
             engine="misc",
             operands={
-                "input": Storage(memory="vb0", multiples={"d2": rows, "d1": channels}),
-                "output": Storage(memory="vb1", multiples={"d2": rows, "d1": channels}),
+                "input": Storage(
+                    memory="vb0", alternatives=others["vb0"], multiples={"d2": rows, "d1": channels}
+                ),
+                "output": Storage(
+                    memory="vb1", alternatives=others["vb1"], multiples={"d2": rows, "d1": channels}
+                ),
             },
             epilogue=(("relu",), ("requantise",)),
             cycles=f"d0*ceil(d2/{core.elementwise_rows})*d3*ceil(d1/{channels})*2",
@@ -199,6 +243,12 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
     )
 
 
+def _others(core: Core) -> dict[str, tuple[str, ...]]:
+    """Of each group for feature maps, the others."""
+    maps = [group.name for group in core.bank_groups if group.kind == "map"]
+    return {name: tuple(other for other in maps if other != name) for name in maps}
+
+
 def _row_cycles(core: Core) -> int:
     """Cycles that a LOAD of a short row takes at least: of a tile, every row has one."""
     return -(-core.port.latency // core.port.in_flight)
@@ -207,16 +257,16 @@ def _row_cycles(core: Core) -> int:
 def _windows(core: Core, name: str, operations: tuple[str, ...], **operands: Storage) -> Primitive:
     """What reduces windows channel by channel; sums of products have operands beside the image."""
     rows, channels = core.misc_rows, core.channels
-    image = {"oh": core.rows, "c": channels}
+    image, others = {"oh": core.rows, "c": channels}, _others(core)
     kernel = (1, MOST_KERNEL)
     return Primitive(
         name=name,
         operations=operations,
         engine="misc",
         operands={
-            "input": Storage(memory="vb0", multiples=image),
+            "input": Storage(memory="vb0", alternatives=others["vb0"], multiples=image),
             **operands,
-            "output": Storage(memory="vb1", multiples=image),
+            "output": Storage(memory="vb1", alternatives=others["vb1"], multiples=image),
         },
         epilogue=(ACTIVATIONS, ("requantise",)) if operands else (),
         cycles=f"n*ceil(oh/{rows})*ow*ceil(c/{channels})*kh*kw",

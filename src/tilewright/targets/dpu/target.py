@@ -10,13 +10,14 @@ from types import MappingProxyType
 from tilewright.errors import Problem, TilewrightError
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
-from tilewright.targets.base import Compilation, Runner, Target
+from tilewright.targets.base import Compilation, Runner, Target, Timer
 from tilewright.targets.dpu.core import Core, core_named
 from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.package import WORD_BYTES, read_package, write_package
 from tilewright.targets.dpu.registers import BIASES
 from tilewright.targets.dpu.runner import CoreRunner
 from tilewright.targets.dpu.text import assemble, disassemble, manual, package_listing
+from tilewright.targets.dpu.timer import timer
 
 
 class CoreTarget(Target):
@@ -33,7 +34,13 @@ class CoreTarget(Target):
         }
     )
     implements = frozenset(
-        {Capability.ISSUE_CYCLES, Capability.IN_FLIGHT, Capability.ISSUE, Capability.ROUNDING}
+        {
+            Capability.ISSUE_CYCLES,
+            Capability.IN_FLIGHT,
+            Capability.ISSUE,
+            Capability.ROUNDING,
+            Capability.ROW_WAITS,
+        }
     )
 
     def __init__(self, core: Core) -> None:
@@ -56,7 +63,15 @@ class CoreTarget(Target):
         """Refuse what the words do not follow: other banks, primitives or arithmetic."""
         super().check_machine(machine, source)
         own, problems = self._machine, list[Problem]()
-        for key in ("primitives", "rounding", "layouts", "element", "synchronisation", "cores"):
+        for key in (
+            "primitives",
+            "row_waits",
+            "rounding",
+            "layouts",
+            "element",
+            "synchronisation",
+            "cores",
+        ):
             if getattr(machine, key) != getattr(own, key):
                 problems.append(_fixed(key, self.name))
         if [m.name for m in machine.memories] != [m.name for m in own.memories]:
@@ -78,6 +93,10 @@ class CoreTarget(Target):
     def load(self, directory: Path) -> Runner:
         """A runner on the simulated core."""
         return CoreRunner(read_package(directory, self.core))
+
+    def simulator(self, machine: Machine) -> Timer:
+        """Cycles of the words of a kernel; planning has its closed form, which takes less time."""
+        return timer(self.core, machine)
 
     def elf_symbols(self, directory: Path) -> Sequence[tuple[str, str, int, int]]:
         """The kernels' instructions in the words."""
@@ -108,6 +127,10 @@ class CoreTarget(Target):
     def manual(self, machine: Machine) -> str:
         """The instruction manual."""
         return manual(self.core)
+
+
+_FIXED = ("element", "synchronisation", "row_waits", "cores")
+"""Keys that follow from the instructions."""
 
 
 def _fixed(key: str, name: str) -> Problem:

@@ -23,7 +23,7 @@ from tilewright.simulate import (
 )
 from tilewright.simulate.commands import AccessArray, TimedArray
 from tilewright.targets.dpu.core import DEPTH, Core
-from tilewright.targets.dpu.footprint import Footprint, Span, footprint
+from tilewright.targets.dpu.footprint import Footprint, Footprints, Span, footprint
 from tilewright.targets.dpu.formats import CATEGORIES
 from tilewright.targets.dpu.machine import machine_of
 from tilewright.targets.dpu.operations import Operation
@@ -163,7 +163,8 @@ def check_program(core: Core, operations: Sequence[Operation]) -> Report:
     Raises TilewrightError (``program-field``, ``program-bounds``) for operations that the core
     cannot execute.
     """
-    touched = [footprint(core, operation) for operation in operations]
+    footprints = Footprints(core)
+    touched = [footprints.of(operation) for operation in operations]
     matched = match(operations)
     if matched.starved:
         return Report((), matched.starved, matched.left, ())

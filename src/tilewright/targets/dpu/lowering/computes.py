@@ -19,6 +19,9 @@ from tilewright.tile.dialect import BufferOp, StageOp
 MOST_SHIFT = 63
 """Right shift of sums of products at most."""
 
+MOST_STEP = 4
+"""Rows of results in a bank at most (``stride_out``)."""
+
 MOST_POOL = 8
 """Rows and columns of a POOL's window at most, and its strides."""
 
@@ -109,11 +112,23 @@ class Execution:
         }
 
     def target(self, row: int, group: int = 0) -> dict[str, int]:
-        """Fields of where results go."""
-        bank, address = self.output.address(row)
-        return {"bank_id_out": bank, "bank_addr_out": address + group}
+        """Fields of where results go; of several rows of a bank, the address of the first."""
+        bank, address = self.output.bank(row)
+        return {"bank_id_out": bank, "bank_addr_out": (address + group) % DEPTH}
 
-    def common(self, window: Window, rows: int) -> dict[str, int]:
+    def rows_out(self, row: int) -> dict[str, int]:
+        """Fields of INITs: how many rows of results share a bank, and which place ``row`` has."""
+        step = self.output.step
+        if step > MOST_STEP:
+            raise self.refuse(
+                "lower-stride",
+                f"its result is read by windows of stride {step}, for which it would write {step} "
+                "rows to a bank",
+                f"strides up to {MOST_STEP}",
+            )
+        return {"stride_out": step, "stride_offset_out": row % step}
+
+    def common(self, window: Window, row: int, rows: int) -> dict[str, int]:
         """Fields of all INITs of windows."""
         image = self.inputs[0]
         if window.strides[0] != image.step:
@@ -121,8 +136,9 @@ class Execution:
         return {
             "jump_read": image.jump,
             "jump_read_endl": image.groups,
-            "jump_write": self.output.groups,
-            "jump_write_endl": 1,
+            "jump_write": self.output.jump,
+            "jump_write_endl": self.output.groups,
+            **self.rows_out(row),
             "kernel_h": window.kernel[0],
             "kernel_w": window.kernel[1],
             "stride_h": window.strides[0],
@@ -172,7 +188,7 @@ def product(at: Execution) -> None:
     for row, rows in at.blocks(core.rows):
         source = at.source(window, row, rows)
         init = {"act_type": activation, "stride_offset_in": source.pop("stride_offset_in")}
-        at.initialise("convinit", at.common(window, rows) | at.sums() | init)
+        at.initialise("convinit", at.common(window, row, rows) | at.sums() | init)
         for group in range(at.output.groups):
             build.add(
                 "conv", **source, **at.target(row, group), length=at.output.pixels,
@@ -194,7 +210,7 @@ def depthwise(at: Execution) -> None:
     for row, rows in at.blocks(at.core.misc_rows):
         source = at.source(window, row, rows)
         offset = {"stride_offset_in": source.pop("stride_offset_in")}
-        at.initialise("dwinit", at.common(window, rows) | at.sums() | offset)
+        at.initialise("dwinit", at.common(window, row, rows) | at.sums() | offset)
         at.build.add(
             "dwconv", **source, **at.target(row), length=at.output.pixels,
             channel_group=image.groups, channel_offset=at.unused,
@@ -236,7 +252,7 @@ def average(at: Execution) -> None:
 def _pool(at: Execution, window: Window, values: dict[str, int]) -> None:
     for row, rows in at.blocks(at.core.misc_rows):
         source = at.source(window, row, rows)
-        common = at.common(window, rows)
+        common = at.common(window, row, rows)
         common["stride_offset_in"] = source.pop("stride_offset_in")
         lines = {name: common.pop(name) for name in ("jump_read_endl", "jump_write_endl")}
         at.initialise("poolinit", common | values)
@@ -254,7 +270,7 @@ def _alu(at: Execution, window: Window, values: dict[str, int]) -> None:
         )  # fmt: skip
     for row, rows in at.blocks(at.core.misc_rows):
         source = at.source(window, row, rows)
-        common = at.common(window, rows)
+        common = at.common(window, row, rows)
         del common["valid_pixel_parallel"]
         common |= {
             "stride_offset_in": source.pop("stride_offset_in"),
@@ -287,17 +303,18 @@ def points(at: Execution) -> None:
             f"operands have binary points {fractions}, the result {at.epilogue.result}",
             "binary points that lie nearer to each other",
         )
-    for row, rows in at.blocks(at.core.elementwise_rows):
+    for row, rows in at.blocks(1 if out.step > 1 else at.core.elementwise_rows):
+        bank, address = out.address(row)
         for number, (image, shift) in enumerate(zip(at.inputs, shifts, strict=True)):
-            bank, address = image.address(row)
+            first, begin = image.address(row)
             build.add(
-                "elewinit", bank_id_in=bank, bank_addr_in=address, jump_read=image.groups,
+                "elewinit", bank_id_in=first, bank_addr_in=begin, jump_read=image.groups,
                 jump_read_endl=image.turn, shift_read=shift, id=number,
             )  # fmt: skip
         build.add(
             "elew", num=2, length=out.pixels, channel_group=out.groups,
-            valid_pixel_parallel=rows, **at.target(row), jump_write=out.groups,
-            jump_write_endl=out.turn, elew_type=int(multiply),
+            valid_pixel_parallel=rows, bank_id_out=bank, bank_addr_out=address,
+            jump_write=out.jump, jump_write_endl=out.turn, elew_type=int(multiply),
             act_type=int(at.epilogue.activation == "relu"),
             shift_write=write if write >= 0 else 8 - write,
         )  # fmt: skip

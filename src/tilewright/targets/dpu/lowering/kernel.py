@@ -1,4 +1,8 @@
-"""One kernel: the executions of its tile program in order, each as instructions."""
+"""One kernel: the executions of its tile program in order, each as instructions.
+
+A buffer of a tensor that is internal to a chain of computes has its rows where the compute that
+reads them wants them: ``step`` of them to a bank. The compute that makes them writes them so.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.errors import refuse
 from tilewright.graph.placement import ACTIVATIONS
+from tilewright.ir.types import shape_of
 from tilewright.targets.dpu.build import Builder
 from tilewright.targets.dpu.core import DEPTH
 from tilewright.targets.dpu.lowering.computes import COMPUTES, Execution
@@ -39,9 +44,12 @@ class KernelLowering:
         self._buffers: dict[BufferOp, BufferPlace] = {}
         self._boxes: dict[BufferOp, Boxes] = {}
         self._tensors: dict[TensorOp, Tensor] = {}
-        computes = (op for op in commands_of(program) if isinstance(op, ComputeOp))
-        self.product = next((op.stages[0] for op in computes if op.primitive.data == FEW), None)
-        """The convolution, if it is one with channel augmentation."""
+        self._readers: dict[BufferOp, ComputeOp] = {}
+        """The compute that reads each buffer."""
+        computes = [op for op in commands_of(program) if isinstance(op, ComputeOp)]
+        for op in computes:
+            self._readers |= dict.fromkeys(_inputs(op.stages[0]), op)
+        self.computes = len(computes)
 
     def lower(self) -> None:
         """Add all instructions. Raises TilewrightError."""
@@ -71,7 +79,11 @@ class KernelLowering:
         )  # fmt: skip
 
     def tensor(self, op: TensorOp) -> Tensor:
-        """A tensor in main memory; refuses one that lies beyond what addresses reach."""
+        """A tensor, in main memory unless it is internal; refuses one that lies beyond what
+        addresses reach."""
+        if op not in self._tensors and op.arena is None:
+            shape = shape_of(op.result)
+            self._tensors[op] = Tensor(0, 0, (0,) * len(shape), shape, op.symbol.data)
         if op not in self._tensors:
             place = TensorPlace.of(op, dict.fromkeys(REGISTERS, 0))
             arena = "" if op.arena is None else op.arena.data
@@ -112,12 +124,10 @@ class KernelLowering:
             )
         )
         row_bytes = group.count * self.core.channels * (4 if group.kind == "bias" else 1)
-        step = 1
-        if tensor.axes.row is not None and buffer.get("role") == "input":
-            terms = dict(buffer.window.data[tensor.axes.row].terms)
-            step = abs(terms.get("oh", 1))
-        runs = self._runs(buffer, visit) if step and self._few(buffer) else None
-        tile = Tile(self.core, group, address // row_bytes, tensor, box, step, runs)
+        runs = self._runs(buffer, visit)
+        tile = Tile(
+            self.core, group, address // row_bytes, tensor, box, self._step(buffer, tensor), runs
+        )
         if group.kind == "map" and tile.turns * tile.turn * row_bytes > place.bytes:
             raise refuse(
                 "lower-bank",
@@ -126,23 +136,40 @@ class KernelLowering:
             )
         return tile
 
-    def _few(self, buffer: BufferOp) -> bool:
-        """Whether a buffer holds the input of a convolution with channel augmentation."""
-        return buffer.get("role") == "input" and self.product is not None
+    def _step(self, buffer: BufferOp, tensor: Tensor) -> int:
+        """Rows that share a bank: the stride of the windows that read them."""
+        reader = self._readers.get(buffer)
+        if reader is None or tensor.axes.row is None or buffer.get("role") != "input":
+            return 1
+        return int(reader.stages[0].parameters.get("strides", (1,))[0])
 
-    def _runs(self, buffer: BufferOp, visit: int) -> Runs:
-        """The results whose windows a buffer holds."""
-        assert self.product is not None
+    def _augmented(self, buffer: BufferOp) -> ComputeOp | None:
+        """The convolution with channel augmentation of which a buffer is an operand."""
+        reader = self._readers.get(buffer)
+        return reader if reader is not None and reader.primitive.data == FEW else None
+
+    def _runs(self, buffer: BufferOp, visit: int) -> Runs | None:
+        """The results whose windows a buffer holds, if it is the input of channel augmentation."""
+        reader = self._augmented(buffer)
+        if reader is None or buffer.get("role") != "input":
+            return None
+        if buffer.tensor_op.arena is None:
+            raise refuse(
+                "lower-layout",
+                "channel augmentation reads main memory, and this is made on the chip",
+                buffer.tensor_op.symbol.data,
+            )
         block = buffer.parent_block()
         assert block is not None
-        rows, parameters = self.order.block(block), self.product.parameters
-        weight = next(b for b in _inputs(self.product) if b.get("role") == "weight")
+        rows, product = self.order.block(block), reader.stages[0]
+        along = reader.dim_names.get("ow", "ow")
+        weight = next(b for b in _inputs(product) if b.get("role") == "weight")
         return Runs(
-            int(rows.start("ow")[visit]),
-            int(rows.size("ow")[visit]),
+            int(rows.start(along)[visit]),
+            int(rows.size(along)[visit]),
             weight.tensor_shape[3],
-            int(parameters.get("strides", (1, 1))[1]),
-            int(parameters.get("pads", (0, 0, 0, 0))[1]),
+            int(product.parameters.get("strides", (1, 1))[1]),
+            int(product.parameters.get("pads", (0, 0, 0, 0))[1]),
         )
 
     def _move(self, op: MoveOp, row: int) -> None:
@@ -176,7 +203,8 @@ class KernelLowering:
 
     def _weight_axes(self, buffer: BufferOp, tile: Tile) -> tuple[int, int, int, int]:
         """(axis of the outputs, input channels, taps, bytes from tap to tap) of weights."""
-        axes = [axis.dims for axis in buffer.window.data]
+        names = self._readers[buffer].primitive_names
+        axes = [{names.get(dim, dim) for dim in axis.dims} for axis in buffer.window.data]
         outer = next(i for i, dims in enumerate(axes) if "co" in dims)
         inner = next((i for i, dims in enumerate(axes) if "ci" in dims), -1)
         strides, sizes = tile.tensor.strides, [size for _, size in tile.box]
@@ -184,7 +212,7 @@ class KernelLowering:
             inner = 1
             taps, apart = sizes[2] * sizes[3], strides[3]
             dense = sizes[2] == 1 or strides[2] == sizes[3] * strides[3]
-            if self.product is not None and dense and strides[3] == sizes[1] and strides[1] == 1:
+            if self._augmented(buffer) and dense and strides[3] == sizes[1] and strides[1] == 1:
                 return outer, sizes[3] * sizes[1], sizes[2], strides[2] if sizes[2] > 1 else 1
         else:
             taps, apart, dense = 1, 1, True

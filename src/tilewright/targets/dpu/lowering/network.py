@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tilewright.errors import refuse
 from tilewright.targets.dpu.build import Builder
 from tilewright.targets.dpu.core import Core
+from tilewright.targets.dpu.lowering.dispatch import dispatch_order
 from tilewright.targets.dpu.lowering.kernel import KernelLowering
 from tilewright.targets.dpu.machine import MOST_GROUPS
 from tilewright.tile.dialect import ProgramOp
@@ -67,7 +68,10 @@ class Lowering:
     def kernel(self, program: ProgramOp) -> None:
         """Append a kernel. Raises TilewrightError."""
         build = Builder(self.core)
-        KernelLowering(self, program, build).lower()
+        lowering = KernelLowering(self, program, build)
+        lowering.lower()
+        if lowering.computes > 1:
+            build.statements = dispatch_order(self.core, build.statements)
         if not self._open:
             self.segments.append(Builder(self.core))
             self._open = True

@@ -157,6 +157,11 @@ class Tile:
         turn, bank, line = self.line(row)
         return self.group.first + bank, (self.base + turn * self.turn + line * self.groups) % DEPTH
 
+    def bank(self, row: int) -> tuple[int, int]:
+        """As ``address``, of the first row that lies in the row's bank in the same turn."""
+        bank, address = self.address(row)
+        return bank, (address - self.line(row)[2] * self.groups) % DEPTH
+
     def transfer(self, build: Builder, mnemonic: str) -> None:
         """LOADs or SAVEs of all rows."""
         tensor = self.tensor
