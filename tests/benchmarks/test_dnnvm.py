@@ -13,9 +13,9 @@ from tilewright.targets.dpu.core import core_named
 def rows(tmp_path_factory: pytest.TempPathFactory):
     patch = pytest.MonkeyPatch()
     patch.setattr(measuring, "MODELS", Path(tmp_path_factory.mktemp("models")))
-    throughput, engines = tables(["lenet5"])
+    throughput, fusion, engines = tables(["lenet5"])
     patch.undo()
-    assert throughput.markdown() and engines.markdown()
+    assert throughput.markdown() and fusion.markdown() and engines.markdown()
     return {row["device"]: row for row in throughput.rows}
 
 
@@ -33,3 +33,11 @@ def test_rates_lie_below_the_peak_and_follow_from_the_time(rows, device: str) ->
     assert 0 < row["rate"] < peak
     assert row["utilisation"] == pytest.approx(row["rate"] / peak)
     assert 0.5 < row["of_bound"] <= 1
+
+
+@pytest.mark.parametrize("device", experiments.DEVICES)
+def test_fusion_moves_less_and_takes_less_time(rows, device: str) -> None:
+    row = rows[device]
+    assert row["kernels"] < row["kernels_apart"]
+    assert row["traffic"] < row["traffic_apart"]
+    assert row["speedup"] == row["milliseconds_apart"] / row["milliseconds"] > 1
