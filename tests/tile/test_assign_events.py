@@ -19,7 +19,7 @@ from tilewright.ir import Block, ModuleOp, Operation, Parser, StringAttr, UnitAt
 from tilewright.machine import Machine
 from tilewright.machine.synchronisation import Synchronisation
 from tilewright.planning.schedule import Schedule
-from tilewright.tile.dialect import ProgramOp, TensorOp, context
+from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp, context
 from tilewright.tile.interpreter import run
 from tilewright.tile.iteration import Order
 from tilewright.tile.lower import tile
@@ -78,7 +78,7 @@ def orderings(program: ProgramOp) -> list[EventOp | BarrierOp]:
 def is_preset(signal: Operation) -> bool:
     """Whether a signal stands before the program's first statement."""
     before = signal.prev_op
-    while isinstance(before, SignalOp):
+    while isinstance(before, (SignalOp, BufferOp)):
         before = before.prev_op
     return isinstance(before, TensorOp)
 
