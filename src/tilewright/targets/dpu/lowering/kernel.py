@@ -80,9 +80,11 @@ class KernelLowering:
 
     def tensor(self, op: TensorOp) -> Tensor:
         """A tensor, in main memory unless it is internal; refuses one that lies beyond what
-        addresses reach."""
+        addresses reach, and a single number, which has no channels."""
+        shape = shape_of(op.result)
+        if not shape:
+            raise refuse("lower-layout", "a tensor without axes has no channels", op.symbol.data)
         if op not in self._tensors and op.arena is None:
-            shape = shape_of(op.result)
             self._tensors[op] = Tensor(0, 0, (0,) * len(shape), shape, op.symbol.data)
         if op not in self._tensors:
             place = TensorPlace.of(op, dict.fromkeys(REGISTERS, 0))
