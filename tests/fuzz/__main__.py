@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -22,6 +23,8 @@ from tests.fuzz.cases import Case, cases, judged, operators, reduced
 SLOW_EVERY = 6
 """Simulating cambricon-x takes longer than all the rest."""
 
+TARGETS = ("cambricon-x",)
+
 STRETCH = 250
 """Graphs of one seed: a failure ends the stretch."""
 
@@ -29,28 +32,40 @@ STRETCH = 250
 class Tally:
     """What has been run so far."""
 
-    def __init__(self, folder: Path, slow: int = SLOW_EVERY) -> None:
+    def __init__(
+        self, folder: Path, slow: int = SLOW_EVERY, targets: Sequence[str] = TARGETS
+    ) -> None:
         self.folder = folder
         self.slow = slow
+        self.targets = targets
         self.graphs = 0
         self.results: Counter[tuple[str, str]] = Counter()
         self.refusals: Counter[str] = Counter()
         self.operators: Counter[str] = Counter()
         self.last: tuple[Case, str] | None = None
+        self.simulated: Sequence[str] = ()
 
     def run(self, case: Case) -> None:
         """One case; raises AssertionError if engines differ."""
         self.graphs += 1
         self.operators.update(operators(case))
-        with_simulator = self.slow and (self.last is not None or self.graphs % self.slow == 0)
-        found = judged(case, ("cpu", "cambricon-x") if with_simulator else ("cpu",))
-        for verdict in found.verdicts:
+        if self.last is None:
+            self.simulated = self._simulated()
+        compared = judged(case, ("cpu", *self.simulated))
+        for verdict in compared.verdicts:
             self.results[verdict.engine, verdict.result] += 1
             if verdict.result == "refused":
                 self.refusals[f"{verdict.engine}: {verdict.detail[:150]}"] += 1
-        if not found.passed:
-            self.last = case, str(found)
-            raise AssertionError(str(found))
+        if not compared.passed:
+            self.last = case, str(compared)
+            raise AssertionError(str(compared))
+
+    def _simulated(self) -> Sequence[str]:
+        """The simulated targets of this graph: each in turn. While a failure shrinks, it stays."""
+        if not self.slow:
+            return ()
+        turn, rest = divmod(self.graphs, self.slow)
+        return () if rest else (self.targets[turn % len(self.targets)],)
 
 
 def stretch(tally: Tally, count: int, seed: int) -> Path | None:
@@ -78,7 +93,7 @@ def stretch(tally: Tally, count: int, seed: int) -> Path | None:
     except AssertionError:
         assert tally.last is not None
         case, told = tally.last
-        case = reduced(case, ("cpu", "cambricon-x"))
+        case = reduced(case, ("cpu", *tally.simulated))
         path = case.save(tally.folder)
         print(f"{case}\n{told}replay with: tilewright replay {path}\n", flush=True)
         return path
@@ -96,8 +111,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"))
     parser.add_argument("--simulate", type=int, default=SLOW_EVERY, help="one in so many graphs")
+    parser.add_argument(
+        "--targets", default=",".join(TARGETS), help="simulated targets, which take turns"
+    )
     arguments = parser.parse_args()
-    tally = Tally(arguments.folder, arguments.simulate)
+    tally = Tally(arguments.folder, arguments.simulate, arguments.targets.split(","))
     failures: list[Path] = []
     begin = time.monotonic()
     for number, start in enumerate(range(0, arguments.count, STRETCH)):
