@@ -364,7 +364,10 @@ class replacing:
                 old.rename(self.target)  # Interrupted between the two.
             self._remove_work()
         if isinstance(error, OSError):
-            where = "" if error.filename is not None else str(self.target)
+            # Of a copy, `filename` is the file that was read.
+            written = error.filename2 or error.filename
+            inside = written is None or str(written).startswith(str(self._work))
+            where = str(self.target) if inside else str(written)
             raise TilewrightError(problem_of(error, "output-failed", where)) from error
 
     def _remove_work(self) -> None:

@@ -236,7 +236,7 @@ def _read(directory: Path) -> Manifest:
         manifest = Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
+        place = ".".join(str(part)[:80] for part in first["loc"])
         raise refuse("package-invalid", f"{place}: {first['msg']}", str(path)) from error
     if manifest.format != FORMAT:
         raise refuse(
