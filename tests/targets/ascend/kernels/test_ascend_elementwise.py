@@ -153,7 +153,7 @@ ALL = [
     (form, size)
     for form in FORMS
     # Masks and portions are the same for all; functions are seen at some.
-    for size in (SIZES if form[0] in ("add", "cast", "clamp", "exp", "gelu") else SIZES[3::4])
+    for size in (SIZES if form[0] in ("add", "cast", "clamp") else SIZES[2::7])
 ]
 
 
@@ -167,8 +167,8 @@ def test_operations(case: tuple[tuple[str, str], int]) -> None:
 @pytest.mark.parametrize(
     "case",
     but_fast(
-        [(form, size) for form in IN_PLACE for size in SIZES],
-        [(IN_PLACE[0], 129), (IN_PLACE[1], 255 * 128 + 1)],
+        [(form, size) for at, form in enumerate(IN_PLACE) for size in SIZES[at % 3 :: 3]],
+        [(IN_PLACE[0], 129), (IN_PLACE[1], 64)],
     ),
 )
 def test_in_place(case: tuple[tuple[str, str], int]) -> None:

@@ -55,8 +55,8 @@ def transposed(x: Bits, order: tuple[int, ...], element: str) -> None:
 
 
 MATRICES = [
-    *((a, b) for a in (1, 7, 16, 31, 48, 100) for b in (1, 7, 16, 31, 48, 100)),
-    *((333, 100), (128, 64), (4097, 5)),
+    *((a, b) for a in (1, 7, 48, 100) for b in (1, 16, 31, 100)),
+    *((333, 100), (48, 31), (128, 64), (4097, 5)),
 ]
 
 
@@ -83,13 +83,16 @@ def test_heads(case: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
 ORDERS = list(permutations(range(5)))
 
 
-@pytest.mark.parametrize("order", but_fast(ORDERS, [(4, 2, 0, 3, 1), (0, 1, 3, 2, 4)]))
+@pytest.mark.parametrize("order", but_fast(ORDERS[2::4], ORDERS[2:3]))
 def test_permutations(order: tuple[int, ...]) -> None:
-    """Every one of five dims takes two kernels at most."""
-    x = bits(3, "float", 2, 3, 4, 5, 6)
-    transposed(x, order, "float")
-    steps = [prod(x.shape[axis + 1 :]) for axis in range(5)]
-    assert len(launches_of([Dim(x.shape[axis], steps[axis]) for axis in order], 4)) <= 2
+    transposed(bits(3, "float", 2, 3, 4, 5, 6), order, "float")
+
+
+def test_every_permutation_of_five_dims_takes_two_kernels_at_most() -> None:
+    shape = (2, 3, 4, 5, 6)
+    steps = [prod(shape[axis + 1 :]) for axis in range(5)]
+    for order in ORDERS:
+        assert len(launches_of([Dim(shape[axis], steps[axis]) for axis in order], 4)) <= 2
 
 
 def test_slices_with_steps_and_backwards() -> None:

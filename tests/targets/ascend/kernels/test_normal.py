@@ -21,7 +21,7 @@ from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910, DaVinci
 
 EPSILON = 2.0**-23
 
-SHAPES = [(rows, columns) for rows in (1, 15, 63, 333) for columns in (1, 15, 17, 63, 100, 333)] + [
+SHAPES = [(rows, columns) for rows in (1, 15, 63) for columns in (1, 17, 63, 100, 333)] + [
     (2, 4097),
     (1, 12_000),
     (300, 64),
@@ -79,7 +79,7 @@ def test_softmax_of_large_and_infinite_numbers() -> None:
 @pytest.mark.parametrize(
     "of", [Norm(1e-12, True, True, True), Norm(1e-5, True), Norm(1e-6, False, True)]
 )
-@pytest.mark.parametrize("shape", but_fast(SHAPES, FAST[1:3]))
+@pytest.mark.parametrize("shape", but_fast(SHAPES[1::2], [(63, 17)]))
 def test_layer_norm(shape: tuple[int, int], of: Norm, core: DaVinci) -> None:
     columns = shape[1]
     x = floats(columns, *shape, scale=2, mean=1)
