@@ -82,6 +82,15 @@ def test_tiles_of_rows_and_channels(slots: int) -> None:
     check(of, schedule)
 
 
+def test_tiles_of_several_images() -> None:
+    """Three images, of which L1 holds two, and the last tile one."""
+    of = Convolution(20, 6, 5, 18, pads=(1, 1, 1, 1), images=3, bias=True, residual=True)
+    outer = {"n": 2, "co": 18, "oh": 4, "ci": 20}
+    inner = {"n": 1, "co": 16, "oh": 2, "ci": 20, "kh": 1, "kw": 1}
+    order = ("n", "co", "oh", "ci", "kh", "kw")
+    check(of, levels(outer, inner, ("n", "oh"), order, 1, "conv"))
+
+
 @pytest.mark.slow
 def test_a_layer_of_resnet() -> None:
     """The cube is busy most of the time, though all channels pass L1 more than once."""

@@ -121,6 +121,10 @@ class Convolutions:
             return spans["co"].most * self._most(spans) * width
         if op.memory == "ca":
             return self._most(spans) * self._depth(spans) * 2
+        return spans["n"].most * self._image_bytes(op, spans)
+
+    def _image_bytes(self, op: BufferOp, spans: Spans) -> int:
+        """Bytes of an image's rows and channels in L1, from one image of a tile to the next."""
         return spans["ci"].most * op.get("shape")[2] * self.width * 2
 
     def _depth(self, spans: Spans) -> int:
@@ -184,15 +188,23 @@ class Convolutions:
         return self._image(home, outer) if isinstance(outer, Tensor) else self._taps(home, outer)
 
     def _image(self, home: Home, tensor: Tensor) -> list[Statement]:
-        """Whole rows of some channels of an image."""
+        """Whole rows of some channels of each image."""
         spans = self.spans(home.spans)
+        images = Loop("p", spans["n"].size)
+        number = images.variable
         rows = self._rows(spans)
         channel = spans["ci"].start.over(CUBE).value
         plane = self.height * self.width
-        at = (spans["n"].start.value * self.channels + channel) * plane + rows.start * self.width
-        size = rows.count * self.width
-        inner, outer = Place(home.buffer), Place(tensor, at * BLOCK)
-        count = spans["ci"].size // CUBE
+        at = ((spans["n"].start.value + number) * self.channels + channel) * plane
+        inner = Place(home.buffer, number * self._image_bytes(home.op, spans))
+        outer = Place(tensor, (at + rows.start * self.width) * BLOCK)
+        images.body += self._channels(home, rows, inner, outer)
+        return [images]
+
+    def _channels(self, home: Home, rows: Rows, inner: Place, outer: Place) -> list[Statement]:
+        """Whole rows of some channels of an image."""
+        plane, size = self.height * self.width, rows.count * self.width
+        count = self.spans(home.spans)["ci"].size // CUBE
         most = home.op.get("shape")[2] * self.width
         if most <= MAX_FIELD and plane - 1 <= MAX_FIELD:
             return [isa.copy(inner, outer, count, size, plane - size)]
@@ -297,8 +309,9 @@ class Convolutions:
         large = self.spans(outer.spans)
         rows = self._rows(large)
         _, left, _, right = self.pads
+        number = spans["n"].start.less(large["n"].start).value
         feature_map = isa.FeatureMap(
-            Place(outer.buffer),
+            Place(outer.buffer, number * self._image_bytes(outer.op, large)),
             rows.count,
             self.width,
             (rows.above, rows.below, left, right),
