@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 SMALL_NPU = str(ROOT / "examples" / "machines" / "small-npu.toml")
 FIXED_POINT = ("cambricon", "cambricon-x", "shidiannao", SMALL_NPU)
 TARGETS = (*FIXED_POINT, "zu2", "ascend910", "sunway")
-GRAPHS = 30
+GRAPHS = 16
 
 
 def network(

@@ -57,7 +57,8 @@ def compared(
         if computed.shape != want.shape or computed.dtype != want.dtype:
             mismatches += want.size
             continue
-        difference = np.abs(computed.astype(np.float64) - want.astype(np.float64))
+        with np.errstate(invalid="ignore"):  # Infinities that are equal are no mismatch below.
+            difference = np.abs(computed.astype(np.float64) - want.astype(np.float64))
         largest = float(np.abs(want).max(initial=0.0))
         allowed = 0.0 if exact else RELATIVE_TOLERANCE * largest + ABSOLUTE_TOLERANCE
         # Not-a-number is a mismatch unless both have it in the same place.
