@@ -149,7 +149,8 @@ def closed(build: KernelBuilder, y: SSAValue, point: int) -> Case:
 def product(seed: int) -> Case:
     build = KernelBuilder(seed)
     rows, depth, columns = (int(v) for v in build.random.integers(1, (20, 400, 200)))
-    x, weight = build.operand((rows, depth), 4, 8), build.operand((columns, depth), 6, 8)
+    shape = (rows, 1, depth) if seed % 3 == 2 else (rows, depth)
+    x, weight = build.operand(shape, 4, 8), build.operand((columns, depth), 6, 8)
     operands = [x, weight, bias(build, columns, 10)][: 2 + seed % 2]
     return closed(build, build.op("matmul", *operands, transpose_b=True), 10)
 

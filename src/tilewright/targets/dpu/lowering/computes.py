@@ -88,8 +88,6 @@ class Execution:
         """Fields of where the windows of some rows of results begin, and of their padding."""
         image, out = self.inputs[0], self.output
         (kernel_h, kernel_w), (down, along) = window.kernel, window.strides
-        axes = image.tensor.axes
-        height = 1 if axes.row is None else image.tensor.shape[axes.row]
         y = (out.first_row + row) * down - window.pads[0]
         x = out.first_pixel * along - window.pads[1]
         turn, bank, line = image.line(y - image.first_row)
@@ -99,7 +97,7 @@ class Execution:
             name: (image.base + (turn + k) * image.turn + left) % DEPTH
             for k, name in enumerate(names)
         }
-        below = y + (rows - 1) * down + kernel_h - height
+        below = y + (rows - 1) * down + kernel_h - image.height
         beyond = x + (out.pixels - 1) * along + kernel_w - image.width
         return {
             **bases,

@@ -126,6 +126,10 @@ class KernelLowering:
             )
         )
         row_bytes = group.count * self.core.channels * (4 if group.kind == "bias" else 1)
+        axes = tensor.axes
+        known = {axes.channel, axes.pixel, *axes.rows}
+        if any(size > 1 for axis, (_, size) in enumerate(box) if axis not in known):
+            raise refuse("lower-layout", "a tile holds several images", tensor.name)
         runs = self._runs(buffer, visit)
         tile = Tile(
             self.core, group, address // row_bytes, tensor, box, self._step(buffer, tensor), runs
@@ -141,7 +145,7 @@ class KernelLowering:
     def _step(self, buffer: BufferOp, tensor: Tensor) -> int:
         """Rows that share a bank: the stride of the windows that read them."""
         reader = self._readers.get(buffer)
-        if reader is None or tensor.axes.row is None or buffer.get("role") != "input":
+        if reader is None or tensor.axes.pixel is None or buffer.get("role") != "input":
             return 1
         return int(reader.stages[0].parameters.get("strides", (1,))[0])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from tilewright.errors import refuse
 from tilewright.targets.dpu.build import Builder
@@ -24,13 +25,14 @@ class Axes:
     """Which axes of a tensor are channels, rows and pixels; others have one index in a box."""
 
     channel: int
-    row: int | None
+    rows: tuple[int, ...]
+    """From outside in: a row of a box is an index along each."""
     pixel: int | None
 
     @classmethod
     def of(cls, rank: int) -> Axes:
         """Of an image [n, c, h, w], or of a matrix [..., rows, channels]."""
-        return cls(1, 2, 3) if rank == 4 else cls(rank - 1, rank - 2 if rank > 1 else None, None)
+        return cls(1, (2,), 3) if rank == 4 else cls(rank - 1, tuple(range(rank - 1)), None)
 
 
 @dataclass(frozen=True)
@@ -87,13 +89,22 @@ class Tile:
 
     @property
     def first_row(self) -> int:
-        """Index of its first row in the tensor."""
-        return self._along(self.tensor.axes.row)[0]
+        """Index of an image's first row in the tensor; rows of matrices count from the tile's."""
+        axes = self.tensor.axes
+        return 0 if axes.pixel is None else self.box[axes.rows[0]][0]
 
     @property
     def rows(self) -> int:
         """Number of its rows."""
-        return self._along(self.tensor.axes.row)[1]
+        return prod(self.box[axis][1] for axis in self.tensor.axes.rows)
+
+    def index(self, row: int) -> list[int]:
+        """The tensor's index of the first element of a row."""
+        index = [start for start, _ in self.box]
+        for axis in reversed(self.tensor.axes.rows):
+            row, along = divmod(row, self.box[axis][1])
+            index[axis] += along
+        return index
 
     @property
     def first_pixel(self) -> int:
@@ -114,6 +125,12 @@ class Tile:
         """Channels of a pixel."""
         width = 1 if self.runs is None else self.runs.kernel
         return width * self.box[self.tensor.axes.channel][1]
+
+    @property
+    def height(self) -> int:
+        """Rows of the whole image, beyond which is padding; a matrix has none beyond its tile."""
+        axes = self.tensor.axes
+        return self.rows if axes.pixel is None else self.tensor.shape[axes.rows[0]]
 
     @property
     def width(self) -> int:
@@ -175,25 +192,21 @@ class Tile:
         if self.runs is not None:
             return self._load_runs(build, self.runs)
         inside, outside = ("jump_write", "jump_read")[:: 1 if mnemonic == "load" else -1]
-        start = [first for first, _ in self.box]
         apart = 1 if axes.pixel is None else tensor.strides[axes.pixel]
         for row in range(self.rows):
             bank, address = self.address(row)
-            index = list(start)
-            if axes.row is not None:
-                index[axes.row] += row
             values = {inside: self.jump, outside: apart if self.pixels > 1 else 1}
             build.add(
                 mnemonic, bank_id=bank, bank_addr=address, length=self.pixels,
-                channel=self.channels, reg_id=tensor.register, ddr_addr=tensor.address(index),
-                **values,
+                channel=self.channels, reg_id=tensor.register,
+                ddr_addr=tensor.address(self.index(row)), **values,
             )  # fmt: skip
         return None
 
     def _load_runs(self, build: Builder, runs: Runs) -> None:
         """LOADs of rows whose pixels are the windows of results, padding filled with zeros."""
         tensor, axes = self.tensor, self.tensor.axes
-        assert axes.row is not None and axes.pixel is not None
+        assert axes.pixel is not None
         apart, size = tensor.strides[axes.pixel], self.box[axes.channel][1]
         jump = runs.stride * apart
         if apart != size or jump > self.channels:
@@ -213,12 +226,10 @@ class Tile:
         if short:
             whole = self.groups * self.core.channels
             padding |= {"pad_idx": len(short), "pad_end": whole - short[0]}
-        start = [index for index, _ in self.box]
-        start[axes.pixel] = first
         for row in range(self.rows):
             bank, address = self.address(row)
-            index = list(start)
-            index[axes.row] += row
+            index = self.index(row)
+            index[axes.pixel] = first
             build.add(
                 "load", bank_id=bank, bank_addr=address, length=runs.count, channel=self.channels,
                 jump_read=jump, jump_write=self.jump, reg_id=tensor.register,
