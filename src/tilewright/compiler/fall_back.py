@@ -7,10 +7,13 @@ reason, and the stages behind run again: numbers, layouts and places in memory d
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tilewright.compiler.state import CompilationState, Formed, context_of
 from tilewright.errors import KernelError, Problem
 from tilewright.graph.dialect import KernelOp, network_of
-from tilewright.ir import StringAttr
+from tilewright.ir import Operation as AnyOperation
+from tilewright.ir import SSAValue, StringAttr
 
 KERNEL_CODES = ("plan-", "schedule-", "layout-", "tile-", "lower-", "isa-")
 """What the codes of refusals begin with that are of a kernel on a machine, not of an option."""
@@ -41,12 +44,14 @@ def give_to_host(state: CompilationState, error: KernelError) -> None:
         if isinstance(op, KernelOp) and len(op.computes) > 1
     }
     for refusal in (error, *error.others):
-        known = refusal.symbol in kernels and refusal.symbol not in state.refused
-        if not known or not refusal.problems[0].code.startswith(KERNEL_CODES):
+        problem = refusal.problems[0]
+        symbols = {refusal.symbol} & kernels or _beside(state, refusal.symbol, kernels)
+        symbols -= state.refused.keys()
+        if not symbols or not problem.code.startswith(KERNEL_CODES):
             raise refusal
         # A chain has the name of its last kernel, which the machine may well compute alone.
         reasons = state.apart if refusal.symbol in chains else state.refused
-        reasons[refusal.symbol] = refusal.problems[0]
+        reasons |= dict.fromkeys(sorted(symbols), problem)
     state.network = formed.network.clone()
     for op in network_of(state.network).block.ops:
         if isinstance(op, KernelOp) and (problem := state.refused.get(op.symbol.data)) is not None:
@@ -57,6 +62,33 @@ def give_to_host(state: CompilationState, error: KernelError) -> None:
     del state.notes[formed.notes :]
     state.kernels.clear()
     state.plans, state.held = {}, {}
+
+
+def _beside(state: CompilationState, symbol: str, kernels: set[str]) -> set[str]:
+    """Of the kernels as they were formed, those that read what a later pass inserted.
+
+    A copy to another layout is no kernel of the formed network; it is there because a kernel of the
+    machine reads it, or else because a kernel wrote what it copies.
+    """
+    copies = [op for op in state.network.walk() if isinstance(op, KernelOp)]
+    copy = next((op for op in copies if op.symbol.data == symbol), None)
+    if copy is None:
+        return set()
+    on_machine = kernels - state.refused.keys()
+
+    def reached(values: Iterable[SSAValue], *, readers: bool) -> set[str]:
+        """Names of the nearest kernels of the machine behind values, or before them."""
+        symbols: set[str] = set()
+        for value in values:
+            owners = [value.owner] if isinstance(value.owner, AnyOperation) else []
+            for op in [use.operation for use in value.uses] if readers else owners:
+                if isinstance(op, KernelOp) and op.symbol.data in kernels:
+                    symbols |= {op.symbol.data} & on_machine
+                else:
+                    symbols |= reached(op.results if readers else op.operands, readers=readers)
+        return symbols
+
+    return reached(copy.results, readers=True) or reached(copy.operands, readers=False)
 
 
 def _reason(problem: Problem) -> str:

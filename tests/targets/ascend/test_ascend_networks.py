@@ -16,6 +16,8 @@ import tilewright
 from tilewright.errors import TilewrightError
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.runtime.executable import Executable
+from tilewright.targets.ascend.lowering.launches import Launches, Value
+from tilewright.targets.ascend.lowering.stages import STAGES
 from tilewright.targets.ascend.runner import AscendRunner
 
 
@@ -320,3 +322,52 @@ def test_damaged_packages_are_refused(tmp_path: Path) -> None:
     launches.write_text(launches.read_text().replace("operand", "operator", 1))
     with pytest.raises(TilewrightError, match="package-"):
         Executable.load(saved).run({})
+
+
+def gram(path: Path, channels: int, rows: int, columns: int) -> Path:
+    """A pooled image's maps, each times its own transpose."""
+    shape = [1, channels, rows + 1, 2 * columns]
+    nodes = [
+        helper.make_node("MaxPool", ["x"], ["p"], "pool", kernel_shape=[2, 2], strides=[1, 2]),
+        helper.make_node("LeakyRelu", ["p"], ["r"], "relu", alpha=0.25),
+        helper.make_node("Transpose", ["r"], ["t"], "transpose", perm=[0, 1, 3, 2]),
+        helper.make_node("MatMul", ["r", "t"], ["y"], "product"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "gram",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    return path
+
+
+def test_images_become_transposed_operands(tmp_path: Path) -> None:
+    """NC1HWC0 to Nz of the transposes: a copy that no node of the model asks for."""
+    package = tilewright.compile(gram(tmp_path / "gram.onnx", 16, 5, 3), "ascend910")
+    engines = {node: kernel.engine for kernel in package.manifest.kernels for node in kernel.nodes}
+    assert engines["product"] == "accelerator"
+    inputs = {"x": np.random.default_rng(4).normal(size=(1, 16, 6, 6)).astype(np.float32)}
+    outputs = package.run(inputs)
+    assert package.check(inputs, outputs).passed
+    halves = inputs["x"].astype(np.float16).astype(np.float32)
+    pooled = halves.reshape(1, 16, 6, 3, 2).max(4)
+    pooled = np.maximum(pooled[:, :, :5], pooled[:, :, 1:])
+    leaky = np.where(pooled > 0, pooled, pooled * 0.25)
+    np.testing.assert_allclose(outputs["y"], leaky @ leaky.swapaxes(2, 3), rtol=2e-3, atol=2e-3)
+
+
+def test_a_copy_that_cannot_be_lowered_gives_its_reader_to_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(launches: Launches, *_: object) -> Value:
+        raise launches.refusal("there is no such change of format")
+
+    monkeypatch.setitem(STAGES, "convert_layout", refuse)
+    package = tilewright.compile(gram(tmp_path / "gram.onnx", 16, 5, 3), "ascend910")
+    inputs = {"x": np.random.default_rng(5).normal(size=(1, 16, 6, 6)).astype(np.float32)}
+    assert package.check(inputs, package.run(inputs)).passed
+    reasons = {node: kernel.reason for kernel in package.manifest.kernels for node in kernel.nodes}
+    assert "no such change of format" in reasons["product"]

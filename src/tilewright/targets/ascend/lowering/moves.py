@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from tilewright.planning.domain import Stage
 from tilewright.planning.layout import Layout
-from tilewright.targets.ascend.formats import heads
+from tilewright.targets.ascend.formats import heads, matrices
 from tilewright.targets.ascend.isa import WIDTHS
 from tilewright.targets.ascend.kernels.heads import split_heads
 from tilewright.targets.ascend.kernels.moves import (
@@ -46,12 +47,24 @@ def move(
             for own, step in zip(operand.access, strides, strict=True)
         )
         dims.append(Dim(extent, sum(steps)))
+    return _moved(launches, stage.operation, value, result, dims, offset)
+
+
+def _moved(
+    launches: Launches,
+    operation: str,
+    value: Value,
+    result: Value,
+    dims: list[Dim],
+    offset: int = 0,
+) -> Value:
+    """The launches of a move of elements, the last of which writes the result."""
     size = prod(value.shape)
     parts = launches_of(dims, WIDTHS[value.element])
     for place, part in enumerate(parts):
         last = place == len(parts) - 1
         count = prod(dim.extent for dim in part)
-        name = launches.name(stage.operation)
+        name = launches.name(operation)
         program = move_elements(part, launches.core, value.element, offset, size=size, name=name)
         to = result if last else launches.buffer((count,), value.element)
         launches.launch(program, value, to)
@@ -78,7 +91,46 @@ def relay(
             value = convert(launches, stage, (value,), launches.buffer(value.shape, value.element))
         _split(launches, value, result, back=False)
         return result
+    if _is_turned(value):
+        rows = launches.buffer(_exchanged(value.shape), value.element)
+        convert(launches, stage, (_turned(value),), rows)
+        plain = launches.buffer(value.shape, value.element) if result.layout else result
+        value = _transposed(launches, rows, plain)
+        return relay(launches, stage, (value,), result) if result.layout else result
+    if _is_turned(result):
+        if value.layout:
+            value = convert(launches, stage, (value,), launches.buffer(value.shape, value.element))
+        rows = launches.buffer(_exchanged(value.shape), value.element)
+        convert(launches, stage, (_transposed(launches, value, rows),), _turned(result))
+        return result
     return convert(launches, stage, operands, result)
+
+
+def _is_turned(value: Value) -> bool:
+    """Whether a value is in Nz of its matrices' transposes."""
+    rank = len(value.shape)
+    return (
+        rank > 1
+        and bool(value.layout)
+        and Layout.parse(value.layout, rank) == matrices(rank, turned=True)
+    )
+
+
+def _turned(value: Value) -> Value:
+    """The transposes of a value that is in Nz of them, where it lies."""
+    layout = str(matrices(len(value.shape)))
+    return replace(value, shape=_exchanged(value.shape), layout=layout)
+
+
+def _exchanged(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (*shape[:-2], shape[-1], shape[-2])
+
+
+def _transposed(launches: Launches, value: Value, result: Value) -> Value:
+    """Matrices row by row, transposed."""
+    rows, columns = value.shape[-2:]
+    dims = [Dim(prod(value.shape[:-2]), rows * columns), Dim(columns, 1), Dim(rows, columns)]
+    return _moved(launches, "transpose", value, result, dims)
 
 
 def of_heads(value: Value) -> bool:
