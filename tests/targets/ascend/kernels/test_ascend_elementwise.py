@@ -13,9 +13,10 @@ from tests.slow import but_fast
 from tests.targets.ascend.ascend_arrays import built, run
 
 from tilewright.errors import TilewrightError
+from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.kernels.elementwise import SLACK, elementwise
-from tilewright.targets.ascend.kernels.recipes import RECIPES
-from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910
+from tilewright.targets.ascend.kernels.recipes import QUOTIENTS, RECIPES
+from tilewright.targets.ascend.machine import ASCEND_310, ASCEND_910, DaVinci
 
 SIZES = (1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 255 * 64 + 1, 255 * 128, 255 * 128 + 1)
 LARGE = 1_000_003
@@ -116,12 +117,20 @@ def compare(name: str, found: Array, x: Array, y: Array, result: str) -> None:
             assert (np.abs(found - wanted) <= most)[~beyond].all()
 
 
-def check(name: str, kind: str, size: int, *, in_place: bool = False, ub: int | None = None) -> int:
+def check(
+    name: str,
+    kind: str,
+    size: int,
+    *,
+    in_place: bool = False,
+    ub: int | None = None,
+    core: DaVinci = ASCEND_910,
+) -> int:
     """Bytes that are stored twice."""
     recipe = RECIPES[name]
     scalars = SCALARS.get(name, ("-1.0f",) * len(recipe.scalars))
     program = elementwise(
-        *(name, kind, size, ASCEND_910),
+        *(name, kind, size, core),
         in_place=in_place,
         scalars=scalars,
         name=f"{name}_kernel",
@@ -181,6 +190,29 @@ def test_a_million_elements(form: tuple[str, str]) -> None:
     check(*form, LARGE)
 
 
+DIVIDED = [name for name, recipe in RECIPES.items() if "vdiv" in {s.name for s in recipe.steps}]
+
+
+@pytest.mark.parametrize("name", sorted({*DIVIDED} - {*QUOTIENTS}))
+def test_functions_of_a_core_without_division(name: str) -> None:
+    """Reciprocals instead, as precise as asked of quotients."""
+    for kind in ("float", "half"):
+        text = kernel_text(elementwise(name, kind, 129, ASCEND_310))
+        assert "vdiv" not in text and "vrec" in text
+        check(name, kind, 129, core=ASCEND_310)
+        check(name, kind, 200, core=ASCEND_310, in_place=True)
+
+
+def test_a_large_negative_number_has_a_gelu_of_0() -> None:
+    """Its exponential would be infinite, and the reciprocal of that no number."""
+    for core in (ASCEND_910, ASCEND_310):
+        x = np.array([-1e4, -50, -12, 12, 50, 1e4, 0, 1], np.float32)
+        given = {"x": np.concatenate([x, x]), "out": np.zeros(16, np.float32)}
+        run(built(elementwise("gelu_tanh", "float", 8, core)), given)
+        wanted = [0, 0, 0, 12, 50, 1e4, 0, 0.841192]
+        np.testing.assert_allclose(given["out"][:8], wanted, rtol=1e-6, atol=1e-29)
+
+
 def test_the_tail_of_1000_elements() -> None:
     """Portions of 256: 232 are left, 240 computed from 760 on, 8 of them a second time."""
     assert check("add", "half", 1000, ub=6 * 2 * 256) == 16
@@ -199,6 +231,8 @@ def test_operands_of_elements_all_alike_are_text() -> None:
 
 def test_what_the_core_has_no_instruction_for_is_refused() -> None:
     with pytest.raises(TilewrightError, match="lower-operation"):
-        elementwise("div", "int32_t", 100, ASCEND_310)
+        elementwise("div", "int32_t", 100, ASCEND_910)
+    with pytest.raises(TilewrightError, match="lower-operation"):
+        elementwise("div", "float", 100, ASCEND_310)
     with pytest.raises(TilewrightError, match="lower-operation"):
         elementwise("sinh", "half", 100, ASCEND_310)

@@ -15,7 +15,7 @@ from math import prod
 from tilewright.errors import refuse
 from tilewright.targets.ascend.formats import padded
 from tilewright.targets.ascend.isa import WIDTHS
-from tilewright.targets.ascend.kernels.recipes import RECIPES, compute
+from tilewright.targets.ascend.kernels.recipes import compute, recipe_of
 from tilewright.targets.ascend.kernels.tiles import Cut, Tiles, cut
 from tilewright.targets.ascend.kernels.transfers import (
     SLACK,
@@ -124,7 +124,9 @@ class _Broadcast:
     """Whether the result's matrices are in Nz: columns are then padded to whole blocks."""
 
     def __post_init__(self) -> None:
-        self.recipe = RECIPES[self.operation]
+        recipe = recipe_of(self.operation, self.core)
+        assert recipe is not None
+        self.recipe = recipe
         self.width = WIDTHS[self.element]
         spread = any(not operand.columns for operand in self.operands)
         self.wide = self.element == "half" and (self.recipe.wide or spread)
@@ -279,7 +281,7 @@ def broadcast(
     as C. ``blocks`` are the operands, and perhaps out, whose matrices are in Nz. Refuses
     (``lower-operation``) what there is no recipe for, and columns that are to be spread from Nz.
     """
-    recipe = RECIPES.get(operation)
+    recipe = recipe_of(operation, core)
     if recipe is None or recipe.types.get(element) != element:
         raise refuse("lower-operation", f"{core.name} has no {operation} of {element}s")
     extents, shapes = merged(result, list(operands.values()), matrices=bool(blocks))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from tilewright.errors import refuse
 from tilewright.targets.ascend import isa
-from tilewright.targets.ascend.kernels.recipes import RECIPES, Step
+from tilewright.targets.ascend.kernels.recipes import RECIPES, Step, recipe_of
 from tilewright.targets.ascend.kernels.vectors import CASTS
 from tilewright.targets.ascend.machine import BLOCK, MAX_REPEAT, REPEAT_BLOCKS, DaVinci
 from tilewright.targets.ascend.program import (
@@ -47,7 +47,7 @@ class _Elementwise:
     ub: int
 
     def __post_init__(self) -> None:
-        recipe = RECIPES.get(self.operation)
+        recipe = recipe_of(self.operation, self.core)
         if recipe is None or self.element not in recipe.types:
             raise refuse(
                 "lower-operation",

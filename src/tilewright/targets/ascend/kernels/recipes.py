@@ -17,10 +17,11 @@ softplus       1e-7, absolute, where x is negative
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import pi, sqrt
 
 from tilewright.targets.ascend.kernels.vectors import Grid, Vectors, number
+from tilewright.targets.ascend.machine import DaVinci
 
 FLOATS = ("half", "float")
 NUMBERS = (*FLOATS, "int32_t")
@@ -125,6 +126,7 @@ _GELU_TANH = (
     Step("vmuls", "t", ("t",), "0.044715f"),
     Step("vadd", "t", ("t", "x")),
     Step("vmuls", "t", ("t",), f"{-2 * sqrt(2 / pi):.9g}f"),
+    Step("vmin", "t", ("t", "most")),
     Step("vexp", "t", ("t",)),
     Step("vadds", "t", ("t",), "1.0f"),
     Step("vdiv", "out", ("x", "t")),
@@ -154,7 +156,7 @@ RECIPES: dict[str, Recipe] = {
         scalars=("low", "high"),
     ),
     "cast": Recipe(1, {"half": "float", "float": "half"}, (Step("cast", "out", ("x",)),)),
-    "gelu_tanh": _function(*_GELU_TANH),
+    "gelu_tanh": _function(*_GELU_TANH, most="80.0f"),
     "gelu": _function(
         Step("vmuls", "u", ("x",), number(sqrt(0.5))),
         *_odd("u", ERF),
@@ -236,6 +238,39 @@ RECIPES: dict[str, Recipe] = {
     ),
 }
 """What there is."""
+
+QUOTIENTS = ("div", "reciprocal")
+"""Operations whose divisors may be 0 or infinite. Those of functions are from 1e-4 to 1e35."""
+
+
+def recipe_of(operation: str, core: DaVinci) -> Recipe | None:
+    """The recipe of an operation on a core; None where there is none.
+
+    A core without ``vdiv`` has estimates of reciprocals (``vrec``), which two steps of Newton's
+    method refine to a float's precision: r (2 - d r). They are right for divisors other than 0 that
+    are finite, as those of functions are; quotients of any two numbers have no recipe there.
+    """
+    recipe = RECIPES.get(operation)
+    if recipe is None or core.divides or not any(step.name == "vdiv" for step in recipe.steps):
+        return recipe
+    if operation in QUOTIENTS:
+        return None
+    steps: list[Step] = []
+    for step in recipe.steps:
+        if step.name != "vdiv":
+            steps.append(step)
+            continue
+        dividend, divisor = step.sources
+        steps.append(Step("vrec", "r", (divisor,)))
+        for _ in range(2):
+            steps += [
+                Step("vmul", "q", (divisor, "r")),
+                Step("vmuls", "q", ("q",), "-1.0f"),
+                Step("vadds", "q", ("q",), "2.0f"),
+                Step("vmul", "r", ("r", "q")),
+            ]
+        steps.append(Step("vmul", step.to, (dividend, "r")))
+    return replace(recipe, steps=tuple(steps), temporaries=(*recipe.temporaries, "r", "q"))
 
 
 def compute(

@@ -16,7 +16,7 @@ from tilewright.planning.domain import Operand, Stage
 from tilewright.planning.layout import Layout
 from tilewright.targets.ascend.kernels.broadcast import broadcast
 from tilewright.targets.ascend.kernels.elementwise import elementwise
-from tilewright.targets.ascend.kernels.recipes import RECIPES
+from tilewright.targets.ascend.kernels.recipes import RECIPES, recipe_of
 from tilewright.targets.ascend.kernels.vectors import number
 from tilewright.targets.ascend.lowering.launches import Launches, Value
 from tilewright.targets.ascend.lowering.rows import in_blocks
@@ -57,10 +57,9 @@ def points(
                 "write the power as exponentials and logarithms",
             )
         operation, operands, alike = POWERS[exponent], operands[:1], alike[:1]
-    recipe = RECIPES.get(operation)
-    if recipe is None or operation == "cast":
+    if operation not in RECIPES or operation == "cast":
         raise launches.refusal(f"there is no kernel for {stage.operation}")
-    if operation == "div" and not launches.core.divides:
+    if recipe_of(operation, launches.core) is None:
         raise launches.refusal(
             f"{launches.core.name} has no division, and its reciprocals are right for finite "
             "divisors alone"
