@@ -62,9 +62,10 @@ class Port:
 
     @property
     def dense(self) -> bool:
-        """Whether the tensor lies as the caller's array does."""
+        """Whether the tensor lies as the caller's array does (strides of one index are none)."""
         layout = Layout.parse(self.layout, len(self.shape))
-        return layout.row_major and self.strides == layout.strides(self.shape)
+        own = zip(self.shape, self.strides, layout.strides(self.shape), strict=True)
+        return layout.row_major and all(n == 1 or stride == step for n, stride, step in own)
 
     def to_json(self) -> dict[str, Any]:
         """For the manifest."""
