@@ -115,11 +115,6 @@ MODELS = {
         [("Relu", "x", "r", {}), ("Concat", "r " * 150, "y", {"axis": 0})], x=(3, 2)
     ),
     "sum of many": network([("Relu", "x", "r", {}), ("Sum", "r x " * 12, "y", {})], x=(3, 2)),
-    "one element of a step": network(
-        [("Slice", "x begin end axes steps", "y", {})],
-        {n: np.array([v]) for n, v in (("begin", 3), ("end", 4), ("axes", 0), ("steps", 2))},
-        x=(5,),
-    ),
     "batch of vectors": network([("MatMul", "x w", "y", {})], {"w": drawn(24, 24)}, x=(3, 1, 24)),
     "batch of small images": network(
         [("BatchNormalization", "x scale bias mean variance", "y", {})],

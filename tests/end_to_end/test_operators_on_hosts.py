@@ -60,3 +60,17 @@ def test_an_accelerator_leaves_what_it_lacks_to_its_host(tmp_path):
     results = executable.run(feeds)
     assert results["best"].dtype == np.int64 and results["above"].dtype == np.bool_
     assert executable.check(feeds, results).passed
+
+
+@pytest.mark.parametrize("target", ["sunway", "zu2"])
+def test_an_output_of_one_element_of_a_step(target, tmp_path):
+    """Its stride is the step's, where one element has none to the next."""
+    path = tmp_path / "m.onnx"
+    bounds = {"begin": 3, "end": 4, "axis": 0, "step": 2}
+    constants = [(name, np.array([value])) for name, value in bounds.items()]
+    nodes = [helper.make_node("Slice", ["x", *bounds], ["y"])]
+    kinds = [("x", TensorProto.FLOAT, [5])], [("y", TensorProto.FLOAT)]
+    path.write_bytes(model(nodes, *kinds, constants).SerializeToString())
+    x = noise(5)
+    (y,) = tilewright.compile(path, target).run({"x": x}).values()
+    np.testing.assert_allclose(y, x[3:4], rtol=1e-6)
