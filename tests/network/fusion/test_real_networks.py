@@ -8,6 +8,7 @@ import pytest
 
 from tests.network.fusion.kernel_networks import graph_of_benchmark
 from tests.network.fusion.random_graphs import matches, symmetries
+from tests.network.fusion.search.integer_program import solved
 from tests.network.fusion.test_matching import orbit
 from tilewright.machine import Fusion
 from tilewright.machine.patterns import parse_pattern
@@ -84,6 +85,7 @@ def test_embeddings(name: str, tmp_path: Path) -> None:
     ]
     cover = Cover(graph, alone, tuple(groups))
     costs = [cover.cost(SEARCHES[search](cover)) for search in ("exact", "paths", "greedy")]
+    assert costs[0] == pytest.approx(solved(cover)[0])
     assert lower_bound(cover) <= costs[0] + 1e-6
     assert costs[0] <= costs[1] + 1e-9 and costs[1] <= costs[2] + 1e-9
     assert costs[0] < costs[2], "a first fusion keeps a better one away"

@@ -79,7 +79,7 @@ def series_parallel(random: Random, most: int = 11) -> DependenceGraph:
     return DependenceGraph.of(["conv"] * count, sorted(edges))
 
 
-def random_problem(random: Random, graph: DependenceGraph | None = None) -> Cover:
+def random_problem(random: Random, graph: DependenceGraph | None = None, groups: int = 14) -> Cover:
     """Convex connected groups of a graph with costs below and above those of their nodes."""
     graph = graph or random_graph(random, 11)
     count = len(graph.nodes)
@@ -99,8 +99,8 @@ def random_problem(random: Random, graph: DependenceGraph | None = None) -> Cove
             if len(linked) == size:
                 possible.append(vertices)
     random.shuffle(possible)
-    groups = {
+    costs = {
         vertices: sum(alone[v] for v in vertices) * random.choice((0.4, 0.6, 0.7, 0.9, 1.1))
-        for vertices in sorted(possible[: random.randint(2, 14)])
+        for vertices in sorted(possible[: random.randint(2, groups)])
     }
-    return Cover(graph, alone, tuple(Group(v, cost) for v, cost in groups.items()))
+    return Cover(graph, alone, tuple(Group(v, cost) for v, cost in costs.items()))

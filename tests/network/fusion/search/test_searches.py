@@ -4,6 +4,8 @@ from random import Random
 
 import pytest
 
+from tests.network.fusion.random_graphs import random_graph
+from tests.network.fusion.search.integer_program import solved
 from tests.network.fusion.search.problems import (
     best,
     contracted_runs,
@@ -52,6 +54,17 @@ def test_general_graphs() -> None:
     random = Random(8)
     strict = [compared(random_problem(random)) for _ in range(200)]
     assert all(sum(column) > 3 for column in list(zip(*strict, strict=True))[1:])
+
+
+@pytest.mark.parametrize("most", [11, 24, pytest.param(40, marks=pytest.mark.slow)])
+def test_an_integer_program_finds_nothing_better(most: int) -> None:
+    """Also of graphs too large to try all selections of."""
+    random = Random(most)
+    for _ in range(30):
+        given = random_problem(random, random_graph(random, most), groups=2 * most)
+        least, selection = solved(given)
+        assert given.valid(selection)
+        assert given.cost(exact(given)) == pytest.approx(least, abs=1e-6)
 
 
 TRAP = problem(
