@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tilewright.cli import console, numbers
+from tilewright.cli.sizes import with_constants
+from tilewright.errors import refuse
+from tilewright.files import written
 
 
 def compile_command(
@@ -47,6 +50,15 @@ def compile_command(
     dump: Annotated[
         Path | None, typer.Option("--dump", help="Write the representation after every pass here.")
     ] = None,
+    emit: Annotated[
+        str | None,
+        typer.Option(
+            "--emit",
+            metavar="LEVEL",
+            help="Print the network as text, and write no package: graph, tile or program; on "
+            "DaVinci cores also called ascend, cce and hivm. -o names a file.",
+        ),
+    ] = None,
     exact_memory: console.ExactMemoryOption = False,
     kernels: console.KernelsOption = False,
     no_cache: console.NoCacheOption = False,
@@ -56,9 +68,40 @@ def compile_command(
     """Compile a model into a package.
 
     Example: tilewright compile resnet50.onnx --target cambricon-x -o resnet50-package
+
+    Example: tilewright compile lenet5.onnx --target ascend910 --emit hivm -o lenet5.c
     """
     from tilewright.compiler.api import compile
 
+    if emit is not None:
+        others = {"--weights-as": weights_as, "--bare": bare, "--database": database}
+        others |= {"--dump": dump, "--kernels": kernels, "--json": as_json}
+        with console.refusals(), console.progress(quiet) as progress:
+            for option, value in others.items():
+                if value:
+                    raise refuse("option-emit", "texts have no such option", option, "leave it out")
+            given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
+            text = _text(
+                with_constants(model, constant) if constant else model,
+                target,
+                emit,
+                given,
+                values=console.machine_values(settings),
+                shapes=console.shapes(shape),
+                weights=weights,
+                exact_memory=exact_memory,
+                exact_convolution=exact_convolution,
+                cpu=cpu,
+                name=name or "",
+                planner=planner,
+                progress=progress,
+            )
+            if output is not None:
+                with written(output) as fresh:
+                    fresh.write_text(text.rstrip("\n") + "\n")
+        if output is None:
+            console.write(text)
+        return
     with console.refusals(as_json), console.progress(quiet) as progress:
         kind = Path(target).stem if target.endswith(".toml") else target
         place = output or Path(f"{model.stem}-{kind}")
@@ -90,3 +133,29 @@ def compile_command(
         console.say(made.report(kernels=kernels))
         free = "".join(f" --shape {name}={bounds.low}" for name, bounds in made.free.items())
         console.say(f"package in {place}; run it: tilewright run {place}{free} --check")
+
+
+def _text(
+    model: Any,
+    target: str,
+    level: str,
+    given: numbers.Chosen,
+    /,
+    *,
+    cpu: str | None,
+    **options: Any,
+) -> str:
+    """The representation that ``--emit`` names."""
+    from tilewright.compiler.pipeline import resolve
+    from tilewright.compiler.representation import representation
+
+    _, machine = resolve(target, None, options["values"], cpu)
+    return representation(
+        model,
+        target,
+        level,
+        cpu=cpu,
+        calibration=given.get("calibration"),
+        numbers=numbers.numbers_on(machine, given),
+        **options,
+    )

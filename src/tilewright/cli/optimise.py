@@ -42,11 +42,16 @@ def optimise_text(
 ) -> str:
     """Parse a module, run ``passes`` (``name,name{option=1}``), verify and print it.
 
+    Texts of the target's own programs (``Target.program_mark``) are verified and printed.
     Raises TilewrightError with the line and column of a syntax error, and for unknown passes.
     """
     if len(text) > MOST_CHARACTERS:
         raise refuse("text-too-large", f"more than {MOST_CHARACTERS} characters")
-    _, machine = resolve(target, None, values)
+    found, machine = resolve(target, None, values)
+    if found.program_mark and found.program_mark in text:
+        if passes:
+            raise refuse("pass-unknown", "passes run on graphs and tile programs, not on C", passes)
+        return found.verified_program(text, machine)
     context = CompilerContext(machine, None if weights is None else Weights.load(weights))
     for made in (graph_context(), tile_context()):
         for dialect in made.loaded_dialects:

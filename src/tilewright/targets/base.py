@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -266,6 +266,10 @@ class Target(ABC):
     falls_back: bool = False
     """Whether the host runs the kernels that its instructions cannot say, so that no network is
     refused for one of them. ``emit`` then tells which they are (``KernelError``)."""
+    levels: ClassVar[Mapping[str, str]] = {"graph": "graph", "tile": "tile", "program": "program"}
+    """Names of a network's representations -> the level (compiler/representation.py)."""
+    program_mark: ClassVar[str] = ""
+    """What stands in every text of its programs, where ``verified_program`` reads such texts."""
     takes_computed_weights: bool = True
     """Whether the weights of products may be values that a network takes in or computes. Otherwise
     they are laid out when a package is written, and have to be constants."""
@@ -379,8 +383,13 @@ class Target(ABC):
         raise refuse("target-no-words", f"target {self.name} has no instruction words")
 
     def listing(self, directory: Path) -> str:
-        """The disassembly of what ``emit`` wrote, with the kernels and nodes as remarks."""
+        """The disassembly of what ``emit`` wrote, with the kernels and nodes as remarks, or its
+        kernels' C."""
         raise refuse("target-no-words", f"target {self.name} has no instruction words")
+
+    def verified_program(self, text: str, machine: Machine) -> str:
+        """The text of a program, read, verified and printed again; raises TilewrightError."""
+        raise refuse("target-no-words", f"target {self.name} reads no programs")
 
     def manual(self, machine: Machine) -> str:
         """The instruction manual of a machine (markdown), for targets that have one."""
@@ -389,6 +398,14 @@ class Target(ABC):
     def options(self) -> dict[str, Any]:
         """Facts for ``tilewright targets``, such as the compiler that was found."""
         return {}
+
+
+def sources_text(directory: Path, *patterns: str) -> str:
+    """The C files of a program, one behind the other, each under its name."""
+    paths = [path for pattern in patterns for path in sorted(directory.glob(pattern))]
+    return "\n".join(
+        f"/* {path.relative_to(directory).as_posix()} */\n{path.read_text()}" for path in paths
+    )
 
 
 def find_target(name: str) -> Target:

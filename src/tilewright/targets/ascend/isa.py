@@ -28,7 +28,7 @@ from tilewright.targets.ascend.program import Command, Expr, Place, Region, Valu
 WIDTHS = {"half": 2, "float": 4, "int32_t": 4, "int16_t": 2, "uint16_t": 2}
 """Bytes of the element types of pointers."""
 
-_COPIES = {
+COPIES = {
     ("gm", "ub"): ("copy_gm_to_ubuf", "MTE2"),
     ("gm", "cbuf"): ("copy_gm_to_cbuf", "MTE2"),
     ("ub", "gm"): ("copy_ubuf_to_gm", "MTE3"),
@@ -36,6 +36,7 @@ _COPIES = {
     ("cbuf", "ub"): ("copy_cbuf_to_ubuf", "MTE1"),
     ("ub", "ub"): ("copy_ubuf_to_ubuf", "V"),
 }
+"""Source and target memory -> the instruction and its pipe."""
 
 
 def _within(what: str, value: Value, most: int, *, least: int = 0) -> None:
@@ -53,7 +54,7 @@ def copy(
     dst_gap: Value = 0,
 ) -> Command:
     """Bursts of blocks of 32 bytes; gaps are from the end of one to the start of the next."""
-    name, pipe = _COPIES[src.memory, dst.memory]
+    name, pipe = COPIES[src.memory, dst.memory]
     _within("the number of bursts", bursts, MAX_BURSTS, least=1)
     _within("the length of a burst", length, MAX_FIELD, least=1)
     _within("a gap between bursts", src_gap, MAX_FIELD)

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tilewright.errors import refuse
+
 
 @dataclass(frozen=True)
 class Expr:
@@ -284,9 +286,9 @@ class Executed(NamedTuple):
     writes: tuple[Access, ...]
 
 
-def trace(program: Program, trips: int | None = None) -> list[Executed]:
+def trace(program: Program, trips: int | None = None, most: int | None = None) -> list[Executed]:
     """Every execution, in the order in which the scalar unit issues them; with ``trips``, those of
-    so many iterations of each loop."""
+    so many iterations of each loop. Refuses (``cce-length``) more than ``most``."""
     lines = ["def run(step, take):", "    pass"]
     known: list[Command | Flag | Barrier] = []
     fixed: list[Executed | None] = []
@@ -314,10 +316,15 @@ def trace(program: Program, trips: int | None = None) -> list[Executed]:
     exec("\n".join(lines), scope)
     found: list[Executed] = []
 
-    def step(number: int, event: int, spaced: bool, cycles: int, reads: Any, writes: Any) -> None:
-        found.append(Executed(known[number], event, spaced, cycles, reads, writes))
+    def take(executed: Executed) -> None:
+        if most is not None and len(found) == most:
+            raise refuse("cce-length", f"it executes more than {most:,} statements", program.name)
+        found.append(executed)
 
-    scope["run"](step, found.append)
+    def step(number: int, event: int, spaced: bool, cycles: int, reads: Any, writes: Any) -> None:
+        take(Executed(known[number], event, spaced, cycles, reads, writes))
+
+    scope["run"](step, found.append if most is None else take)
     return found
 
 

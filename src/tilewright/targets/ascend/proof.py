@@ -81,9 +81,23 @@ def prove(
     With ``trips`` loops are cut short: no proof, but it finds soon what is wrong. What nothing
     wrote is no problem then. Without ``own``, order within pipes is taken for granted.
     """
-    return _Proof(
-        trace(program, trips), events, binary, most, cut=trips is not None, own=own
-    ).problems
+    steps = trace(program, trips)
+    return prove_trace(
+        steps, events=events, binary=binary, most=most, cut=trips is not None, own=own
+    )
+
+
+def prove_trace(
+    steps: list[Executed],
+    *,
+    events: int = 4,
+    binary: bool = True,
+    most: int = MOST,
+    cut: bool = False,
+    own: bool = True,
+) -> list[Problem]:
+    """``prove`` of executions, which are all, or ``cut`` short."""
+    return _Proof(steps, events, binary, most, cut=cut, own=own).problems
 
 
 def missing_barriers(program: Program, trips: int | None = None) -> dict[Command, bool]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
+from tilewright.targets.ascend.emit import kernel_text
 from tilewright.targets.ascend.machine import ASCEND_910, DaVinci
 from tilewright.targets.ascend.network import network_machine
-from tilewright.targets.ascend.package import read_package, write_package
+from tilewright.targets.ascend.package import FOLDER, core_of, read_package, write_package
+from tilewright.targets.ascend.reader.kernels import read_kernels, verified
 from tilewright.targets.ascend.runner import AscendRunner
 from tilewright.targets.base import Compilation, Runner, Target
 
@@ -19,6 +22,9 @@ class AscendTarget(Target):
     falls_back = True
     elements = ("float16",)
     implements = frozenset({Capability.TRANSACTION, Capability.IN_FLIGHT})
+    # The thesis's three dialects (section 6.3) are the three representations on such a core.
+    levels: ClassVar = {**Target.levels, "ascend": "graph", "cce": "tile", "hivm": "program"}
+    program_mark = "__aicore__"
 
     def __init__(self, core: DaVinci = ASCEND_910) -> None:
         self.name = core.name
@@ -32,6 +38,18 @@ class AscendTarget(Target):
     def emit(self, compilation: Compilation, directory: Path) -> None:
         """Write the kernels' C, the launches and the graph; see package.py."""
         write_package(compilation, directory)
+
+    def listing(self, directory: Path) -> str:
+        """The C of all kernels."""
+        return "\n".join(path.read_text() for path in sorted((directory / FOLDER).glob("*.c")))
+
+    def verified_program(self, text: str, machine: Machine) -> str:
+        """CCE C of some kernels, read, verified and printed again (reader/)."""
+        core = core_of(machine)
+        programs = read_kernels(text, core)
+        for program in programs:
+            verified(program, core)
+        return "\n".join(kernel_text(program) for program in programs)
 
     def load(self, directory: Path) -> Runner:
         """A runner on the host core."""

@@ -12,7 +12,7 @@ from tilewright.graph.passes.editing import VIEWS
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.planning.planners.measured import Measure
-from tilewright.targets.base import Compilation, Runner, Target
+from tilewright.targets.base import Compilation, Runner, Target, sources_text
 from tilewright.targets.cpu.machine import machine
 from tilewright.targets.cpu.processors import NATIVE, PROCESSORS, processor, this_processor
 from tilewright.targets.cpu.program import WEIGHTS_FILE
@@ -53,6 +53,10 @@ class CpuTarget(Target):
 
             return machine(Calibration.read(Path(name)).applied())
         return machine(processor(name))
+
+    def listing(self, directory: Path) -> str:
+        """The C of the network and of its kernels."""
+        return sources_text(directory, "src/*.c")
 
     def emit(self, compilation: Compilation, directory: Path) -> None:
         """Write the sources, header, Makefile, main and weights.

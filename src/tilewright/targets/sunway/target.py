@@ -8,7 +8,7 @@ from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
 from tilewright.planning.mesh import Mesh
-from tilewright.targets.base import Compilation, Runner, Target
+from tilewright.targets.base import Compilation, Runner, Target, sources_text
 from tilewright.targets.cpu.package import WEIGHTS_FILE
 from tilewright.targets.sunway.emit.package import write_package
 from tilewright.targets.sunway.machine import CPES, LDM_BYTES, MACHINE
@@ -51,6 +51,10 @@ class SunwayTarget(Target):
         if (machine.memory("ldm").bytes or 0) > LDM_BYTES:
             reason = f"a CPE has {LDM_BYTES} bytes of LDM"
             raise refuse("sunway-machine", reason, "memory.ldm.bytes")
+
+    def listing(self, directory: Path) -> str:
+        """The C of the MPE and of the CPEs."""
+        return sources_text(directory, "main.c", "layers/*.c")
 
     def emit(self, compilation: Compilation, directory: Path) -> None:
         """Write the C of the network, the shim, and its weights."""

@@ -1,0 +1,73 @@
+"""A network as text at one of its levels: what ``tilewright compile --emit LEVEL`` prints."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright.compiler.build import emit
+from tilewright.compiler.pipeline import resolve, run_pipeline
+from tilewright.errors import refuse
+from tilewright.ir import ModuleOp, to_text
+from tilewright.runtime.manifest import PROGRAM
+from tilewright.targets.base import Target
+from tilewright.tile.dialect import programs_of
+
+if TYPE_CHECKING:
+    from tilewright.compiler.state import CompilationState
+
+
+def representation(
+    model: str | Path,
+    target: str,
+    level: str,
+    *,
+    values: Mapping[str, float] | None = None,
+    cpu: str | None = None,
+    planner: str = "model",
+    exact_convolution: bool = False,
+    **options: Any,
+) -> str:
+    """The text of a model compiled for a target, at a level of ``Target.levels``.
+
+    ``graph`` is the network of kernels behind all graph passes, with layouts and places in memory;
+    ``tile`` the tile program of each kernel that the target runs itself; ``program`` what it makes
+    of them. The first two are read by ``tilewright opt``; of targets without words the third is
+    C. ``options`` are those of ``run_pipeline``. Raises TilewrightError.
+    """
+    found, machine = resolve(target, None, values, cpu)
+    if level not in found.levels:
+        raise refuse(
+            "option-emit",
+            f"target {found.name} has no representation {level!r}",
+            "--emit",
+            f"one of {', '.join(found.levels)}",
+        )
+    if exact_convolution:
+        machine = machine.exact()
+    with (
+        tempfile.TemporaryDirectory(prefix="tilewright-") as folder,
+        found.planner(planner, machine) as asked,
+    ):
+        state = run_pipeline(model, found, machine, planner=asked, **options)
+        package = Path(folder) / "package"
+        package.mkdir()
+        # Only now is it known which kernels go to the host.
+        emit(state, package)
+        return _text(state, found, found.levels[level], package / PROGRAM)
+
+
+def _text(state: CompilationState, target: Target, level: str, program: Path) -> str:
+    if level == "graph":
+        return to_text(state.network)
+    if level == "program":
+        return target.listing(program)
+    programs = [
+        program.clone()
+        for kernel in state.kernels
+        if kernel.program is not None and not kernel.on_host
+        for program in programs_of(kernel.program)
+    ]
+    return to_text(ModuleOp(programs))

@@ -1,0 +1,1 @@
+"""CCE C read back into programs: the subset that emit.py writes."""

@@ -1,0 +1,297 @@
+"""Kernels in CCE C as programs again: read, verified, and printed as they were.
+
+What ``kernel_text`` prints of a program that was read is the text that was read, and ``verified``
+proves its flags and barriers as those of a program that was made here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from lark import Token, Tree
+
+from tilewright.errors import Problem, TilewrightError, refuse
+from tilewright.targets.ascend import isa
+from tilewright.targets.ascend.emit import QUALIFIERS
+from tilewright.targets.ascend.machine import BLOCK, DaVinci
+from tilewright.targets.ascend.program import (
+    Barrier,
+    Buffer,
+    Executed,
+    Flag,
+    Loop,
+    Place,
+    Program,
+    Remark,
+    Statement,
+    Tensor,
+    Value,
+    trace,
+)
+from tilewright.targets.ascend.proof import PIPES, prove_trace
+from tilewright.targets.ascend.reader.instructions import (
+    Argument,
+    Call,
+    Settings,
+    command,
+    whole,
+)
+from tilewright.targets.ascend.reader.syntax import (
+    Source,
+    names_of,
+    parsed,
+    trees,
+    value_of,
+)
+
+MEMORIES = {word: memory for memory, word in QUALIFIERS.items()}
+
+BUFFER = re.compile(r"(\w+): (\d+) bytes of (\w+) at (\d+)(?:, (\d+) slots)?")
+"""A buffer, as the head of a kernel lists it."""
+
+MOST_STEPS = 1 << 20
+"""Executions of a kernel that is verified."""
+
+IN_TENSOR = re.compile(r"\( ?\(__gm__ uint8_t \*\) ?(\w+) \+ (.+)\)", re.DOTALL)
+"""Bytes from the start of a tensor."""
+
+
+def read_kernels(text: str, core: DaVinci) -> list[Program]:
+    """The programs of the kernels in a text.
+
+    Refuses what is no kernel (``cce-syntax``), instructions that the core does not have
+    (``cce-instruction``), arguments that they do not take (``cce-argument``, ``lower-field``),
+    settings that nothing has set (``cce-setting``), and names that nothing declares
+    (``cce-value``), each with the line.
+    """
+    return [_kernel(Source(text), tree, core) for tree in trees(parsed(text).children)]
+
+
+def _kernel(source: Source, tree: Tree[Token], core: DaVinci) -> Program:
+    about = [str(child) for child in tree.children if isinstance(child, Token)]
+    declared, defined, block = trees(tree.children)
+    if source.slice(declared) != source.slice(defined):
+        raise refuse("cce-syntax", "the function is declared otherwise", _line(defined))
+    name, *parameters = defined.children
+    tensors: list[Tensor] = []
+    for parameter in parameters:
+        if isinstance(parameter, Tree):
+            element, known = (str(child) for child in parameter.children)
+            tensors.append(Tensor(known, 0, element))
+    reader = _Reader(source, core, {tensor.name: tensor for tensor in tensors})
+    body = reader.body(block, Settings(), frozenset())
+    for tensor in tensors:
+        tensor.written = tensor.name in reader.written
+    words = "\n".join(_comment(remark) for remark in about)
+    return Program(str(name), tuple(tensors), body, tuple(reader.buffers), words)
+
+
+def verified(program: Program, core: DaVinci) -> None:
+    """Refuse what is wrong with a program: addresses beyond a memory or no whole blocks
+    (``cce-address``), what its flags and barriers do not order (``cce-order``), and loops that run
+    too long to prove that (``cce-length``)."""
+    sizes = {"cbuf": core.l1, "ca": core.l0a, "cb": core.l0b, "cc": core.l0c, "ub": core.ub}
+    try:
+        steps = trace(program, most=MOST_STEPS)
+    except ZeroDivisionError:
+        raise refuse("cce-value", "an expression divides by 0", program.name) from None
+    for executed in steps:
+        for access in (*executed.reads, *executed.writes):
+            size = sizes.get(access.home)
+            if size is not None:
+                _check_access(executed, access.home, access.start, access.bytes, size)
+    problems = prove_trace(steps, events=core.events, binary=core.flags == "binary")
+    texts = dict.fromkeys(map(str, problems))
+    if texts:
+        raise TilewrightError([Problem("cce-order", text, program.name) for text in texts])
+
+
+def _check_access(executed: Executed, home: str, start: int, size: int, most: int) -> None:
+    statement = executed.statement
+    name = getattr(statement, "name", "")
+    if start % BLOCK:
+        reason = f"{name} touches {home} at {start}, which is no multiple of {BLOCK}"
+        raise refuse("cce-address", reason)
+    if start < 0 or start + size > most:
+        reason = f"{name} touches {home} from {start} to {start + size}; it has {most} bytes"
+        raise refuse("cce-address", reason)
+
+
+def _line(tree: Tree[Token]) -> str:
+    return f"line {tree.meta.line}"
+
+
+def _comment(token: Token | str) -> str:
+    return str(token)[2:-2].strip()
+
+
+@contextmanager
+def _at(tree: Tree[Token]) -> Generator[None]:
+    """Refusals within get the line."""
+    try:
+        yield
+    except TilewrightError as error:
+        first = error.problems[0]
+        if first.where.startswith("line "):
+            raise
+        raise refuse(first.code, first.reason, _line(tree), first.help) from None
+
+
+class _Reader:
+    def __init__(self, source: Source, core: DaVinci, tensors: dict[str, Tensor]) -> None:
+        self.source, self.core, self.tensors = source, core, tensors
+        self.buffers: list[Buffer] = []
+        self.written: set[str] = set()
+
+    def body(
+        self, block: Tree[Token], settings: Settings, variables: frozenset[str]
+    ) -> list[Statement]:
+        """The statements of a block."""
+        statements: list[Statement] = []
+        for tree in trees(block.children):
+            with _at(tree):
+                statement = self._statement(tree, settings, variables, first=not statements)
+            if statement is not None:
+                statements.append(statement)
+        return statements
+
+    def _statement(
+        self, tree: Tree[Token], settings: Settings, variables: frozenset[str], *, first: bool
+    ) -> Statement | None:
+        if tree.data == "comment":
+            text = _comment(str(tree.children[0]))
+            buffer = BUFFER.fullmatch(text) if first and not variables else None
+            if buffer is None:
+                return Remark(text)
+            name, size, memory, address, slots = buffer.groups()
+            self.buffers.append(Buffer(name, memory, int(address), int(size), int(slots or 1)))
+            return None
+        if tree.data == "unused":
+            return None
+        if tree.data == "loop":
+            return self._loop(tree, settings, variables)
+        name, *rest = tree.children
+        arguments = [child for child in rest if isinstance(child, Tree)]
+        if str(name) in ("set_flag", "wait_flag", "pipe_barrier"):
+            return self._order(str(name), arguments, variables)
+        given = [self._argument(argument, variables) for argument in arguments]
+        made = command(Call(str(name), given, settings, self.core))
+        self.written |= {
+            region.place.home.name
+            for region in made.writes
+            if isinstance(region.place.home, Tensor)
+        }
+        return made
+
+    def _loop(self, tree: Tree[Token], settings: Settings, variables: frozenset[str]) -> Loop:
+        names = {str(child) for child in tree.children if isinstance(child, Token)}
+        count, block = trees(tree.children)
+        if len(names) != 1:
+            raise refuse("cce-syntax", f"a loop over {' and '.join(sorted(names))}")
+        (name,) = names
+        if name in variables or name in self.tensors:
+            raise refuse("cce-value", f"{name} is another name's already", help="rename the loop")
+        inside = settings.inside()
+        loop = Loop(name, self._value(count, variables))
+        loop.body = self.body(block, inside, variables | {name})
+        if all(isinstance(statement, Remark) for statement in loop.body):
+            raise refuse("cce-syntax", "a loop without statements", help="leave it out")
+        settings.after(inside)
+        return loop
+
+    def _order(
+        self, name: str, arguments: list[Tree[Token]], variables: frozenset[str]
+    ) -> Flag | Barrier:
+        wanted = 1 if name == "pipe_barrier" else 3
+        if len(arguments) != wanted:
+            raise refuse("cce-argument", f"{name}: takes {wanted} arguments")
+        pipes = [self.source.slice(tree) for tree in arguments[:2]]
+        for pipe in pipes:
+            if pipe.removeprefix("PIPE_") not in PIPES or not pipe.startswith("PIPE_"):
+                raise refuse("cce-argument", f"{name}: there is no pipe {pipe}")
+        words = [pipe.removeprefix("PIPE_") for pipe in pipes]
+        if wanted == 1:
+            return Barrier(words[0])
+        kind, event = name.removesuffix("_flag"), arguments[2]
+        text = self.source.slice(event)
+        number = text.removeprefix("EVENT_ID")
+        if number != text and number.isdigit():
+            return Flag(kind, words[0], words[1], int(number))
+        inner = _inside(event, "event_t")
+        if inner is None:
+            raise refuse("cce-argument", f"{name}: {text} is no event", help="EVENT_ID0")
+        return Flag(kind, words[0], words[1], self._value(inner, variables))
+
+    def _value(self, tree: Tree[Token], variables: frozenset[str]) -> Value:
+        unknown = sorted(names_of(tree) - variables)
+        if unknown:
+            raise refuse("cce-value", f"no loop around has the variable {unknown[0]}")
+        return value_of(self.source, tree)
+
+    def _argument(self, tree: Tree[Token], variables: frozenset[str]) -> Argument:
+        text = self.source.slice(tree)
+        if tree.data == "list":
+            items = trees(tree.children)
+            return tuple(Place(whole("ub"), self._value(item, variables)) for item in items)
+        if tree.data == "name" and text not in variables:
+            return Place(self.tensors[text]) if text in self.tensors else text
+        if tree.data == "converted":
+            cast, pointed = trees(tree.children)
+            words = _words(cast)
+            if words[0] in MEMORIES:
+                return self._pointer(MEMORIES[words[0]], words[-1], pointed, variables)
+            return text
+        if self._is_integer(tree):
+            return self._value(tree, variables)
+        return text
+
+    def _is_integer(self, tree: Tree[Token]) -> bool:
+        """Whether all numbers of an expression are integers, and nothing is converted."""
+        numbers = [str(node.children[0]) for node in tree.find_data("number")]
+        plain = all(n.isdigit() or (n[:2] == "0x" and n[-3:] != "ULL") for n in numbers)
+        return plain and not any(tree.find_data("converted"))
+
+    def _pointer(
+        self, memory: str, element: str, tree: Tree[Token], variables: frozenset[str]
+    ) -> Place:
+        """A pointer: a number, or bytes from the start of a tensor."""
+        if element not in isa.WIDTHS:
+            raise refuse("cce-argument", f"no instruction takes elements of {element}")
+        text = self.source.slice(tree)
+        if memory != "gm":
+            address = _inside(tree, "uintptr_t")
+            if address is None:
+                raise refuse("cce-argument", f"{text[:60]!r} is no address: (uintptr_t)0x0")
+            return Place(whole(memory), self._value(address, variables), element)
+        offset: Value = 0
+        match = IN_TENSOR.fullmatch(text)
+        if match is not None:
+            text, rest = match.groups()
+            inner = parsed(rest, "value")
+            unknown = sorted(names_of(inner) - variables)
+            if unknown:
+                raise refuse("cce-value", f"no loop around has the variable {unknown[0]}")
+            offset = value_of(Source(rest), inner)
+        if text not in self.tensors:
+            raise refuse("cce-value", f"no parameter has the name {text[:60]!r}")
+        return Place(self.tensors[text], offset, element)
+
+
+def _words(cast: Tree[Token]) -> list[str]:
+    """The memory and the type of a conversion."""
+    return [str(child) for child in cast.children if isinstance(child, Token)]
+
+
+def _inside(tree: Tree[Token], kind: str) -> Tree[Token] | None:
+    """What is converted to a type, without the parentheses around it; None if nothing is."""
+    if tree.data != "converted":
+        return None
+    cast, inner = trees(tree.children)
+    if _words(cast) != [kind]:
+        return None
+    return trees(inner.children)[0] if inner.data == "inside" else inner
+
+
+__all__ = ["read_kernels", "verified"]
