@@ -115,6 +115,9 @@ MODELS = {
         [("Relu", "x", "r", {}), ("Concat", "r " * 150, "y", {"axis": 0})], x=(3, 2)
     ),
     "sum of many": network([("Relu", "x", "r", {}), ("Sum", "r x " * 12, "y", {})], x=(3, 2)),
+    "transposed matrix": network(
+        [("Gemm", "x w b", "y", {"transA": 1})], {"w": drawn(24, 16), "b": drawn(16)}, x=(24, 7)
+    ),
     "batch of vectors": network([("MatMul", "x w", "y", {})], {"w": drawn(24, 24)}, x=(3, 1, 24)),
     "batch of small images": network(
         [("BatchNormalization", "x scale bias mean variance", "y", {})],

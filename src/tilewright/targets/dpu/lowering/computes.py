@@ -178,6 +178,8 @@ def product(at: Execution) -> None:
             window = Window((sizes[2], 1), (down, 1), (top, 0))
     elif not at.parameters.get("transpose_b", False):
         raise at.refuse("lower-layout", "weights are [input, output]", "constant weights")
+    elif at.parameters.get("transpose_a", False):
+        raise at.refuse("lower-layout", "rows of the input are its channels")
     if max(window.strides) > MOST_POOL:
         raise at.refuse("lower-stride", f"strides {list(window.strides)}", "strides up to 8")
     image = at.inputs[0]
