@@ -115,6 +115,11 @@ MODELS = {
         [("Relu", "x", "r", {}), ("Concat", "r " * 150, "y", {"axis": 0})], x=(3, 2)
     ),
     "sum of many": network([("Relu", "x", "r", {}), ("Sum", "r x " * 12, "y", {})], x=(3, 2)),
+    "groups of one position": network(
+        [("Conv", "x w b", "y", {"group": 8})],
+        {"w": drawn(120, 1, 1, 1), "b": drawn(120)},
+        x=(2, 8, 1, 1),
+    ),
     "transposed matrix": network(
         [("Gemm", "x w b", "y", {"transA": 1})], {"w": drawn(24, 16), "b": drawn(16)}, x=(24, 7)
     ),

@@ -67,11 +67,12 @@ class Rows:
         self.line = self.writer.line
 
     def _row_dim(self) -> str:
-        """The dim along which rows run; "" where the result has one element."""
+        """The dim along which rows run; "" where they have one element: the result has one, or
+        two dims move along its innermost axis (channels of groups)."""
         for axis in reversed(range(len(self.output.shape))):
             dims = self.result.window[axis].dims
-            if self.output.shape[axis] > 1 and len(dims) == 1:
-                return dims[0]
+            if self.output.shape[axis] > 1:
+                return dims[0] if len(dims) == 1 else ""
         return ""
 
     def operand(self, stage: StageOp, number: int) -> Operand:
