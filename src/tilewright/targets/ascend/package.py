@@ -5,6 +5,7 @@ The files are those of targets/generic/program_file.py, and
 cce/NAME.c      a kernel function; cce/cce.h and others are its meaning on the host
 launches.json   which functions each kernel launches, and on what
 constants.bin   biases in half precision
+acl/            the network's host code, where all that the host computes has C (hostcode.py)
 
 A word of ``program.bin`` is a launch: its number.
 """
@@ -24,6 +25,7 @@ from tilewright.graph.values import value_names
 from tilewright.ir.types import Array
 from tilewright.machine import Machine
 from tilewright.targets.ascend.host import SHIM
+from tilewright.targets.ascend.hostcode import write_host
 from tilewright.targets.ascend.lower import lower_kernel
 from tilewright.targets.ascend.lowering.launches import Device, Launch
 from tilewright.targets.ascend.machine import CORES, DaVinci
@@ -80,6 +82,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
     for name, text in device.texts.items():
         (folder / f"{name}.c").write_text(text)
     (folder / "cce.h").write_text((SHIM / "cce.h").read_text())
+    write_host(compilation, directory, device.core, rows, device.launches, len(device.constants))
     file = LaunchFile(launches=tuple(device.launches))
     text = json.dumps(file.model_dump(mode="json"), indent=1)
     (directory / "launches.json").write_text(text + "\n")

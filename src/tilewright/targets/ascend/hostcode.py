@@ -1,0 +1,293 @@
+"""Host C of a network on an Ascend processor, in the thesis's six steps (5.2.1).
+
+    acl/main.c         1 initialise, 2 allocate memory of the device and load it, 3 register the
+                       device object and its functions, 4 launch kernels in the network's order,
+                       5 wait for the stream, 6 copy results back and release everything
+    acl/layers.c       what the host computes itself: the cpu target's C
+    acl/acl.h, acl.c   the calls' meaning on a host, where misuse is an error; core.h, shim/: the
+                       host core that runs kernels; Makefile
+
+A kernel's operands are copied to the device and its result back, as the host may compute between
+two kernels. The device object holds the functions of cce/: on a host a shared object, on an Ascend
+processor what the CCE compiler makes of the same files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from tilewright.codegen.c.source import Writer, comment, string
+from tilewright.errors import TilewrightError
+from tilewright.graph.dialect import KernelOp, network_of
+from tilewright.graph.names import network_name
+from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
+from tilewright.ir import SSAValue
+from tilewright.ir.types import element_dtype, layout_of, shape_of, tensor_type
+from tilewright.planning.layout import Layout
+from tilewright.targets.ascend.host import QUEUES, SHIM
+from tilewright.targets.ascend.lowering.launches import Argument, Launch
+from tilewright.targets.ascend.machine import DaVinci
+from tilewright.targets.base import Compilation, CompiledKernel
+from tilewright.targets.cpu.host import PORTABLE, host_kernels
+from tilewright.targets.cpu.machine import machine as cpu_machine
+from tilewright.targets.cpu.ports import Port
+from tilewright.targets.cpu.walk import KERNEL, kernel_source
+from tilewright.targets.generic.host import steps_of
+from tilewright.targets.generic.program_file import KernelRow
+from tilewright.tile.dialect import programs_of
+
+FOLDER = "acl"
+SUPPORT = ("scalars.h", "integers.h", "pieces.h", "shorts.h", "vectors.h")
+"""Headers of the cpu target's kernels."""
+
+HELPERS = (Path(__file__).parent / "acl" / "helpers.c").read_text
+
+
+@dataclass(frozen=True)
+class Box:
+    """Where a value lies in the host's memory."""
+
+    arena: str
+    offset: int
+    """Bytes."""
+    extents: tuple[int, ...]
+    strides: tuple[int, ...]
+    """Bytes."""
+    width: int
+    """Bytes of an element."""
+
+    @classmethod
+    def of(cls, value: SSAValue) -> Box:
+        """The box of a value of the network."""
+        place, shape = placement_of(value), shape_of(value)
+        width = element_dtype(tensor_type(value).element_type).itemsize
+        extents = Layout.parse(layout_of(value), len(shape)).physical_shape(shape)
+        strides = tuple(step * width for step in place.strides)
+        return cls(place.arena, place.offset, extents, strides, width)
+
+    def arguments(self) -> str:
+        """C of what ``copy_in`` and ``copy_out`` take for the host's side."""
+        arena = "weights" if self.arena == WEIGHTS else "activations"
+        numbers = [", ".join(map(str, each or (1,))) for each in (self.extents, self.strides)]
+        lists = ", ".join(f"(const long[]){{{each}}}" for each in numbers)
+        return f"{arena} + {self.offset},\n            {len(self.extents)}, {lists}, {self.width}"
+
+
+def write_host(
+    compilation: Compilation,
+    directory: Path,
+    core: DaVinci,
+    rows: Sequence[KernelRow],
+    launches: Sequence[Launch],
+    constants: int,
+) -> bool:
+    """Write the files; False, and none of them, where the host computes what has no C.
+
+    ``rows`` are the kernels of the device and their launches, ``constants`` the bytes of
+    constants.bin.
+    """
+    network = network_of(compilation.network)
+    try:
+        hosted = {
+            kernel.kernel.symbol: kernel
+            for kernel in host_kernels(compilation, cpu_machine(PORTABLE))
+        }
+        layers, calls = _layers(hosted)
+    except TilewrightError:
+        return False
+    on_device = {row.symbol: row for row in rows}
+    steps: list[KernelOp] = []
+    for _, op in steps_of(network):
+        if not isinstance(op, KernelOp):
+            return False
+        steps.append(op)
+    ports = [
+        [Port.of(name, value) for name, value in side] for side in (network.inputs, network.outputs)
+    ]
+    if not all(port.dense for side in ports for port in side):
+        return False
+    functions = list(dict.fromkeys(launch.function for launch in launches))
+    writer = Writer()
+    _head(writer, network_name(network.symbol.data), calls, functions)
+    for op in steps:
+        if op.symbol.data in on_device:
+            row = on_device[op.symbol.data]
+            _kernel(writer, op, row, launches[row.start : row.end])
+    arenas = compilation.arenas
+    sizes = (arenas.get(WEIGHTS, 0), arenas.get(ACTIVATIONS, 0), constants)
+    _main(writer, steps, calls, functions, ports, sizes)
+    folder = directory / FOLDER
+    folder.mkdir()
+    (folder / "main.c").write_text(str(writer))
+    (folder / "layers.c").write_text(layers)
+    cpu = files("tilewright.targets.cpu")
+    for name in SUPPORT:
+        (folder / name).write_text((cpu / name).read_text())
+    here = Path(__file__).parent
+    for path in (here / "acl" / "acl.h", here / "acl" / "acl.c"):
+        (folder / path.name).write_text(path.read_text())
+    (folder / "core.h").write_text(core_text(core))
+    shim = folder / "shim"
+    shim.mkdir()
+    for source in (SHIM, QUEUES):
+        for path in sorted(source.glob("*.[ch]")):
+            (shim / path.name).write_text(path.read_text())
+    (folder / "Makefile").write_text((here / "acl" / "Makefile").read_text())
+    return True
+
+
+def core_text(core: DaVinci) -> str:
+    """``core.h``: the core that acl.c runs kernels on."""
+    sizes = ", ".join(str(size) for size in (core.l1, core.l0a, core.l0b, core.l0c, core.ub))
+    return (
+        f"/* {core.name}: L1, L0A, L0B, L0C and UB. */\n"
+        f"#define CORE_MEMORIES {{{sizes}}}\n"
+        f"#define CORE_EVENTS {core.events}\n"
+        f"#define CORE_BARRIER_BLOCKS {int(core.barrier_blocks.value)}\n"
+    )
+
+
+def _layers(hosted: Mapping[str, CompiledKernel]) -> tuple[str, dict[str, tuple[str, str]]]:
+    """The C of the host's kernels, and by symbol each one's declaration and call."""
+    text = [f"/* What the host computes. */\n#define LANES {PORTABLE.lanes}\n"]
+    text += ['#include "pieces.h"\n#include "shorts.h"\n']
+    calls: dict[str, tuple[str, str]] = {}
+    for symbol, compiled in hosted.items():
+        assert compiled.program is not None
+        source = kernel_source(compiled.program, PORTABLE.lanes)
+        tensors = programs_of(compiled.program)[0].tensors
+        parameters: list[str] = []
+        arguments: list[str] = []
+        for argument in source.arguments:
+            op = tensors[argument.tensor]
+            kind = f"{'' if argument.written else 'const '}{argument.c_type} *"
+            parameters.append(f"{kind}{argument.pointer}")
+            assert op.arena is not None and op.offset is not None
+            arena = "weights" if op.arena.data == WEIGHTS else "activations"
+            arguments.append(f"({kind})({arena} + {op.offset.value.data})")
+        text.append(source.text.replace(KERNEL, symbol))
+        declaration = f"void {symbol}({', '.join(parameters)});"
+        calls[symbol] = declaration, f"{symbol}({', '.join(arguments)});"
+    return "\n".join(text), calls
+
+
+def _head(
+    writer: Writer, name: str, calls: Mapping[str, tuple[str, str]], functions: Sequence[str]
+) -> None:
+    line = writer.line
+    line(f"/* {comment(name)}, host code: main DEVICE-OBJECT WEIGHTS CONSTANTS INPUTS OUTPUTS")
+    line()
+    line("   Files hold elements, row-major. */")
+    writer.lines += HELPERS().splitlines()
+    line()
+    for declaration, _ in calls.values():
+        line(declaration)
+    line()
+    line("/* What a function of the device is known by: an address of its own. */")
+    for function in functions:
+        line(f"static const char {function}_stub;")
+
+
+def _kernel(writer: Writer, op: KernelOp, row: KernelRow, launches: Sequence[Launch]) -> None:
+    """A function that runs a kernel of the device."""
+    line = writer.line
+    line()
+    nodes = ", ".join(row.nodes)
+    if nodes:
+        line(f"/* {comment(nodes)} */")
+    places: dict[tuple[str, int], int] = {}
+    for launch in launches:
+        for argument in launch.arguments:
+            if argument.kind != "constant":
+                places.setdefault((argument.kind, argument.number), argument.bytes)
+    with writer.block(f"static void {row.symbol}(void)"):
+        line("/* 2: memory of the device, and the operands. */")
+        for (kind, number), size in places.items():
+            line(f"char *{kind}{number} = on_device({size});")
+            if kind == "operand":
+                line(f"copy_in({kind}{number}, {Box.of(op.inputs[number]).arguments()});")
+        line("/* 4: the launches. */")
+        for launch in launches:
+            pointers = ", ".join(_pointer(each) for each in launch.arguments)
+            count = len(launch.arguments)
+            line(f"launch(&{launch.function}_stub, (void *[]){{{pointers}}}, {count});")
+        line("/* 5: the stream's end. */")
+        line("CHECK(aclrtSynchronizeStream(stream));")
+        line("/* 6: the result, and no memory any more. */")
+        line(f"copy_out(result0, {Box.of(op.result).arguments()});")
+        for kind, number in places:
+            line(f"CHECK(aclrtFree({kind}{number}));")
+
+
+def _pointer(argument: Argument) -> str:
+    if argument.kind == "constant":
+        return f"constants + {argument.number + argument.offset}"
+    name = f"{argument.kind}{argument.number}"
+    return f"{name} + {argument.offset}" if argument.offset else name
+
+
+def _main(
+    writer: Writer,
+    steps: Sequence[KernelOp],
+    calls: Mapping[str, tuple[str, str]],
+    functions: Sequence[str],
+    ports: Sequence[Sequence[Port]],
+    sizes: tuple[int, int, int],
+) -> None:
+    line = writer.line
+    inputs, outputs = ports
+    count = 4 + len(inputs) + len(outputs)
+    line()
+    with writer.block("int main(int count, char **words)"):
+        names = " ".join(comment(port.name) for port in (*inputs, *outputs))
+        with writer.block(f"if (count != {count})"):
+            text = string(f"%s DEVICE-OBJECT WEIGHTS CONSTANTS {names}")
+            line(f"fprintf(stderr, {text}, words[0]);")
+            line("return 2;")
+        line(f"weights = read_file(words[2], {sizes[0]});")
+        line(f"activations = memory({sizes[1]});")
+        for number, port in enumerate(inputs, 4):
+            line(f"take_file(words[{number}], activations + {port.offset}, {_bytes(port)});")
+        line()
+        line("/* 1: initialise. */")
+        line("CHECK(aclInit(NULL));")
+        line("CHECK(aclrtSetDevice(0));")
+        line("CHECK(aclrtCreateStream(&stream));")
+        line("/* 2: what all kernels read. */")
+        if sizes[2]:
+            line(f"char *image = read_file(words[3], {sizes[2]});")
+            line(f"constants = on_device({sizes[2]});")
+            room = f"{sizes[2]}, image, {sizes[2]}"
+            line(f"CHECK(aclrtMemcpy(constants, {room}, ACL_MEMCPY_HOST_TO_DEVICE));")
+            line("free(image);")
+        line("/* 3: the device object and its functions. */")
+        line("register_object(words[1]);")
+        for function in functions:
+            line(f'register_function(&{function}_stub, "{function}");')
+        line("/* 4 and 5, and the host's own kernels between them. */")
+        for op in steps:
+            line(calls[op.symbol.data][1] if op.symbol.data in calls else f"{op.symbol.data}();")
+        line("/* 6: release everything. */")
+        line("if (constants)")
+        line("    CHECK(aclrtFree(constants));")
+        line("CHECK(aclrtDestroyStream(stream));")
+        line("CHECK(aclrtResetDevice(0));")
+        line("CHECK(aclFinalize());")
+        line()
+        for number, port in enumerate(outputs, 4 + len(inputs)):
+            arena = "weights" if port.arena == WEIGHTS else "activations"
+            line(f"give_file(words[{number}], {arena} + {port.offset}, {_bytes(port)});")
+        line("free(activations);")
+        line("free(weights);")
+        line("free(object);")
+        line("return 0;")
+
+
+def _bytes(port: Port) -> int:
+    width = {"bool": 1, "bfloat16": 2}.get(port.dtype)
+    if width is None:
+        width = int("".join(c for c in port.dtype if c.isdigit())) // 8
+    return width * port.elements
