@@ -39,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="build packages' C without optimisation")
     parser.addoption("--bless", action="store_true", help="rewrite goldens with what is made now")
     parser.addoption("--minimalloc", metavar="FOLDER", help="MiniMalloc's problems, as CSV")
+    parser.addoption("--swdnn", metavar="FILE", help="swDNN's results: batch Ni No Ro GFLOPS")
 
 
 gc.disable()  # All that is made until tests are collected stays: see below.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilewright.numerics.element_types import ElementType
 from tilewright.planning.domain import Affine, Dim, Kernel, Operand, Stage
 
 
@@ -10,9 +11,19 @@ def _axes(text: str) -> tuple[Affine, ...]:
 
 
 def convolution(
-    batch: int, inputs: int, outputs: int, side: int, window: int = 3, stride: int = 1
+    batch: int,
+    inputs: int,
+    outputs: int,
+    side: int,
+    window: int = 3,
+    stride: int = 1,
+    element: ElementType = "float32",
 ) -> Kernel:
-    """A convolution whose result has ``side`` x ``side`` positions; nothing is padded."""
+    """A convolution whose result has ``side`` x ``side`` positions; nothing is padded.
+
+    Doubles are a variant for timing: registers hold four of them as of floats, and tiles take twice
+    the bytes, of LDM and of DMA. No C is emitted for them.
+    """
     own = (side - 1) * stride + window
     dims = (
         *(Dim("n", batch), Dim("co", outputs), Dim("oh", side), Dim("ow", side)),
@@ -20,11 +31,11 @@ def convolution(
         Dim("kw", window, "reduction"),
     )
     where = _axes(f"n, ci, oh*{stride} + kh, ow*{stride} + kw")
-    x = Operand("x", (batch, inputs, own, own), where, "float32", layout="NCHW")
+    x = Operand("x", (batch, inputs, own, own), where, element, layout="NCHW")
     shape = (outputs, inputs, window, window)
-    w = Operand("w", shape, _axes("co, ci, kh, kw"), "float32", "weight", layout="IHWO")
+    w = Operand("w", shape, _axes("co, ci, kh, kw"), element, "weight", layout="IHWO")
     shape = (batch, outputs, side, side)
-    y = Operand("y", shape, _axes("n, co, oh, ow"), "float32", "output", layout="NCHW")
+    y = Operand("y", shape, _axes("n, co, oh, ow"), element, "output", layout="NCHW")
     name = f"conv_{batch}_{inputs}_{outputs}_{side}"
     return Kernel(name, (Stage("conv", dims, (x, w), y),))
 
