@@ -24,6 +24,7 @@ from tilewright.frontends.onnx import import_onnx
 from tilewright.graph.interpreter import interpret
 from tilewright.graph.sensitivity import MARGIN, UNITS, epsilon, is_float, spread
 from tilewright.ir.types import Array
+from tilewright.numerics.element_types import ELEMENTS
 from tilewright.runtime import Executable
 
 RUNS = (3, 24)
@@ -132,7 +133,7 @@ def on_target(name: str, wanted: Wanted, run: Run) -> Verdict:
     """A target's verdict."""
     executable = compile(wanted.imported, name)
     outputs = run(executable, wanted.inputs)
-    if executable.manifest.element == "float32" and not executable.runner.roundoff:
+    if ELEMENTS[executable.manifest.element].is_plain and not executable.runner.roundoff:
         return wanted.judge(name, outputs)
     check = executable.check(wanted.inputs, outputs)
     if check.passed:

@@ -128,7 +128,8 @@ class KernelLowering:
         row_bytes = group.count * self.core.channels * (4 if group.kind == "bias" else 1)
         axes = tensor.axes
         known = {axes.channel, axes.pixel, *axes.rows}
-        if any(size > 1 for axis, (_, size) in enumerate(box) if axis not in known):
+        others = [size for axis, (_, size) in enumerate(box) if axis not in known]
+        if group.kind == "map" and max(others, default=1) > 1:
             raise refuse("lower-layout", "a tile holds several images", tensor.name)
         runs = self._runs(buffer, visit)
         tile = Tile(
