@@ -54,7 +54,8 @@ def write_package(
 ) -> list[Path]:
     """Write all files for the given kernels of a compilation; returns them, sorted.
 
-    Without ``weights`` there is no weights.bin: who runs the steps has the arena.
+    Without ``weights`` there is neither weights.bin nor a program, only what a library is built
+    from: who runs the steps has the arena.
     """
     network = network_of(compilation.network)
     prefix = network_name(network.symbol.data)
@@ -72,13 +73,15 @@ def write_package(
         f"src/{prefix}.c": network_text(prefix, inputs, outputs, steps, form, identity),
         f"src/{prefix}_kernels.h": kernels_header_text(prefix, functions, lanes, form),
         **{f"src/{prefix}_{name}": support_text(name, prefix) for name in HEADERS},
-        "Makefile": makefile_text(prefix, processor, form),
-        "CMakeLists.txt": cmake_text(prefix, processor, [name for name, _, _ in functions], form),
         MANIFEST: _manifest(prefix, compilation, inputs, outputs, steps, lanes, processor),
     }
     for name, source, used in functions:
         files[f"src/{name}.c"] = kernel_file_text(prefix, name, source, used)
-    if not form.bare:
+    if weights:
+        names = [name for name, _, _ in functions]
+        files["Makefile"] = makefile_text(prefix, processor, form)
+        files["CMakeLists.txt"] = cmake_text(prefix, processor, names, form)
+    if weights and not form.bare:
         files[f"include/{prefix}.hpp"] = class_text(prefix, inputs, outputs, form)
         files["main.c"] = main_text(prefix, inputs, outputs, form)
         files[f"{prefix}.pc.in"] = pkg_config_text(prefix, form)
