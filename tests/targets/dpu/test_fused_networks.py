@@ -116,9 +116,8 @@ def compared(model: onnx.ModelProto, target: str, folder: Path) -> None:
     assert fused.cycles < apart.cycles
 
 
-@pytest.mark.parametrize("name", ["residual", "inverted"])
-def test_fused_networks_give_the_same_bits_in_less_time(name: str, tmp_path: Path) -> None:
-    compared(SMALL[name](), "zu2", tmp_path)
+def test_fused_networks_give_the_same_bits_in_less_time(tmp_path: Path) -> None:
+    compared(SMALL["residual"](), "zu2", tmp_path)
 
 
 @pytest.mark.slow
