@@ -63,8 +63,8 @@ def test_programs_are_read_as_they_were(name: str) -> None:
     text = kernel_text(program)
     (again,) = read_kernels(text, ASCEND_910)
     assert kernel_text(again) == text
-    for made, read in zip(trace(program), trace(again), strict=True):
-        assert told(made) == told(read)
+    for before, after in zip(trace(program), trace(again), strict=True):
+        assert told(before) == told(after)
     verified(again, ASCEND_910)
 
 
@@ -122,6 +122,16 @@ LOOPS = {
     "a loop without end": ("1000000000000", DUP.format(at="i % 2 * 256"), "cce-length"),
     "a loop of nothing": ("10", "/* nothing */", "cce-syntax.*without statements"),
     "a division by nothing": ("10", DUP.format(at="i / 0 * 32"), "cce-value.*divides by 0"),
+    "repeats that no field holds": (
+        "10",
+        "vector_dup((__ubuf__ half *)(uintptr_t)0x0, 0, 1 + i * 1000000000, 1, 1, 8, 8);",
+        "lower-field.*repeats",
+    ),
+    "repeats that end beyond UB": (
+        "10",
+        "vector_dup((__ubuf__ half *)(uintptr_t)0x0, 0, 255, 1, 1, 255, 8);",
+        "cce-address.*has 262144 bytes",
+    ),
     "a long expression": ("10", DUP.format(at="i" + " + i" * 400), "cce-value.*too long"),
     "brackets": ("10", DUP.format(at="(" * 500 + "i" + ")" * 500), "cce-syntax.*deep"),
     "a float": ("1.5", DUP.format(at="0"), "cce-value.*no integer"),
@@ -139,6 +149,15 @@ def test_hostile_texts_are_refused(name: str) -> None:
     with pytest.raises(TilewrightError, match=reason):
         for kernel in read_kernels(LOOP.format(count=count, body=body), ASCEND_910):
             verified(kernel, ASCEND_910)
+
+
+@pytest.mark.parametrize("name", ["step", "lambda", "access", "range"])
+def test_loops_have_any_name_of_c(name: str) -> None:
+    body = DUP.format(at="i % 2 * 256") + " pipe_barrier(PIPE_V);"
+    text = re.sub(r"\bi\b", name, LOOP.format(count=3, body=body))
+    (program,) = read_kernels(text, ASCEND_910)
+    verified(program, ASCEND_910)
+    assert len(trace(program)) == 1 + 3 * 2
 
 
 def test_a_core_has_its_own_instructions() -> None:

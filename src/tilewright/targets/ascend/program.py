@@ -65,8 +65,9 @@ def of(value: Value) -> Expr:
 
 
 def variable(name: str) -> Expr:
-    """A loop's variable."""
-    return Expr(name, name)
+    """A loop's variable. Its name in Python ends in an underscore, which neither Python's keywords
+    nor the names in the text that ``trace`` runs do."""
+    return Expr(name, f"{name}_")
 
 
 def _joined(
@@ -299,7 +300,8 @@ def trace(program: Program, trips: int | None = None, most: int | None = None) -
             if isinstance(statement, Loop):
                 count = of(statement.count).python
                 count = count if trips is None else f"min({count}, {trips})"
-                lines.append(f"{space}for {statement.name} in range({count}):")
+                name = variable(statement.name).python
+                lines.append(f"{space}for {name} in range({count}):")
                 lines.append(f"{space}    pass")
                 write(statement.body, depth + 1)
             elif not isinstance(statement, Remark):
@@ -314,18 +316,20 @@ def trace(program: Program, trips: int | None = None, most: int | None = None) -
     write(program.body, 1)
     scope: dict[str, Any] = {"access": Access, "known": fixed}
     exec("\n".join(lines), scope)
-    found: list[Executed] = []
+    executions: list[Executed] = []
 
-    def take(executed: Executed) -> None:
-        if most is not None and len(found) == most:
+    def counted(executed: Executed) -> None:
+        if len(executions) == most:
             raise refuse("cce-length", f"it executes more than {most:,} statements", program.name)
-        found.append(executed)
+        executions.append(executed)
+
+    take = executions.append if most is None else counted
 
     def step(number: int, event: int, spaced: bool, cycles: int, reads: Any, writes: Any) -> None:
         take(Executed(known[number], event, spaced, cycles, reads, writes))
 
-    scope["run"](step, found.append if most is None else take)
-    return found
+    scope["run"](step, take)
+    return executions
 
 
 def _fixed(statement: Command | Flag | Barrier) -> Executed | None:

@@ -128,10 +128,10 @@ def command(call: Call) -> Command:
             f"{call.core.name} has no instruction {call.name}",
             help=f"there are {', '.join(sorted(INSTRUCTIONS))}",
         )
-    made = make(call)
-    if made.name != call.name:
-        raise call.refusal(f"moves between these memories are {made.name}'s")
-    return replace(made, arguments=tuple(call.arguments))
+    instruction = make(call)
+    if instruction.name != call.name:
+        raise call.refusal(f"moves between these memories are {instruction.name}'s")
+    return replace(instruction, arguments=tuple(call.arguments))
 
 
 def _copy(call: Call) -> Command:
@@ -202,9 +202,9 @@ def _windows(call: Call) -> Command:
     shown = isa.FeatureMap(image, 0, 1, (0, 0, 0, 0), kernel, down, dilations)
     tap, corner = (call.value(3), call.value(2)), (call.value(5), call.value(4))
     repeat, jump, channel = call.value(15), call.value(13), call.value(6)
-    made = isa.img2col(dst, shown, tap, corner, channel, repeat, jump)
+    load = isa.img2col(dst, shown, tap, corner, channel, repeat, jump)
     plane = height * width * BLOCK
-    return replace(made, reads=(Region(image.at(channel * plane), plane),))
+    return replace(load, reads=(Region(image.at(channel * plane), plane),))
 
 
 def _mask(call: Call) -> Command:

@@ -1,7 +1,7 @@
 """Kernels in CCE C as programs again: read, verified, and printed as they were.
 
 What ``kernel_text`` prints of a program that was read is the text that was read, and ``verified``
-proves its flags and barriers as those of a program that was made here.
+proves its flags and barriers as it proves those of a program that was compiled here.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from lark import Token, Tree
 from tilewright.errors import Problem, TilewrightError, refuse
 from tilewright.targets.ascend import isa
 from tilewright.targets.ascend.emit import QUALIFIERS
-from tilewright.targets.ascend.machine import BLOCK, DaVinci
+from tilewright.targets.ascend.machine import BLOCK, MAX_BURSTS, MAX_FIELD, DaVinci
 from tilewright.targets.ascend.program import (
+    Access,
     Barrier,
     Buffer,
-    Executed,
+    Command,
     Flag,
     Loop,
     Place,
@@ -40,6 +41,7 @@ from tilewright.targets.ascend.reader.instructions import (
 )
 from tilewright.targets.ascend.reader.syntax import (
     Source,
+    is_integer,
     names_of,
     parsed,
     trees,
@@ -99,24 +101,39 @@ def verified(program: Program, core: DaVinci) -> None:
         raise refuse("cce-value", "an expression divides by 0", program.name) from None
     for executed in steps:
         for access in (*executed.reads, *executed.writes):
-            size = sizes.get(access.home)
-            if size is not None:
-                _check_access(executed, access.home, access.start, access.bytes, size)
+            if isinstance(executed.statement, Command):
+                _check_access(executed.statement, access, sizes.get(access.home))
     problems = prove_trace(steps, events=core.events, binary=core.flags == "binary")
     texts = dict.fromkeys(map(str, problems))
     if texts:
         raise TilewrightError([Problem("cce-order", text, program.name) for text in texts])
 
 
-def _check_access(executed: Executed, home: str, start: int, size: int, most: int) -> None:
-    statement = executed.statement
-    name = getattr(statement, "name", "")
-    if start % BLOCK:
-        reason = f"{name} touches {home} at {start}, which is no multiple of {BLOCK}"
-        raise refuse("cce-address", reason)
-    if start < 0 or start + size > most:
-        reason = f"{name} touches {home} from {start} to {start + size}; it has {most} bytes"
-        raise refuse("cce-address", reason)
+def _check_access(command: Command, access: Access, size: int | None) -> None:
+    """Refuse numbers that no field holds, which expressions may have, and, on the chip, bytes
+    outside of a memory of ``size`` bytes or at no multiple of a block."""
+    if not 0 <= access.bytes <= MAX_FIELD * BLOCK:
+        raise refuse("lower-field", f"{command.name} takes {access.bytes} bytes at once")
+    for count in access.counts:
+        if not 0 <= count <= MAX_BURSTS:
+            raise refuse("lower-field", f"{command.name} repeats {count} times")
+    if size is None or not access.bytes or 0 in access.counts:
+        return
+    spans = [(n - 1) * step for n, step in zip(access.counts, access.strides, strict=True)]
+    first = access.start + sum(min(span, 0) for span in spans)
+    end = access.start + sum(max(span, 0) for span in spans) + access.bytes
+    if first < 0 or end > size:
+        raise refuse(
+            "cce-address",
+            f"{command.name} touches {access.home} from {first} to {end}; it has {size} bytes",
+        )
+    for number in (access.start, *access.strides):
+        if number % BLOCK:
+            raise refuse(
+                "cce-address",
+                f"{command.name} touches {access.home} at {access.start} by {access.strides}: "
+                f"{number} is no multiple of {BLOCK}",
+            )
 
 
 def _line(tree: Tree[Token]) -> str:
@@ -177,13 +194,13 @@ class _Reader:
         if str(name) in ("set_flag", "wait_flag", "pipe_barrier"):
             return self._order(str(name), arguments, variables)
         given = [self._argument(argument, variables) for argument in arguments]
-        made = command(Call(str(name), given, settings, self.core))
+        instruction = command(Call(str(name), given, settings, self.core))
         self.written |= {
             region.place.home.name
-            for region in made.writes
+            for region in instruction.writes
             if isinstance(region.place.home, Tensor)
         }
-        return made
+        return instruction
 
     def _loop(self, tree: Tree[Token], settings: Settings, variables: frozenset[str]) -> Loop:
         names = {str(child) for child in tree.children if isinstance(child, Token)}
@@ -224,11 +241,14 @@ class _Reader:
             raise refuse("cce-argument", f"{name}: {text} is no event", help="EVENT_ID0")
         return Flag(kind, words[0], words[1], self._value(inner, variables))
 
-    def _value(self, tree: Tree[Token], variables: frozenset[str]) -> Value:
+    def _value(
+        self, tree: Tree[Token], variables: frozenset[str], source: Source | None = None
+    ) -> Value:
+        """A value of loop variables; ``source`` is the text of the tree, if not the kernel's."""
         unknown = sorted(names_of(tree) - variables)
         if unknown:
             raise refuse("cce-value", f"no loop around has the variable {unknown[0]}")
-        return value_of(self.source, tree)
+        return value_of(source or self.source, tree)
 
     def _argument(self, tree: Tree[Token], variables: frozenset[str]) -> Argument:
         text = self.source.slice(tree)
@@ -250,8 +270,7 @@ class _Reader:
     def _is_integer(self, tree: Tree[Token]) -> bool:
         """Whether all numbers of an expression are integers, and nothing is converted."""
         numbers = [str(node.children[0]) for node in tree.find_data("number")]
-        plain = all(n.isdigit() or (n[:2] == "0x" and n[-3:] != "ULL") for n in numbers)
-        return plain and not any(tree.find_data("converted"))
+        return all(map(is_integer, numbers)) and not any(tree.find_data("converted"))
 
     def _pointer(
         self, memory: str, element: str, tree: Tree[Token], variables: frozenset[str]
@@ -269,11 +288,7 @@ class _Reader:
         match = IN_TENSOR.fullmatch(text)
         if match is not None:
             text, rest = match.groups()
-            inner = parsed(rest, "value")
-            unknown = sorted(names_of(inner) - variables)
-            if unknown:
-                raise refuse("cce-value", f"no loop around has the variable {unknown[0]}")
-            offset = value_of(Source(rest), inner)
+            offset = self._value(parsed(rest, "value"), variables, Source(rest))
         if text not in self.tensors:
             raise refuse("cce-value", f"no parameter has the name {text[:60]!r}")
         return Place(self.tensors[text], offset, element)

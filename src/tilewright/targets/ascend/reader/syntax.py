@@ -12,7 +12,7 @@ from functools import cache
 from lark import Lark, Token, Tree, UnexpectedInput, UnexpectedToken
 
 from tilewright.errors import refuse
-from tilewright.targets.ascend.program import Expr, Value
+from tilewright.targets.ascend.program import Expr, Value, variable
 
 GRAMMAR = r"""
 file: kernel+
@@ -105,14 +105,17 @@ def parsed(text: str, start: str = "file") -> Tree[Token]:
         ) from None
 
 
+def is_integer(number: str) -> bool:
+    """Whether a number is a plain integer: no float, and no word of bits (``0x1ULL``)."""
+    return number.isdigit() or (number.startswith("0x") and not number.endswith("ULL"))
+
+
 def value_of(source: Source, tree: Tree[Token]) -> Value:
     """An integer, or an expression of loop variables; refuses (``cce-value``) all else."""
     if sum(1 for _ in tree.iter_subtrees()) > MOST_OPERATIONS:
         raise refuse("cce-value", "an expression too long to read", f"line {tree.meta.line}")
-    if tree.data == "number":
-        number = str(tree.children[0])
-        if number.isdigit() or (number.startswith("0x") and not number.endswith("ULL")):
-            return int(number, 0)
+    if tree.data == "number" and is_integer(str(tree.children[0])):
+        return int(str(tree.children[0]), 0)
     text = source.slice(tree)
     return Expr(text, _python(source, tree), 1)
 
@@ -135,9 +138,9 @@ def _python(source: Source, tree: Tree[Token]) -> str:
     if tree.data == "negative":
         return f"(-{_python(source, parts[0])})"
     if tree.data == "name":
-        return str(tree.children[0])
+        return variable(str(tree.children[0])).python
     number = str(tree.children[0]) if tree.data == "number" else ""
-    if number.isdigit() or (number.startswith("0x") and not number.endswith("ULL")):
+    if is_integer(number):
         return str(int(number, 0))
     raise refuse(
         "cce-value", f"{source.slice(tree)[:60]!r} is no integer", f"line {tree.meta.line}"
