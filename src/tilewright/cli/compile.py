@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,27 +81,22 @@ def compile_command(
             for option, value in others.items():
                 if value:
                     raise refuse("option-emit", "texts have no such option", option, "leave it out")
-            given = numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise)
             text = _text(
                 with_constants(model, constant) if constant else model,
                 target,
                 emit,
-                given,
+                numbers.chosen(format, calibration, preprocess, observer, keep_float, equalise),
                 values=console.machine_values(settings),
+                cpu=cpu,
                 shapes=console.shapes(shape),
                 weights=weights,
                 exact_memory=exact_memory,
                 exact_convolution=exact_convolution,
-                cpu=cpu,
                 name=name or "",
                 planner=planner,
                 progress=progress,
             )
-            if output is not None:
-                with written(output) as fresh:
-                    fresh.write_text(text.rstrip("\n") + "\n")
-        if output is None:
-            console.write(text)
+            _print(text, output)
         return
     with console.refusals(as_json), console.progress(quiet) as progress:
         kind = Path(target).stem if target.endswith(".toml") else target
@@ -142,6 +138,7 @@ def _text(
     given: numbers.Chosen,
     /,
     *,
+    values: Mapping[str, float] | None,
     cpu: str | None,
     **options: Any,
 ) -> str:
@@ -149,13 +146,22 @@ def _text(
     from tilewright.compiler.pipeline import resolve
     from tilewright.compiler.representation import representation
 
-    _, machine = resolve(target, None, options["values"], cpu)
+    device, machine = resolve(target, None, values, cpu)
     return representation(
         model,
-        target,
+        device,
+        machine,
         level,
-        cpu=cpu,
         calibration=given.get("calibration"),
         numbers=numbers.numbers_on(machine, given),
         **options,
     )
+
+
+def _print(text: str, output: Path | None) -> None:
+    """Write a text to a file, or print it."""
+    if output is None:
+        console.write(text)
+        return
+    with written(output) as fresh:
+        fresh.write_text(text.rstrip("\n") + "\n")

@@ -47,14 +47,14 @@ def optimise_text(
     """
     if len(text) > MOST_CHARACTERS:
         raise refuse("text-too-large", f"more than {MOST_CHARACTERS} characters")
-    found, machine = resolve(target, None, values)
-    if found.program_mark and found.program_mark in text:
+    device, machine = resolve(target, None, values)
+    if device.program_mark and device.program_mark in text:
         if passes:
             raise refuse("pass-unknown", "passes run on graphs and tile programs, not on C", passes)
-        return found.verified_program(text, machine)
+        return device.verified_program(text, machine)
     context = CompilerContext(machine, None if weights is None else Weights.load(weights))
-    for made in (graph_context(), tile_context()):
-        for dialect in made.loaded_dialects:
+    for source in (graph_context(), tile_context()):
+        for dialect in source.loaded_dialects:
             if dialect.name not in {known.name for known in context.loaded_dialects}:
                 context.load_dialect(dialect)
     try:

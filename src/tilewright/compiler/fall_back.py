@@ -37,7 +37,9 @@ def give_to_host(state: CompilationState, error: KernelError) -> None:
     formed = state.formed
     if formed is None:
         raise error
-    kernels = {op.symbol.data for op in formed.network.walk() if isinstance(op, KernelOp)}
+    as_formed = [op for op in formed.network.walk() if isinstance(op, KernelOp)]
+    kernels = {op.symbol.data for op in as_formed}
+    hosted = {op.symbol.data for op in as_formed if op.on_host}
     chains = {
         op.symbol.data
         for op in state.network.walk()
@@ -45,7 +47,7 @@ def give_to_host(state: CompilationState, error: KernelError) -> None:
     }
     for refusal in (error, *error.others):
         problem = refusal.problems[0]
-        symbols = {refusal.symbol} & kernels or _beside(state, refusal.symbol, kernels)
+        symbols = {refusal.symbol} & kernels or _neighbours(state, refusal.symbol, kernels, hosted)
         symbols -= state.refused.keys()
         if not symbols or not problem.code.startswith(KERNEL_CODES):
             raise refusal
@@ -64,7 +66,9 @@ def give_to_host(state: CompilationState, error: KernelError) -> None:
     state.plans, state.held = {}, {}
 
 
-def _beside(state: CompilationState, symbol: str, kernels: set[str]) -> set[str]:
+def _neighbours(
+    state: CompilationState, symbol: str, kernels: set[str], hosted: set[str]
+) -> set[str]:
     """Of the kernels as they were formed, those that read what a later pass inserted.
 
     A copy to another layout is no kernel of the formed network; it is there because a kernel of the
@@ -74,7 +78,7 @@ def _beside(state: CompilationState, symbol: str, kernels: set[str]) -> set[str]
     copy = next((op for op in copies if op.symbol.data == symbol), None)
     if copy is None:
         return set()
-    on_machine = kernels - state.refused.keys()
+    on_machine = kernels - state.refused.keys() - hosted
 
     def reached(values: Iterable[SSAValue], *, readers: bool) -> set[str]:
         """Names of the nearest kernels of the machine behind values, or before them."""

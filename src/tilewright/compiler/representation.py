@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilewright.compiler.build import emit
-from tilewright.compiler.pipeline import resolve, run_pipeline
+from tilewright.compiler.pipeline import run_pipeline
 from tilewright.errors import refuse
 from tilewright.ir import ModuleOp, to_text
+from tilewright.machine import Machine
 from tilewright.runtime.manifest import PROGRAM
 from tilewright.targets.base import Target
 from tilewright.tile.dialect import programs_of
@@ -21,42 +21,40 @@ if TYPE_CHECKING:
 
 def representation(
     model: str | Path,
-    target: str,
+    target: Target,
+    machine: Machine,
     level: str,
     *,
-    values: Mapping[str, float] | None = None,
-    cpu: str | None = None,
     planner: str = "model",
     exact_convolution: bool = False,
     **options: Any,
 ) -> str:
-    """The text of a model compiled for a target, at a level of ``Target.levels``.
+    """The text of a model compiled for a target and its machine, at a level of ``Target.levels``.
 
     ``graph`` is the network of kernels behind all graph passes, with layouts and places in memory;
     ``tile`` the tile program of each kernel that the target runs itself; ``program`` what it makes
     of them. The first two are read by ``tilewright opt``; of targets without words the third is
     C. ``options`` are those of ``run_pipeline``. Raises TilewrightError.
     """
-    found, machine = resolve(target, None, values, cpu)
-    if level not in found.levels:
+    if level not in target.levels:
         raise refuse(
             "option-emit",
-            f"target {found.name} has no representation {level!r}",
+            f"target {target.name} has no representation {level!r}",
             "--emit",
-            f"one of {', '.join(found.levels)}",
+            f"one of {', '.join(target.levels)}",
         )
     if exact_convolution:
         machine = machine.exact()
     with (
         tempfile.TemporaryDirectory(prefix="tilewright-") as folder,
-        found.planner(planner, machine) as asked,
+        target.planner(planner, machine) as strategy,
     ):
-        state = run_pipeline(model, found, machine, planner=asked, **options)
+        state = run_pipeline(model, target, machine, planner=strategy, **options)
         package = Path(folder) / "package"
         package.mkdir()
         # Only now is it known which kernels go to the host.
         emit(state, package)
-        return _text(state, found, found.levels[level], package / PROGRAM)
+        return _text(state, target, target.levels[level], package / PROGRAM)
 
 
 def _text(state: CompilationState, target: Target, level: str, program: Path) -> str:

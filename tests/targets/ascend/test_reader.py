@@ -10,6 +10,7 @@ from tests.slow import but_fast
 from tests.targets.ascend.cube_kernels import Convolution, planned, program_of
 
 import tilewright
+from tilewright.compiler.pipeline import resolve
 from tilewright.compiler.representation import representation
 from tilewright.errors import TilewrightError
 from tilewright.targets.ascend.emit import kernel_text
@@ -179,10 +180,10 @@ def test_a_network_at_its_three_levels() -> None:
     from tilewright.cli.optimise import optimise_text
 
     for level in ("ascend", "cce", "hivm"):
-        text = representation(LENET, "ascend910", level).rstrip("\n")
+        text = representation(LENET, *resolve("ascend910"), level).rstrip("\n")
         assert optimise_text(text, "", "ascend910").rstrip("\n") == text
     package = tilewright.compile(LENET, "ascend910")
     for path in sorted((package.directory / "program" / "cce").glob("*.c")):
         assert path.read_text().rstrip("\n") in text
     with pytest.raises(TilewrightError, match=r"option-emit.*one of graph, tile, program, ascend"):
-        representation(LENET, "ascend910", "words")
+        representation(LENET, *resolve("ascend910"), "words")

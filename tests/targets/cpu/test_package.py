@@ -180,7 +180,7 @@ def test_every_primitive_stays_within_its_tensors(tmp_path: Path) -> None:
         tensors = programs_of(kernel.program)[0].tensors
         texts.append(f"/* {number} */\n" + source.text.replace(KERNEL, f"kernel_{number}"))
         names: list[str] = []
-        for argument in source.arguments:
+        for argument in source.parameters:
             value = tensors[argument.tensor].result
             layout = Layout.parse(layout_of(value), len(shape_of(value)))
             size = layout.size(shape_of(value))

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from tilewright.codegen.c.files import FILES
 from tilewright.codegen.c.source import Writer, comment, string
-from tilewright.errors import TilewrightError
+from tilewright.errors import TilewrightError, refuse
 from tilewright.graph.dialect import KernelOp, network_of
 from tilewright.graph.names import network_name
 from tilewright.graph.placement import ACTIVATIONS, WEIGHTS, placement_of
@@ -43,7 +44,8 @@ FOLDER = "acl"
 SUPPORT = ("scalars.h", "integers.h", "pieces.h", "shorts.h", "vectors.h")
 """Headers of the cpu target's kernels."""
 
-HELPERS = (Path(__file__).parent / "acl" / "helpers.c").read_text
+ACL = Path(__file__).parent / "acl"
+"""The files that are the same for every network."""
 
 
 @dataclass(frozen=True)
@@ -83,32 +85,55 @@ def write_host(
     rows: Sequence[KernelRow],
     launches: Sequence[Launch],
     constants: int,
-) -> bool:
-    """Write the files; False, and none of them, where the host computes what has no C.
+) -> None:
+    """Write the files, or, where the host computes what has no C, README.md with the reason alone.
 
     ``rows`` are the kernels of the device and their launches, ``constants`` the bytes of
     constants.bin.
     """
-    network = network_of(compilation.network)
+    folder = directory / FOLDER
+    folder.mkdir()
     try:
-        hosted = {
-            kernel.kernel.symbol: kernel
-            for kernel in host_kernels(compilation, cpu_machine(PORTABLE))
-        }
-        layers, calls = _layers(hosted)
-    except TilewrightError:
-        return False
+        main, layers = _texts(compilation, rows, launches, constants)
+    except TilewrightError as error:
+        (folder / "README.md").write_text(f"The network has no host code.\n\n{error}\n")
+        return
+    (folder / "main.c").write_text(main)
+    (folder / "layers.c").write_text(layers)
+    cpu = files("tilewright.targets.cpu")
+    for name in SUPPORT:
+        (folder / name).write_text((cpu / name).read_text())
+    for name in ("acl.h", "acl.c", "Makefile"):
+        (folder / name).write_text((ACL / name).read_text())
+    (folder / "core.h").write_text(core_text(core))
+    shim = folder / "shim"
+    shim.mkdir()
+    for source in (SHIM, QUEUES):
+        for path in sorted(source.glob("*.[ch]")):
+            (shim / path.name).write_text(path.read_text())
+
+
+def _texts(
+    compilation: Compilation, rows: Sequence[KernelRow], launches: Sequence[Launch], constants: int
+) -> tuple[str, str]:
+    """main.c and layers.c; raises TilewrightError where the host computes what has no C."""
+    network = network_of(compilation.network)
+    hosted = {
+        kernel.kernel.symbol: kernel for kernel in host_kernels(compilation, cpu_machine(PORTABLE))
+    }
+    layers, calls = _layers(hosted)
     on_device = {row.symbol: row for row in rows}
     steps: list[KernelOp] = []
     for _, op in steps_of(network):
         if not isinstance(op, KernelOp):
-            return False
+            raise refuse("ascend-host", "the host's C has kernels alone", op.name)
         steps.append(op)
     ports = [
         [Port.of(name, value) for name, value in side] for side in (network.inputs, network.outputs)
     ]
-    if not all(port.dense for side in ports for port in side):
-        return False
+    for port in (*ports[0], *ports[1]):
+        if not port.dense:
+            raise refuse("ascend-host", "does not lie as a file of it would", port.name)
     functions = list(dict.fromkeys(launch.function for launch in launches))
     writer = Writer()
     _head(writer, network_name(network.symbol.data), calls, functions)
@@ -119,24 +144,7 @@ def write_host(
     arenas = compilation.arenas
     sizes = (arenas.get(WEIGHTS, 0), arenas.get(ACTIVATIONS, 0), constants)
     _main(writer, steps, calls, functions, ports, sizes)
-    folder = directory / FOLDER
-    folder.mkdir()
-    (folder / "main.c").write_text(str(writer))
-    (folder / "layers.c").write_text(layers)
-    cpu = files("tilewright.targets.cpu")
-    for name in SUPPORT:
-        (folder / name).write_text((cpu / name).read_text())
-    here = Path(__file__).parent
-    for path in (here / "acl" / "acl.h", here / "acl" / "acl.c"):
-        (folder / path.name).write_text(path.read_text())
-    (folder / "core.h").write_text(core_text(core))
-    shim = folder / "shim"
-    shim.mkdir()
-    for source in (SHIM, QUEUES):
-        for path in sorted(source.glob("*.[ch]")):
-            (shim / path.name).write_text(path.read_text())
-    (folder / "Makefile").write_text((here / "acl" / "Makefile").read_text())
-    return True
+    return str(writer), layers
 
 
 def core_text(core: DaVinci) -> str:
@@ -159,17 +167,9 @@ def _layers(hosted: Mapping[str, CompiledKernel]) -> tuple[str, dict[str, tuple[
         assert compiled.program is not None
         source = kernel_source(compiled.program, PORTABLE.lanes)
         tensors = programs_of(compiled.program)[0].tensors
-        parameters: list[str] = []
-        arguments: list[str] = []
-        for argument in source.arguments:
-            op = tensors[argument.tensor]
-            kind = f"{'' if argument.written else 'const '}{argument.c_type} *"
-            parameters.append(f"{kind}{argument.pointer}")
-            assert op.arena is not None and op.offset is not None
-            arena = "weights" if op.arena.data == WEIGHTS else "activations"
-            arguments.append(f"({kind})({arena} + {op.offset.value.data})")
+        arguments = [each.address(tensors[each.tensor]) for each in source.parameters]
         text.append(source.text.replace(KERNEL, symbol))
-        declaration = f"void {symbol}({', '.join(parameters)});"
+        declaration = f"{source.prototype.replace(KERNEL, symbol)};"
         calls[symbol] = declaration, f"{symbol}({', '.join(arguments)});"
     return "\n".join(text), calls
 
@@ -181,7 +181,10 @@ def _head(
     line(f"/* {comment(name)}, host code: main DEVICE-OBJECT WEIGHTS CONSTANTS INPUTS OUTPUTS")
     line()
     line("   Files hold elements, row-major. */")
-    writer.lines += HELPERS().splitlines()
+    for header in ("<stdio.h>", "<stdlib.h>", "<string.h>", '"acl.h"'):
+        line(f"#include {header}")
+    line()
+    writer.lines += [*FILES.splitlines(), "", *(ACL / "helpers.c").read_text().splitlines()]
     line()
     for declaration, _ in calls.values():
         line(declaration)
@@ -247,10 +250,10 @@ def _main(
             text = string(f"%s DEVICE-OBJECT WEIGHTS CONSTANTS {names}")
             line(f"fprintf(stderr, {text}, words[0]);")
             line("return 2;")
-        line(f"weights = read_file(words[2], {sizes[0]});")
+        line(f"weights = loaded(words[2], {sizes[0]});")
         line(f"activations = memory({sizes[1]});")
         for number, port in enumerate(inputs, 4):
-            line(f"take_file(words[{number}], activations + {port.offset}, {_bytes(port)});")
+            line(f"read_file(words[{number}], activations + {port.offset}, {port.bytes});")
         line()
         line("/* 1: initialise. */")
         line("CHECK(aclInit(NULL));")
@@ -258,7 +261,7 @@ def _main(
         line("CHECK(aclrtCreateStream(&stream));")
         line("/* 2: what all kernels read. */")
         if sizes[2]:
-            line(f"char *image = read_file(words[3], {sizes[2]});")
+            line(f"char *image = loaded(words[3], {sizes[2]});")
             line(f"constants = on_device({sizes[2]});")
             room = f"{sizes[2]}, image, {sizes[2]}"
             line(f"CHECK(aclrtMemcpy(constants, {room}, ACL_MEMCPY_HOST_TO_DEVICE));")
@@ -279,15 +282,8 @@ def _main(
         line()
         for number, port in enumerate(outputs, 4 + len(inputs)):
             arena = "weights" if port.arena == WEIGHTS else "activations"
-            line(f"give_file(words[{number}], {arena} + {port.offset}, {_bytes(port)});")
+            line(f"write_file(words[{number}], {arena} + {port.offset}, {port.bytes});")
         line("free(activations);")
         line("free(weights);")
         line("free(object);")
         line("return 0;")
-
-
-def _bytes(port: Port) -> int:
-    width = {"bool": 1, "bfloat16": 2}.get(port.dtype)
-    if width is None:
-        width = int("".join(c for c in port.dtype if c.isdigit())) // 8
-    return width * port.elements

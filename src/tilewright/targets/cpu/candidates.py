@@ -86,8 +86,7 @@ class Sources:
         assert source is not None
         name = f"candidate_{number}"
         listed = [
-            f"({'' if argument.written else 'const '}{argument.c_type} *)tensors[{place}]"
-            for place, argument in enumerate(source.arguments)
+            parameter.cast(f"tensors[{place}]") for place, parameter in enumerate(source.parameters)
         ]
         text = source.text.replace(KERNEL, name)
         return _FUNCTION.format(lanes=self.lanes, text=text, name=name, arguments=", ".join(listed))
@@ -106,8 +105,8 @@ class Candidates:
         """Seconds for one run of a schedule that was built: the mean of ``repeats``."""
         source = self.sources.found[number]
         assert source is not None
-        pointers = (ctypes.c_void_p * len(source.arguments))(
-            *(self._spaces[argument.tensor].ctypes.data for argument in source.arguments)
+        pointers = (ctypes.c_void_p * len(source.parameters))(
+            *(self._spaces[each.tensor].ctypes.data for each in source.parameters)
         )
         run = getattr(self._library, f"candidate_{number}_seconds")
         run.restype = ctypes.c_double

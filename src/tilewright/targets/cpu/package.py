@@ -136,21 +136,17 @@ def _arguments(kernel: CompiledKernel, source: KernelSource) -> tuple[tuple[str,
     tensors = programs_of(kernel.program)[0].tensors
     arguments: list[str] = []
     scratch = 0
-    for argument in source.arguments:
-        op = tensors[argument.tensor]
-        if op.arena is None or op.offset is None:
-            raise refuse(
-                "cpu-placement", f"tensor {argument.tensor} has no place", kernel.kernel.symbol
-            )
-        arena = "weights" if op.arena.data == WEIGHTS else "workspace"
-        constant = "" if argument.written else "const "
-        place = str(op.offset.value.data)
+    for parameter in source.parameters:
+        op = tensors[parameter.tensor]
         if source.shared and op.role.data == "scratch":
-            place = f"(part ? FURTHER_SCRATCH(part) + {scratch} : {place})"
+            _, offset = parameter.place(op)
+            place = f"(part ? FURTHER_SCRATCH(part) + {scratch} : {offset})"
+            arguments.append(parameter.cast(f"workspace + {place}"))
             element = element_dtype(tensor_type(op.result).element_type)
             size = prod(shape_of(op.result)) * element.itemsize
             scratch += -(-size // ALIGNMENT) * ALIGNMENT
-        arguments.append(f"({constant}{argument.c_type} *)({arena} + {place})")
+        else:
+            arguments.append(parameter.address(op, "workspace"))
     return tuple(arguments), scratch
 
 

@@ -61,6 +61,11 @@ class Port:
         return prod(self.shape)
 
     @property
+    def bytes(self) -> int:
+        """Bytes of the caller's array."""
+        return self.elements * np.dtype(self.dtype).itemsize
+
+    @property
     def dense(self) -> bool:
         """Whether the tensor lies as the caller's array does (strides of one index are none)."""
         layout = Layout.parse(self.layout, len(self.shape))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from tilewright.codegen.c.address import Address, Extent
+from tilewright.codegen.c.parameters import Parameter
 from tilewright.codegen.c.source import Writer
 from tilewright.errors import refuse
 from tilewright.ir import Block, ModuleOp, Operation, SSAValue
@@ -31,28 +32,12 @@ _LETTERS = {
 
 
 @dataclass(frozen=True)
-class Argument:
-    """One parameter of a kernel's function and the tensor that is passed for it."""
-
-    tensor: str
-    """Name of the tensor in the tile program."""
-    pointer: str
-    c_type: str
-    written: bool
-
-    @property
-    def declaration(self) -> str:
-        """The parameter in C."""
-        return f"{'' if self.written else 'const '}{self.c_type} *{self.pointer}"
-
-
-@dataclass(frozen=True)
 class KernelSource:
     """C of one kernel: static functions and the kernel itself, named ``KERNEL`` in the text."""
 
     functions: tuple[str, ...]
     body: str
-    arguments: tuple[Argument, ...]
+    parameters: tuple[Parameter, ...]
     operation: str
     shared: bool = False
     """Whether it takes ``part`` and ``parts``: which of how many equal parts it computes."""
@@ -60,7 +45,7 @@ class KernelSource:
     @property
     def prototype(self) -> str:
         """The function's head."""
-        listed = [argument.declaration for argument in self.arguments]
+        listed = [parameter.declaration for parameter in self.parameters]
         listed += ["long part", "long parts"] if self.shared else []
         return f"void {KERNEL}({', '.join(listed)})"
 
@@ -113,7 +98,7 @@ class _Walk:
         with self.writer.block():
             self.block(self.program.body.block, dims)
         arguments = tuple(
-            Argument(
+            Parameter(
                 name,
                 self.pointers[name],
                 self.address(op.result, (), name).c_type,

@@ -1,9 +1,3 @@
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "acl.h"
-
 static char *weights, *activations, *object;
 static char *constants; /* On the device. */
 static aclrtStream stream;
@@ -29,30 +23,11 @@ static char *memory(size_t bytes)
     return at;
 }
 
-static void take_file(const char *name, char *to, size_t bytes)
+static char *loaded(const char *name, size_t bytes)
 {
-    FILE *file = fopen(name, "rb");
-    if (!file || fread(to, 1, bytes, file) != bytes || fgetc(file) != EOF) {
-        fprintf(stderr, "%s is no file of %lu bytes\n", name, (unsigned long)bytes);
-        exit(1);
-    }
-    fclose(file);
-}
-
-static char *read_file(const char *name, size_t bytes)
-{
-    char *to = memory(bytes);
-    take_file(name, to, bytes);
-    return to;
-}
-
-static void give_file(const char *name, const char *from, size_t bytes)
-{
-    FILE *file = fopen(name, "wb");
-    if (!file || fwrite(from, 1, bytes, file) != bytes || fclose(file)) {
-        fprintf(stderr, "%s cannot be written\n", name);
-        exit(1);
-    }
+    char *data = memory(bytes);
+    read_file(name, data, bytes);
+    return data;
 }
 
 static char *on_device(size_t bytes)
@@ -115,7 +90,7 @@ static void register_object(const char *name)
     }
     const long bytes = ftell(file);
     fclose(file);
-    object = read_file(name, (size_t)bytes);
+    object = loaded(name, (size_t)bytes);
     const rtDevBinary_t binary = {RT_DEV_BINARY_MAGIC_ELF, 0, object, (uint64_t)bytes};
     CHECK(rtDevBinaryRegister(&binary, &handle));
 }

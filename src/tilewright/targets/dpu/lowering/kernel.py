@@ -126,15 +126,12 @@ class KernelLowering:
             )
         )
         row_bytes = group.count * self.core.channels * (4 if group.kind == "bias" else 1)
-        axes = tensor.axes
-        known = {axes.channel, axes.pixel, *axes.rows}
-        others = [size for axis, (_, size) in enumerate(box) if axis not in known]
-        if group.kind == "map" and max(others, default=1) > 1:
-            raise refuse("lower-layout", "a tile holds several images", tensor.name)
         runs = self._runs(buffer, visit)
         tile = Tile(
             self.core, group, address // row_bytes, tensor, box, self._step(buffer, tensor), runs
         )
+        if group.kind == "map" and tile.images > 1:
+            raise refuse("lower-layout", "a tile holds several images", tensor.name)
         if group.kind == "map" and tile.turns * tile.turn * row_bytes > place.bytes:
             raise refuse(
                 "lower-bank",

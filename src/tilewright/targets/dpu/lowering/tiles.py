@@ -98,6 +98,13 @@ class Tile:
         """Number of its rows."""
         return prod(self.box[axis][1] for axis in self.tensor.axes.rows)
 
+    @property
+    def images(self) -> int:
+        """Number of its images, or matrices: what it holds beside rows, pixels and channels."""
+        axes = self.tensor.axes
+        within = {axes.channel, axes.pixel, *axes.rows}
+        return prod(size for axis, (_, size) in enumerate(self.box) if axis not in within)
+
     def index(self, row: int) -> list[int]:
         """The tensor's index of the first element of a row."""
         index = [start for start, _ in self.box]

@@ -9,22 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.codegen.c.parameters import Parameter
 from tilewright.codegen.c.source import Writer, comment
-
-
-@dataclass(frozen=True)
-class Tensor:
-    """A parameter of a layer's function: its name there, the tensor, and its element type."""
-
-    name: str
-    tensor: str
-    c_type: str = "float"
-    written: bool = False
-
-    @property
-    def declaration(self) -> str:
-        """The parameter in C."""
-        return f"{'' if self.written else 'const '}{self.c_type} *{self.name}"
 
 
 @dataclass(frozen=True)
@@ -33,12 +19,12 @@ class LayerHead:
 
     name: str
     nodes: tuple[str, ...]
-    tensors: tuple[Tensor, ...]
+    parameters: tuple[Parameter, ...]
 
     @property
     def prototype(self) -> str:
         """The function's head."""
-        return f"void {self.name}({', '.join(tensor.declaration for tensor in self.tensors)})"
+        return f"void {self.name}({', '.join(each.declaration for each in self.parameters)})"
 
     @property
     def about(self) -> str:
@@ -54,19 +40,19 @@ def header_text(layer: LayerHead) -> str:
     writer.line(f"#ifndef {guard}")
     writer.line(f"#define {guard}")
     writer.line()
-    if any(tensor.c_type.endswith("_t") for tensor in layer.tensors):
+    if any(each.c_type.endswith("_t") for each in layer.parameters):
         writer.line("#include <stdint.h>")
         writer.line()
-    _about_tensors(writer, layer.tensors)
+    _about_tensors(writer, layer.parameters)
     writer.line(f"{layer.prototype};")
     writer.line()
     writer.line("#endif")
     return str(writer)
 
 
-def _about_tensors(writer: Writer, tensors: Sequence[Tensor]) -> None:
-    for tensor in tensors:
-        writer.line(f"/* {tensor.name}: {comment(tensor.tensor)} */")
+def _about_tensors(writer: Writer, parameters: Sequence[Parameter]) -> None:
+    for parameter in parameters:
+        writer.line(f"/* {parameter.pointer}: {comment(parameter.tensor)} */")
 
 
 def parameters_text(layer: LayerHead) -> str:
@@ -78,8 +64,8 @@ def parameters_text(layer: LayerHead) -> str:
     writer.line(f"#define {guard}")
     writer.line()
     with writer.block(f"struct {layer.name}_para"):
-        for tensor in layer.tensors:
-            writer.line(f"{tensor.declaration}; /* {comment(tensor.tensor)} */")
+        for parameter in layer.parameters:
+            writer.line(f"{parameter.declaration}; /* {comment(parameter.tensor)} */")
     writer.lines[-1] += ";"
     writer.line()
     writer.line("#endif")
@@ -100,8 +86,8 @@ def wrapper_text(layer: LayerHead) -> str:
     writer.line()
     with writer.block(layer.prototype):
         writer.line(f"struct {name}_para para;")
-        for tensor in layer.tensors:
-            writer.line(f"para.{tensor.name} = {tensor.name};")
+        for parameter in layer.parameters:
+            writer.line(f"para.{parameter.pointer} = {parameter.pointer};")
         writer.line(f"athread_spawn({name}_slave, &para);")
         writer.line("athread_join();")
     return str(writer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.codegen.c.files import FILES
 from tilewright.codegen.c.source import Writer, comment, string
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.sunway.emit.layer import LayerHead
@@ -38,14 +39,13 @@ def main_text(
     line("   LAYER.bin, once the layer is done. */")
     line("#include <stdio.h>")
     line("#include <stdlib.h>")
-    line("#include <string.h>")
     line()
     line("#include <athread.h>")
     line()
     for call in dict.fromkeys(call.layer.name for call in calls):
         line(f'#include "layers/{call}.h"')
     line()
-    writer.lines += _HELPERS.splitlines()
+    writer.lines += [*FILES.splitlines(), "", *_HELPERS.splitlines()]
     line()
     with writer.block("int main(int count, char **words)"):
         files = 1 + len(inputs) + len(outputs)
@@ -66,7 +66,7 @@ def main_text(
         line(f"read_file(words[1], weights, {sizes[0]});")
         for number, port in enumerate(inputs, 2):
             line(f"/* {comment(port.name)}: {port.dtype}{comment(str(list(port.shape)))} */")
-            line(f"read_file(words[{number}], {_place(port)}, {_bytes(port)});")
+            line(f"read_file(words[{number}], {_place(port)}, {port.bytes});")
         line()
         line("/* Computation. */")
         line("athread_init();")
@@ -83,7 +83,7 @@ def main_text(
         line("/* Output. */")
         for number, port in enumerate(outputs, 2 + len(inputs)):
             line(f"/* {comment(port.name)}: {port.dtype}{comment(str(list(port.shape)))} */")
-            line(f'write_file(words[{number}], "", {_place(port)}, {_bytes(port)});')
+            line(f"write_file(words[{number}], {_place(port)}, {port.bytes});")
         line()
         if sizes[2]:
             line("free(temporary);")
@@ -98,13 +98,6 @@ def _place(port: Port) -> str:
     return f"{arena} + {port.offset}"
 
 
-def _bytes(port: Port) -> int:
-    size = {"bool": 1, "bfloat16": 2}.get(port.dtype)
-    if size is None:
-        size = int("".join(c for c in port.dtype if c.isdigit())) // 8
-    return size * port.elements
-
-
 _HELPERS = """\
 static char *allocate(size_t bytes)
 {
@@ -116,37 +109,11 @@ static char *allocate(size_t bytes)
     return memory;
 }
 
-static void read_file(const char *name, char *data, size_t bytes)
-{
-    FILE *file = fopen(name, "rb");
-    if (!file || fread(data, 1, bytes, file) != bytes || fgetc(file) != EOF) {
-        fprintf(stderr, "%s is no file of %lu bytes\\n", name, (unsigned long)bytes);
-        exit(1);
-    }
-    fclose(file);
-}
-
-static void write_file(const char *name, const char *more, const char *data, size_t bytes)
-{
-    char path[4096];
-    FILE *file = NULL;
-    if (strlen(name) + strlen(more) < sizeof path) {
-        strcpy(path, name);
-        strcat(path, more);
-        file = fopen(path, "wb");
-    }
-    if (!file || fwrite(data, 1, bytes, file) != bytes || fclose(file)) {
-        fprintf(stderr, "%s%s cannot be written\\n", name, more);
-        exit(1);
-    }
-}
-
 static void save(const char *layers, const char *layer, const char *data, size_t bytes)
 {
-    char more[300] = "/";
+    char path[4096];
     if (!layers)
         return;
-    strncat(more, layer, 250);
-    strcat(more, ".bin");
-    write_file(layers, more, data, bytes);
+    snprintf(path, sizeof path, "%s/%s.bin", layers, layer);
+    write_file(path, data, bytes);
 }"""

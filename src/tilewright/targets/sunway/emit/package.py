@@ -22,6 +22,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from tilewright.codegen.c.parameters import Parameter
 from tilewright.errors import refusals_of, refuse
 from tilewright.graph.dialect import GraphOperation, KernelOp, network_of
 from tilewright.graph.names import network_name
@@ -41,7 +42,6 @@ from tilewright.targets.generic.host import steps_of
 from tilewright.targets.sunway.emit.charge import charge_text
 from tilewright.targets.sunway.emit.layer import (
     LayerHead,
-    Tensor,
     header_text,
     parameters_text,
     wrapper_text,
@@ -51,7 +51,7 @@ from tilewright.targets.sunway.emit.makefile import makefile_text
 from tilewright.targets.sunway.emit.nest import buffer_names
 from tilewright.targets.sunway.emit.slave import Layer, slave_text
 from tilewright.targets.sunway.gemm.tile import header_text as gemm_text
-from tilewright.tile.dialect import BufferOp, ProgramOp, TensorOp, programs_of
+from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
 
 MANIFEST = "program.json"
 
@@ -147,11 +147,7 @@ def _layer(
         texts[f"layers/{symbol}.c"] = wrapper_text(head)
     else:
         source = kernel_source(program, PORTABLE.lanes)
-        head = LayerHead(
-            symbol,
-            nodes,
-            tuple(Tensor(a.pointer, a.tensor, a.c_type, a.written) for a in source.arguments),
-        )
+        head = LayerHead(symbol, nodes, source.parameters)
         texts[f"layers/{symbol}.c"] = (
             f"/* {head.about}: on the MPE. */\n#define LANES {PORTABLE.lanes}\n"
             f'#include "../mpe/pieces.h"\n#include "{symbol}.h"\n\n'
@@ -159,27 +155,18 @@ def _layer(
         )
     texts[f"layers/{symbol}.h"] = header_text(head)
     tensors = program_op.tensors
-    arguments = tuple(_argument(tensor, tensors[tensor.tensor]) for tensor in head.tensors)
+    arguments = tuple(each.address(tensors[each.tensor]) for each in head.parameters)
     return Call(head, arguments, _span(result))
 
 
-def _parameters(program: ProgramOp) -> list[Tensor]:
+def _parameters(program: ProgramOp) -> list[Parameter]:
     """A pointer for each buffer, as the slave names them."""
     buffers = [op for op in program.walk() if isinstance(op, BufferOp)]
     names = buffer_names(buffers)
     return [
-        Tensor(names[b], b.tensor_op.symbol.data, "float", b.tensor_op.role.data == "output")
+        Parameter(b.tensor_op.symbol.data, names[b], written=b.tensor_op.role.data == "output")
         for b in buffers
     ]
-
-
-def _argument(tensor: Tensor, op: TensorOp) -> str:
-    """C of the pointer that a call gives for a tensor."""
-    if op.arena is None or op.offset is None:
-        raise refuse("sunway-operand", f"tensor {tensor.tensor} has no place")
-    arena = "weights" if op.arena.data == WEIGHTS else "activations"
-    constant = "" if tensor.written else "const "
-    return f"({constant}{tensor.c_type} *)({arena} + {op.offset.value.data})"
 
 
 def _span(value: SSAValue) -> tuple[int, int]:
