@@ -37,19 +37,28 @@ def test_networks_move_less_than_without_fusion(name: str, tmp_path: Path) -> No
     assert one.cycles < other.cycles
 
 
-def test_attention_in_float16_over_two_levels_of_memory(tmp_path: Path) -> None:
-    """Two products and the softmax between them are one kernel: its scores pass no main memory."""
+@pytest.mark.parametrize("scores", ["plain", "scaled", "masked", "scaled and masked"])
+def test_attention_in_float16_over_two_levels_of_memory(scores: str, tmp_path: Path) -> None:
+    """Products, softmax and what stands between are one kernel: scores pass no main memory."""
     heads, rows, width = 2, 48, 32
-    shape = (heads, rows, width)
-    nodes = [
-        helper.make_node("MatMul", ["q", "k"], ["scores"], name="scores"),
-        helper.make_node("Softmax", ["scores"], ["weights"], name="weights", axis=-1),
+    shape, names = (heads, rows, width), ["scores"]
+    nodes = [helper.make_node("MatMul", ["q", "k"], ["scores"], name="scores")]
+    sizes = {"q": shape, "k": (heads, width, rows), "v": shape}
+    if "scaled" in scores:
+        nodes.append(helper.make_node("Mul", [names[-1], "scale"], ["scaled"], name="scaled"))
+        names.append("scaled")
+    if "masked" in scores:
+        nodes.append(helper.make_node("Add", [names[-1], "mask"], ["masked"], name="masked"))
+        names.append("masked")
+        sizes["mask"] = (1, 1, rows)
+    nodes += [
+        helper.make_node("Softmax", [names[-1]], ["weights"], name="weights", axis=-1),
         helper.make_node("MatMul", ["weights", "v"], ["y"], name="result"),
     ]
-    sizes = {"q": shape, "k": (heads, width, rows), "v": shape}
     inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in sizes.items()]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)]
-    graph = helper.make_graph(nodes, "attention", inputs, outputs)
+    scale = [helper.make_tensor("scale", TensorProto.FLOAT, [], [0.1875])]
+    graph = helper.make_graph(nodes, "attention", inputs, outputs, scale)
     path = tmp_path / "attention.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
     executable = tilewright.compile(path, str(FILE.with_name("five-buffers.toml")))
@@ -58,9 +67,10 @@ def test_attention_in_float16_over_two_levels_of_memory(tmp_path: Path) -> None:
     found = executable.run(given, check_races=True)
     assert executable.check(given, found).passed
     (kernel,) = [row for row in executable.manifest.kernels if "scores" in row.nodes]
-    assert {"scores", "weights", "result"} <= set(kernel.nodes)
+    assert {*names, "weights", "result"} <= set(kernel.nodes)
     q, k, v = (given[name].astype(np.float64) for name in ("q", "k", "v"))
-    scores = np.exp(q @ k)
-    wanted = scores / scores.sum(axis=-1, keepdims=True) @ v
+    factor = 0.1875 if "scaled" in scores else 1.0
+    exponentials = np.exp(factor * (q @ k) + given.get("mask", np.zeros(1)).astype(np.float64))
+    wanted = exponentials / exponentials.sum(axis=-1, keepdims=True) @ v
     # Operands, scores and weights are rounded to 11 bits; sums are kept in float32.
     assert np.abs(found["y"] - wanted).max() < 8 * 2.0**-11

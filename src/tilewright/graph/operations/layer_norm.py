@@ -9,6 +9,7 @@ from tilewright.graph.operations.base import Operation, Type, along, axis_dims
 from tilewright.ir import PythonValue, irdl_op_definition, opt_prop_def
 from tilewright.ir.types import Array, shape_of
 from tilewright.numerics import reference
+from tilewright.numerics.element_types import widened
 from tilewright.planning.domain import Affine, Dim, Role, Stage
 
 
@@ -44,10 +45,11 @@ class LayerNormOp(Operation):
         return self.result_of(shape, self.common_element(types))
 
     def evaluate(self, *arrays: Array) -> Array:
-        """In float64, rounded once."""
-        x, *others = arrays
+        """In float64, rounded to float32, and from there to results of 16 bits."""
+        x, *others = widened(arrays)
         centred = bool(self.get("centred", True))
-        return reference.layer_norm(x, others, self.number("epsilon"), centred=centred)
+        rows = reference.layer_norm(x, others, self.number("epsilon"), centred=centred)
+        return self.as_result(rows)
 
     def stage(self, operands: Sequence[str], result: str) -> Stage | None:
         """Dims d0.. of the other axes | axis, which a tile keeps whole."""

@@ -18,7 +18,7 @@ from tilewright.targets.generic import functions
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.family import Unit
 from tilewright.targets.generic.fields import Column, Columns, Field, selector
-from tilewright.targets.generic.functions import FUNCTIONS, TABLES
+from tilewright.targets.generic.functions import FUNCTIONS, STEPS, TABLES
 from tilewright.targets.generic.operands import (
     Values,
     memory_of,
@@ -56,12 +56,12 @@ def fields(machine: Machine, part: Primitive, axes: Sequence[str]) -> tuple[Fiel
     result: list[Field] = []
     binary = False
     for index, group in enumerate(part.epilogue, 1):
-        unknown = [operation for operation in group if operation not in FUNCTIONS]
+        unknown = [operation for operation in group if operation not in STEPS]
         if unknown:
             raise refuse(
                 "isa-function",
                 f"{machine.name}: {part.name} lists {', '.join(unknown)} as epilogue",
-                help=f"functions are {', '.join(FUNCTIONS)}",
+                help=f"functions are {', '.join(STEPS)}",
             )
         result.append(selector(f"then{index}", ("none", *group), f"step {index}"))
         result += parameter_fields(machine, f"then{index}", group)

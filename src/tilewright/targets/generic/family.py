@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewright.machine import Machine, Move, Primitive
-from tilewright.numerics.element_types import widened
+from tilewright.numerics.element_types import Kind, widened
 from tilewright.targets.generic.accesses import Touch
 from tilewright.targets.generic.fields import Column, Columns, Field
 from tilewright.targets.generic.memories import Memories
@@ -88,6 +88,8 @@ class Family(ABC):
     """The meaning, for the manual (markdown)."""
     operations: tuple[str, ...] = ()
     """Anchor operations of the graph that instructions of this kind compute."""
+    kinds: tuple[Kind, ...] = ("float", "fixed", "integer")
+    """Kinds of elements on which they compute."""
 
     @abstractmethod
     def fields(self, machine: Machine, part: Any) -> tuple[Field, ...]:

@@ -80,6 +80,8 @@ FUNCTIONS: Mapping[str, Function] = {
         Function("div", True, on_fixed=False),
         Function("pow", True, on_fixed=False),
         Function("prelu", True, ("unused", "binary point of the slope")),
+        # The value itself: the strides of the operand exchange the axes.
+        Function("transpose"),
         Function("relu"),
         Function("neg"),
         Function("abs"),
@@ -99,6 +101,9 @@ FUNCTIONS: Mapping[str, Function] = {
     )
 }
 """Every function by the name of its graph operation."""
+
+STEPS = tuple(name for name in FUNCTIONS if name != "transpose")
+"""The functions that may be steps behind an instruction's own: they leave elements in place."""
 
 
 def wrap32(values: NDArray[Any]) -> NDArray[Any]:
@@ -125,6 +130,8 @@ def evaluate(
     other: NDArray[Any] | None,
 ) -> NDArray[Any]:
     """A function of arrays, its parameters in ``prefix.x``, ``prefix.y``, ..., ``prefix.table``."""
+    if function.name == "transpose":
+        return operand
     arrays = [operand] if other is None else [operand, other]
     x, y = values.get(f"{prefix}.x", 0), values.get(f"{prefix}.y", 0)
     number = unit.machine.number
@@ -189,6 +196,7 @@ def table_touch(machine: Machine, address: Column, used: NDArray[np.bool_]) -> T
 __all__ = [
     "FUNCTIONS",
     "LETTERS",
+    "STEPS",
     "TABLES",
     "TABLE_BYTES",
     "Function",

@@ -147,7 +147,7 @@ def derive(machine: Machine, opcodes: Mapping[str, int] | None = None) -> Instru
         families: dict[str, list[str]] = {}
         for operation in primitive.operations:
             family = family_of(operation)
-            if family is not None:
+            if family is not None and machine.number.kind in family.kinds:
                 families.setdefault(family.name, []).append(operation)
         for name, operations in families.items():
             family = FAMILIES[name]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from tilewright.targets.generic.families.depthwise import Depthwise
+from tilewright.targets.generic.families.layer_norm import LayerNorm
 from tilewright.targets.generic.families.normalise import Lrn, Softmax
 from tilewright.targets.generic.families.ordering import Barrier, Signal, Wait
 from tilewright.targets.generic.families.points import Points
@@ -16,7 +17,7 @@ FAMILIES: Mapping[str, Family] = {
     family.name: family
     for family in (
         *(Transfer(), Product(), Sparse(), Depthwise()),
-        *(Pool(), Points(), Lrn(), Softmax()),
+        *(Pool(), Points(), Lrn(), Softmax(), LayerNorm()),
         *(Signal(), Wait(), Barrier()),
     )
 }

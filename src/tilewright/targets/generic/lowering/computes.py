@@ -10,6 +10,7 @@ from tilewright.errors import refuse
 from tilewright.ir.types import element_name
 from tilewright.numerics import fixed
 from tilewright.numerics.sparse import steps_of
+from tilewright.targets.generic.families.layer_norm import OTHERS
 from tilewright.targets.generic.families.sparse import lanes_of
 from tilewright.targets.generic.functions import FUNCTIONS, bits_of
 from tilewright.targets.generic.lowering.context import Context, Fields, Operand
@@ -260,6 +261,23 @@ def _softmax(context: Context) -> Fields:
     return found | _steps(context, dims)
 
 
+def _layer_norm(context: Context) -> Fields:
+    dims = {**_POINTS, "axis": "axis"}
+    _check_rank(context, tuple(dims))
+    stage = context.anchor
+    if np.any(np.asarray(context.size("axis")) != context.extents["axis"]):
+        raise refuse("lower-whole", "layer_norm needs its whole axis in a tile", context.where)
+    found = context.operand(stage, 0).fields("input", dims)
+    found["others"] = len(stage.inputs) - 1
+    for number, role in enumerate(OTHERS[: len(stage.inputs) - 1], 1):
+        found |= context.operand(stage, number).fields(role, {"axis": "axis"})
+    found |= {dim: context.size(dim) for dim in dims}
+    found["epsilon"] = bits_of(float(stage.parameters.get("epsilon", 1e-5)))
+    found["centred"] = int(bool(stage.parameters.get("centred", True)))
+    found |= context.output.fields("output", dims)
+    return found | _steps(context, dims)
+
+
 _LOWER: Mapping[str, Callable[[Context], Fields]] = {
     "product": _product,
     "sparse": _sparse,
@@ -268,4 +286,5 @@ _LOWER: Mapping[str, Callable[[Context], Fields]] = {
     "points": _points,
     "lrn": _lrn,
     "softmax": _softmax,
+    "layer_norm": _layer_norm,
 }

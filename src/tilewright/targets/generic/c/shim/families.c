@@ -130,6 +130,8 @@ static int64_t apply(const struct step *s, int64_t x, int64_t y, int other, int 
         return x < y ? x : y;
     case FUNCTION_PRELU:
         return sloped(x, y, (int)clamp(s->y, 1, 62), *bits);
+    case FUNCTION_TRANSPOSE: /* The strides of the operand exchange the axes. */
+        return x;
     case FUNCTION_RELU:
         return x > 0 ? x : 0;
     case FUNCTION_NEG:
