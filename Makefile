@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/build/bytecode
 
 .PHONY: fuzz fuzz-cambricon fuzz-hlal suite help demo test test-slow test-all test-frontends \
-  durations check docs format bench clean
+  test-oracles durations check docs format bench clean
 
 help:
 	@echo "make demo    set up, then compile LeNet-5 for two targets and classify the held-out digits"
@@ -19,6 +19,8 @@ help:
 	@echo "             the same, then the slow ones (make test-slow)"
 	@echo "make test-frontends"
 	@echo "             install PyTorch and the other front-ends' packages, then run their tests"
+	@echo "make test-oracles"
+	@echo "             install AscendNPU-IR's tools (160 MB, Linux on x86-64), then ask them about HIVM"
 	@echo "make durations"
 	@echo "             write build/durations.txt: how long each test took when it was last run"
 	@echo "make check   lint, types, tests of the files that differ from main and a few of every room"
@@ -85,6 +87,17 @@ $(VENV)/.frontends: $(VENV)/.test
 
 test-frontends: $(VENV)/.frontends
 	$(TESTED) $(FRONTEND_TESTS)
+
+# Tools of others, that judge what is emitted; nothing else needs them.
+ORACLES := build/oracles
+$(ORACLES)/.npuir: $(VENV)/.test
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $(ORACLES) --upgrade \
+	  --only-binary :all: --platform manylinux_2_28_x86_64 --python-version 3.11 ascendnpu-ir==1.2.0
+	@touch $@
+
+test-oracles: $(ORACLES)/.npuir
+	BISHENGIR_OPT=$(CURDIR)/$(ORACLES)/ascendnpuir/bin/bishengir-opt \
+	  $(RUN) -m pytest -m oracle tests/targets/ascend
 
 check: $(VENV)/.check
 	$(BIN)/ruff check .

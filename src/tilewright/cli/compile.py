@@ -73,6 +73,7 @@ def compile_command(
     Example: tilewright compile lenet5.onnx --target ascend910 --emit hivm -o lenet5.c
     """
     from tilewright.compiler.api import compile
+    from tilewright.targets.base import find_target
 
     if emit is not None:
         others = {"--weights-as": weights_as, "--bare": bare, "--database": database}
@@ -101,7 +102,7 @@ def compile_command(
     with console.refusals(as_json), console.progress(quiet) as progress:
         kind = Path(target).stem if target.endswith(".toml") else target
         place = output or Path(f"{model.stem}-{kind}")
-        made = compile(
+        executable = compile(
             model,
             target,
             values=console.machine_values(settings),
@@ -123,12 +124,16 @@ def compile_command(
             cache=None if no_cache else console.cache(),
         )
     if as_json:
-        profile = made.summary()
-        console.print_json({"target": made.manifest.target, "package": str(place), "plan": profile})
+        profile = executable.summary()
+        console.print_json(
+            {"target": executable.manifest.target, "package": str(place), "plan": profile}
+        )
     else:
-        console.say(made.report(kernels=kernels))
-        free = "".join(f" --shape {name}={bounds.low}" for name, bounds in made.free.items())
-        console.say(f"package in {place}; run it: tilewright run {place}{free} --check")
+        console.say(executable.report(kernels=kernels))
+        free = "".join(f" --shape {name}={bounds.low}" for name, bounds in executable.free.items())
+        next_step = f"; run it: tilewright run {place}{free} --check"
+        runs = find_target(executable.manifest.target).runs
+        console.say(f"package in {place}{next_step if runs else ''}")
 
 
 def _text(

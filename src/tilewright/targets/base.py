@@ -266,6 +266,8 @@ class Target(ABC):
     falls_back: bool = False
     """Whether the host runs the kernels that its instructions cannot say, so that no network is
     refused for one of them. ``emit`` then tells which they are (``KernelError``)."""
+    runs: ClassVar[bool] = True
+    """Whether something here runs its packages, or else only other tools."""
     levels: ClassVar[Mapping[str, str]] = {"graph": "graph", "tile": "tile", "program": "program"}
     """Names of a network's representations -> the level (compiler/representation.py)."""
     program_mark: ClassVar[str] = ""

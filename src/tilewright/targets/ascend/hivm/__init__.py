@@ -1,0 +1,1 @@
+"""Text in AscendNPU-IR's public dialect HIVM, for Ascend 910B; see emit.py."""

@@ -1,0 +1,310 @@
+"""A tile program as a function in HIVM: its loops, buffers, moves and computes, in its order.
+
+    tile.loop                      scf.for; sizes of edge tiles are arith.minsi
+    tile.buffer in cbuf, cc, ub    memref.alloc, of blocks of 16 x 16 in cbuf and cc; slots are
+                                   ``hivm.multi_buffer``
+    tile.move                      hivm.hir.nd2nz, load, store, and fixpipe with the conversion
+                                   and relu of the stages behind a product
+    tile.compute                   hivm.hir.mmadL1, which moves from L1 to L0 itself, or what
+                                   vectors.py says
+
+Addresses and flags are left out: AscendNPU-IR's passes ``hivm-plan-memory`` and
+``hivm-inject-sync`` add them, as they do for every front-end of that dialect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tilewright.codegen.c.source import comment
+from tilewright.errors import TilewrightError, refuse
+from tilewright.graph.names import identifier
+from tilewright.ir import Block, SSAValue
+from tilewright.ir.types import element_name, shape_of, tensor_type
+from tilewright.targets.ascend.hivm.vectors import Vectors
+from tilewright.targets.ascend.hivm.views import ELEMENTS, Size, Text, View, dense, strided
+from tilewright.targets.ascend.machine import CUBE
+from tilewright.tile.attributes import WindowAttr
+from tilewright.tile.dialect import (
+    BufferOp,
+    ComputeOp,
+    LoopOp,
+    MoveOp,
+    ProgramOp,
+    StageOp,
+    TensorOp,
+    windows_of,
+)
+
+Spans = dict[str, tuple[Size, Size, int]]
+"""Dim -> start of its tile, size, and largest size."""
+
+
+def function_text(program: ProgramOp, name: str) -> str:
+    """The function of a kernel; raises TilewrightError for what the dialect cannot say here."""
+    return _Function(program, name).text()
+
+
+@dataclass
+class _Home:
+    """A buffer: its memory, and the tile that it holds."""
+
+    whole: View
+    spans: Spans
+    frame: tuple[str, ...] = ()
+    """In UB: the dims of its axes, which are the result's, perhaps with the last and another one
+    exchanged, as rows of main memory stay rows."""
+
+
+@dataclass
+class _Function:
+    program: ProgramOp
+    name: str
+    body: Text = field(default_factory=Text)
+    tensors: dict[SSAValue, View] = field(default_factory=dict[SSAValue, View])
+    homes: dict[SSAValue, _Home] = field(default_factory=dict[SSAValue, _Home])
+    cube: bool = False
+    """Whether it runs on a cube core."""
+
+    def text(self) -> str:
+        """All of it."""
+        computes = [op for op in self.program.walk() if isinstance(op, ComputeOp)]
+        if len(computes) != 1:
+            raise self.refusal(
+                "lower-chain", "a kernel of several computes needs both kinds of core"
+            )
+        self.cube = computes[0].stages[0].operation.data == "matmul"
+        tensors = [op for op in self.program.body.block.ops if isinstance(op, TensorOp)]
+        for op in tensors:
+            self.tensors[op.result] = self._tensor(op)
+        spans: Spans = {dim: (0, n, n) for dim, n in self.program.extents.items()}
+        self._block(self.program.body.block, spans, ())
+        parameters = ", ".join(f"{v.name}: {v.type}" for v in self.tensors.values())
+        core = "AIC" if self.cube else "AIV"
+        nodes = ", ".join(str(node) for node in self.program.get("nodes", ()))
+        return "\n".join(
+            [
+                f"  // {comment(nodes or self.program.symbol.data)}",
+                f"  func.func @{self.name}({parameters})",
+                "      attributes {hacc.entry, hacc.function_kind = #hacc.function_kind<DEVICE>, "
+                f"hivm.func_core_type = #hivm.func_core_type<{core}>}} {{",
+                *(f"    {name} = {value}" for value, name in self.body.constants.items()),
+                *self.body.lines,
+                "    return",
+                "  }",
+            ]
+        )
+
+    def refusal(self, code: str, reason: str, help: str = "") -> TilewrightError:
+        """A refusal that names the model's nodes."""
+        nodes = ", ".join(str(node) for node in self.program.get("nodes", ()))
+        return refuse(code, reason, nodes or self.program.symbol.data, help)
+
+    def _tensor(self, op: TensorOp) -> View:
+        name = element_name(tensor_type(op.result).element_type)
+        shape = shape_of(op.result)
+        if name not in ELEMENTS or not shape:
+            reason = f"{op.symbol.data} has elements of {name} and {len(shape)} axes"
+            raise self.refusal("lower-operation", reason)
+        steps = tuple(op.get("strides", ())) or dense(shape)
+        layout = "" if steps == dense(shape) else strided(steps)
+        return View(self.body.name(op.role.data), shape, steps, ELEMENTS[name], "gm", layout)
+
+    def _block(self, block: Block, spans: Spans, summed: tuple[str, ...]) -> None:
+        for op in block.ops:
+            if isinstance(op, LoopOp):
+                self._loop(op, spans, summed)
+            elif isinstance(op, BufferOp):
+                self._buffer(op, spans)
+            elif isinstance(op, MoveOp):
+                self._move(op)
+            elif isinstance(op, ComputeOp):
+                self._compute(op, spans, summed)
+            elif not isinstance(op, TensorOp):
+                raise self.refusal("lower-operation", f"there is no kernel with {op.name}")
+
+    def _loop(self, op: LoopOp, spans: Spans, summed: tuple[str, ...]) -> None:
+        dim, step, extent = op.dim.data, op.step_size, op.upper_bound
+        start, size, _ = spans[dim]
+        if op.lower_bound or start != 0 or size != extent:
+            raise self.refusal("lower-operation", f"two loops over {dim}")
+        body = self.body
+        bounds = [body.index(number) for number in (0, extent, step)]
+        variable = body.name(dim)
+        body.enter(f"scf.for {variable} = {bounds[0]} to {bounds[1]} step {bounds[2]}")
+        inner: Size = step
+        if extent % step:
+            left = body.value(f"{dim}_left", f"arith.subi {bounds[1]}, {variable} : index")
+            inner = body.value(f"{dim}_size", f"arith.minsi {bounds[2]}, {left} : index")
+        if dim in self.program.reduction_dims:
+            summed = (*summed, variable)
+        self._block(op.body.block, {**spans, dim: (variable, inner, step)}, summed)
+        body.leave()
+
+    def _axes(self, window: WindowAttr, what: str) -> list[str]:
+        """The dim that each axis of a window runs along; "" where it has one index."""
+        dims: list[str] = []
+        for axis in window.data:
+            terms = [(dim, c) for dim, c in axis.terms if c]
+            if axis.offset or len(terms) > 1 or any(c != 1 for _, c in terms):
+                raise self.refusal("lower-layout", f"{what} is read by windows or strides")
+            dims.append(terms[0][0] if terms else "")
+        return dims
+
+    def _buffer(self, op: BufferOp, spans: Spans) -> None:
+        frame: tuple[str, ...] = ()
+        element = "f32" if op.memory == "cc" else self.tensors[op.tensor_op.result].element
+        if op.memory == "ub":
+            frame = self._frame_of(op)
+            most = [spans[dim][2] if dim in self._axes_of(op) else 1 for dim in frame]
+        elif self._is_bias(op):
+            (dim,) = self._axes_of(op)
+            most = [spans[dim][2] if dim else 1]
+        else:
+            rows, columns = self._matrix(op)
+            blocks = [-(-spans[dim][2] // CUBE) if dim else 1 for dim in (columns, rows)]
+            most = [*blocks, CUBE, CUBE]
+        hint = f"{op.tensor_op.role.data}_{op.memory}"
+        slots = op.slot_count
+        self.homes[op.result] = _Home(
+            self.body.allocated(hint, most, element, op.memory, slots), dict(spans), frame
+        )
+
+    def _axes_of(self, op: BufferOp) -> list[str]:
+        return self._axes(op.window, op.symbol.data)
+
+    def _frame(self) -> tuple[str, ...]:
+        """The dims of a vector kernel's result, by its axes: every operand in UB has as many."""
+        return tuple(self._axes(windows_of(self._stages()[-1])[-1], "the result"))
+
+    def _frame_of(self, op: BufferOp) -> tuple[str, ...]:
+        """The dims of the axes of a buffer in UB: rows of the tensor are rows there."""
+        frame = list(self._frame())
+        kept = [dim for dim in self._axes_of(op) if dim]
+        if kept and kept[-1] != max(kept, key=frame.index):
+            row, last = frame.index(kept[-1]), len(frame) - 1
+            frame[row], frame[last] = frame[last], frame[row]
+        return tuple(frame)
+
+    def _is_bias(self, op: BufferOp) -> bool:
+        return op.get("role", "") == "bias" and op.memory == "cbuf"
+
+    def _matrix(self, op: BufferOp) -> tuple[str, str]:
+        """The dims of rows and columns of a matrix."""
+        axes = self._axes_of(op)
+        if len(axes) < 2:
+            raise self.refusal("lower-rank", f"{op.symbol.data} is no matrix")
+        return axes[-2], axes[-1]
+
+    def _tile(self, op: BufferOp, spans: Spans, kept: Sequence[int]) -> View:
+        """What a buffer holds, in main memory, of the axes that are kept."""
+        tensor = self.tensors[op.tensor_op.result]
+        places = [spans[dim] if dim else (0, 1, 1) for dim in self._axes_of(op)]
+        for axis, (_, size, _) in enumerate(places):
+            if axis not in kept and size != 1:
+                raise self.refusal("lower-layout", "a tile holds several matrices")
+        starts, sizes = [start for start, _, _ in places], [size for _, size, _ in places]
+        return self.body.part(tensor, starts, sizes, kept)
+
+    def _move(self, op: MoveOp) -> None:
+        buffer = op.buffer
+        if op.outer not in self.tensors:
+            raise self.refusal("lower-operation", "a move between two memories of the chip")
+        home = self.homes[buffer.result]
+        axes = self._axes_of(buffer)
+        if buffer.memory == "ub":
+            frame = home.frame
+            kept = [axis for axis, dim in enumerate(axes) if dim] or [len(axes) - 1]
+            places = [frame.index(axes[axis]) if axes[axis] else len(frame) - 1 for axis in kept]
+            if len(set(places)) < len(places):
+                raise self.refusal("lower-layout", f"{buffer.symbol.data} is read along a diagonal")
+            order = sorted(range(len(kept)), key=places.__getitem__)
+            outer = self.body.turned(self._tile(buffer, home.spans, kept), order)
+            places.sort()
+            sizes = [home.spans[dim][1] if dim in axes else 1 for dim in frame]
+            inner = self.body.part(home.whole, [0] * len(frame), sizes, places)
+        else:
+            outer = self._tile(buffer, home.spans, range(max(len(axes) - 2, 0), len(axes)))
+            inner = home.whole
+            if self._is_bias(buffer):
+                inner = self.body.part(inner, [0], outer.sizes)
+        if op.loads:
+            plain = buffer.memory == "ub" or self._is_bias(buffer)
+            name = "load" if plain else "nd2nz {dst_continuous}"
+            source, target = outer, inner
+        else:
+            source, target = inner, outer
+            name = "store" if buffer.memory == "ub" else self._fixpipe()
+        self.body.line(
+            f"hivm.hir.{name} ins({source.name} : {source.type}) "
+            f"outs({target.name} : {target.type})"
+        )
+
+    def _stages(self) -> list[StageOp]:
+        (compute,) = (op for op in self.program.walk() if isinstance(op, ComputeOp))
+        return compute.stages
+
+    def _fixpipe(self) -> str:
+        """The move of sums to main memory, and the stages behind the product that come with it."""
+        modes = ["dma_mode = #hivm.dma_mode<nz2nd>"]
+        for stage in self._stages()[1:]:
+            match stage.operation.data:
+                case "relu":
+                    modes.append("pre_relu = #hivm.fixpipe_pre_relu_mode<NORMAL_RELU>")
+                case "cast":
+                    modes.append("pre_quant = #hivm.fixpipe_pre_quant_mode<F322F16>")
+                case name:
+                    raise self.refusal("lower-epilogue", f"{name} behind a product")
+        return f"fixpipe {{{', '.join(modes)}}}"
+
+    def _compute(self, op: ComputeOp, spans: Spans, summed: tuple[str, ...]) -> None:
+        if self.cube:
+            self._product(op, spans, summed)
+            return
+        frame, body = self._frame(), self.body
+        sizes = [spans[dim][1] if dim else 1 for dim in frame]
+        most = [spans[dim][2] if dim else 1 for dim in frame]
+        vectors = Vectors(body, frame, sizes, most)
+        operands: dict[SSAValue, View] = {}
+        for stage in op.stages:
+            for value, window in zip(stage.inputs, windows_of(stage), strict=False):
+                if value in self.homes:
+                    axes, home = self._axes(window, "an operand"), self.homes[value]
+                    mine = [spans[dim][1] if dim in axes else 1 for dim in home.frame]
+                    tile = body.part(home.whole, [0] * len(frame), mine)
+                    if home.frame != frame:
+                        order = [home.frame.index(dim) for dim in frame]
+                        tile = vectors.transposed(tile, order)
+                    operands[value] = tile
+        output = self.homes[op.output].whole
+        vectors.chain(op.stages, operands, body.part(output, [0] * len(frame), sizes))
+
+    def _product(self, op: ComputeOp, spans: Spans, summed: tuple[str, ...]) -> None:
+        stage, body = op.stages[0], self.body
+        values = stage.parameters
+        flags = [f"{side}_transpose" for side in "ab" if values.get(f"transpose_{side}", False)]
+        left, right, *bias = (self.homes[value].whole for value in stage.inputs)
+        window = windows_of(stage)[-1]
+        rows, columns = self._axes(window, "the result")[-2:]
+        sizes = [
+            body.index(spans[dim][1]) if dim else body.index(1) for dim in (rows, "ci", columns)
+        ]
+        first = body.constant("all", "true") if not summed else ""
+        for variable in summed:
+            zero = body.index(0)
+            begun = body.once("first", f"arith.cmpi eq, {variable}, {zero} : index")
+            first = body.once("first", f"arith.andi {first}, {begun} : i1") if first else begun
+        target = self.homes[op.output].whole
+        names = [left.name, right.name, first, *sizes, *(each.name for each in bias)]
+        types = [left.type, right.type, "i1", *["index"] * 3, *(each.type for each in bias)]
+        attributes = f" {{{', '.join(flags)}}}" if flags else ""
+        body.line(
+            f"hivm.hir.mmadL1{attributes} ins({', '.join(names)} : {', '.join(types)}) "
+            f"outs({target.name} : {target.type})"
+        )
+
+
+def function_name(symbol: str) -> str:
+    """The name of a kernel's function."""
+    return identifier(symbol, "kernel")

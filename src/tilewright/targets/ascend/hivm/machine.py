@@ -1,0 +1,122 @@
+"""The machine that networks are compiled for on an Ascend 910B: a cube core and a vector core.
+
+Their memories are apart: products go from main memory through L1 to L0C and back by the pipe FIX,
+all else through UB. Tensors lie row by row in main memory; ``nd2nz`` and ``fixpipe`` change formats
+on the way. Sizes are those of the tool's own table of Ascend910B2; rates are ``ASCEND_910B1``'s.
+"""
+
+from __future__ import annotations
+
+from tilewright.machine import Engine, Machine, Memory, Move, Primitive, Storage
+from tilewright.targets.ascend.machine import ASCEND_910B1, BLOCK, CUBE, FRACTAL
+
+UB = 192 << 10
+"""Bytes of a vector core's unified buffer."""
+
+SCRATCH = 144 << 10
+"""Bytes of it that operands leave alone: three tiles of floats beside two of halves."""
+
+MOST = 256
+"""Largest extent of a tile of a product: L0C holds 256 x 128 sums, and L0A 256 x 128 halves."""
+
+HEAD = int(ASCEND_910B1.mad_head.value)
+"""Cycles of a product before its first block."""
+
+VECTOR_HEAD = 16
+"""Assumed of a vector operation; no public source gives it."""
+
+ROUNDED = ("add", "sub", "mul", "div")
+"""Elementwise operations that round, once each; vectors.py computes them in halves."""
+
+EXACT = ("max", "min", "relu", "neg", "abs", "clip", "identity")
+FUNCTIONS = ("exp", "log", "sqrt", "erf", "tanh", "sigmoid", "silu", "gelu")
+
+_POINTS = "d0*d1*d2*d3*d4*d5*d6*d7"
+
+
+def machine_910b() -> Machine:
+    """One cube core and one vector core."""
+    core = ASCEND_910B1
+    latency = int(core.latency.value)
+    rate = core.paths["gm", "cbuf"].value
+
+    def move(source: str, target: str, engine: str, rate: float) -> Move:
+        return Move(
+            name=f"{source}-to-{target}",
+            source=source,
+            target=target,
+            engine=engine,
+            bytes_per_cycle=rate,
+            latency=latency,
+            in_flight=4,
+            transaction=BLOCK,
+        )
+
+    return Machine(
+        name="ascend910b",
+        description="a cube core and a vector core of an Ascend 910B (dav-c220)",
+        clock_hz=core.clock_hz.value,
+        memories=(
+            Memory(name="gm", bytes_per_cycle=rate),
+            Memory(name="cbuf", bytes=core.l1, granule=FRACTAL),
+            Memory(name="cc", bytes=core.l0c, granule=2 * FRACTAL),
+            Memory(name="ub", bytes=UB, granule=BLOCK, reserved=SCRATCH),
+        ),
+        moves=(
+            move("gm", "cbuf", "mte2", rate),
+            move("cc", "gm", "fix", core.paths["cc", "gm"].value),
+            move("gm", "ub", "mte2-v", rate),
+            move("ub", "gm", "mte3", rate),
+        ),
+        engines=tuple(Engine(name=name) for name in ("mte2", "m", "fix", "mte2-v", "v", "mte3")),
+        primitives=(_mmad(), *_vectors()),
+        main="gm",
+        element="float16",
+        accumulator="float32",
+    )
+
+
+def _mmad() -> Primitive:
+    return Primitive(
+        name="mmad",
+        operations=("matmul",),
+        engine="m",
+        operands={
+            "input": Storage(memory="cbuf", multiples=dict.fromkeys(("n", "m", "ci"), CUBE)),
+            "weight": Storage(memory="cbuf", multiples=dict.fromkeys(("co", "ci"), CUBE)),
+            "bias": Storage(memory="cbuf", multiples={"co": CUBE}),
+            "output": Storage(memory="cc", multiples=dict.fromkeys(("n", "m", "co"), CUBE)),
+        },
+        epilogue=(("relu",), ("cast",)),
+        cycles=f"{HEAD} + b0*b1*ceil(n*m/16)*ceil(co/16)*ceil(ci/16)",
+        peak="b0*b1*n*m*co*ci/4096",
+        multiples=dict.fromkeys(("n", "m", "co", "ci"), CUBE),
+        blocks=("n", "m", "co", "ci"),
+        limits={**dict.fromkeys(("n", "m", "co"), MOST), **dict.fromkeys(("b0", "b1", "b2"), 1)},
+        sums=True,
+    )
+
+
+def _vectors() -> tuple[Primitive, ...]:
+    def primitive(
+        name: str, operations: tuple[str, ...], roles: tuple[str, ...], count: str, passes: int
+    ) -> Primitive:
+        rows = "axis" in count
+        return Primitive(
+            name=name,
+            operations=operations,
+            engine="v",
+            operands={role: Storage(memory="ub") for role in (*roles, "output")},
+            epilogue=() if rows else ((*ROUNDED, *EXACT), EXACT, ("cast",)),
+            cycles=f"{VECTOR_HEAD} + ceil({count}*{passes}/64)",
+            peak=f"{count}*{passes}/64",
+            whole=("axis",) if rows else (),
+        )
+
+    points = (*ROUNDED, *EXACT, *FUNCTIONS, "transpose")
+    roles = ("input", "weight", "residual")
+    return (
+        primitive("points", points, roles, _POINTS, 1),
+        primitive("softmax", ("softmax",), ("input",), f"{_POINTS}*axis", 6),
+        primitive("layer_norm", ("layer_norm",), (*roles[:2], "bias"), f"{_POINTS}*axis", 7),
+    )

@@ -1,0 +1,172 @@
+"""HIVM text, line by line: constants, allocations and views of memories, with their types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from tilewright.graph.names import identifier
+
+Size = int | str
+"""A number, or the name of a value of type index."""
+
+ELEMENTS = {"float16": "f16", "float32": "f32"}
+"""Element type -> its name in MLIR, of those that kernels here compute on."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A strided box of a memory: a ``memref``."""
+
+    name: str
+    sizes: tuple[Size, ...]
+    strides: tuple[int, ...]
+    """Elements from one index of an axis to the next."""
+    element: str
+    space: str
+    """``gm``, ``cbuf``, ``cc`` or ``ub``."""
+    layout: str = ""
+    """What its type says of strides and offset: nothing of memory that is dense from its start."""
+
+    @property
+    def type(self) -> str:
+        """Its type."""
+        shape = "x".join("?" if isinstance(n, str) else str(n) for n in self.sizes)
+        return f"memref<{shape}x{self.element}{self.layout}, #hivm.address_space<{self.space}>>"
+
+
+def dense(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a dense box."""
+    return tuple(prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
+
+
+def strided(strides: Sequence[int], offset: Size = 0) -> str:
+    """What a type says of strides and an offset."""
+    end = f", offset: {offset}" if offset else ""
+    return f", strided<[{', '.join(map(str, strides))}]{end}>"
+
+
+@dataclass
+class Text:
+    """The body of a function on its way; constants are collected for its first lines."""
+
+    lines: list[str] = field(default_factory=list[str])
+    constants: dict[str, str] = field(default_factory=dict[str, str])
+    """Definition of a constant -> its name."""
+    taken: set[str] = field(default_factory=set[str])
+    blocks: list[dict[str, str]] = field(default_factory=lambda: [{}])
+    """Of each block around: the values that are defined in it, by definition."""
+
+    def line(self, text: str) -> None:
+        """A line at the current depth."""
+        self.lines.append("  " * (len(self.blocks) + 1) + text)
+
+    def enter(self, head: str) -> None:
+        """Begin a block."""
+        self.line(f"{head} {{")
+        self.blocks.append({})
+
+    def leave(self) -> None:
+        """End a block."""
+        self.blocks.pop()
+        self.line("}")
+
+    def name(self, hint: str) -> str:
+        """A name of a value that no other has."""
+        base = identifier(hint, "v")
+        name, number = base, 0
+        while name in self.taken:
+            number += 1
+            name = f"{base}_{number}"
+        self.taken.add(name)
+        return f"%{name}"
+
+    def value(self, hint: str, definition: str) -> str:
+        """A value, defined here."""
+        name = self.name(hint)
+        self.line(f"{name} = {definition}")
+        return name
+
+    def once(self, hint: str, definition: str) -> str:
+        """A value that only depends on what its definition names: defined here, if no block around
+        has it."""
+        for block in self.blocks:
+            if definition in block:
+                return block[definition]
+        name = self.blocks[-1][definition] = self.value(hint, definition)
+        return name
+
+    def constant(self, hint: str, definition: str) -> str:
+        """A constant, defined once for the function."""
+        definition = f"arith.constant {definition}"
+        if definition not in self.constants:
+            self.constants[definition] = self.name(hint)
+        return self.constants[definition]
+
+    def index(self, number: Size) -> str:
+        """A number as a value of type index."""
+        return (
+            number if isinstance(number, str) else self.constant(f"c{number}", f"{number} : index")
+        )
+
+    def number(self, value: float, element: str) -> str:
+        """A floating-point constant."""
+        return self.constant("cst", f"{value:.9e} : {element}")
+
+    def allocated(
+        self, hint: str, sizes: Sequence[int], element: str, space: str, slots: int = 1
+    ) -> View:
+        """Memory on the chip; with several slots, iterations of the loop take turns at them."""
+        view = View("", tuple(sizes), dense(sizes), element, space)
+        name = self.value(hint, f"memref.alloc() : {view.type}")
+        if slots > 1:
+            self.line(f"annotation.mark {name} {{hivm.multi_buffer = {slots} : i32}} : {view.type}")
+        return replace(view, name=name)
+
+    def part(
+        self,
+        of: View,
+        starts: Sequence[Size],
+        sizes: Sequence[Size],
+        kept: Sequence[int] | None = None,
+    ) -> View:
+        """A box of a view; axes that are not ``kept``, which have one index, are left out."""
+        whole = kept is None or len(kept) == len(sizes)
+        if whole and tuple(sizes) == of.sizes and not any(starts):
+            return of
+        axes = range(len(sizes)) if kept is None else kept
+        strides = tuple(of.strides[axis] for axis in axes)
+        moved = "offset" in of.layout or any(isinstance(start, str) or start for start in starts)
+        view = View(
+            "",
+            tuple(sizes[axis] for axis in axes),
+            strides,
+            of.element,
+            of.space,
+            strided(strides, "?" if moved else 0),
+        )
+        boxes = (starts, sizes, [1] * len(sizes))
+        listed = " ".join(f"[{', '.join(map(str, box))}]" for box in boxes)
+        definition = f"memref.subview {of.name}{listed} : {of.type} to {view.type}"
+        return replace(view, name=self.once(f"{of.name[1:]}_tile", definition))
+
+    def turned(self, of: View, order: Sequence[int]) -> View:
+        """A view with its axes in another order."""
+        if list(order) == sorted(order):
+            return of
+        strides = tuple(of.strides[axis] for axis in order)
+        moved = "?" if "offset" in of.layout else 0
+        view = View(
+            "",
+            tuple(of.sizes[axis] for axis in order),
+            strides,
+            of.element,
+            of.space,
+            strided(strides, moved),
+        )
+        names = [f"a{axis}" for axis in range(len(order))]
+        turned = ", ".join(names[axis] for axis in order)
+        definition = f"memref.transpose {of.name} ({', '.join(names)}) -> ({turned})"
+        definition += f" : {of.type} to {view.type}"
+        return replace(view, name=self.once(f"{of.name[1:]}_turned", definition))

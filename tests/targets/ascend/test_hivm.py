@@ -1,0 +1,164 @@
+"""Text in HIVM: what it computes, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.targets.ascend.hivm_interpreter import execute
+from tests.targets.ascend.oracle import OPTIONS, bishengir_opt, needs_oracle
+from tests.targets.generic.kernel_cases import Case, KernelBuilder
+
+import tilewright
+from tilewright.compiler.pipeline import resolve
+from tilewright.compiler.representation import representation
+from tilewright.errors import TilewrightError
+from tilewright.ir import SSAValue, f16
+from tilewright.planning import plan
+from tilewright.targets.ascend.hivm.emit import function_text
+from tilewright.targets.ascend.hivm.machine import UB, machine_910b
+from tilewright.tile.lower import tile
+
+LENET = Path(__file__).parents[3] / "examples" / "lenet5" / "lenet5.onnx"
+MACHINE = machine_910b()
+
+
+class Halves(KernelBuilder):
+    """Kernels on halves, computed in float32 and rounded once."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, fixed=False, element=f16)
+
+    def stored(self, value: SSAValue) -> Case:
+        return self.finish(self.op("cast", value, to="float16"))
+
+
+def product(seed: int) -> Case:
+    build = Halves(seed)
+    m, k, n = (int(v) for v in build.random.integers(1, (300, 900, 300)))
+    turned = bool(seed % 2)
+    operands = [build.operand((m, k)), build.operand((n, k) if turned else (k, n))]
+    operands += [build.operand((n,), bits=32)] if seed % 3 else []
+    y = build.op("matmul", *operands, transpose_b=turned)
+    return build.stored(build.op("relu", y) if seed % 4 < 2 else y)
+
+
+def batch(seed: int) -> Case:
+    build = Halves(seed)
+    m, k, n = (int(v) for v in build.random.integers(1, 100, 3))
+    return build.stored(
+        build.op("matmul", build.operand((2, 3, m, k)), build.operand((2, 3, k, n)))
+    )
+
+
+def points(seed: int) -> Case:
+    build = Halves(seed)
+    shape = tuple(build.random.integers(1, (5, 70, 300)).tolist())
+    name = ("add", "sub", "mul", "max", "div")[seed % 5]
+    other = shape[seed % 3 :] if seed % 2 else (shape[0], 1, shape[2])
+    y = build.op(name, build.operand(shape), build.operand(other))
+    return build.stored(build.op("relu", y) if seed % 2 else y)
+
+
+def function(name: str, **attributes: Any) -> Case:
+    build = Halves(3)
+    return build.stored(build.op(name, build.operand((7, 1234)), **attributes))
+
+
+def rows(seed: int) -> Case:
+    build = Halves(seed)
+    width = int(build.random.integers(2, 700))
+    x = build.operand((*build.random.integers(1, 20, seed % 3).tolist(), width))
+    if seed % 2:
+        return build.finish(build.op("softmax", x, axis=-1))
+    others = [build.operand((width,)) for _ in range(seed % 3)]
+    return build.stored(build.op("layer_norm", x, *others, centred=seed % 4 < 2))
+
+
+def turned(seed: int) -> Case:
+    build = Halves(seed)
+    shape = tuple(build.random.integers(1, 40, 4).tolist())
+    order = ((0, 2, 1, 3), (0, 2, 3, 1), (0, 1, 3, 2), (3, 0, 1, 2))[seed % 4]
+    return build.stored(build.op("transpose", build.operand(shape), permutation=list(order)))
+
+
+CASES = {
+    **{f"product {seed}": (lambda s=seed: product(s)) for seed in range(8)},
+    **{f"batch {seed}": (lambda s=seed: batch(s)) for seed in range(2)},
+    **{f"points {seed}": (lambda s=seed: points(s)) for seed in range(10)},
+    **{
+        name: (lambda n=name: function(n))
+        for name in ("neg", "abs", "exp", "erf", "tanh", "sigmoid", "silu", "gelu")
+    },
+    "clip": lambda: function("clip", minimum=-0.5, maximum=1.25),
+    "clip above": lambda: function("clip", maximum=0.75),
+    **{f"rows {seed}": (lambda s=seed: rows(s)) for seed in range(8)},
+    **{f"turned {seed}": (lambda s=seed: turned(s)) for seed in range(4)},
+}
+
+
+def text_of(case: Case) -> str:
+    schedule = plan(case.kernel, MACHINE).schedule
+    program = tile(case.kernel, schedule, MACHINE)
+    return f"module {{\n{function_text(program, 'k')}\n}}\n"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_text_computes_what_the_graph_means(name: str) -> None:
+    """Sums of products in another order, functions of another library: a few units of float32, and
+    one rounding to halves."""
+    case = CASES[name]()
+    operands = list(case.operands.values())
+    result = np.full(case.expected.shape, np.nan, np.float16)
+    execute(text_of(case), [*operands, result])
+    wanted = case.expected.astype(np.float64)
+    assert np.isfinite(result.astype(np.float64)).all()
+    room = 2.0**-10 * np.abs(wanted) + 2.0**-20 * np.abs(wanted).max() + 2.0**-24
+    assert (np.abs(result - wanted) <= room).all()
+
+
+@needs_oracle
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", CASES)
+def test_the_vendors_tool_accepts_plans_and_synchronises(name: str) -> None:
+    text = text_of(CASES[name]())
+    planned = bishengir_opt(text, OPTIONS)
+    assert planned.count("hivm.hir.pointer_cast") == text.count("memref.alloc()")
+    assert "hivm.hir.set_flag" in planned
+
+
+@needs_oracle
+@pytest.mark.oracle
+def test_the_vendors_tool_accepts_a_network() -> None:
+    text = representation(LENET, *resolve("ascend910b"), "hivm")
+    assert text.count("func.func") >= 6
+    bishengir_opt(text, OPTIONS)
+
+
+@needs_oracle
+@pytest.mark.oracle
+def test_the_vendors_tool_finds_what_does_not_fit() -> None:
+    """A check of the check: a buffer as large as UB beside others is an error."""
+    text = text_of(CASES["exp"]())
+    wide = f"memref<{UB // 2}xf16, #hivm.address_space<ub>>"
+    more = (
+        f"%more = memref.alloc() : {wide}\nhivm.hir.vexp ins(%more : {wide}) outs(%more : {wide})"
+    )
+    text = text.replace("      hivm.hir.store", f"{more}\nhivm.hir.store", 1)
+    with pytest.raises(AssertionError, match="ub overflow"):
+        bishengir_opt(text, OPTIONS)
+
+
+def test_a_network_says_what_the_host_runs() -> None:
+    text = representation(LENET, *resolve("ascend910b"), "hivm")
+    assert "k0_conv1 runs on the host: no primitive of ascend910b computes conv" in text
+    assert text.count("{") == text.count("}")
+
+
+def test_nothing_here_runs_a_package(tmp_path: Path) -> None:
+    executable = tilewright.compile(LENET, "ascend910b", directory=tmp_path / "package")
+    assert (tmp_path / "package" / "program" / "kernels.mlir").is_file()
+    with pytest.raises(TilewrightError, match=r"target-text.*nothing here runs"):
+        executable.run({"image": np.zeros((1, 1, 28, 28), np.float32)})
