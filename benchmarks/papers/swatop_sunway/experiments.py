@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.papers.swatop.shapes import ALIGNED, UNALIGNED, convolutions
+from benchmarks.papers.swatop_sunway.chip import chip_table
 from benchmarks.papers.swatop_sunway.kernels import convolution
 from benchmarks.papers.swatop_sunway.kernels import product as matrix_product
 from benchmarks.report import Column, Table, percent, whole
@@ -32,7 +33,7 @@ from tilewright.targets.sunway.pipeline import steady
 
 TITLE = "swATOP's strategies on one core group of SW26010 (predicted)"
 
-NETWORKS = ("primitives", "convolutions", "products")
+NETWORKS = ("primitives", "convolutions", "products", "chip")
 """Parts of the page; or a file of hand-written results."""
 
 OPTIONS = ("sample",)
@@ -80,6 +81,8 @@ def tables(networks: Sequence[str], sample: int | None = None) -> list[Table]:
                 for own in _sampled(sizes, sample)
             ]
             found += [_listed("Listing 2", rows), _summary(rows)]
+        elif name == "chip":
+            found.append(chip_table())
         elif Path(name).exists():
             found.append(_hand_written(Path(name)))
     return found

@@ -1,7 +1,8 @@
-"""SW26010 ("Sunway"): packages of athread C for one core group."""
+"""SW26010 ("Sunway"): packages of athread C for one core group, or all four."""
 
-from tilewright.targets.sunway.target import SunwayTarget
+from tilewright.targets.sunway.target import ChipTarget, SunwayTarget
 
 TARGET = SunwayTarget()
+CHIP = ChipTarget()
 
-__all__ = ["TARGET"]
+__all__ = ["CHIP", "TARGET"]

@@ -24,9 +24,10 @@ from tilewright.targets.base import KernelProfile, Profile, Runner, RunResult, W
 from tilewright.targets.cpu.package import WEIGHTS_FILE
 from tilewright.targets.cpu.ports import Port
 from tilewright.targets.cpu.runner import arena, read_weights
+from tilewright.targets.sunway.chip import GROUPS
 from tilewright.targets.sunway.emit.charge import counting
 from tilewright.targets.sunway.emit.makefile import SHIM_FLAGS, SHIM_LINK
-from tilewright.targets.sunway.emit.package import MANIFEST, sources_of
+from tilewright.targets.sunway.emit.package import MANIFEST, core_groups, sources_of
 
 OPTIMISED = ("-O2", "-Wall", "-Wextra")
 
@@ -144,9 +145,13 @@ class SunwayRunner(Runner):
             watch(str(row["symbol"]), arenas)
 
     def profile(self, counts: str) -> Profile:
-        """What the shim counted: a line for each kernel on the CPEs (shim/count.c)."""
+        """What the shim counted: a line for each kernel and core group (shim/count.c).
+
+        A kernel takes what its slowest core group does.
+        """
         memory = self.manifest["weight_bytes"] + self.manifest["activation_bytes"]
-        lines = iter([[int(word) for word in line.split()] for line in counts.splitlines()])
+        lines = [[int(word) for word in line.split()] for line in counts.splitlines()]
+        groups = [iter([row for row in lines if row[-1] == g]) for g in range(GROUPS)]
         kernels: list[KernelProfile] = []
         begin = 0
         moved = 0
@@ -155,7 +160,9 @@ class SunwayRunner(Runner):
             if row["on_host"]:
                 kernels.append(KernelProfile(symbol, nodes, on_host=True))
                 continue
-            cycles, read, written, *_ = next(lines)
+            parts = [next(groups[g]) for g in range(int(row.get("groups", 1)))]
+            cycles = max(part[0] for part in parts)
+            read, written = (sum(part[i] for part in parts) for i in (1, 2))
             kernels.append(
                 KernelProfile(
                     *(symbol, nodes, cycles, begin, begin + cycles),
@@ -173,16 +180,16 @@ class SunwayRunner(Runner):
 
 
 def figures(machine: Machine) -> str:
-    """What the shim needs of a machine to count: SHIM_MACHINE's file."""
+    """What the shim needs to count: SHIM_MACHINE's file, with the rates of one core group."""
+    groups = core_groups(machine)
     main = machine.memory(machine.main).bytes_per_cycle
-    lines = [f"memory {main or 1e9!r}", f"issue {machine.issue_cycles}"]
+    lines = [f"memory {(main or 1e9) / groups!r}", f"issue {machine.issue_cycles}"]
     lines.append(f"spawn {machine.spawn_cycles}")
     for move in machine.moves:
         way = "put" if move.target == machine.main else "get"
         points = " ".join(f"{size} {part!r}" for size, part in move.efficiency)
-        lines.append(
-            f"{way} {move.bytes_per_cycle!r} {move.latency!r} {len(move.efficiency)} {points}"
-        )
+        rate = move.bytes_per_cycle / groups
+        lines.append(f"{way} {rate!r} {move.latency!r} {len(move.efficiency)} {points}")
     return "\n".join(lines) + "\n"
 
 
@@ -195,6 +202,7 @@ def read_manifest(directory: Path) -> dict[str, Any]:
         for key in ("weight_bytes", "activation_bytes"):
             sound = sound and 0 <= int(content[key]) <= 1 << 36
         for row in content["layers"]:
+            sound = sound and 1 <= int(row.get("groups", 1)) <= GROUPS
             sound = sound and str(row["symbol"]).isidentifier()
             end = int(row["start"]) + int(row["bytes"])
             sound = sound and 0 <= int(row["start"]) <= end <= content["activation_bytes"]

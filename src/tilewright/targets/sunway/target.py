@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tilewright.errors import refuse
 from tilewright.machine import Machine
 from tilewright.machine.capabilities import Capability
+from tilewright.planning import PlanCache, plan
 from tilewright.planning.mesh import Mesh
+from tilewright.planning.planners.choice import Chosen, planner_of
 from tilewright.targets.base import Compilation, Runner, Target, sources_text
 from tilewright.targets.cpu.package import WEIGHTS_FILE
+from tilewright.targets.sunway.chip import CHIP, ChipPlanner, group_machine
 from tilewright.targets.sunway.emit.package import write_package
 from tilewright.targets.sunway.machine import CPES, LDM_BYTES, MACHINE
 from tilewright.targets.sunway.mesh import MESH
@@ -31,7 +36,7 @@ class SunwayTarget(Target):
     falls_back = True
     weights_file = WEIGHTS_FILE
 
-    def mesh(self) -> Mesh:
+    def mesh(self) -> Mesh | None:
         """The CPEs' rows and columns."""
         return MESH
 
@@ -45,12 +50,16 @@ class SunwayTarget(Target):
         names = {memory.name for memory in machine.memories}
         if names != {machine.main, "ldm"}:
             raise refuse("sunway-machine", "has one memory beside the main one, ldm", machine.name)
-        if machine.cores > CPES:
-            reason = f"{machine.cores} cores; a core group has {CPES} CPEs"
-            raise refuse("sunway-machine", reason, "cores", f"cores = {CPES} at most")
+        self.check_cores(machine)
         if (machine.memory("ldm").bytes or 0) > LDM_BYTES:
             reason = f"a CPE has {LDM_BYTES} bytes of LDM"
             raise refuse("sunway-machine", reason, "memory.ldm.bytes")
+
+    def check_cores(self, machine: Machine) -> None:
+        """Refuse more CPEs than there are."""
+        if machine.cores > CPES:
+            reason = f"{machine.cores} cores; a core group has {CPES} CPEs"
+            raise refuse("sunway-machine", reason, "cores", f"cores = {CPES} at most")
 
     def listing(self, directory: Path) -> str:
         """The C of the MPE and of the CPEs."""
@@ -63,3 +72,33 @@ class SunwayTarget(Target):
     def load(self, directory: Path) -> Runner:
         """A runner that builds the package with the shim."""
         return SunwayRunner(directory)
+
+
+class ChipTarget(SunwayTarget):
+    """C for all four core groups: a thread of the MPEs for each, which meet behind every layer."""
+
+    name = "sunway-chip"
+    description = "athread C for the four core groups of SW26010, run on the host through a shim"
+
+    def mesh(self) -> None:
+        """None that plans may use: CPEs of different core groups exchange no registers."""
+
+    def machine(self) -> Machine:
+        """All four core groups."""
+        return CHIP
+
+    def check_cores(self, machine: Machine) -> None:
+        """Refuse anything but whole core groups."""
+        if machine.cores != CHIP.cores:
+            reason = f"{machine.cores} cores; four core groups have {CHIP.cores} CPEs"
+            raise refuse("sunway-machine", reason, "cores", f"cores = {CHIP.cores}, or sunway")
+
+    @contextmanager
+    def planner(
+        self, text: str, machine: Machine, database: str | Path | None = None
+    ) -> Generator[Chosen | None]:
+        """The planner that a text names plans for one core group; its plans are divided."""
+        cache: PlanCache = {}
+        with planner_of(text, group_machine(machine), database=database) as asked:
+            divide = ChipPlanner(machine, asked)
+            yield lambda kernel: plan(kernel, machine, cache=cache, search=divide)

@@ -20,11 +20,15 @@ class LayerHead:
     name: str
     nodes: tuple[str, ...]
     parameters: tuple[Parameter, ...]
+    grouped: bool = False
+    """Whether it is told which core group's part it is to compute."""
 
     @property
     def prototype(self) -> str:
         """The function's head."""
-        return f"void {self.name}({', '.join(each.declaration for each in self.parameters)})"
+        parameters = ["long group"] if self.grouped else []
+        parameters += [each.declaration for each in self.parameters]
+        return f"void {self.name}({', '.join(parameters)})"
 
     @property
     def about(self) -> str:
@@ -66,6 +70,8 @@ def parameters_text(layer: LayerHead) -> str:
     with writer.block(f"struct {layer.name}_para"):
         for parameter in layer.parameters:
             writer.line(f"{parameter.declaration}; /* {comment(parameter.tensor)} */")
+        if layer.grouped:
+            writer.line("long group; /* the core group's number */")
     writer.lines[-1] += ";"
     writer.line()
     writer.line("#endif")
@@ -88,6 +94,8 @@ def wrapper_text(layer: LayerHead) -> str:
         writer.line(f"struct {name}_para para;")
         for parameter in layer.parameters:
             writer.line(f"para.{parameter.pointer} = {parameter.pointer};")
+        if layer.grouped:
+            writer.line("para.group = group;")
         writer.line(f"athread_spawn({name}_slave, &para);")
         writer.line("athread_join();")
     return str(writer)

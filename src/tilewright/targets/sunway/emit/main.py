@@ -19,6 +19,8 @@ class Call:
     arguments: tuple[str, ...]
     result: tuple[int, int]
     """Of what it writes among the activations: the first byte, and how many up to the last."""
+    groups: int = 1
+    """Core groups that have a part of it; one of several is the first."""
 
 
 def main_text(
@@ -27,8 +29,12 @@ def main_text(
     inputs: Sequence[Port],
     outputs: Sequence[Port],
     sizes: tuple[int, int, int],
+    groups: int = 1,
 ) -> str:
-    """The file; ``sizes`` are bytes of weights, activations and the temporary space."""
+    """The file; ``sizes`` are bytes of weights, activations and the temporary space.
+
+    With several core ``groups``, a thread on each MPE calls the layers, and all meet behind each.
+    """
     writer = Writer()
     line = writer.line
     names = [comment(port.name) for port in (*inputs, *outputs)]
@@ -37,6 +43,10 @@ def main_text(
     line("   Inputs are read from and outputs written to files of their elements, row-major. With")
     line("   LAYERS, a directory, the memory of every layer's result is written there, too, as")
     line("   LAYER.bin, once the layer is done. */")
+    if groups > 1:
+        line("#define _GNU_SOURCE")
+        line("#include <pthread.h>")
+        line("#include <sched.h>")
     line("#include <stdio.h>")
     line("#include <stdlib.h>")
     line()
@@ -47,17 +57,24 @@ def main_text(
     line()
     writer.lines += [*FILES.splitlines(), "", *_HELPERS.splitlines()]
     line()
+    if groups > 1:
+        writer.lines += _GROUPS.replace("GROUPS", str(groups)).splitlines()
+        line()
+        _core_group(writer, calls)
+        line()
     with writer.block("int main(int count, char **words)"):
         files = 1 + len(inputs) + len(outputs)
         with writer.block(f"if (count < {files + 1} || count > {files + 2})"):
             text = string(f"%s weights.bin {' '.join(names)} [LAYERS]\\n")
             line(f"fprintf(stderr, {text.replace(chr(92) + '134n', chr(92) + 'n')}, words[0]);")
             line("return 2;")
-        line(f"const char *layers = count > {files + 1} ? words[{files + 1}] : NULL;")
+        kind = "" if groups > 1 else "const char *"
+        line(f"{kind}layers = count > {files + 1} ? words[{files + 1}] : NULL;")
         line()
         line("/* Memory. */")
-        line(f"char *weights = allocate({sizes[0]});")
-        line(f"char *activations = allocate({sizes[1]});")
+        kind = "" if groups > 1 else "char *"
+        line(f"{kind}weights = allocate({sizes[0]});")
+        line(f"{kind}activations = allocate({sizes[1]});")
         if sizes[2]:
             line("/* One space for what layers need while they run, as large as any needs. */")
             line(f"char *temporary = allocate({sizes[2]});")
@@ -69,16 +86,16 @@ def main_text(
             line(f"read_file(words[{number}], {_place(port)}, {port.bytes});")
         line()
         line("/* Computation. */")
-        line("athread_init();")
-        for call in calls:
-            line(f"/* {call.layer.about} */")
-            head = f"{call.layer.name}("
-            for number, argument in enumerate(call.arguments):
-                end = ");" if number == len(call.arguments) - 1 else ","
-                line(f"{head if not number else ' ' * len(head)}{argument}{end}")
-            start, size = call.result
-            line(f'save(layers, "{call.layer.name}", activations + {start}, {size});')
-        line("athread_halt();")
+        if groups > 1:
+            writer.lines += [f"    {text}" for text in _threads(groups)]
+        else:
+            line("athread_init();")
+            for call in calls:
+                line(f"/* {call.layer.about} */")
+                _call(writer, call)
+                start, size = call.result
+                line(f'save(layers, "{call.layer.name}", activations + {start}, {size});')
+            line("athread_halt();")
         line()
         line("/* Output. */")
         for number, port in enumerate(outputs, 2 + len(inputs)):
@@ -91,6 +108,49 @@ def main_text(
         line("free(weights);")
         line("return 0;")
     return str(writer)
+
+
+def _call(writer: Writer, call: Call) -> None:
+    """The call of a layer."""
+    head = f"{call.layer.name}("
+    arguments = ["group"] if call.layer.grouped else []
+    arguments += call.arguments
+    for number, argument in enumerate(arguments):
+        end = ");" if number == len(arguments) - 1 else ","
+        writer.line(f"{head if not number else ' ' * len(head)}{argument}{end}")
+
+
+def _core_group(writer: Writer, calls: Sequence[Call]) -> None:
+    """What the MPE of a core group runs: its part of each layer, one after the other."""
+    line = writer.line
+    line("/* What the MPE of a core group runs. */")
+    with writer.block("static void *core_group(void *number)"):
+        line("const long group = (long)number;")
+        line("bind(group);")
+        line("athread_init();")
+        for call in calls:
+            line(f"/* {call.layer.about} */")
+            with writer.block(f"if (group < {call.groups})"):
+                _call(writer, call)
+            start, size = call.result
+            line(f'done(group, "{call.layer.name}", activations + {start}, {size});')
+        line("athread_halt();")
+        line("return NULL;")
+
+
+def _threads(groups: int) -> list[str]:
+    """C that runs a thread for each core group."""
+    return f"""\
+pthread_t threads[{groups}];
+pthread_barrier_init(&all, NULL, {groups});
+for (long group = 0; group < {groups}; group++)
+    if (pthread_create(&threads[group], NULL, core_group, (void *)group)) {{
+        fprintf(stderr, "no thread for core group %ld\\n", group);
+        return 1;
+    }}
+for (long group = 0; group < {groups}; group++)
+    pthread_join(threads[group], NULL);
+pthread_barrier_destroy(&all);""".splitlines()
 
 
 def _place(port: Port) -> str:
@@ -116,4 +176,33 @@ static void save(const char *layers, const char *layer, const char *data, size_t
         return;
     snprintf(path, sizeof path, "%s/%s.bin", layers, layer);
     write_file(path, data, bytes);
+}"""
+
+_GROUPS = """\
+/* What the threads of all core groups see. */
+static char *weights, *activations;
+static const char *layers;
+static pthread_barrier_t all;
+
+/* Runs this thread on the MPE of a core group: processors 0, 4, 8, 12. */
+static void bind(long group)
+{
+    cpu_set_t processors;
+    CPU_ZERO(&processors);
+    CPU_SET(4 * group, &processors);
+    if (pthread_setaffinity_np(pthread_self(), sizeof processors, &processors)) {
+        fprintf(stderr, "core group %ld of GROUPS has no MPE\\n", group);
+        exit(1);
+    }
+}
+
+/* Waits until all core groups have done a layer. */
+static void done(long group, const char *layer, const char *data, size_t bytes)
+{
+    pthread_barrier_wait(&all);
+    if (!layers)
+        return;
+    if (group == 0)
+        save(layers, layer, data, bytes);
+    pthread_barrier_wait(&all);
 }"""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 SHIM_FLAGS = ("-std=gnu99", "-fno-pie", "-fno-strict-aliasing", "-Ishim")
-SHIM_LINK = ("-no-pie", "-Wl,--section-start=shim_ldm=0x70000000")
+SHIM_LINK = ("-no-pie", "-pthread", "-Wl,--section-start=shim_ldm=0x70000000")
 """LDM lies apart from everything, where the pages of each CPE can be mapped in turn."""
 
 
-def makefile_text(name: str, layers: Sequence[str], slaves: Sequence[str]) -> str:
-    """The text."""
+def makefile_text(
+    name: str, layers: Sequence[str], slaves: Sequence[str], *, threads: bool = False
+) -> str:
+    """The text; with ``threads``, of a program of several MPEs."""
     return f"""\
 # make        {name}_sw26010, with the machine's compiler: MPE and CPE programs are compiled apart
 #             and linked into one static executable
@@ -33,7 +35,7 @@ HEADERS = $(wildcard layers/*.h slave/*.h mpe/*.h)
 all: {name}_sw26010
 
 {name}_sw26010: $(MPE:%.c=%.mpe.o) $(CPE:%.c=%.cpe.o)
-	$(SW5CC) -hybrid $^ -o $@ -lm
+	$(SW5CC) -hybrid $^ -o $@ -lm{" -lpthread" if threads else ""}
 
 %.mpe.o: %.c $(HEADERS)
 	$(SW5CC) -host -std=gnu99 $(HOSTFLAGS) -c $< -o $@

@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,10 @@ from tilewright.targets.sunway.emit.layer import (
 )
 from tilewright.targets.sunway.emit.main import Call, main_text
 from tilewright.targets.sunway.emit.makefile import makefile_text
-from tilewright.targets.sunway.emit.nest import buffer_names
+from tilewright.targets.sunway.emit.nest import Nest, buffer_names
 from tilewright.targets.sunway.emit.slave import Layer, slave_text
 from tilewright.targets.sunway.gemm.tile import header_text as gemm_text
+from tilewright.targets.sunway.machine import CPES
 from tilewright.tile.dialect import BufferOp, ProgramOp, programs_of
 
 MANIFEST = "program.json"
@@ -90,6 +92,7 @@ def write_package(compilation: Compilation, directory: Path) -> None:
             "on_host": kernel.on_host,
             "start": call.result[0],
             "bytes": call.result[1],
+            "groups": call.groups,
         }
         if kernel.program is not None and kernel.schedule is not None:
             primitive = compilation.machine.primitive(kernel.schedule.primitive)
@@ -101,11 +104,13 @@ def write_package(compilation: Compilation, directory: Path) -> None:
         if not port.dense:
             raise refuse("sunway-operand", "does not lie as a file of it would", port.name)
     sizes = (compilation.arenas.get(WEIGHTS, 0), compilation.arenas.get(ACTIVATIONS, 0), 0)
-    texts["main.c"] = main_text(name, calls, inputs, outputs, sizes)
+    groups = core_groups(compilation.machine)
+    texts["main.c"] = main_text(name, calls, inputs, outputs, sizes, groups)
     texts["Makefile"] = makefile_text(
         name,
         [call.layer.name for call in calls],
         [call.layer.name for call in calls if f"layers/{call.layer.name}_slave.c" in texts],
+        threads=groups > 1,
     )
     texts |= _support(compilation.machine, on_host=bool(on_host))
     manifest = {
@@ -139,9 +144,11 @@ def _layer(
     if program is None:
         raise refuse("sunway-operation", "neither the CPEs nor the MPE compute it", symbol)
     program_op = programs_of(program)[0]
+    groups, grouped = 1, cores > CPES
     if hosted is None:
-        head = LayerHead(symbol, nodes, tuple(_parameters(program_op)))
-        layer = Layer(symbol, nodes, program_op, str(kernel.schedule), cores)
+        groups = groups_of(Nest(program_op), cores)
+        head = LayerHead(symbol, nodes, tuple(_parameters(program_op)), grouped)
+        layer = Layer(symbol, nodes, program_op, str(kernel.schedule), cores, grouped)
         texts[f"layers/{symbol}_slave.c"] = slave_text(layer)
         texts[f"layers/{symbol}_para.h"] = parameters_text(head)
         texts[f"layers/{symbol}.c"] = wrapper_text(head)
@@ -156,7 +163,18 @@ def _layer(
     texts[f"layers/{symbol}.h"] = header_text(head)
     tensors = program_op.tensors
     arguments = tuple(each.address(tensors[each.tensor]) for each in head.parameters)
-    return Call(head, arguments, _span(result))
+    return Call(head, arguments, _span(result), groups)
+
+
+def core_groups(machine: Machine) -> int:
+    """Core groups of a machine."""
+    return ceil(machine.cores / CPES)
+
+
+def groups_of(nest: Nest, cores: int) -> int:
+    """Core groups that have a part of a kernel, the first of all; one where it is not cut."""
+    each = ceil(nest.parts / cores)
+    return ceil(nest.parts / (each * CPES))
 
 
 def _parameters(program: ProgramOp) -> list[Parameter]:

@@ -29,6 +29,7 @@ from tilewright.targets.sunway.emit.transfers import (
     transfer_function,
 )
 from tilewright.targets.sunway.gemm.emit import convolution, product
+from tilewright.targets.sunway.machine import CPES
 from tilewright.tile.dialect import (
     BufferOp,
     ComputeOp,
@@ -56,6 +57,8 @@ class Layer:
     schedule: str
     cores: int
     """CPEs that work on it."""
+    grouped: bool = False
+    """Whether they are those of several core groups."""
 
 
 @dataclass
@@ -424,7 +427,10 @@ class SlaveWriter:
         self.line(
             f"/* {parts} parts, {each} for each CPE{f'; {idle} stay idle' if idle else ''}. */"
         )
-        self.line(f"const long begin = athread_get_id(-1) * {each};")
+        cpe = "athread_get_id(-1)"
+        if self.layer.grouped:
+            cpe = f"(para.group * {CPES} + {cpe})"
+        self.line(f"const long begin = {cpe} * {each};")
         self.line(f"const long end = MIN(begin + {each}, {parts});")
         with self.writer.block("for (long part = begin; part < end; part++)"):
             inner = parts

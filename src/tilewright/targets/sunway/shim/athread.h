@@ -2,6 +2,8 @@
 #ifndef ATHREAD_H
 #define ATHREAD_H
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "shim.h"
@@ -13,6 +15,10 @@
 #define athread_join() shim_join(SHIM_HERE)
 #define athread_halt() shim_halt()
 #define athread_set_num_threads(count) ((void)(count))
+
+/* A thread for each core group: the MPEs are processors 0, 4, 8 and 12. */
+#define pthread_setaffinity_np(thread, bytes, processors) shim_bind(bytes, processors)
+#define pthread_barrier_wait(barrier) shim_meet(barrier)
 
 /* DMA reaches what the MPE has allocated, and its stack. */
 #define malloc(bytes) shim_malloc(bytes)

@@ -4,8 +4,8 @@
    (shim_charge), DMA commands, waits, registers sent and received, athread_syn. When the kernel has
    ended the lists are played in the order of time: one memory serves the commands of all CPEs, each
    direction at the rate that blocks of its length reach, both together at the memory's own. A line
-   for each kernel says its cycles, its bytes of main memory read and written, and the most that a
-   CPE computed, waited for DMA, and waited for others. */
+   for each kernel says its cycles, its bytes of main memory read and written, the most that a CPE
+   computed, waited for DMA, and waited for others, and the core group: each has a memory. */
 #include "internal.h"
 
 enum { CHARGE, GET, PUT, WAIT, SYNCHRONISE, SEND, RECEIVE };
@@ -309,8 +309,8 @@ void end_count(void)
         own->time = own->computed = own->waited = own->idle = 0;
         own->first[0] = own->first[1] = own->last[0] = own->last[1] = 0;
     }
-    fprintf(counted, "%.0f %ld %ld %.0f %.0f %.0f\n", end + spawn, bytes[0], bytes[1], computed,
-            waited, idle);
+    fprintf(counted, "%.0f %ld %ld %.0f %.0f %.0f %d\n", end + spawn, bytes[0], bytes[1], computed,
+            waited, idle, group < 0 ? 0 : group);
     bytes[0] = bytes[1] = 0;
 }
 

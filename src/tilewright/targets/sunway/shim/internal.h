@@ -5,6 +5,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,13 +53,18 @@ struct cpe {
     struct fifo received[2];
 };
 
-extern struct cpe cpes[SHIM_CPES];
+extern struct cpe *cpes; /* of the core group that runs */
 extern int current;     /* the CPE that runs; -1 while the MPE does */
 extern int spawns;      /* kernels so far */
 extern uint32_t epoch;  /* from a spawn or athread_syn of all CPEs to the next */
 extern long progress;   /* counts what CPEs get done */
 extern int depth;       /* vectors that a CPE's end of a bus holds */
 extern FILE *trace;
+
+/* Of the thread that asks: the core group to which it is bound, -1 for a program of one; how many
+   times all core groups have met. */
+extern __thread int group;
+extern __thread uint32_t meetings;
 
 /* shim.c */
 __attribute__((noreturn, format(printf, 2, 3))) void fail(struct place at, const char *format, ...);
@@ -70,6 +76,7 @@ struct memory {
     char *data;
     size_t bytes;
     uint32_t *writers, *readers; /* of each word: epoch << 8 | CPE + 1, or SEVERAL */
+    uint32_t *writing, *reading; /* meetings << 8 | core group + 1, or SEVERAL */
 };
 long ldm_size(void); /* bytes of the program's variables in LDM */
 void open_ldm(void);

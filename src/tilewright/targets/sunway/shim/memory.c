@@ -2,7 +2,8 @@
 
    Each allocation of the MPE has a page behind it that nobody may touch. LDM is the section
    "shim_ldm", which the linker puts apart from everything: the pages of the CPE that runs are mapped
-   there. Words of main memory know who wrote and read them since the last athread_syn of all CPEs. */
+   there. Words of main memory know who wrote and read them since the last athread_syn of all CPEs,
+   and which core groups did since all of these last met. */
 #include "internal.h"
 
 #include <sys/mman.h>
@@ -10,14 +11,14 @@
 
 enum {
     MOST_BLOCKS = 256,
-    SEVERAL = 255 /* CPEs have read a word */
+    SEVERAL = 255 /* CPEs, or core groups, have read a word */
 };
 
 extern char __start_shim_ldm[] __attribute__((weak)), __stop_shim_ldm[] __attribute__((weak));
 
 static struct memory blocks[MOST_BLOCKS];
 static int block_count;
-static char *mpe_frame; /* the stack's end at the last spawn: parameters lie above */
+static __thread char *mpe_frame; /* the stack's end at the last spawn: parameters lie above */
 static int ldm_file = -1;
 
 void *shim_malloc(size_t bytes)
@@ -36,11 +37,13 @@ void *shim_malloc(size_t bytes)
         return NULL;
     block->data = data + page;
     block->bytes = bytes;
-    block->writers = mmap(NULL, 2 * (size + page), PROT_READ | PROT_WRITE,
+    block->writers = mmap(NULL, 4 * (size + page), PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (block->writers == MAP_FAILED)
         return NULL;
     block->readers = block->writers + (size + page) / 4;
+    block->writing = block->readers + (size + page) / 4;
+    block->reading = block->writing + (size + page) / 4;
     block_count++;
     return block->data;
 }
@@ -101,7 +104,8 @@ void map_ldm(int cpe)
     if (!ldm_size())
         return;
     void *place = mmap(__start_shim_ldm, SHIM_LDM_BYTES, PROT_READ | PROT_WRITE,
-                       MAP_SHARED | MAP_FIXED, ldm_file, (off_t)cpe * SHIM_LDM_BYTES);
+                       MAP_SHARED | MAP_FIXED, ldm_file,
+                       (off_t)((group < 0 ? 0 : group) * SHIM_CPES + cpe) * SHIM_LDM_BYTES);
     if (place != __start_shim_ldm) {
         perror("shim: mmap");
         _Exit(3);
@@ -114,7 +118,7 @@ void open_ldm(void)
     if (ldm_size() > SHIM_LDM_BYTES)
         fail(here, "variables in LDM take %ld bytes, and it has %d", ldm_size(), SHIM_LDM_BYTES);
     if ((ldm_file = memfd_create("ldm", 0)) < 0
-        || ftruncate(ldm_file, (off_t)SHIM_CPES * SHIM_LDM_BYTES))
+        || ftruncate(ldm_file, (off_t)SHIM_GROUPS * SHIM_CPES * SHIM_LDM_BYTES))
         fail(here, "the system gives no memory for LDM");
 }
 
@@ -124,12 +128,39 @@ void spoil_ldm(void)
         poison(__start_shim_ldm, SHIM_LDM_BYTES);
 }
 
+/* A mark of this core group on a word, beside another mark: whether the other is of the same
+   meeting and of someone else. */
+static int conflicts(uint32_t own, uint32_t other)
+{
+    return own >> 8 == other >> 8 && (other & 255) && own != other;
+}
+
+static void mark_group(struct place by, const struct memory *block, long first, long words,
+                       int written)
+{
+    uint32_t mark = meetings << 8 | (uint32_t)(group + 1);
+    for (long word = first; word < first + words; word++) {
+        uint32_t *wrote = &block->writing[word], *read = &block->reading[word];
+        if (conflicts(mark, *wrote))
+            fail(by, "this %s what core group %d writes: they have not met between",
+                 written ? "put writes" : "get reads", (int)(*wrote & 255) - 1);
+        if (written && conflicts(mark, *read))
+            fail(by, "this put writes what another core group reads: they have not met between");
+        if (written)
+            *wrote = mark;
+        else
+            *read = conflicts(mark, *read) ? meetings << 8 | SEVERAL : mark;
+    }
+}
+
 void mark_written(struct place by, const char *start, long bytes)
 {
     const struct memory *block = memory_of(start, bytes);
     uint32_t mark = epoch << 8 | (uint32_t)(current + 1);
     if (!block)
         return;
+    if (group >= 0)
+        mark_group(by, block, (start - block->data) / 4, bytes / 4, 1);
     uint32_t *writers = block->writers + (start - block->data) / 4;
     const uint32_t *readers = block->readers + (start - block->data) / 4;
     for (long word = 0; word < bytes / 4; word++) {
@@ -148,6 +179,8 @@ void mark_read(struct place by, const char *start, long bytes)
     uint32_t mark = epoch << 8 | (uint32_t)(current + 1);
     if (!block)
         return;
+    if (group >= 0)
+        mark_group(by, block, (start - block->data) / 4, bytes / 4, 0);
     const uint32_t *writers = block->writers + (start - block->data) / 4;
     uint32_t *readers = block->readers + (start - block->data) / 4;
     for (long word = 0; word < bytes / 4; word++) {

@@ -1,15 +1,23 @@
-/* A core group on the host: 64 CPEs as coroutines, each with an LDM of its own.
+/* Core groups on the host: each has 64 CPEs as coroutines, and each of these an LDM of its own.
 
    CPEs run one at a time, from one blocking call to the next, in the order of their numbers or, with
    SHIM_ORDER=SEED in the environment, in a random one. SHIM_FIFO=N is the depth of the buses'
-   buffers. Whatever misuses the interface ends the program with the place and the CPE. */
+   buffers. Whatever misuses the interface ends the program with the place and the CPE.
+
+   A program of several core groups has a thread for each, bound to the processor of its MPE. Their
+   kernels run one after the other, each as a whole, in the order in which the threads come to
+   athread_join; two that touch the same word of memory, one to write it, without a barrier between
+   them, are found in any order. */
 #include "internal.h"
 
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct cpe cpes[SHIM_CPES];
+static struct cpe groups[SHIM_GROUPS][SHIM_CPES];
+struct cpe *cpes = groups[0];
+__thread int group = -1;
+__thread uint32_t meetings;
 int current = -1, spawns, depth = 4;
 uint32_t epoch;
 long progress;
@@ -20,15 +28,19 @@ static const char *const states[] = {"runs", "waits in athread_syn", "waits to s
 
 static int turns[SHIM_CPES]; /* the order in which CPEs run */
 static ucontext_t mpe;
-static void (*function)(void *);
-static void *argument;
-static struct place spawned;
-static int initialised, running;
+static __thread void (*function)(void *);
+static __thread void *argument;
+static __thread struct place spawned;
+static __thread int initialised, running;
+static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER; /* whose kernel runs */
+static int users, bound; /* threads that have called athread_init; a bit for each group in use */
 
 static void report(int cpe, struct place at, const char *format, va_list more)
 {
     fflush(stdout);
     fprintf(stderr, "shim: %s:%d: ", at.file ? at.file : "?", at.line);
+    if (group >= 0)
+        fprintf(stderr, "core group %d: ", group);
     if (cpe >= 0)
         fprintf(stderr, "CPE %d (row %d, column %d): ", cpe, cpe / SHIM_SIDE, cpe % SHIM_SIDE);
     vfprintf(stderr, format, more);
@@ -148,7 +160,33 @@ static void run_all(void)
     }
 }
 
-int shim_init(void)
+int shim_bind(size_t bytes, const void *processors)
+{
+    struct place here = {"pthread_setaffinity_np", 0};
+    const unsigned long *words = processors, bits = 8 * sizeof *words;
+    for (size_t number = 0; number < 8 * bytes; number++)
+        if (words[number / bits] >> number % bits & 1) {
+            if (number % 4 || number / 4 >= SHIM_GROUPS)
+                fail(here, "processor %d is no MPE: these are 0, 4, 8 and 12", (int)number);
+            pthread_mutex_lock(&turn);
+            if (bound >> number / 4 & 1)
+                fail(here, "two threads are bound to processor %d", (int)number);
+            bound |= 1 << number / 4;
+            pthread_mutex_unlock(&turn);
+            group = (int)number / 4;
+            return 0;
+        }
+    fail(here, "no processor is named");
+}
+
+int shim_meet(void *barrier)
+{
+    int result = pthread_barrier_wait(barrier);
+    meetings++;
+    return result;
+}
+
+static void open_all(void)
 {
     struct place here = {"athread_init", 0};
     const char *text = getenv("SHIM_ORDER");
@@ -170,14 +208,26 @@ int shim_init(void)
         fail(here, "%s cannot be written", text);
     open_count();
     open_ldm();
-    for (int number = 0; number < SHIM_CPES; number++) {
+}
+
+int shim_init(void)
+{
+    struct place here = {"athread_init", 0};
+    pthread_mutex_lock(&turn);
+    if (!users++)
+        open_all();
+    else if (group < 0)
+        fail(here, "another thread has called it, and this one is bound to no MPE");
+    struct cpe *own = groups[group < 0 ? 0 : group];
+    for (int number = 0; number < SHIM_CPES && !own[number].stack; number++) {
         long page = sysconf(_SC_PAGESIZE);
         char *stack = mmap(NULL, (size_t)(STACK_BYTES + page), PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (stack == MAP_FAILED || mprotect(stack, (size_t)page, PROT_NONE))
             fail(here, "the system gives no memory for stacks");
-        cpes[number].stack = stack + page;
+        own[number].stack = stack + page;
     }
+    pthread_mutex_unlock(&turn);
     initialised = 1;
     return 0;
 }
@@ -193,8 +243,6 @@ void shim_spawn(void (*called)(void *), void *given, const char *file, int line)
     argument = given;
     enter_kernel(__builtin_frame_address(0));
     running = 1;
-    spawns++;
-    epoch++;
 }
 
 void shim_join(const char *file, int line)
@@ -202,6 +250,10 @@ void shim_join(const char *file, int line)
     struct place here = {file, line};
     if (!running)
         fail(here, "nothing was spawned");
+    pthread_mutex_lock(&turn);
+    cpes = groups[group < 0 ? 0 : group];
+    spawns++;
+    epoch++;
     for (int number = 0; number < SHIM_CPES; number++) {
         struct cpe *own = &cpes[number];
         /* Nothing of a spawn before is left, in LDM either. */
@@ -223,15 +275,20 @@ void shim_join(const char *file, int line)
             if (cpes[number].received[bus].count)
                 fail(here, "CPE %d has not received %d of what was sent to it", number,
                      cpes[number].received[bus].count);
+    pthread_mutex_unlock(&turn);
     running = 0;
 }
 
 void shim_halt(void)
 {
-    if (trace)
-        fclose(trace);
-    trace = NULL;
-    close_count();
+    pthread_mutex_lock(&turn);
+    if (!--users) {
+        if (trace)
+            fclose(trace);
+        trace = NULL;
+        close_count();
+    }
+    pthread_mutex_unlock(&turn);
     initialised = 0;
 }
 

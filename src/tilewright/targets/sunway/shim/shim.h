@@ -7,13 +7,15 @@
 
 #define SHIM_HERE __FILE__, __LINE__
 
-enum { SHIM_CPES = 64, SHIM_SIDE = 8, SHIM_LDM_BYTES = 65536 };
+enum { SHIM_CPES = 64, SHIM_SIDE = 8, SHIM_LDM_BYTES = 65536, SHIM_GROUPS = 4 };
 
 /* The MPE's side. */
 int shim_init(void);
 void shim_spawn(void (*function)(void *), void *argument, const char *file, int line);
 void shim_join(const char *file, int line);
 void shim_halt(void);
+int shim_bind(size_t bytes, const void *processors); /* this thread to a core group's MPE */
+int shim_meet(void *barrier);                        /* of all core groups */
 void *shim_malloc(size_t bytes);
 void *shim_calloc(size_t count, size_t bytes);
 void shim_free(void *memory);
