@@ -126,15 +126,18 @@ def _say(report: FusionReport, machine: Machine, patterns: bool) -> None:
         for candidate in fused:
             assert candidate.apart is not None and candidate.fused is not None
             mark = "*" if chosen.get(candidate.kernels) == first else " "
+            mark += "=" if candidate.kept else " "
             name = _short(candidate)
             if len(name) > wide:  # a line of its own
-                console.say(f"{mark} {name}")
-                mark, name = " ", ""
+                console.say(f"{mark}{name}")
+                mark, name = "  ", ""
             console.say(
-                f"{mark} {name:<{wide}}{candidate.fusion:>15}{candidate.apart:>14,.0f}"
+                f"{mark}{name:<{wide}}{candidate.fusion:>15}{candidate.apart:>14,.0f}"
                 f"{candidate.fused:>14,.0f}{1 - candidate.fused / candidate.apart:>8.1%}"
             )
         console.say(f"* in the plan of {first}")
+        if any(candidate.kept for candidate in fused):
+            console.say("= rows that two tiles read stay on the chip")
     for fusion, reason, candidates in _refused(report):
         names = ", ".join(_short(candidate) for candidate in candidates[:3])
         more = f" and {len(candidates) - 3} more" if len(candidates) > 3 else ""

@@ -9,6 +9,7 @@ from tests.end_to_end.end_to_end_models import image, network
 from tests.targets.dpu.test_dpu_networks import Net, mixed
 
 import tilewright
+from tilewright.compiler.fuse import fuse
 from tilewright.targets.base import find_target
 
 
@@ -118,6 +119,18 @@ def compared(model: onnx.ModelProto, target: str, folder: Path) -> None:
 
 def test_fused_networks_give_the_same_bits_in_less_time(tmp_path: Path) -> None:
     compared(SMALL["residual"](), "zu2", tmp_path)
+
+
+def test_a_network_that_keeps_rows_of_a_halo_gives_the_same_bits(tmp_path: Path) -> None:
+    """Windows of stride 2 over a map of odd size: the search says that rows stay."""
+    net = Net(1, 16, 37, 41)
+    model = net.model(net.conv(net.conv("x", 16, 24, 3), 24, 20, 3, strides=[2, 2]))
+    onnx.save(model, tmp_path / "model.onnx")
+    core = find_target("zu2")
+    report = fuse(tmp_path / "model.onnx", core, core.machine(), searches=("exact",))
+    (candidate,) = report.to_json()["candidates"]
+    assert candidate["keeps_rows"] == 1 and len(report.plans["exact"].groups) == 1
+    compared(model, "zu2", tmp_path)
 
 
 @pytest.mark.slow

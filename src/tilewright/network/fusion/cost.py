@@ -36,6 +36,9 @@ class CostOracle:
     machine: Machine
     timer: Timer | None = None
     plans: PlanCache = field(default_factory=dict)
+    kept: dict[tuple[str, ...], int] = field(default_factory=dict[tuple[str, ...], int])
+    """By the symbols of a group that was priced, of how many results rows stay on the chip from
+    tile to tile."""
     _alone: dict[object, float] = field(default_factory=dict[object, float])
 
     def cost(self, group: Sequence[KernelOp]) -> float | Problem:
@@ -46,17 +49,28 @@ class CostOracle:
         """
         if len(group) == 1:
             return self._kernel(group[0])
-        costs: list[float] = []
+        costs: list[tuple[float, int]] = []
         problem: Problem | None = None
         with forms_of(group, self.machine) as trials:
             if isinstance(trials, Problem):
                 return trials
             for trial, primitive in trials:
                 try:
-                    costs.append(self.fastest(trial, described(trial, self.machine, primitive)))
+                    plain = described(trial, self.machine, primitive)
+                    costs.append((self.fastest(trial, plain), self._kept(plain)))
                 except TilewrightError as error:
                     problem = error.problems[0]
-        return min(costs) if costs else problem or Problem("fusion-form", "there is no form")
+        if not costs:
+            return problem or Problem("fusion-form", "there is no form")
+        cycles, self.kept[tuple(kernel.symbol.data for kernel in group)] = min(costs)
+        return cycles
+
+    def _kept(self, kernel: Kernel) -> int:
+        """Of how many results of a chain's kernels rows stay, by the plan that was priced."""
+        if not kernel.producers:
+            return 0
+        schedule = plan(kernel, self.machine, timer=self.timer, cache=self.plans).schedule
+        return sum(len(one.kept) for one in (schedule, *schedule.inner))
 
     def _kernel(self, kernel: KernelOp) -> float:
         """A kernel alone, by the fastest method that the machine has for it."""

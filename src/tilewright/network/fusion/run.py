@@ -33,6 +33,8 @@ class PricedCandidate:
     """Cycles of the one kernel; None where there is none."""
     problem: Problem | None = None
     """Why it is no choice: it cannot be one kernel, or gains too little."""
+    kept: int = 0
+    """Of how many results between the kernels each tile leaves rows on the chip to the next."""
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object for ``tilewright fuse --json``."""
@@ -43,6 +45,7 @@ class PricedCandidate:
             "nodes": list(self.nodes),
             "apart_cycles": self.apart,
             "fused_cycles": self.fused,
+            "keeps_rows": self.kept,
             "problem": None
             if why is None
             else {"code": why.code, "where": why.where, "reason": why.reason, "help": why.help},
@@ -194,4 +197,5 @@ def _priced(
         apart,
         fused,
         problem,
+        oracle.kept.get(tuple(node.name for node in nodes), 0),
     )

@@ -6,7 +6,8 @@ row by division, and extents are rounded to what the banks hold: rows of an imag
 the planner counts as bytes is then what the tile takes of the banks.
 
 A kernel reads group vb0 and writes group vb1; in kernels of several computes all of them may lie
-in any group, so that one reads what another has written. Sums do not outlive a CONV: a tile has all
+in any group, so that one reads what another has written. Rows that two tiles read may stay there,
+in a circular buffer of whole turns round the banks. Sums do not outlive a CONV: a tile has all
 input channels and the whole kernel. A bias counts as 4 bytes, which the graph's biases have; the
 banks hold them as bytes with a binary point of their own, so the bias bank counts fourfold.
 """
@@ -147,7 +148,10 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
                 "weight": Storage(memory="weight", multiples={"co": channels, "ci": channels}),
                 "bias": bias,
                 "output": Storage(
-                    memory="vb1", alternatives=others["vb1"], multiples={"oh": rows, "co": channels}
+                    memory="vb1",
+                    alternatives=others["vb1"],
+                    multiples={"oh": rows, "co": channels},
+                    circular=True,
                 ),
             },
             epilogue=(ACTIVATIONS, ("requantise",)),
@@ -170,12 +174,18 @@ def _primitives(core: Core) -> tuple[Primitive, ...]:
             engine="conv",
             operands={
                 "input": Storage(
-                    memory="vb0", alternatives=others["vb0"], multiples={"oh": rows, "ci": channels}
+                    memory="vb0",
+                    alternatives=others["vb0"],
+                    multiples={"oh": rows, "ci": channels},
+                    circular=True,
                 ),
                 "weight": Storage(memory="weight", multiples={"co": channels, "ci": channels}),
                 "bias": bias,
                 "output": Storage(
-                    memory="vb1", alternatives=others["vb1"], multiples={"oh": rows, "co": channels}
+                    memory="vb1",
+                    alternatives=others["vb1"],
+                    multiples={"oh": rows, "co": channels},
+                    circular=True,
                 ),
             },
             epilogue=(ACTIVATIONS, ("requantise",)),
@@ -264,9 +274,13 @@ def _windows(core: Core, name: str, operations: tuple[str, ...], **operands: Sto
         operations=operations,
         engine="misc",
         operands={
-            "input": Storage(memory="vb0", alternatives=others["vb0"], multiples=image),
+            "input": Storage(
+                memory="vb0", alternatives=others["vb0"], multiples=image, circular=True
+            ),
             **operands,
-            "output": Storage(memory="vb1", alternatives=others["vb1"], multiples=image),
+            "output": Storage(
+                memory="vb1", alternatives=others["vb1"], multiples=image, circular=True
+            ),
         },
         epilogue=(ACTIVATIONS, ("requantise",)) if operands else (),
         cycles=f"n*ceil(oh/{rows})*ow*ceil(c/{channels})*kh*kw",

@@ -40,6 +40,7 @@ class CoreTarget(Target):
             Capability.ISSUE,
             Capability.ROUNDING,
             Capability.ROW_WAITS,
+            Capability.CIRCULAR,
         }
     )
 

@@ -54,10 +54,12 @@ class Lowered:
         return first
 
 
-def lower_case(case: Case, core: Core, machine: Machine | None = None) -> Lowered:
+def lower_case(
+    case: Case, core: Core, machine: Machine | None = None, schedule: Schedule | None = None
+) -> Lowered:
     """Plan a kernel, for a machine that may have less memory than the core, and lower it."""
     machine = machine or machine_of(core)
-    schedule = plan(case.kernel, machine).schedule
+    schedule = schedule or plan(case.kernel, machine).schedule
     placements: dict[str, tuple[str, int, tuple[int, ...]]] = {}
     ends = {WEIGHTS: 0, ACTIVATIONS: 0}
     images: list[tuple[str, int, bytes]] = []

@@ -81,8 +81,11 @@ class Execution:
 
     def blocks(self, most: int) -> Iterator[tuple[int, int]]:
         """First row, counted from the tile's, and number of rows of what is computed at once."""
-        for row in range(0, self.output.rows, most):
-            yield row, min(most, self.output.rows - row)
+        row, end = 0, self.output.rows
+        while row < end:
+            rows = min(most, end - row, self.output.following(row))
+            yield row, rows
+            row += rows
 
     def source(self, window: Window, row: int, rows: int) -> dict[str, int]:
         """Fields of where the windows of some rows of results begin, and of their padding."""
@@ -93,10 +96,7 @@ class Execution:
         turn, bank, line = image.line(y - image.first_row)
         left = (x - image.first_pixel) * image.jump
         names = ("bank_addr_in", "bank_addr_in_1", "bank_addr_in_2", "bank_addr_in_3")
-        bases = {
-            name: (image.base + (turn + k) * image.turn + left) % DEPTH
-            for k, name in enumerate(names)
-        }
+        bases = {name: (image.beginning(turn + k) + left) % DEPTH for k, name in enumerate(names)}
         below = y + (rows - 1) * down + kernel_h - image.height
         beyond = x + (out.pixels - 1) * along + kernel_w - image.width
         return {
@@ -124,18 +124,19 @@ class Execution:
                 "rows to a bank",
                 f"strides up to {MOST_STEP}",
             )
-        return {"stride_out": step, "stride_offset_out": row % step}
+        return {"stride_out": step, "stride_offset_out": self.output.line(row)[2]}
 
     def common(self, window: Window, row: int, rows: int) -> dict[str, int]:
         """Fields of all INITs of windows."""
-        image = self.inputs[0]
+        image, out = self.inputs[0], self.output
         if window.strides[0] != image.step:
             raise self.refuse("lower-stride", "its rows lie in the banks by another stride")
+        turns = out.circle > self.core.rows and out.step == 1
         return {
             "jump_read": image.jump,
             "jump_read_endl": image.groups,
-            "jump_write": self.output.jump,
-            "jump_write_endl": self.output.groups,
+            "jump_write": out.jump,
+            "jump_write_endl": out.turn if turns else out.groups,
             **self.rows_out(row),
             "kernel_h": window.kernel[0],
             "kernel_w": window.kernel[1],

@@ -1,11 +1,13 @@
 """One kernel: the executions of its tile program in order, each as instructions.
 
 A buffer of a tensor that is internal to a chain of computes has its rows where the compute that
-reads them wants them: ``step`` of them to a bank. The compute that makes them writes them so.
+reads them wants them: ``step`` of them to a bank. The compute that makes them writes them so. In a
+circular buffer a compute makes what the tiles before have not left.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -21,6 +23,7 @@ from tilewright.targets.dpu.machine import FEW, MOST_GROUPS
 from tilewright.targets.dpu.registers import BIASES, GUARD, REGISTERS
 from tilewright.targets.generic.lowering.locations import BufferPlace, TensorPlace
 from tilewright.tile.boxes import Boxes
+from tilewright.tile.circular import Circle
 from tilewright.tile.dialect import BufferOp, ComputeOp, MoveOp, ProgramOp, StageOp, TensorOp
 from tilewright.tile.iteration import Order
 from tilewright.tile.queues import Command, commands_of
@@ -43,6 +46,7 @@ class KernelLowering:
         self.order = Order(program)
         self._buffers: dict[BufferOp, BufferPlace] = {}
         self._boxes: dict[BufferOp, Boxes] = {}
+        self._circles: dict[BufferOp, Circle] = {}
         self._tensors: dict[TensorOp, Tensor] = {}
         self._readers: dict[BufferOp, ComputeOp] = {}
         """The compute that reads each buffer."""
@@ -109,6 +113,8 @@ class KernelLowering:
         if op not in self._buffers:
             self._buffers[op] = BufferPlace(op, self.order, 1)
             self._boxes[op] = self._buffers[op].boxes
+            if op.circular is not None:
+                self._circles[op] = self._buffers[op].circle
         return self._buffers[op]
 
     def tile(self, buffer: BufferOp, command: Command, row: int) -> Tile:
@@ -117,7 +123,7 @@ class KernelLowering:
         boxes = self._boxes[buffer]
         visit = int(self.order.visit(buffer, command)[row])
         group = self.core.group(buffer.memory)
-        address = place.address + visit % buffer.slot_count * place.bytes
+        address = place.address + visit % buffer.places * place.bytes
         tensor = self.tensor(buffer.tensor_op)
         box = tuple(
             (int(start), int(size))
@@ -127,18 +133,37 @@ class KernelLowering:
         )
         row_bytes = group.count * self.core.channels * (4 if group.kind == "bias" else 1)
         runs = self._runs(buffer, visit)
-        tile = Tile(
-            self.core, group, address // row_bytes, tensor, box, self._step(buffer, tensor), runs
-        )
+        step = self._step(buffer, tensor)
+        tile = Tile(self.core, group, address // row_bytes, tensor, box, step, runs)
         if group.kind == "map" and tile.images > 1:
             raise refuse("lower-layout", "a tile holds several images", tensor.name)
-        if group.kind == "map" and tile.turns * tile.turn * row_bytes > place.bytes:
+        if buffer.circular is not None:
+            tile = self._turned(tile, buffer, command, visit)
+        taken = tile.turns * tile.turn
+        if group.kind == "map" and taken * row_bytes > place.bytes:
             raise refuse(
                 "lower-bank",
-                f"its rows take {tile.turns * tile.turn} rows of the banks, more than planned",
+                f"its rows take {taken} rows of the banks, more than planned",
                 tensor.name,
             )
         return tile
+
+    def _turned(self, tile: Tile, buffer: BufferOp, command: Command, visit: int) -> Tile:
+        """A tile in a circular buffer: of what a compute makes, the rows that are new there."""
+        circle, (axis, *_) = self._circles[buffer], tile.tensor.axes.rows
+        assert circle.axis == axis
+        first, rows = tile.box[axis]
+        old = 0
+        if isinstance(command, ComputeOp) and command.output.owner is buffer:
+            old = rows - int(circle.new[visit])
+        box = (*tile.box[:axis], (first + old, rows - old), *tile.box[axis + 1 :])
+        turn = tile.step * self.core.rows
+        return replace(
+            tile,
+            box=box,
+            place=int(circle.places[visit]) + old,
+            circle=-(-buffer.get("shape")[axis] // turn) * turn,
+        )
 
     def _step(self, buffer: BufferOp, tensor: Tensor) -> int:
         """Rows that share a bank: the stride of the windows that read them."""

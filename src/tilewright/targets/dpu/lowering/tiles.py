@@ -3,7 +3,9 @@
 A box has rows, pixels and channels whatever its tensor's axes are: the rows of a matrix are those
 of an image of one pixel each. In the banks, row L of a box lies in bank L // step % rows of its
 group; ``step`` rows share a bank (the stride of the window that reads them), side by side pixel for
-pixel, and a turn round the banks takes step * pixels * groups of channels of bank rows.
+pixel, and a turn round the banks takes step * pixels * groups of channels of bank rows. In a
+circular buffer row L counts from the place of the box's first row, and behind the last turn comes
+the first one.
 """
 
 from __future__ import annotations
@@ -83,6 +85,10 @@ class Tile:
     box: tuple[tuple[int, int], ...]
     step: int = 1
     runs: Runs | None = None
+    place: int = 0
+    """The place of its first row, in a circular buffer."""
+    circle: int = 0
+    """Rows of the circular buffer, a number of whole turns round the banks; 0 if it is none."""
 
     def _along(self, axis: int | None) -> tuple[int, int]:
         return (0, 1) if axis is None else self.box[axis]
@@ -149,8 +155,8 @@ class Tile:
 
     @property
     def turns(self) -> int:
-        """Turns round the banks that its rows take."""
-        return -(-self.rows // (self.step * self.core.rows))
+        """Turns round the banks that its rows take, or those of the circular buffer."""
+        return -(-(self.circle or self.rows) // (self.step * self.core.rows))
 
     @property
     def groups(self) -> int:
@@ -172,14 +178,31 @@ class Tile:
 
         Rows before the first have the places that they would have: they are padding.
         """
-        slot, line = divmod(row, self.step)
+        place = self.place + row
+        slot, line = divmod(place % self.circle if self.circle else place, self.step)
         turn, bank = divmod(slot, self.core.rows)
         return turn, bank, line
 
     def address(self, row: int) -> tuple[int, int]:
         """Bank, and row of the bank, of the first pixel of a row."""
         turn, bank, line = self.line(row)
-        return self.group.first + bank, (self.base + turn * self.turn + line * self.groups) % DEPTH
+        return self.group.first + bank, (self.beginning(turn) + line * self.groups) % DEPTH
+
+    def beginning(self, turn: int) -> int:
+        """The row of the banks at which a turn begins, not yet modulo the depth."""
+        turns = self.circle // (self.step * self.core.rows)
+        return self.base + (turn % turns if turns else turn) * self.turn
+
+    def following(self, row: int) -> int:
+        """The most rows, from one on, that one instruction can write.
+
+        In a circular buffer they end with the last turn, and where several rows share a bank with
+        every turn: the field for the way to the next turn is then that to the bank's next row.
+        """
+        place = self.place + row
+        round_banks = self.step * self.core.rows
+        last = self.circle if self.step == 1 else round_banks
+        return last - place % last if self.circle else self.rows - row
 
     def bank(self, row: int) -> tuple[int, int]:
         """As ``address``, of the first row that lies in the row's bank in the same turn."""
